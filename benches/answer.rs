@@ -13,7 +13,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::model::EncoderPrecision;
 use ehi::{Bundle, Fusion, Index, QueryEncoder};
 use serde_json::json;
@@ -76,6 +76,6 @@ fn main() {
 fn fill(index: &str, bundle: &str, folder: &Path, data: &str) {
     let bundle = Bundle::open(bundle).expect("the bundle opens");
     let rows = embedded::rows(&folder.join("documents.f32"), bundle.model().encoder().dim());
-    let corpus = BeirDataset::open(data).and_then(|data| data.corpus()).expect("the corpus opens");
+    let corpus = Dataset::open(data).and_then(|data| data.corpus()).expect("the corpus opens");
     embedded::fill(index, &bundle, corpus.map(|document| document.expect("a document")), rows);
 }

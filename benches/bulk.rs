@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
 use ehi::{Bundle, Document, Index};
 
@@ -136,7 +136,7 @@ fn main() {
 
 fn halved(dataset: &Path, directory: &Path) {
     let bundle = bundle(768);
-    let dataset = BeirDataset::open(dataset).expect("the dataset opens");
+    let dataset = Dataset::open(dataset).expect("the dataset opens");
     let all: Vec<Document> =
         dataset.corpus().expect("it has a corpus").map(|document| document.expect("a document")).collect();
     let noise = |number: usize| {

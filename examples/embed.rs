@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::model::{Encoder, EncoderPrecision, LoadOptions, Role};
 
 /// Texts encoded at a time, so that a large corpus need not be in memory twice.
@@ -48,7 +48,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     let precision = precision.first().map_or(Ok(EncoderPrecision::F32), |given| given.parse())?;
     let encoder = LoadOptions::new().encoder_precision(precision).encoder(model)?;
-    let dataset = BeirDataset::open(data)?;
+    let dataset = Dataset::open(data)?;
 
     let mut rows = HashMap::new();
     let mut texts = Vec::new();

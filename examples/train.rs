@@ -19,7 +19,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
 
 use bars::Bars;
@@ -49,8 +49,8 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let mut config = TrainConfig::default();
     config.schedule.epochs = EPOCHS;
-    let dataset = BeirDataset::open(root.join("examples/data/scifact"))?;
-    let set = TrainingSet::from_beir(&dataset, config.dev_fraction)?;
+    let dataset = Dataset::open(root.join("examples/data/scifact"))?;
+    let set = TrainingSet::read(&dataset, config.dev_fraction)?;
     let bars = RefCell::new(Bars::new());
     let fitted = Trainer::builder()
         .base(base)

@@ -44,7 +44,7 @@ pub enum Error {
     /// A fraction at which an evaluation was to be read.
     #[cfg(feature = "train")]
     #[error(transparent)]
-    Curve(#[from] crate::eval::CurveError),
+    Fraction(#[from] crate::eval::BadFraction),
     /// A call that stores documents in groups failed with some of them stored.
     #[error("{source}; {stored} documents of the call are stored, {refused} are not")]
     Partial {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::{Bundle, Document, Index};
 
 /// A path inside the repository.
@@ -16,8 +16,8 @@ pub fn bundle() -> Bundle {
 }
 
 /// The SciFact dataset that ships in `examples/data`.
-pub fn dataset() -> BeirDataset {
-    BeirDataset::open(in_repository("examples/data/scifact")).expect("the shipped dataset is there")
+pub fn dataset() -> Dataset {
+    Dataset::open(in_repository("examples/data/scifact")).expect("the shipped dataset is there")
 }
 
 /// The first documents of the corpus.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ehi::QueryEncoder;
-use ehi::eval::{Comparison, EvalReport, Metric, ModeDifference, Quality, StopPoint};
+use ehi::eval::{CostComparison, EvalReport, Metric, ModeDifference, Quality, StopPoint};
 
 /// What the table shows unless asked otherwise: as much as fits on a line of a terminal.
 pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
@@ -119,7 +119,7 @@ impl Table<'_> {
         self.figures(out, Some(quality))
     }
 
-    fn comparison(&self, out: &mut dyn Write, what: &str, at: &Comparison) -> io::Result<()> {
+    fn comparison(&self, out: &mut dyn Write, what: &str, at: &CostComparison) -> io::Result<()> {
         let title = format!("at {}% {what}", shortest(at.fraction * 100.0));
         write!(out, "\n{title:<18}")?;
         self.names(out)?;

@@ -166,7 +166,7 @@ impl Inserter<'_> {
     fn say_notes(&mut self, name: &str, reading: &mut Reading) {
         for note in reading.notes() {
             self.note(&format!("{name}: {note}"));
-            self.tally.noted(note);
+            self.tally.noted(&note);
         }
     }
 

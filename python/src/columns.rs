@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::value::{self, document, type_name};
+use crate::value::{self, document, text};
 
 pub fn dictionaries(documents: &Bound<'_, PyAny>) -> PyResult<Vec<Document>> {
     if documents.is_instance_of::<PyString>() {
@@ -58,21 +58,7 @@ pub fn strings(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if values.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(format!("`{name}` is a list of strings, not one string")));
     }
-    let one = |(place, value): (usize, PyResult<Bound<'_, PyAny>>)| {
-        let value = value?;
-        match value.cast::<PyString>() {
-            Ok(text) => match text.to_cow() {
-                Ok(text) => Ok(text.into_owned()),
-                // A lone half of a surrogate pair.
-                Err(error) => {
-                    Err(PyValueError::new_err(format!("`{name}` {place} is no Unicode text: {error}")))
-                }
-            },
-            Err(_) => {
-                Err(PyTypeError::new_err(format!("`{name}` {place} is no string but {}", type_name(&value))))
-            }
-        }
-    };
+    let one = |(place, item): (usize, PyResult<_>)| text(&item?, || format!("`{name}` {place}"));
     values.try_iter()?.enumerate().map(one).collect()
 }
 

@@ -83,10 +83,7 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if let Ok(fields) = value.cast::<PyDict>() {
         let mut object = Map::new();
         for (name, value) in fields {
-            let name = name.cast::<PyString>().map_err(|_| {
-                PyTypeError::new_err(format!("a key of a dictionary is no string but {}", type_name(&name)))
-            })?;
-            object.insert(name.to_cow()?.into_owned(), nested(&value, depth)?);
+            object.insert(text(&name, || "a key of a dictionary".to_owned())?, nested(&value, depth)?);
         }
         return Ok(Value::Object(object));
     }
@@ -105,6 +102,18 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         false => "",
     };
     Err(PyTypeError::new_err(format!("JSON has no value for {}{what}", type_name(value))))
+}
+
+/// A string of Python; `what` is what errors call it.
+///
+/// # Errors
+/// `TypeError` for another type, `ValueError` for a lone half of a surrogate pair.
+pub fn text(value: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<String> {
+    let text = value
+        .cast::<PyString>()
+        .map_err(|_| PyTypeError::new_err(format!("{} is no string but {}", what(), type_name(value))))?;
+    let not_unicode = |error| PyValueError::new_err(format!("{} is no Unicode text: {error}", what()));
+    text.to_cow().map(Cow::into_owned).map_err(not_unicode)
 }
 
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {
@@ -140,25 +149,18 @@ pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
     let mut has_id = false;
     for (name, value) in fields {
         let name: String = name.extract()?;
-        let text = || {
-            value.cast::<PyString>().map_err(|_| {
-                PyTypeError::new_err(format!(
-                    "`{name}` of document {place} is no string but {}",
-                    type_name(&value)
-                ))
-            })
-        };
+        let text = || text(&value, || format!("`{name}` of document {place}"));
         match name.as_str() {
             "id" | "_id" if has_id => {
                 return Err(PyValueError::new_err(format!("document {place} has both `id` and `_id`")));
             }
             "id" | "_id" => {
-                document.id = text()?.to_cow()?.into_owned();
+                document.id = text()?;
                 has_id = true;
             }
             "title" if value.is_none() => {}
-            "title" => document.title = text()?.to_cow()?.into_owned(),
-            "text" => document.text = text()?.to_cow()?.into_owned(),
+            "title" => document.title = text()?,
+            "text" => document.text = text()?,
             "metadata" if value.is_none() => {}
             "metadata" => document.metadata = Some(metadata(&value, place)?),
             _ => {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::SpooledTempFile;
 
-use super::DataError;
+use super::error::DataError;
 use super::streams::Counting;
-use super::unpack::{ByteStream, Packing, unpack};
+use super::unpack::{Unpacked, no_room};
 
 /// Bytes of a stream that stay in memory; more of them go into a temporary file.
 const IN_MEMORY: usize = 4 << 20;
@@ -20,8 +20,7 @@ pub(super) struct Again(Arc<Mutex<Origin>>);
 
 /// One reading from the start, with the count of the packed bytes that were read.
 pub(super) struct Pass {
-    pub packing: Packing,
-    pub stream: ByteStream,
+    pub stream: Unpacked,
     pub position: Arc<AtomicU64>,
 }
 
@@ -58,20 +57,35 @@ impl Again {
 
     /// Begins at the start. An earlier reading must not go on.
     pub fn pass(&self, name: &str) -> Result<Pass, DataError> {
-        let failed = |source| Packing::None.error(name, 1, source);
-        match &mut *self.lock() {
-            Origin::File(file) => file.rewind().map_err(failed)?,
-            Origin::Stream(stream) => stream.rewind().map_err(failed)?,
-        }
+        let rewound = match &mut *self.lock() {
+            Origin::File(file) => file.rewind(),
+            Origin::Stream(stream) => stream.kept.as_mut().map_or(Ok(()), Seek::rewind),
+        };
         let (reader, position) = Counting::new(self.clone());
-        let (packing, stream) = unpack(reader).map_err(failed)?;
-        Ok(Pass { packing, stream, position })
+        let stream = Unpacked::new(reader, name);
+        match rewound {
+            Ok(()) => Ok(Pass { stream, position }),
+            Err(source) => Err(stream.error(1, source)),
+        }
     }
 
     /// Says that this reading is the last one, so that nothing more is kept.
     pub fn keep_no_more(&self) {
         if let Origin::Stream(stream) = &mut *self.lock() {
             stream.is_keeping = false;
+        }
+    }
+
+    /// The file itself, unless its content is compressed.
+    #[cfg(feature = "parquet")]
+    pub fn file(&self, pass: &mut Pass) -> Result<Option<File>, DataError> {
+        // The first bytes say whether it is.
+        pass.stream.fill(1)?;
+        match &*self.lock() {
+            Origin::File(file) if !pass.stream.is_packed() => {
+                file.try_clone().map(Some).map_err(|source| pass.stream.error(1, source))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -90,10 +104,6 @@ impl Read for Again {
 }
 
 impl Kept {
-    fn rewind(&mut self) -> io::Result<()> {
-        self.kept.as_mut().map_or(Ok(()), Seek::rewind)
-    }
-
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
@@ -102,7 +112,7 @@ impl Kept {
         if let Err(error) = &read
             && error.kind() != io::ErrorKind::Interrupted
         {
-            // Bytes may be lost that were read and not kept: no reading goes on behind them.
+            // Bytes that were read and not kept may be lost, so no pass continues after them.
             self.end = Some(End::Failed(error.kind(), error.to_string()));
         }
         read
@@ -133,37 +143,6 @@ impl Kept {
     }
 }
 
-/// A temporary file with all that a stream has, at its start.
-#[cfg(feature = "parquet")]
-pub(super) fn copied(stream: &mut impl Read) -> io::Result<File> {
-    struct Temporary(File);
-
-    impl Write for Temporary {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.write(bytes).map_err(no_room)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut copy = Temporary(tempfile::tempfile().map_err(no_room)?);
-    io::copy(stream, &mut copy)?;
-    copy.0.rewind()?;
-    Ok(copy.0)
-}
-
-fn no_room(error: io::Error) -> io::Error {
-    let place = std::env::temp_dir();
-    let what = format!(
-        "a table from a stream is read more than once, and {} cannot hold a copy of it ({error}); set TMPDIR to \
-         a directory that can, or give a file",
-        place.display()
-    );
-    io::Error::other(what)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +162,7 @@ mod tests {
     fn whole(again: &Again) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut pass = again.pass("in").map_err(|error| io::Error::other(error.to_string()))?;
-        pass.stream.read_to_end(&mut bytes).map(|_| bytes)
+        pass.stream.bytes()?.read_to_end(&mut bytes).map(|_| bytes)
     }
 
     #[test]
@@ -193,12 +172,12 @@ mod tests {
         let again = Again::of_stream(io::Cursor::new(bytes.clone()));
         // The first reading stops early.
         let mut first = [0; 1000];
-        again.pass("in").unwrap().stream.read_exact(&mut first).unwrap();
+        again.pass("in").unwrap().stream.bytes().unwrap().read_exact(&mut first).unwrap();
         assert!(whole(&again).unwrap() == bytes);
         let pass = again.pass("in").unwrap();
         again.keep_no_more();
         let (mut stream, mut last) = (pass.stream, Vec::new());
-        stream.read_to_end(&mut last).unwrap();
+        stream.bytes().unwrap().read_to_end(&mut last).unwrap();
         assert!(last == bytes);
     }
 

@@ -1,6 +1,6 @@
 //! What separates the cells of a table, told by its first rows.
 
-use csv_core::{ReadRecordResult, ReaderBuilder};
+use csv::{ByteRecord, ReaderBuilder};
 
 use super::lines::BYTE_ORDER_MARK;
 
@@ -30,9 +30,9 @@ pub(super) fn declared(line: &[u8]) -> Option<u8> {
 /// The sign between the cells of a table that begins so; `None` where its first row has one cell by all of
 /// them.
 ///
-/// A first line that names the sign is believed. Otherwise it is the one by which all rows have as many cells
-/// as the first, or most of them; of several the one by which `fits` knows the names in the first row, and
-/// then the one with the most cells.
+/// A first line that names the sign decides. Otherwise the sign is chosen that gives all rows, or else most
+/// of them, as many cells as the first row; among several the one with names in the first row that `fits`
+/// accepts, and then the one with the most cells.
 pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) -> bool) -> Option<u8> {
     let head = without_blank_lines(head);
     let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -41,66 +41,41 @@ pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) ->
     }
     let mut best = None;
     for sign in SIGNS {
-        let Some(rank) = Rank::of(head, is_whole, sign, fits) else { continue };
-        if best.as_ref().is_none_or(|(of_best, _)| rank > *of_best) {
+        let rank = rank(head, is_whole, sign, fits);
+        if rank.is_some() && best.is_none_or(|(of_best, _)| rank > of_best) {
             best = Some((rank, sign));
         }
     }
     best.map(|(_, sign)| sign)
 }
 
-/// How well a sign separates the cells of a table; a better one is greater.
-#[derive(PartialEq, PartialOrd)]
-struct Rank {
-    /// Whether all rows have as many cells.
-    is_even: bool,
-    fits: bool,
-    /// The share of the rows that have as many cells as the first.
-    share: f64,
-    cells: usize,
-}
-
-impl Rank {
-    fn of(head: &[u8], is_whole: bool, sign: u8, fits: &dyn Fn(&[String]) -> bool) -> Option<Self> {
-        let mut names = None;
-        let (mut rows, mut even) = (0, 0);
-        each_row(head, is_whole, sign, |cells| {
-            let names = names.get_or_insert_with(|| {
-                let text = |cell: &[u8]| String::from_utf8_lossy(cell).trim().to_owned();
-                cells.iter().map(|cell| text(cell)).collect::<Vec<String>>()
-            });
-            rows += 1;
-            even += usize::from(cells.len() == names.len());
-        });
-        let names = names.filter(|names| names.len() > 1)?;
-        let share = even as f64 / rows as f64;
-        Some(Self { is_even: even == rows, fits: fits(&names), share, cells: names.len() })
-    }
-}
-
-/// Shows the cells of the first rows, but for a last one that may go on behind the head.
-fn each_row(head: &[u8], is_whole: bool, sign: u8, mut show: impl FnMut(&[&[u8]])) {
-    let mut reader = ReaderBuilder::new().delimiter(sign).build();
-    let (mut cells, mut ends) = (vec![0; head.len() + 1], vec![0; head.len() + 1]);
-    let mut rest = head;
-    for _ in 0..ROWS {
-        let (mut bytes, mut count) = (0, 0);
-        loop {
-            let (result, read, written, ended) =
-                reader.read_record(rest, &mut cells[bytes..], &mut ends[count..]);
-            rest = &rest[read..];
-            bytes += written;
-            count += ended;
-            match result {
-                ReadRecordResult::InputEmpty if is_whole => {}
-                ReadRecordResult::Record => break,
-                _ => return,
-            }
+/// How well a sign separates the cells of a table, a better one being greater: whether all rows have as many
+/// cells, whether the names fit, the share of the rows that have as many cells as the first, and how many.
+fn rank(
+    head: &[u8],
+    is_whole: bool,
+    sign: u8,
+    fits: &dyn Fn(&[String]) -> bool,
+) -> Option<(bool, bool, f64, usize)> {
+    let mut names = None;
+    let (mut rows, mut even) = (0, 0);
+    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).delimiter(sign).from_reader(head);
+    let mut row = ByteRecord::new();
+    while rows < ROWS && reader.read_byte_record(&mut row).unwrap_or(false) {
+        // The last row may continue after the head.
+        if !is_whole && reader.position().byte() == head.len() as u64 {
+            break;
         }
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let row: Vec<&[u8]> = starts.zip(&ends[..count]).map(|(start, end)| &cells[start..*end]).collect();
-        show(&row);
+        let names = names.get_or_insert_with(|| {
+            let text = |cell: &[u8]| String::from_utf8_lossy(cell).trim().to_owned();
+            row.iter().map(text).collect::<Vec<String>>()
+        });
+        rows += 1;
+        even += usize::from(row.len() == names.len());
     }
+    let names = names.filter(|names| names.len() > 1)?;
+    let share = even as f64 / rows as f64;
+    Some((even == rows, fits(&names), share, names.len()))
 }
 
 fn without_blank_lines(head: &[u8]) -> &[u8] {

@@ -2,13 +2,16 @@
 
 use std::io::{self, Read, Write};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde_json::Value;
 
 use super::again::Again;
-use super::input::{separated, told};
-use super::quotes::{self, Quotes};
+use super::error::{DataError, DataErrorKind, Place};
+use super::input::{Quoting, StreamKind, TableLayout, first_line, record, refused, sniff};
+use super::lines::{Line, Lines};
+use super::quotes::Quotes;
 use super::rows::Rows;
-use super::{DataError, Format, Lines, Note};
+use super::{Format, Note};
 use crate::judgment::Judgment;
 
 /// How judgments are written.
@@ -26,7 +29,7 @@ pub enum JudgmentFormat {
 const COLUMNS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
 const A_GRADE: &str = "a grade; a grade is a whole number of 32 bits";
 const A_WEIGHT: &str = "a weight; a weight is a number above 0, 1 at most";
-const EXPECTED: &str = "question, id, and if there are more grade, weight, time";
+const ROW: &str = "question, id, and if there are more grade, weight, time";
 
 impl JudgmentFormat {
     /// By the ending of a file's name: `tsv`, `csv`, `jsonl` or `ndjson`, with or without `.gz`.
@@ -41,62 +44,23 @@ impl JudgmentFormat {
     }
 }
 
-/// An id as JSON has it.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "an id that is a string or an integer")]
-enum Id {
-    Text(String),
-    Whole(i64),
-    Large(u64),
-}
-
-impl Id {
-    fn text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Whole(number) => number.to_string(),
-            Self::Large(number) => number.to_string(),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Record {
-    question: Option<String>,
-    id: Option<Id>,
-    grade: Option<i32>,
-    weight: Option<f64>,
-    time: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Row<'a> {
-    question: &'a str,
-    id: &'a str,
-    grade: i32,
-    weight: f64,
-    time: u64,
-}
-
 /// Reads judgments. A grade that is not given is 1, a weight 1, a time now.
 ///
 /// Columns are question, id, grade, weight and time, of which the last three may be missing; a first row of
 /// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
 /// them as fields. Any of them may be compressed with gzip or zstd. `name` is what errors call the stream.
-/// Whether a judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say. Without a
-/// `format` it is told by the ending of the name, or else by the content: JSON lines begin with a brace, TSV
-/// has a tab in its first row, and what separates the cells of CSV is told by its first rows.
+/// [`Index::record_all`](crate::Index::record_all) decides whether a judgment can be stored. Without a
+/// `format` the ending of the name decides, or else the content: JSON lines begin with a brace, TSV has a tab
+/// in its first row, and the first rows of CSV show what separates the cells.
 ///
 /// Quotes around the cells of TSV are taken off where the file was written with them, as
 /// [`Input`](super::Input) does; with [`JudgmentFormat::Tsv`] as the `format` they are characters like any
 /// other. The notes say of how many cells.
 ///
 /// # Errors
-/// [`DataError::Foreign`] and [`DataError::UnknownFormat`] where the content tells no format,
-/// [`DataError::Columns`], [`DataError::Header`], [`DataError::Field`], [`DataError::MissingField`],
-/// [`DataError::OpenQuote`], [`DataError::StrayQuote`], [`DataError::CellUtf8`], [`DataError::Json`], and the
-/// errors of reading. The first error ends the reading.
+/// [`DataErrorKind::Format`] where the content tells no format, [`DataErrorKind::Column`] for unknown names,
+/// [`DataErrorKind::Row`], [`DataErrorKind::Field`], [`DataErrorKind::Json`] and [`DataErrorKind::Encoding`]
+/// for a judgment that cannot be used, and the errors of reading. The first error ends the reading.
 pub fn read_judgments(
     reader: impl Read + Send + 'static,
     name: impl Into<String>,
@@ -106,76 +70,79 @@ pub fn read_judgments(
     let again = Again::of_stream(reader);
     let mut pass = again.pass(&name)?;
     let fits = |columns: &[String]| (2..=COLUMNS.len()).contains(&columns.len());
-    let (format, delimiter) = match given.or_else(|| JudgmentFormat::of_name(&name)) {
-        Some(format) => (format, None),
-        None => {
-            let (told, stream) = told(pass.packing, pass.stream, &name, &fits)?;
-            pass.stream = stream;
-            let Some(told) = told else { return Ok((Vec::new(), Vec::new())) };
-            let format = match told.format {
-                Format::JsonLines => JudgmentFormat::JsonLines,
-                Format::Tsv => JudgmentFormat::Tsv,
-                // A question may have more commas than its row has tabs.
-                Format::Csv if told.first.contains('\t') => JudgmentFormat::Tsv,
-                Format::Csv => JudgmentFormat::Csv,
-                _ => return Err(DataError::UnknownFormat { name, first: told.first }),
-            };
-            (format, told.delimiter)
-        }
+    let tabs = TableLayout::told(b'\t');
+    let commas = |delimiter| TableLayout { delimiter, quoting: Quoting::Yes };
+    let layout = match given.or_else(|| JudgmentFormat::of_name(&name)) {
+        Some(JudgmentFormat::Tsv) if given.is_some() => Some(TableLayout { quoting: Quoting::No, ..tabs }),
+        Some(JudgmentFormat::Tsv) => Some(tabs),
+        Some(JudgmentFormat::Csv) => Some(commas(None)),
+        Some(JudgmentFormat::JsonLines) => None,
+        None => match sniff(&mut pass.stream, &fits)? {
+            StreamKind::Empty => return Ok((Vec::new(), Vec::new())),
+            StreamKind::Known(Format::JsonLines) => None,
+            // A question may have more commas than its row has tabs.
+            StreamKind::Table(sign)
+                if sign == b'\t' || first_line(&mut pass.stream, usize::MAX)?.contains('\t') =>
+            {
+                Some(tabs)
+            }
+            StreamKind::Table(sign) => Some(commas(Some(sign))),
+            kind => return Err(refused(kind, &mut pass.stream)),
+        },
     };
-    let (delimiter, quotes) = match format {
-        JudgmentFormat::JsonLines => {
-            again.keep_no_more();
-            return Ok((read_json(Lines::unpacked(pass.packing, pass.stream, name))?, Vec::new()));
-        }
-        JudgmentFormat::Tsv if given.is_some() => (b'\t', Quotes::Literal),
-        JudgmentFormat::Tsv => {
-            let told = quotes::told(&mut pass.stream);
-            drop(pass);
-            pass = again.pass(&name)?;
-            (b'\t', told)
-        }
-        JudgmentFormat::Csv => {
-            let delimiter = match delimiter {
-                Some(delimiter) => delimiter,
-                None => {
-                    let told = separated(pass.stream, &fits);
-                    let (delimiter, stream) = told.map_err(|source| pass.packing.error(&name, 1, source))?;
-                    pass.stream = stream;
-                    delimiter
-                }
-            };
-            (delimiter, Quotes::Around(0))
-        }
+    let Some(layout) = layout else {
+        again.keep_no_more();
+        return Ok((read_json(Lines::of(pass.stream))?, Vec::new()));
     };
+    let (delimiter, quotes) = layout.of_stream(&again, &mut pass, &fits)?;
     again.keep_no_more();
-    let rows = Rows::begin(name, pass.packing, pass.stream, delimiter, quotes != Quotes::Literal)?;
+    let rows = Rows::begin(pass.stream, delimiter, quotes != Quotes::Literal)?;
     let (found, kept) = read_table(rows, quotes)?;
     Ok((found, quotes.note(kept).into_iter().collect()))
 }
 
 fn read_json(mut lines: Lines) -> Result<Vec<Judgment>, DataError> {
     let mut found = Vec::new();
-    let name = lines.name().to_owned();
     while let Some(line) = lines.next_line() {
-        let line = line?;
-        let (name, line, text) = (name.clone(), line.number, line.text);
-        let record: Record = serde_json::from_str(text).map_err(|source| DataError::Json {
-            name: name.clone(),
-            line,
-            source,
-        })?;
-        let missing = |field| DataError::MissingField { name: name.clone(), line, field };
-        let there = |text: &String| !text.trim().is_empty();
-        let question = record.question.filter(there).ok_or_else(|| missing("question"))?;
-        let id = record.id.map(Id::text).filter(there).ok_or_else(|| missing("id"))?;
-        let mut judgment = Judgment::new(question, id, record.grade.unwrap_or(1));
-        judgment.weight = record.weight.unwrap_or(judgment.weight);
-        judgment.time = record.time.unwrap_or(judgment.time);
-        check_weight(&judgment, &name, line)?;
-        found.push(judgment);
+        let Line { at, text } = line?;
+        let mut record = record(text).map_err(|source| at.json(source))?;
+        let mut cells = [const { None }; COLUMNS.len()];
+        for (cell, column) in cells.iter_mut().zip(COLUMNS) {
+            *cell = match record.remove(column) {
+                None | Some(Value::Null) => None,
+                Some(Value::String(text)) => Some(text),
+                Some(Value::Number(number)) if column != "id" || !number.is_f64() => Some(number.to_string()),
+                Some(other) => return Err(wrong(at, &other.to_string(), "a string or a number")),
+            };
+        }
+        if let Some((name, _)) = record.into_iter().next() {
+            return Err(at.json(serde_json::Error::custom(format!("unknown field `{name}`"))));
+        }
+        found.push(judgment(at, cells.each_ref().map(|cell| cell.as_deref()))?);
     }
     Ok(found)
+}
+
+/// The judgment of our columns.
+fn judgment(at: Place<'_>, cells: [Option<&str>; 5]) -> Result<Judgment, DataError> {
+    let [question, id, grade, weight, time] = cells.map(|cell| cell.filter(|cell| !cell.trim().is_empty()));
+    let question = question.ok_or_else(|| at.missing("question"))?;
+    let mut judgment = Judgment::new(question, id.ok_or_else(|| at.missing("id"))?, 1);
+    if let Some(grade) = grade {
+        // Other tools write whole numbers as `1.0`.
+        let grade = grade.trim();
+        let whole = grade.split_once('.').filter(|(_, rest)| rest.chars().all(|c| c == '0'));
+        let digits = whole.map_or(grade, |(digits, _)| digits);
+        judgment.grade = digits.parse().map_err(|_| wrong(at, grade, A_GRADE))?;
+    }
+    if let Some(weight) = weight {
+        let parsed = weight.trim().parse().ok().filter(|weight| *weight > 0.0 && *weight <= 1.0);
+        judgment.weight = parsed.ok_or_else(|| wrong(at, weight, A_WEIGHT))?;
+    }
+    if let Some(time) = time {
+        judgment.time = time.trim().parse().map_err(|_| wrong(at, time, "a time in seconds since 1970"))?;
+    }
+    Ok(judgment)
 }
 
 /// The judgments of rows, and how many cells begin and end with quotes that are kept.
@@ -183,10 +150,8 @@ fn read_table(mut rows: Rows, quotes: Quotes) -> Result<(Vec<Judgment>, u64), Da
     let mut places = [Some(0), Some(1), Some(2), Some(3), Some(4)];
     let (mut found, mut kept) = (Vec::new(), 0);
     let mut is_first = true;
-    let stream = rows.name().to_owned();
-    let name = stream.as_str();
     while rows.advance()? {
-        let line = rows.line();
+        let at = rows.place();
         let column = |place: usize| {
             COLUMNS.get(place).copied().map_or_else(|| format!("column {}", place + 1), str::to_owned)
         };
@@ -196,100 +161,60 @@ fn read_table(mut rows: Rows, quotes: Quotes) -> Result<(Vec<Judgment>, u64), Da
         if std::mem::take(&mut is_first)
             && let Some(names) = names(&cells)
         {
-            places = COLUMNS.map(|column| names.iter().position(|name| name == column));
-            let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
-            let unknown = names.iter().find(|name| !COLUMNS.contains(&name.as_str()));
-            let unknown = unknown.or(twice.map(|(_, name)| name));
-            if let Some(unknown) = unknown.or_else(|| names.first().filter(|_| places[..2].contains(&None))) {
-                let (name, unknown, found) = (name.to_owned(), unknown.clone(), names.join(", "));
-                return Err(DataError::Header { name, line, unknown, found });
-            }
+            places = columns(&names, at)?;
             continue;
         }
-        if cells.len() < 2 || cells.len() > COLUMNS.len() {
-            let (name, got, expected) = (name.to_owned(), cells.len(), EXPECTED);
-            return Err(DataError::Columns { name, line, got, expected });
+        if !(2..=COLUMNS.len()).contains(&cells.len()) {
+            let message = format!("{} columns instead of {ROW}", cells.len());
+            return Err(at.error(DataErrorKind::Row, message));
         }
-        let cell = |column: usize| {
-            let found = places[column].and_then(|place| cells.get(place).copied());
-            found.filter(|cell| !cell.trim().is_empty())
-        };
-        let required = |column: usize| {
-            let missing = || DataError::MissingField { name: name.to_owned(), line, field: COLUMNS[column] };
-            cell(column).ok_or_else(missing)
-        };
-        let wrong = |found: &str, expected| {
-            let (name, found) = (name.to_owned(), found.to_owned());
-            DataError::Field { name, line, found, expected }
-        };
-        let (question, id) = (required(0)?, required(1)?);
-        if id.contains(['\n', '\r']) {
+        let cells = places.map(|place| cells.get(place?).copied());
+        if let Some(id) = cells[1].filter(|id| id.contains(['\n', '\r'])) {
             // As where a quote is not closed.
-            return Err(wrong(id, "an id: it has an end of line"));
+            return Err(wrong(at, id, "an id: it has an end of line"));
         }
-        let mut judgment = Judgment::new(question, id, 1);
-        if let Some(grade) = cell(2) {
-            // Other tools write whole numbers as `1.0`.
-            let grade = grade.trim();
-            let whole = grade.split_once('.').filter(|(_, rest)| rest.chars().all(|c| c == '0'));
-            let digits = whole.map_or(grade, |(digits, _)| digits);
-            judgment.grade = digits.parse().map_err(|_| wrong(grade, A_GRADE))?;
-        }
-        if let Some(weight) = cell(3) {
-            judgment.weight = weight.trim().parse().map_err(|_| wrong(weight, A_WEIGHT))?;
-        }
-        if let Some(time) = cell(4) {
-            judgment.time = time.trim().parse().map_err(|_| wrong(time, "a time in seconds since 1970"))?;
-        }
-        check_weight(&judgment, name, line)?;
-        found.push(judgment);
+        found.push(judgment(at, cells)?);
     }
     Ok((found, kept))
 }
 
-/// Names of the first two columns, our own and those of other tools, by which a first row is known for one of
-/// names.
-const OF_QUESTIONS: [&str; 8] =
-    ["question", "query", "q", "query_text", "query_id", "query-id", "queryid", "qid"];
-const OF_IDS: [&str; 16] = [
-    "id",
-    "doc",
-    "doc_id",
-    "doc-id",
-    "docid",
-    "document",
-    "document_id",
-    "document-id",
-    "corpus_id",
-    "corpus-id",
-    "pid",
-    "passage",
-    "passage_id",
-    "answer",
-    "answer_id",
-    "rel",
-];
+/// Where each of our columns is among those of a row of names.
+fn columns(names: &[String], at: Place<'_>) -> Result<[Option<usize>; 5], DataError> {
+    let places = COLUMNS.map(|column| names.iter().position(|name| name == column));
+    let is_unknown = |name: &&String| !COLUMNS.contains(&name.as_str());
+    let is_second = |(place, name): &(usize, &String)| names[..*place].contains(name);
+    let unknown = names.iter().find(is_unknown);
+    let unknown = unknown.or_else(|| names.iter().enumerate().find(is_second).map(|(_, name)| name));
+    let Some(unknown) = unknown.or_else(|| names.first().filter(|_| places[..2].contains(&None))) else {
+        return Ok(places);
+    };
+    let message = format!(
+        "`{unknown}` in what looks like a row of names; the columns are called question, id, grade, weight, time, \
+         the first two of which must be there; columns found: {}",
+        names.join(", ")
+    );
+    Err(at.error(DataErrorKind::Column, message))
+}
+
+fn wrong(at: Place<'_>, found: &str, expected: &str) -> DataError {
+    at.error(DataErrorKind::Field, format!("`{found}` is not {expected}"))
+}
+
+/// Column names, our own and those of other tools: a first row with one of them among its first two cells is
+/// a row of names.
+const KNOWN: &str = "question query q query_text query_id query-id queryid qid \
+    id doc doc_id doc-id docid document document_id document-id corpus_id corpus-id pid passage passage_id answer \
+    answer_id rel grade weight time";
 
 /// The names in a first row, in lower case; `None` for one that is a judgment. Of names one of the first two
 /// is known, and none is a number or several words.
 fn names(cells: &[&str]) -> Option<Vec<String>> {
     let name = |cell: &&str| cell.trim().trim_start_matches('#').trim().to_lowercase();
     let names: Vec<String> = cells.iter().map(name).collect();
-    let known = |name: &String| {
-        let name = name.as_str();
-        COLUMNS.contains(&name) || OF_QUESTIONS.contains(&name) || OF_IDS.contains(&name)
-    };
+    let known = |name: &String| KNOWN.split(' ').any(|known| known == name);
     let is_name = |name: &String| name.parse::<f64>().is_err() && !name.contains(char::is_whitespace);
     let are_names = names.len() > 1 && names.iter().take(2).any(known) && names.iter().all(is_name);
     are_names.then_some(names)
-}
-
-fn check_weight(judgment: &Judgment, name: &str, line: u64) -> Result<(), DataError> {
-    if judgment.weight > 0.0 && judgment.weight <= 1.0 {
-        return Ok(());
-    }
-    let (name, found) = (name.to_owned(), judgment.weight.to_string());
-    Err(DataError::Field { name, line, found, expected: A_WEIGHT })
 }
 
 /// Writes judgments with a row of names, or as JSON lines; [`read_judgments`] reads them back.
@@ -302,39 +227,35 @@ pub fn write_judgments<'a>(
     judgments: impl IntoIterator<Item = &'a Judgment>,
     format: JudgmentFormat,
 ) -> io::Result<()> {
-    let rows = judgments.into_iter().map(|Judgment { question, id, grade, weight, time }| Row {
-        question,
-        id,
-        grade: *grade,
-        weight: *weight,
-        time: *time,
-    });
+    let rows = judgments.into_iter();
     match format {
         JudgmentFormat::JsonLines => {
             for row in rows {
-                serde_json::to_writer(&mut out, &row)?;
+                serde_json::to_writer(&mut out, row)?;
                 out.write_all(b"\n")?;
             }
         }
-        JudgmentFormat::Csv => {
-            let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut out);
+        JudgmentFormat::Csv | JudgmentFormat::Tsv => {
+            let (delimiter, quotes) = match format {
+                JudgmentFormat::Csv => (b',', csv::QuoteStyle::Necessary),
+                _ => (b'\t', csv::QuoteStyle::Never),
+            };
+            let mut writer = csv::WriterBuilder::new();
+            let mut writer =
+                writer.has_headers(false).delimiter(delimiter).quote_style(quotes).from_writer(&mut out);
             writer.write_record(COLUMNS)?;
             for row in rows {
+                let Judgment { question, id, .. } = row;
+                let has_end = |cell: &String| cell.contains(['\t', '\n', '\r']);
+                if format == JudgmentFormat::Tsv && (has_end(question) || has_end(id)) {
+                    let what = format!(
+                        "{question:?} or {id:?} has a tab or an end of line; write CSV or JSON lines"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+                }
                 writer.serialize(row)?;
             }
             writer.flush()?;
-        }
-        JudgmentFormat::Tsv => {
-            writeln!(out, "{}", COLUMNS.join("\t"))?;
-            for Row { question, id, grade, weight, time } in rows {
-                if [question, id].iter().any(|cell| cell.contains(['\t', '\n', '\r'])) {
-                    let detail = format!(
-                        "{question:?} or {id:?} has a tab or an end of line; write CSV or JSON lines"
-                    );
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
-                }
-                writeln!(out, "{question}\t{id}\t{grade}\t{weight}\t{time}")?;
-            }
         }
     }
     out.flush()
@@ -408,10 +329,10 @@ mod tests {
         for name in ["file.tsv", "<stdin>"] {
             let (questions, notes) = read(written, name, None);
             assert_eq!(questions, ["say \"hi\" now", "two\tcells"]);
-            assert_eq!(notes, [Note::Quotes { cells: 2, are_kept: false }]);
+            assert!(notes[0].to_string().starts_with("2 cells are in quotes, which are taken off"));
             let (questions, notes) = read(literal, name, None);
             assert_eq!(questions, ["5'9\" tall", "\"quoted\" at the start", "\"all of it\""]);
-            assert_eq!(notes, [Note::Quotes { cells: 1, are_kept: true }]);
+            assert!(notes[0].to_string().starts_with("1 cell is in quotes, which are kept"));
         }
         let (questions, notes) = read("\"a\"\td1\n", "file.tsv", Some(JudgmentFormat::Tsv));
         assert_eq!((&*questions[0], notes.len()), ("\"a\"", 1));

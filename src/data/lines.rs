@@ -1,9 +1,9 @@
 //! Lines of a text stream that may be compressed, with a bound on their length.
 
-use std::io::{BufRead, Read};
+use std::io::Read;
 
-use super::DataError;
-use super::unpack::{ByteStream, Packing, unpack};
+use super::error::{DataError, DataErrorKind, Place};
+use super::unpack::Unpacked;
 
 /// The most bytes a line may have, without its line feed: 256 MiB.
 ///
@@ -12,11 +12,10 @@ pub const MAX_LINE_BYTES: usize = 256 << 20;
 
 pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// A line that is not blank, with its place.
+/// A line that is not blank, or an element of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// 1-based.
-    pub(crate) number: u64,
+    pub(crate) at: Place<'a>,
     /// Without the line feed and without one carriage return before it.
     pub(crate) text: &'a str,
 }
@@ -26,49 +25,24 @@ pub(crate) struct Line<'a> {
 /// Gzip and zstd are recognised by the first bytes, whatever the name says. A byte order
 /// mark on the first line is dropped; lines of white space are counted and skipped.
 ///
-/// A line that is not UTF-8 is one error and reading goes on behind it; after any other
-/// error there are no further lines.
+/// A line that is not UTF-8 is one error, and reading goes on with the next line; after any
+/// other error there are no further lines.
 pub(crate) struct Lines {
-    name: String,
-    source: Source,
+    stream: Unpacked,
     /// The number of the line in `buffer`.
     number: u64,
     buffer: Vec<u8>,
-    limit: usize,
-}
-
-enum Source {
-    /// The first bytes, which say how it is compressed, are read with the first line.
-    Unopened(Box<dyn Read + Send>),
-    Open(Packing, ByteStream),
-    Finished,
+    pub(super) limit: usize,
+    is_finished: bool,
 }
 
 impl Lines {
     pub(crate) fn new(reader: impl Read + Send + 'static, name: impl Into<String>) -> Self {
-        Self::with_limit(reader, name, MAX_LINE_BYTES)
+        Self::of(Unpacked::new(reader, name))
     }
 
-    pub(crate) fn with_limit(
-        reader: impl Read + Send + 'static,
-        name: impl Into<String>,
-        limit: usize,
-    ) -> Self {
-        Self::of(Source::Unopened(Box::new(reader)), name.into(), limit)
-    }
-
-    /// The lines of a stream that is unpacked already.
-    pub(super) fn unpacked(packing: Packing, stream: ByteStream, name: String) -> Self {
-        Self::of(Source::Open(packing, stream), name, MAX_LINE_BYTES)
-    }
-
-    fn of(source: Source, name: String, limit: usize) -> Self {
-        Self { name, source, number: 0, buffer: Vec::new(), limit }
-    }
-
-    /// The name that errors give for the stream.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    pub(super) fn of(stream: Unpacked) -> Self {
+        Self { stream, number: 0, buffer: Vec::new(), limit: MAX_LINE_BYTES, is_finished: false }
     }
 
     /// The line read last, counted from 1.
@@ -78,78 +52,74 @@ impl Lines {
 
     /// The next line that is not blank, or `None` at the end and after a fatal error.
     pub(crate) fn next_line(&mut self) -> Option<Result<Line<'_>, DataError>> {
-        loop {
+        while !self.is_finished {
             match self.fill() {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.source = Source::Finished;
-                    return None;
-                }
+                Ok(true) if self.buffer.trim_ascii().is_empty() => {}
+                Ok(true) => return Some(self.decode()),
+                Ok(false) => self.is_finished = true,
                 Err(error) => {
-                    self.source = Source::Finished;
+                    self.is_finished = true;
                     return Some(Err(error));
                 }
             }
-            if !self.buffer.trim_ascii().is_empty() {
-                return Some(self.decode());
-            }
         }
+        None
     }
 
     fn decode(&self) -> Result<Line<'_>, DataError> {
+        let at = self.stream.place(self.number);
         let bytes = self.buffer.strip_suffix(b"\r").unwrap_or(&self.buffer);
-        let text = std::str::from_utf8(bytes).map_err(|error| DataError::InvalidUtf8 {
-            name: self.name.clone(),
-            line: self.number,
-            valid_up_to: error.valid_up_to(),
-        })?;
-        let text = match self.number {
-            1 => text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text),
-            _ => text,
-        };
-        Ok(Line { number: self.number, text })
+        let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(at, error.valid_up_to()))?;
+        let text = text.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.number == 1).unwrap_or(text);
+        Ok(Line { at, text })
     }
 
     /// Puts the next line into `buffer` without its line feed; false at the end.
     fn fill(&mut self) -> Result<bool, DataError> {
         self.number += 1;
         self.buffer.clear();
-        self.open().map_err(|source| self.read_error(source))?;
-        let Source::Open(_, stream) = &mut self.source else {
-            return Ok(false);
-        };
         // One byte more than the limit: the line feed, or proof that the line is too long.
         let most = (self.limit as u64).saturating_add(1);
-        let result = stream.take(most).read_until(b'\n', &mut self.buffer);
-        let read = result.map_err(|source| self.read_error(source))?;
+        let read = self.stream.read_line(self.number, most, &mut self.buffer)?;
         if self.buffer.last() == Some(&b'\n') {
             self.buffer.pop();
         } else if self.buffer.len() > self.limit {
-            return Err(DataError::LineTooLong {
-                name: self.name.clone(),
-                line: self.number,
-                limit: self.limit,
-            });
+            let message = format!("longer than {} bytes; is this one JSON object a line?", self.limit);
+            return Err(self.stream.place(self.number).error(DataErrorKind::TooLarge, message));
         }
         Ok(read > 0)
     }
+}
 
-    /// Finds out once how the stream is compressed.
-    fn open(&mut self) -> std::io::Result<()> {
-        if let Source::Unopened(_) = &self.source
-            && let Source::Unopened(reader) = std::mem::replace(&mut self.source, Source::Finished)
-        {
-            let (packing, stream) = unpack(reader)?;
-            self.source = Source::Open(packing, stream);
-        }
-        Ok(())
-    }
+/// The error of a line whose first bytes alone are UTF-8.
+pub(super) fn not_utf8(at: Place<'_>, valid_up_to: usize) -> DataError {
+    let message = format!("not UTF-8 from byte {valid_up_to} of the line; convert the file");
+    at.error(DataErrorKind::Encoding, message)
+}
 
-    fn read_error(&self, source: std::io::Error) -> DataError {
-        let packing = match self.source {
-            Source::Open(packing, _) => packing,
-            _ => Packing::None,
-        };
-        packing.error(&self.name, self.number, source)
+/// Gives each row of `N` columns to `take`, with its place.
+pub(crate) fn each_row<const N: usize>(
+    mut lines: Lines,
+    split: fn(&str) -> Vec<&str>,
+    names: &str,
+    mut take: impl FnMut(Place<'_>, [&str; N]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    while let Some(line) = lines.next_line() {
+        let Line { at, text } = line?;
+        let columns = <[&str; N]>::try_from(split(text)).map_err(|columns| {
+            at.error(DataErrorKind::Row, format!("{} columns instead of {names}", columns.len()))
+        })?;
+        take(at, columns)?;
     }
+    Ok(())
+}
+
+/// The columns of a row between white space as `trec_eval` has it: that of C, with the vertical tab.
+pub(crate) fn split_by_space(row: &str) -> Vec<&str> {
+    row.split(is_space).filter(|column| !column.is_empty()).collect()
+}
+
+/// Whether a character is white space of C.
+pub(crate) fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
 }

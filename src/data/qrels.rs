@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::{DataError, Line, Lines};
-
-const COLUMNS: [&str; 3] = ["query-id", "corpus-id", "score"];
+use super::error::{DataError, DataErrorKind, Place};
+use super::lines::{Lines, each_row, split_by_space};
 
 /// The judged documents of one query with their grades, by document id.
 ///
@@ -20,94 +19,67 @@ pub struct Qrels {
 }
 
 impl Qrels {
-    /// Reads tab-separated rows `query-id, corpus-id, score`, plain or gzip-compressed.
+    /// Reads tab-separated rows `query-id, corpus-id, score`, plain or compressed with gzip or zstd.
     ///
     /// The first line is taken for a header when its last column is the word `score`, and
     /// for a row otherwise. A row repeated with the same score counts once. `name` is what
     /// errors call the stream.
     ///
     /// # Errors
-    ///
-    /// [`DataError::Columns`], [`DataError::QrelsScore`], [`DataError::EmptyId`] or
-    /// [`DataError::ConflictingJudgment`] for a row that cannot be used, and the errors of
-    /// reading. The first error ends the reading: judgments that are only half there would
-    /// give wrong figures.
+    /// [`DataErrorKind::Row`], [`DataErrorKind::Field`] or [`DataErrorKind::Conflict`] for a row that cannot
+    /// be used, and the errors of reading. The first error ends the reading: judgments that are only half
+    /// there would give wrong figures.
     pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, DataError> {
-        let mut lines = Lines::new(reader, name);
-        let name = lines.name().to_owned();
         let mut qrels = Self::default();
         let mut is_first = true;
-        while let Some(line) = lines.next_line() {
-            let line = line?;
-            let may_be_header = std::mem::take(&mut is_first);
-            if !(may_be_header && is_header(line.text)) {
-                qrels.add_row(line, &name)?;
-            }
-        }
+        each_row(
+            Lines::new(reader, name),
+            split_by_tab,
+            "query-id, corpus-id, score",
+            |at, columns: [&str; 3]| {
+                let may_be_header = std::mem::take(&mut is_first);
+                if may_be_header && columns[2].eq_ignore_ascii_case("score") {
+                    Ok(())
+                } else {
+                    qrels.add(at, columns)
+                }
+            },
+        )?;
         Ok(qrels)
     }
 
-    /// Reads rows `query-id 0 corpus-id score` without a header, plain or gzip-compressed: the
-    /// form of MS MARCO and TREC.
+    /// Reads rows `query-id 0 corpus-id score` without a header, plain or compressed with gzip or zstd: the
+    /// form of MS MARCO, TREC and `trec_eval`.
     ///
     /// Columns are separated by tabs or spaces; the second one is not looked at.
     ///
     /// # Errors
-    ///
     /// As [`Self::read`].
-    pub fn read_four_columns(
-        reader: impl Read + Send + 'static,
-        name: impl Into<String>,
-    ) -> Result<Self, DataError> {
-        let mut lines = Lines::new(reader, name);
-        let name = lines.name().to_owned();
+    pub fn read_trec(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, DataError> {
         let mut qrels = Self::default();
-        while let Some(line) = lines.next_line() {
-            let line = line?;
-            let columns: Vec<&str> = line.text.split_ascii_whitespace().collect();
-            let [query, _, document, score] = columns[..] else {
-                let expected = "query-id, 0, corpus-id, score";
-                return Err(DataError::Columns { name, line: line.number, got: columns.len(), expected });
-            };
-            qrels.add([query, document, score], line.number, &name)?;
-        }
+        let names = "query-id, 0, corpus-id, score";
+        each_row(Lines::new(reader, name), split_by_space, names, |at, [query, _, document, score]| {
+            qrels.add(at, [query, document, score])
+        })?;
         Ok(qrels)
     }
 
-    fn add_row(&mut self, line: Line<'_>, name: &str) -> Result<(), DataError> {
-        let columns: Vec<&str> = line.text.split('\t').map(str::trim_ascii).collect();
-        let [query, document, score] = columns[..] else {
-            return Err(DataError::Columns {
-                name: name.to_owned(),
-                line: line.number,
-                got: columns.len(),
-                expected: "query-id, corpus-id, score",
-            });
-        };
-        self.add([query, document, score], line.number, name)
-    }
-
-    fn add(&mut self, columns: [&str; 3], line: u64, name: &str) -> Result<(), DataError> {
-        let [query, document, score] = columns;
-        for (id, field) in [(query, COLUMNS[0]), (document, COLUMNS[1])] {
+    fn add(&mut self, at: Place<'_>, [query, document, score]: [&str; 3]) -> Result<(), DataError> {
+        for (id, field) in [(query, "query-id"), (document, "corpus-id")] {
             if id.is_empty() {
-                return Err(DataError::EmptyId { name: name.to_owned(), line, field });
+                return Err(at.empty_id(field));
             }
         }
-        let grade = score.parse().map_err(|_| DataError::QrelsScore {
-            name: name.to_owned(),
-            line,
-            got: score.to_owned(),
-        })?;
+        let wrong =
+            |_| at.error(DataErrorKind::Field, format!("the score `{score}` is not a 32-bit integer"));
+        let grade = score.parse().map_err(wrong)?;
         match self.insert(query, document, grade) {
-            Some(first) if first != grade => Err(DataError::ConflictingJudgment {
-                name: name.to_owned(),
-                line,
-                query: query.to_owned(),
-                document: document.to_owned(),
-                first,
-                second: grade,
-            }),
+            Some(first) if first != grade => {
+                let message = format!(
+                    "query `{query}` and document `{document}` have score {first} above and {grade} here; keep one"
+                );
+                Err(at.error(DataErrorKind::Conflict, message))
+            }
             _ => Ok(()),
         }
     }
@@ -160,7 +132,6 @@ impl Qrels {
     }
 }
 
-fn is_header(line: &str) -> bool {
-    let last = line.rsplit('\t').next().unwrap_or(line);
-    last.trim_ascii().eq_ignore_ascii_case(COLUMNS[2])
+fn split_by_tab(row: &str) -> Vec<&str> {
+    row.split('\t').map(str::trim_ascii).collect()
 }

@@ -1,12 +1,13 @@
 //! Whether the cells of TSV are in quotes where they need it, as Excel and pandas write them, or hold quotes
 //! like any other character.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
+use super::MAX_LINE_BYTES;
 use super::delimiter::declared;
 use super::lines::BYTE_ORDER_MARK;
-use super::unpack::ByteStream;
-use super::{MAX_LINE_BYTES, Note};
+use super::note::{Note, counted};
+use super::unpack::Unpacked;
 
 /// What a file says of its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,25 +26,27 @@ impl Quotes {
 
     /// What is to be said of the cells in quotes, of which `kept` keep theirs.
     pub fn note(self, kept: u64) -> Option<Note> {
-        let (cells, are_kept) = match self {
-            Self::Around(cells) => (cells, false),
-            Self::Literal => (kept, true),
+        let (cells, what) = match self {
+            Self::Around(cells) => (cells, "taken off; `--format tsv` keeps them"),
+            Self::Literal => (kept, "kept; `--format csv` takes them off"),
         };
-        (cells > 0).then_some(Note::Quotes { cells, are_kept })
+        let note =
+            || Note::new(format!("{} in quotes, which are {what}", counted(cells, "cell is", "cells are")));
+        (cells > 0).then(note)
     }
 }
 
-/// Looks for text behind the quote that ends a cell, which the reader of rows would add to the cell.
+/// Looks for text after the closing quote of a cell, which the reader of rows would add to the cell.
 pub(super) struct Closing {
     delimiter: u8,
-    place: Place,
-    /// Whether white space stands behind the quote that ends the cell.
+    place: InCell,
+    /// Whether white space follows the closing quote.
     is_spaced: bool,
 }
 
 impl Closing {
     pub fn new(delimiter: u8) -> Self {
-        Self { delimiter, place: Place::Start, is_spaced: false }
+        Self { delimiter, place: InCell::Start, is_spaced: false }
     }
 
     /// Takes the next bytes of the rows; where the text begins if there is one.
@@ -51,29 +54,29 @@ impl Closing {
         let ends = |byte: u8| byte == self.delimiter || matches!(byte, b'\r' | b'\n');
         let mut at = 0;
         while at < bytes.len() {
-            if self.place == Place::Ending {
+            if self.place == InCell::Ending {
                 self.place = match bytes[at] {
-                    b'"' if !self.is_spaced => Place::Quoted,
-                    byte if ends(byte) => Place::Start,
-                    b' ' | b'\t' => Place::Ending,
+                    b'"' if !self.is_spaced => InCell::Quoted,
+                    byte if ends(byte) => InCell::Start,
+                    b' ' | b'\t' => InCell::Ending,
                     _ => return Some(at),
                 };
-                self.is_spaced = self.place == Place::Ending;
+                self.is_spaced = self.place == InCell::Ending;
                 at += 1;
                 continue;
             }
             let quote = quote(&bytes[at..]).map(|next| at + next);
             let end = quote.unwrap_or(bytes.len());
             self.place = match (self.place, end.checked_sub(1).filter(|before| *before >= at)) {
-                (Place::Quoted, _) => Place::Quoted,
-                (_, Some(before)) if ends(bytes[before]) => Place::Start,
-                (_, Some(_)) => Place::Bare,
+                (InCell::Quoted, _) => InCell::Quoted,
+                (_, Some(before)) if ends(bytes[before]) => InCell::Start,
+                (_, Some(_)) => InCell::Bare,
                 (place, None) => place,
             };
             if quote.is_some() {
                 self.place = match self.place {
-                    Place::Quoted => Place::Ending,
-                    Place::Start => Place::Quoted,
+                    InCell::Quoted => InCell::Ending,
+                    InCell::Start => InCell::Quoted,
                     // In a cell without quotes it is a character like any other.
                     place => place,
                 };
@@ -87,13 +90,13 @@ impl Closing {
 /// Reads a table with tabs to its end, or up to the first quote that can only be a literal character:
 /// inside of a cell that is not in quotes, in front of more text, or where the rows would have another number
 /// of cells without it. What cannot be read ends it too: the reading of the rows meets the failure again.
-pub(super) fn told(stream: &mut ByteStream) -> Quotes {
+pub(super) fn told(stream: &mut Unpacked) -> Quotes {
     let mut scan = Scan::default();
     let mut line = Vec::new();
     let mut is_first = true;
     loop {
         line.clear();
-        match stream.take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
+        match stream.read_line(0, MAX_LINE_BYTES as u64, &mut line) {
             Ok(0) | Err(_) => return scan.end(),
             Ok(_) => {
                 let is_first = std::mem::take(&mut is_first);
@@ -117,12 +120,12 @@ fn quote(mut bytes: &[u8]) -> Option<usize> {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Place {
+enum InCell {
     #[default]
     Start,
     Bare,
     Quoted,
-    /// Behind a quote that ends the cell, or stands for one where another follows.
+    /// After a quote that closes the cell, or that escapes a quote if one follows.
     Ending,
 }
 
@@ -130,7 +133,7 @@ enum Place {
 struct Scan {
     /// Cells of the first row.
     columns: Option<u64>,
-    place: Place,
+    place: InCell,
     /// Cells that ended in this row.
     cells: u64,
     /// Lines of this row, and whether each of them has as many cells as the first row.
@@ -144,41 +147,41 @@ struct Scan {
 impl Scan {
     /// Takes a line with its end; `None` where it shows that quotes are literal.
     fn line(&mut self, line: &[u8]) -> Option<()> {
-        if self.place != Place::Quoted {
+        if self.place != InCell::Quoted {
             if self.columns.is_some() && !line.contains(&b'"') {
                 return Some(());
             }
             if line.trim_ascii_end().is_empty() && !line.contains(&b'\t') {
                 return Some(());
             }
-            (self.place, self.cells, self.lines, self.lines_fit) = (Place::Start, 0, 0, true);
+            (self.place, self.cells, self.lines, self.lines_fit) = (InCell::Start, 0, 0, true);
         }
         self.lines += 1;
         let tabs = line.iter().filter(|byte| **byte == b'\t').count() as u64;
         self.lines_fit &= self.columns.is_none_or(|columns| columns == tabs + 1);
         for byte in line {
             self.place = match (self.place, *byte) {
-                (Place::Quoted, b'"') => Place::Ending,
-                (Place::Quoted, _) => Place::Quoted,
-                (Place::Ending, b'"') => Place::Quoted,
+                (InCell::Quoted, b'"') => InCell::Ending,
+                (InCell::Quoted, _) => InCell::Quoted,
+                (InCell::Ending, b'"') => InCell::Quoted,
                 // Of a line that ends with it.
-                (Place::Ending, b'\r') => Place::Ending,
+                (InCell::Ending, b'\r') => InCell::Ending,
                 (place, b'\t' | b'\n') => {
                     self.cell(place);
-                    Place::Start
+                    InCell::Start
                 }
-                (Place::Start, b'"') => Place::Quoted,
-                (Place::Ending, _) | (Place::Bare, b'"') => return None,
-                (Place::Start | Place::Bare, _) => Place::Bare,
+                (InCell::Start, b'"') => InCell::Quoted,
+                (InCell::Ending, _) | (InCell::Bare, b'"') => return None,
+                (InCell::Start | InCell::Bare, _) => InCell::Bare,
             };
         }
         self.is_open = !line.ends_with(b"\n");
-        if self.place == Place::Start && !self.is_open { self.row() } else { Some(()) }
+        if self.place == InCell::Start && !self.is_open { self.row() } else { Some(()) }
     }
 
-    fn cell(&mut self, place: Place) {
+    fn cell(&mut self, place: InCell) {
         self.cells += 1;
-        self.quoted += u64::from(place == Place::Ending);
+        self.quoted += u64::from(place == InCell::Ending);
     }
 
     /// At the end of a row.
@@ -194,10 +197,10 @@ impl Scan {
     fn end(mut self) -> Quotes {
         let place = self.place;
         let fits = match place {
-            Place::Start if !self.is_open => Some(()),
+            InCell::Start if !self.is_open => Some(()),
             // A quote is open to the end.
-            Place::Quoted => (!self.lines_fit).then_some(()),
-            Place::Start | Place::Bare | Place::Ending => {
+            InCell::Quoted => (!self.lines_fit).then_some(()),
+            InCell::Start | InCell::Bare | InCell::Ending => {
                 self.cell(place);
                 self.row()
             }
@@ -211,7 +214,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Quotes {
-        told(&mut (Box::new(std::io::Cursor::new(text.to_owned())) as ByteStream))
+        told(&mut Unpacked::new(std::io::Cursor::new(text.to_owned()), "in"))
     }
 
     #[test]
@@ -231,7 +234,7 @@ mod tests {
             ("sep=\t\nid\ttext\tmore\n1\t\"x\ty\"\tz\n", 1),
             // Short rows, also without quotes.
             ("id\ttext\n1\n2\t\"x\"\n\"3\"\n", 2),
-            // Not closed, in rows that are no rows of this table otherwise.
+            // Not closed; the following lines have too few cells to be rows of this table.
             ("id\ttext\n1\t\"x\n2\n3\n", 0),
         ] {
             assert_eq!(of(text), Quotes::Around(cells), "{text:?}");

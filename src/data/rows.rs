@@ -1,16 +1,15 @@
 //! Rows of cells between commas, tabs or the like, with the line that each begins on and a bound on its size.
 
-use std::io::{BufRead, Cursor, Read};
-
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
+use super::MAX_LINE_BYTES;
 use super::delimiter::declared;
+use super::error::{DataError, DataErrorKind, Place};
 use super::lines::BYTE_ORDER_MARK;
 use super::quotes::Closing;
-use super::unpack::{ByteStream, Packing};
-use super::{DataError, MAX_LINE_BYTES};
+use super::unpack::Unpacked;
 
-/// A row behind the last one; where it is missing, a quote was open to the end.
+/// A row added after the last one; if it does not come out, a quote was open to the end.
 const LAST_ROW: &[u8] = b"\n\0end of the table\0\n";
 /// The most cells of a row.
 const MOST_CELLS: usize = 1 << 16;
@@ -21,9 +20,7 @@ const BYTES: usize = 4 << 10;
 
 /// Reads rows. Blank lines are skipped.
 pub(super) struct Rows {
-    name: String,
-    packing: Packing,
-    stream: ByteStream,
+    stream: Unpacked,
     core: Reader,
     /// Where cells may be in quotes.
     closing: Option<Closing>,
@@ -31,7 +28,7 @@ pub(super) struct Rows {
     here: u64,
     /// The line on which the last row begins.
     line: u64,
-    /// The cells of the last row, one behind the other, and where each ends.
+    /// The cells of the last row, concatenated, and where each ends.
     cells: Vec<u8>,
     ends: Vec<usize>,
     count: usize,
@@ -39,23 +36,16 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Without `quoting` a quote is a character like any other. A first line such as `sep=;` is no row.
+    /// Without `quoting` a quote is a character like any other. A first line such as `sep=;` is skipped.
     ///
     /// # Errors
     /// Those of reading the first row.
-    pub fn begin(
-        name: String,
-        packing: Packing,
-        mut stream: ByteStream,
-        delimiter: u8,
-        quoting: bool,
-    ) -> Result<Self, DataError> {
+    pub fn begin(mut stream: Unpacked, delimiter: u8, quoting: bool) -> Result<Self, DataError> {
         let (mut line, mut has_declared) = (1, false);
         let mut first = Vec::new();
         loop {
             first.clear();
-            let read = (&mut stream).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut first);
-            read.map_err(|source| packing.error(&name, line, source))?;
+            stream.read_line(line, MAX_LINE_BYTES as u64, &mut first)?;
             if line == 1 && first.starts_with(BYTE_ORDER_MARK.as_bytes()) {
                 first.drain(..BYTE_ORDER_MARK.len());
             }
@@ -68,23 +58,16 @@ impl Rows {
             has_declared |= declares;
             line += 1;
         }
+        stream.put(first, LAST_ROW);
         let closing = quoting.then(|| Closing::new(delimiter));
         let core = ReaderBuilder::new().delimiter(delimiter).quoting(quoting).build();
-        let stream = Box::new(Cursor::new(first).chain(stream).chain(LAST_ROW));
         let (cells, ends) = (vec![0; BYTES], vec![0; CELLS]);
-        let (count, is_finished) = (0, false);
-        let here = line;
-        Ok(Self { name, packing, stream, core, closing, here, line, cells, ends, count, is_finished })
+        Ok(Self { stream, core, closing, here: line, line, cells, ends, count: 0, is_finished: false })
     }
 
-    /// The name that errors give for the stream.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The line on which the last row begins.
-    pub fn line(&self) -> u64 {
-        self.line
+    /// Where the last row begins.
+    pub fn place(&self) -> Place<'_> {
+        self.stream.place(self.line)
     }
 
     /// Reads the next row; false at the end and after an error.
@@ -100,10 +83,7 @@ impl Rows {
     fn read(&mut self) -> Result<bool, DataError> {
         let (mut bytes, mut count, mut has_begun) = (0, 0, false);
         loop {
-            let input = match self.stream.fill_buf() {
-                Ok(input) => input,
-                Err(source) => return Err(self.packing.error(&self.name, self.here, source)),
-            };
+            let input = self.stream.fill(self.here)?;
             let at_end = input.is_empty();
             let mut blank = 0;
             if !has_begun {
@@ -123,8 +103,15 @@ impl Rows {
             if let Some(text) =
                 self.closing.as_mut().and_then(|quotes| quotes.find_text_behind(&rest[..read]))
             {
-                let (name, line, at) = (self.name.clone(), self.line, self.here + line_feeds(&rest[..text]));
-                return Err(DataError::StrayQuote { name, line, at });
+                let at = match self.here + line_feeds(&rest[..text]) {
+                    at if at == self.line => String::new(),
+                    at => format!(" in line {at}"),
+                };
+                let message = format!(
+                    "a cell of this row ends with a quote{at}, and text follows the quote; close the quotes around \
+                     cells, and write a quote within them twice (`\"\"`)"
+                );
+                return Err(self.place().error(DataErrorKind::Row, message));
             }
             self.here += line_feeds(&rest[..read]);
             self.stream.consume(blank + read);
@@ -133,35 +120,31 @@ impl Rows {
             match result {
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull => {
-                    let room = self.grown(self.cells.len())?;
-                    self.cells.resize(room, 0);
+                    let room = self.cells.len();
+                    if room >= MAX_LINE_BYTES {
+                        let message = format!("a record of more than {room} bytes; is a quote not closed?");
+                        return Err(self.place().error(DataErrorKind::TooLarge, message));
+                    }
+                    self.cells.resize((2 * room).min(MAX_LINE_BYTES), 0);
                 }
                 ReadRecordResult::OutputEndsFull => {
                     let room = self.ends.len();
                     if room >= MOST_CELLS {
-                        let (name, line) = (self.name.clone(), self.line);
-                        return Err(DataError::TooManyCells { name, line, limit: MOST_CELLS });
+                        let message = format!("a row of more than {room} cells; is a quote not closed?");
+                        return Err(self.place().error(DataErrorKind::TooLarge, message));
                     }
-                    let room = (2 * room).min(MOST_CELLS);
-                    self.ends.resize(room, 0);
+                    self.ends.resize((2 * room).min(MOST_CELLS), 0);
                 }
                 // The last row ends before the stream does, unless it is within a quote.
                 ReadRecordResult::Record | ReadRecordResult::End if at_end => {
-                    return Err(DataError::OpenQuote { name: self.name.clone(), line: self.line });
+                    let message = "a quote in the row that begins here is not closed";
+                    return Err(self.place().error(DataErrorKind::Row, message));
                 }
                 ReadRecordResult::Record | ReadRecordResult::End => break,
             }
         }
         self.count = count;
         Ok(self.cells[..bytes] != *LAST_ROW.trim_ascii())
-    }
-
-    fn grown(&self, room: usize) -> Result<usize, DataError> {
-        if room >= MAX_LINE_BYTES {
-            let (name, line) = (self.name.clone(), self.line);
-            return Err(DataError::RecordTooLong { name, line, limit: MAX_LINE_BYTES, hint: "a quote" });
-        }
-        Ok((2 * room).min(MAX_LINE_BYTES))
     }
 
     /// Cells of the last row.
@@ -180,10 +163,9 @@ impl Rows {
 
     /// A cell of the last row as text; `column` is what errors call it.
     pub fn text(&self, place: usize, column: impl FnOnce() -> String) -> Result<&str, DataError> {
-        std::str::from_utf8(self.cell(place)).map_err(|_| DataError::CellUtf8 {
-            name: self.name.clone(),
-            line: self.line,
-            column: column(),
+        std::str::from_utf8(self.cell(place)).map_err(|_| {
+            let message = format!("the column `{}` is not UTF-8; convert the file", column());
+            self.place().error(DataErrorKind::Encoding, message)
         })
     }
 }
@@ -196,15 +178,25 @@ fn line_feeds(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    /// Gives so many bytes at a time.
+    struct Slow(std::io::Cursor<String>, usize);
+
+    impl std::io::Read for Slow {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let most = into.len().min(self.1);
+            self.0.read(&mut into[..most])
+        }
+    }
+
     /// The first cell of each row with its line, and how it ended.
     fn read(text: &str) -> (Vec<(u64, String)>, Result<(), DataError>) {
-        let stream = Box::new(std::io::Cursor::new(text.to_owned()));
-        let mut rows = Rows::begin("in".to_owned(), Packing::None, stream, b',', true).unwrap();
+        let stream = Unpacked::new(std::io::Cursor::new(text.to_owned()), "in");
+        let mut rows = Rows::begin(stream, b',', true).unwrap();
         let mut found = Vec::new();
         loop {
             match rows.advance() {
                 Ok(true) => {
-                    found.push((rows.line(), rows.text(0, String::new).unwrap().to_owned()));
+                    found.push((rows.place().line, rows.text(0, String::new).unwrap().to_owned()));
                 }
                 Ok(false) => return (found, Ok(())),
                 Err(error) => return (found, Err(error)),
@@ -231,7 +223,8 @@ mod tests {
         for text in ["a,b\n1,2\n3,\"x\ny", "a,b\n1,2\n3,\"x\ny\n"] {
             let (found, end) = read(text);
             assert_eq!(found.len(), 2);
-            assert!(matches!(end, Err(DataError::OpenQuote { line: 3, .. })), "{end:?}");
+            let error = end.unwrap_err();
+            assert_eq!((error.kind(), error.line()), (DataErrorKind::Row, Some(3)), "{error}");
         }
         let (found, end) = read("a,b\n1,\"\"\"2\"\"\"");
         assert_eq!((found.len(), end.is_ok()), (2, true));
@@ -247,8 +240,8 @@ mod tests {
         ] {
             // Also where the bytes come one by one.
             for size in [1, 3, 1 << 10] {
-                let stream = Box::new(std::io::BufReader::with_capacity(size, Cursor::new(text.to_owned())));
-                let mut rows_of = Rows::begin("in".to_owned(), Packing::None, stream, b',', true).unwrap();
+                let stream = Unpacked::new(Slow(std::io::Cursor::new(text.to_owned()), size), "in");
+                let mut rows_of = Rows::begin(stream, b',', true).unwrap();
                 let mut read = 0;
                 let error = loop {
                     match rows_of.advance() {
@@ -257,11 +250,13 @@ mod tests {
                         Err(error) => break error,
                     }
                 };
-                let found = match error {
-                    DataError::StrayQuote { line, at, .. } => (line, at),
-                    other => panic!("{other}"),
+                let (line, quote) = at;
+                assert_eq!((read, error.line()), (rows, Some(line)), "{text:?}");
+                let says = match quote == line {
+                    true => "ends with a quote, and text".to_owned(),
+                    false => format!("ends with a quote in line {quote}, and text"),
                 };
-                assert_eq!((read, found), (rows, at), "{text:?}");
+                assert!(error.to_string().contains(&says), "{error}");
             }
         }
         let fine =

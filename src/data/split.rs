@@ -1,6 +1,7 @@
 //! A dev split for datasets that have none.
 
-use super::{DataError, Qrels};
+use super::Qrels;
+use super::error::{DataError, DataErrorKind};
 
 /// FNV-1a, 64 bits.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -15,12 +16,13 @@ impl DevFraction {
     ///
     /// # Errors
     ///
-    /// [`DataError::InvalidFraction`] when `fraction` is not in `0.0..=1.0`.
+    /// [`DataErrorKind::Option`] when `fraction` is not in `0.0..=1.0`.
     pub fn new(fraction: f64) -> Result<Self, DataError> {
         if (0.0..=1.0).contains(&fraction) {
             Ok(Self(fraction))
         } else {
-            Err(DataError::InvalidFraction { got: fraction })
+            let message = format!("the dev fraction {fraction} is not between 0 and 1");
+            Err(DataError::new(DataErrorKind::Option, message))
         }
     }
 
@@ -155,7 +157,7 @@ mod tests {
     fn fractions_outside_the_range_are_refused() {
         for bad in [-0.1, 1.000_001, f64::NAN, f64::INFINITY] {
             let error = DevFraction::new(bad).unwrap_err();
-            assert!(matches!(error, DataError::InvalidFraction { .. }), "{bad}");
+            assert!(error.kind() == DataErrorKind::Option, "{bad}");
         }
         assert_eq!(fraction(1.0).hashes(), 1 << 64);
         assert_eq!(fraction(0.25).get(), 0.25);

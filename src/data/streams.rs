@@ -1,110 +1,34 @@
 //! Streams of documents and queries, whatever the form of their lines.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::files::open_either;
-use super::input::{json_lines, label};
-use super::{DataError, Lines, Note, extreme, jsonl, tsv};
+use super::Note;
+use super::error::{DataError, DataErrorKind};
+use super::lines::{Line, Lines};
 use crate::document::Document;
 
-/// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
-///
-/// Each line is an object with `_id`, a string or an integer, `text` and, if there is one, `title`. All other
-/// fields are the metadata, with the members of `metadata` beside them, as an [`Input`](super::Input) reads
-/// them. Memory stays at one line, at most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES). Ids are not compared
-/// with one another.
-///
-/// `name` is what errors call the stream, say its path or `<stdin>`.
-///
-/// # Errors
-///
-/// Nothing is read before the first item. An item is an error when its line is not UTF-8
-/// ([`DataError::InvalidUtf8`]), not an object ([`DataError::Json`]), or makes no document
-/// ([`DataError::NoField`], [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]); the
-/// next item is then the next line. Any other error is the last item.
-///
-/// # Examples
-///
-/// ```
-/// let lines = r#"{"_id": "a", "title": "Trees", "text": "have leaves"}"#.as_bytes();
-/// for document in ehi::data::read_documents(lines, "example") {
-///     assert_eq!(document?.title, "Trees");
-/// }
-/// # Ok::<(), ehi::data::DataError>(())
-/// ```
-pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    let (reader, position) = Counting::new(reader);
-    Documents::new(json_lines(Lines::new(reader, name)), position)
-}
-
-/// Streams queries from JSON lines, as [`read_documents`] does documents.
-///
-/// # Errors
-///
-/// As [`read_documents`], with [`DataError::MissingField`] and [`DataError::EmptyId`] for what a query lacks.
-pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: jsonl::query }
-}
-
-/// Streams documents from rows `id <TAB> text`, the form of MS MARCO's `collection.tsv`.
-///
-/// What stands behind the first tab is the text, further tabs included; there is no title.
-///
-/// # Errors
-///
-/// [`DataError::InvalidUtf8`], [`DataError::Columns`] for a row without a tab, and [`DataError::EmptyId`];
-/// the next item is then the next line. Any other error is the last item.
-pub fn read_collection(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents::of_lines(reader, name, tsv::document)
-}
-
-/// Streams queries from rows `id <TAB> text`, as [`read_collection`] does documents.
-///
-/// # Errors
-///
-/// The items' errors are those of [`read_collection`].
-pub fn read_query_table(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: tsv::query }
-}
-
-/// Streams the labels of an extreme classification set as documents: `lbl.json`, an object a
-/// line with `uid`, `title` and, if there is one, `content`; other fields are the metadata.
-///
-/// # Errors
-///
-/// As [`read_documents`], with [`DataError::MissingField`] for a label without `uid` or `title`.
-pub fn read_labels(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents::of_lines(reader, name, label)
-}
-
-/// Streams the points of an extreme classification set as queries: `trn.json` or `tst.json`.
-///
-/// Their lines have the form of [`read_labels`]; the query is the title and the content.
-///
-/// # Errors
-///
-/// The items' errors are those of [`read_queries`].
-pub fn read_points(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: extreme::point }
-}
+/// What a compressed file may have at the end of its name.
+pub(super) const GZIP_ENDING: &str = ".gz";
 
 /// A query of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct DatasetQuery {
     /// Unique in the dataset, across splits.
     pub id: String,
     /// What is asked.
     pub text: String,
 }
 
-type Parse<T> = fn(&mut Lines) -> Option<Result<T, DataError>>;
+/// Reads a line.
+pub(super) type Parse<T> = fn(Line<'_>) -> Result<T, DataError>;
 
 /// What documents come from.
-pub(super) trait Source: Send {
+pub(super) trait DocumentSource: Send {
     /// As [`Iterator::next`].
     fn next(&mut self) -> Option<Result<Document, DataError>>;
 
@@ -116,7 +40,7 @@ pub(super) trait Source: Send {
         &[]
     }
 
-    /// What was decided about what was read so far, and what was left out of it.
+    /// Decisions about the documents read so far, and losses.
     fn notes(&self) -> Vec<Note> {
         Vec::new()
     }
@@ -134,9 +58,9 @@ struct Parsed {
     parse: Parse<Document>,
 }
 
-impl Source for Parsed {
+impl DocumentSource for Parsed {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
-        (self.parse)(&mut self.lines)
+        Some(self.lines.next_line()?.and_then(self.parse))
     }
 
     fn line(&self) -> u64 {
@@ -166,10 +90,11 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
-/// The documents of a stream in its order; see [`Input`](super::Input) and [`read_documents`].
+/// The documents of a stream in its order; see [`Input`](super::Input) and
+/// [`read_documents`](super::read_documents).
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct Documents {
-    source: Box<dyn Source>,
+    source: Box<dyn DocumentSource>,
     position: Arc<AtomicU64>,
 }
 
@@ -179,13 +104,13 @@ impl std::fmt::Debug for Documents {
     }
 }
 
-/// The queries of a stream, or of several files, in their order; see [`read_queries`].
+/// The queries of a stream, or of several files, in their order; see [`read_queries`](super::read_queries).
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct Queries {
     lines: Lines,
     /// Files that come after `lines`, without `.gz`.
     rest: VecDeque<PathBuf>,
-    parse: Parse<Query>,
+    parse: Parse<DatasetQuery>,
 }
 
 impl std::fmt::Debug for Queries {
@@ -195,11 +120,15 @@ impl std::fmt::Debug for Queries {
 }
 
 impl Documents {
-    pub(super) fn new(source: Box<dyn Source>, position: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(source: Box<dyn DocumentSource>, position: Arc<AtomicU64>) -> Self {
         Self { source, position }
     }
 
-    fn of_lines(reader: impl Read + Send + 'static, name: impl Into<String>, parse: Parse<Document>) -> Self {
+    pub(super) fn of_lines(
+        reader: impl Read + Send + 'static,
+        name: impl Into<String>,
+        parse: Parse<Document>,
+    ) -> Self {
         let (reader, position) = Counting::new(reader);
         Self::new(Box::new(Parsed { lines: Lines::new(reader, name), parse }), position)
     }
@@ -215,8 +144,8 @@ impl Documents {
         self.source.unseen()
     }
 
-    /// What an [`Input`](super::Input) decided about the documents read so far, and what it left out of them;
-    /// of all of them at the end.
+    /// Decisions of an [`Input`](super::Input) about the documents read so far, and what it left out of them;
+    /// at the end, about all of them.
     pub fn notes(&self) -> Vec<Note> {
         self.source.notes()
     }
@@ -234,8 +163,13 @@ impl Documents {
 }
 
 impl Queries {
+    /// The queries of one stream.
+    pub(super) fn of_lines(lines: Lines, parse: Parse<DatasetQuery>) -> Self {
+        Self { lines, rest: VecDeque::new(), parse }
+    }
+
     /// The queries of files of one form, one after the other.
-    pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>, parse: Parse<Query>) -> Self {
+    pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>, parse: Parse<DatasetQuery>) -> Self {
         let nothing = Lines::new(std::io::empty(), String::new());
         Self { lines: nothing, rest: files.into_iter().collect(), parse }
     }
@@ -250,11 +184,12 @@ impl Iterator for Documents {
 }
 
 impl Iterator for Queries {
-    type Item = Result<Query, DataError>;
+    type Item = Result<DatasetQuery, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(item) = (self.parse)(&mut self.lines) {
+            if let Some(line) = self.lines.next_line() {
+                let item = line.and_then(self.parse);
                 if item.as_ref().is_err_and(DataError::ends_stream) {
                     self.rest.clear();
                 }
@@ -269,4 +204,31 @@ impl Iterator for Queries {
             }
         }
     }
+}
+
+/// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
+pub(super) fn open_either(path: &Path) -> Result<(File, String), DataError> {
+    for candidate in [path, &packed(path)] {
+        match File::open(candidate) {
+            Ok(file) => return Ok((file, candidate.display().to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(DataError::open(candidate, source)),
+        }
+    }
+    Err(missing_file(path))
+}
+
+pub(super) fn missing_file(path: &Path) -> DataError {
+    let message = "no such file, with or without `.gz`; the layout needs it";
+    DataError::of_path(path, DataErrorKind::Missing, message)
+}
+
+pub(super) fn either_exists(path: &Path) -> bool {
+    path.is_file() || packed(path).is_file()
+}
+
+fn packed(path: &Path) -> PathBuf {
+    let mut packed = path.as_os_str().to_owned();
+    packed.push(GZIP_ENDING);
+    packed.into()
 }

@@ -1,15 +1,17 @@
 //! Streams that may be compressed with gzip or zstd, told by their first bytes.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+#[cfg(feature = "parquet")]
+use std::io::{Seek, Write};
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::DataError;
+use super::error::{DataError, DataErrorKind, Place};
 
-pub(super) const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
-pub(super) const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Behind the first byte of a frame that is to be skipped.
 const SKIPPABLE_REST: &[u8] = &[0x2a, 0x4d, 0x18];
 /// Large enough that the operating system is asked rarely, small enough for the cache.
@@ -19,30 +21,114 @@ pub(super) type ByteStream = Box<dyn BufRead + Send>;
 
 /// How a stream is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+enum Packing {
     None,
     Gzip,
     Zstd,
 }
 
 impl Packing {
-    /// What a failure of reading is: of the system, or of what was to be unpacked.
-    pub(super) fn error(self, name: &str, line: u64, source: io::Error) -> DataError {
-        let name = name.to_owned();
-        let is_end = source.kind() == io::ErrorKind::UnexpectedEof;
-        let is_damage = matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData);
-        match self {
-            Self::Gzip if is_end => DataError::TruncatedGzip { name, line },
-            Self::Gzip if is_damage => DataError::CorruptGzip { name, line, source },
-            Self::Zstd if is_end => DataError::TruncatedZstd { name, line },
-            Self::Zstd if is_damage => DataError::CorruptZstd { name, line, source },
-            _ => DataError::Read { name, line, source },
+    /// The error for a failed read: the system's, or that of a damaged stream.
+    fn error(self, at: Place<'_>, source: io::Error) -> DataError {
+        let (line, is_packed) = (at.line, self != Self::None);
+        let packing = if self == Self::Gzip { "gzip" } else { "zstd" };
+        match source.kind() {
+            io::ErrorKind::UnexpectedEof if is_packed => {
+                let message = format!("the {packing} stream is cut off in line {line}; fetch the file again");
+                at.error(DataErrorKind::CutOff, message)
+            }
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_packed => {
+                let message =
+                    format!("the {packing} stream is damaged near line {line}; fetch the file again");
+                at.error(DataErrorKind::Damaged, message).with(source)
+            }
+            _ => at.error(DataErrorKind::Read, format!("reading failed at line {line}")).with(source),
         }
     }
 }
 
+/// The unpacked bytes of a stream, with the name that errors give it.
+pub(super) struct Unpacked {
+    pub name: String,
+    /// The stream as it comes, until its first bytes are needed, which say how it is compressed.
+    packed: Option<Box<dyn Read + Send>>,
+    packing: Packing,
+    bytes: ByteStream,
+}
+
+impl Unpacked {
+    /// Reads nothing yet.
+    pub fn new(reader: impl Read + Send + 'static, name: impl Into<String>) -> Self {
+        let (packed, packing): (Option<Box<dyn Read + Send>>, _) = (Some(Box::new(reader)), Packing::None);
+        Self { name: name.into(), packed, packing, bytes: Box::new(io::empty()) }
+    }
+
+    pub(super) fn bytes(&mut self) -> io::Result<&mut ByteStream> {
+        if let Some(packed) = self.packed.take() {
+            (self.packing, self.bytes) = unpack(packed)?;
+        }
+        Ok(&mut self.bytes)
+    }
+
+    pub fn place(&self, line: u64) -> Place<'_> {
+        Place { name: &self.name, line }
+    }
+
+    /// The error for a read that failed at a line.
+    pub fn error(&self, line: u64, source: io::Error) -> DataError {
+        self.packing.error(self.place(line), source)
+    }
+
+    /// What is waiting to be read, on a line for errors; empty at the end.
+    pub fn fill(&mut self, line: u64) -> Result<&[u8], DataError> {
+        if let Err(source) = self.bytes() {
+            return Err(self.error(line, source));
+        }
+        let at = Place { name: &self.name, line };
+        self.bytes.fill_buf().map_err(|source| self.packing.error(at, source))
+    }
+
+    pub fn consume(&mut self, read: usize) {
+        self.bytes.consume(read);
+    }
+
+    /// Adds bytes up to and with the next line feed, but no more than `most`; how many.
+    pub fn read_line(&mut self, line: u64, most: u64, into: &mut Vec<u8>) -> Result<usize, DataError> {
+        let read = self.bytes().and_then(|bytes| bytes.take(most).read_until(b'\n', into));
+        read.map_err(|source| self.error(line, source))
+    }
+
+    /// Whether what was read so far is compressed.
+    #[cfg(feature = "parquet")]
+    pub fn is_packed(&self) -> bool {
+        self.packing != Packing::None
+    }
+
+    /// Copies the rest of the stream into a temporary file.
+    #[cfg(feature = "parquet")]
+    pub fn copied(&mut self) -> Result<std::fs::File, DataError> {
+        let mut copy = tempfile::tempfile().map_err(|source| self.error(1, no_room(source)))?;
+        loop {
+            let waiting = self.fill(1)?;
+            let read = waiting.len();
+            let written = if read == 0 { copy.rewind() } else { copy.write_all(waiting) };
+            written.map_err(|source| self.error(1, no_room(source)))?;
+            if read == 0 {
+                return Ok(copy);
+            }
+            self.consume(read);
+        }
+    }
+
+    /// Puts bytes before and after the rest of the stream.
+    pub fn put(&mut self, before: Vec<u8>, behind: &'static [u8]) {
+        let bytes = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
+        self.bytes = Box::new(Cursor::new(before).chain(bytes).chain(behind));
+    }
+}
+
 /// The unpacked bytes of a stream; reads its first bytes. Whatever a name says, the bytes decide.
-pub(super) fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteStream)> {
+fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteStream)> {
     let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
     // No further than what tells them apart: more may not come for long.
     for magic in [GZIP_MAGIC, ZSTD_MAGIC] {
@@ -119,7 +205,7 @@ impl<R: BufRead> ZstdDecoder<R> {
         }
     }
 
-    /// The decoder's errors hide the end of the stream behind several types: it is asked for.
+    /// Several of the decoder's errors can mean that the stream ended, so the stream itself is checked.
     fn failed(&mut self, error: FrameDecoderError) -> io::Error {
         if matches!(error, FrameDecoderError::WindowSizeTooBig { .. }) {
             let what = "its window is over 128 MiB; pack it without --long, or unpack it";
@@ -158,4 +244,15 @@ impl<R: BufRead> Read for ZstdDecoder<R> {
             }
         }
     }
+}
+
+/// The error of a temporary file that cannot be written.
+pub(super) fn no_room(error: io::Error) -> io::Error {
+    let place = std::env::temp_dir();
+    let what = format!(
+        "a table from a stream is read more than once, and {} cannot hold a copy of it ({error}); set TMPDIR to \
+         a directory that can, or give a file",
+        place.display()
+    );
+    io::Error::other(what)
 }

@@ -42,13 +42,13 @@ impl Default for IvfOptions {
 }
 
 /// What the baseline measures.
-pub(super) struct Plan {
+pub(super) struct BaselinePlan {
     sample_bytes: usize,
     /// Numbers of lists, each with the numbers of lists to probe, ascending.
     probes: Vec<(usize, Vec<usize>)>,
 }
 
-impl Plan {
+impl BaselinePlan {
     /// The tree's beams decide how many lists are probed: the same share of all.
     pub fn new(options: &IvfOptions, leaves: usize, beams: &[usize], live: usize) -> Result<Self> {
         if options.lists.contains(&0) {

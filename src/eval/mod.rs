@@ -10,14 +10,13 @@ mod sweep;
 mod trec;
 
 pub use crate::measure::{
-    BOOTSTRAP_RESAMPLES, Cost, Curve, CurveError, CurvePoint, Engine, Metric, QueryFigures, RelevanceLevel,
-    Setting, SignificanceError, UnknownMetric, mrr_at_k, ndcg_at_k, paired_bootstrap, paired_t_test,
-    precision_at_k, recall_at_k,
+    BOOTSTRAP_RESAMPLES, BadFraction, Cost, Engine, Metric, QueryFigures, RelevanceLevel, Setting,
+    SignificanceError, UnknownMetric, paired_bootstrap, paired_t_test,
 };
 pub use baseline::{DEFAULT_SAMPLE_BYTES, IvfOptions};
 pub use modes::{EvalMode, ModeDifference, ModePoint, UnknownMode};
 pub use per_query::PerQuery;
 pub use quality::Quality;
-pub use report::{BeamPoint, Comparison, EvalReport, IvfPoint, ListsAt, StopPoint};
+pub use report::{BeamPoint, CostComparison, EvalReport, IvfPoint, ListsAt, StopPoint};
 pub use sweep::{Baseline, EvalOptions, RerankOptions, evaluate};
-pub use trec::{Run, ScoredId, TrecError, read_qrels, write_qrels};
+pub use trec::{Run, ScoredId, TrecError, write_qrels};

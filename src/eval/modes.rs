@@ -18,7 +18,7 @@ pub enum EvalMode {
     Dense,
     /// The words of the question.
     Lexical,
-    /// Both, with the weight that the index has learned, or 0.7 where it has not.
+    /// Both, with the weight that the index has learned, or else 0.7.
     Hybrid,
     /// Both, by reciprocal rank fusion with k = 60.
     Rrf,
@@ -26,7 +26,7 @@ pub enum EvalMode {
     Reranked,
 }
 
-/// A name that is no mode.
+/// An unknown name of a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is no mode; known are dense, lexical, hybrid, rrf")]
 pub struct UnknownMode {

@@ -5,15 +5,14 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::quality::Quality;
-use super::{Cost, Engine, Metric, QueryFigures, Setting};
-use crate::measure::Outcomes;
+use crate::measure::{Cost, Engine, Metric, Outcomes, QueryFigures, Setting};
 
 /// The figures of each query at each setting: samples for paired tests of significance.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PerQuery {
     /// Ids of the judged queries: those that were asked, in the order of the dataset, then those
-    /// that it has no text of, whose every value is 0.
+    /// without a text in it, all of whose values are 0.
     pub queries: Vec<String>,
     /// How many of them were asked.
     pub asked: usize,

@@ -1,8 +1,7 @@
 //! The figures of a ranking.
 
+use crate::measure::Metric;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-
-use super::Metric;
 
 /// Quality of a ranking: metrics in the order they were asked for, with their means over
 /// queries, from 0 to 1.

@@ -69,7 +69,7 @@ pub(super) fn judged(view: &View, queries: &EvalQueries, qrels: &Qrels) -> Resul
     Ok((judged, missing.len()))
 }
 
-/// Of each asked query the document that has its id, which is then no hit; none where such a document is one.
+/// For each asked query the document with its id, if such documents are left out of the hits.
 pub(super) fn identical(view: &View, queries: &EvalQueries, is_ignored: bool) -> Result<Vec<Option<Row>>> {
     let row = |id: &String| Ok(if is_ignored { view.row_of(id)? } else { None });
     queries.ids[..queries.asked].iter().map(row).collect()

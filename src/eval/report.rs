@@ -3,8 +3,7 @@
 use super::modes::{ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::quality::Quality;
-use super::{Cost, Curve, CurveError, Engine, Metric, Setting};
-use crate::measure::PairedTests;
+use crate::measure::{BadFraction, Cost, Engine, Metric, PairedTests, Setting, check_fraction};
 use crate::search::QueryEncoder;
 use crate::stop::Stop;
 
@@ -41,7 +40,7 @@ pub struct StopPoint {
     pub quality: Quality,
     /// What the fixed beams find at the same mean visited fraction, by interpolation.
     pub beams: Option<Quality>,
-    /// As [`Comparison::p_value`], of the rule against the fixed beams.
+    /// As [`CostComparison::p_value`], of the rule against the fixed beams.
     pub p_value: Option<Quality>,
 }
 
@@ -75,7 +74,7 @@ pub struct ListsAt {
 /// Tree, baseline and exact search at one fraction of the cost of scoring every document.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct CostComparison {
     /// The fraction asked for.
     pub fraction: f64,
     /// The tree, by interpolation between beams; `None` beyond the dearest beam measured.
@@ -100,14 +99,14 @@ pub struct EvalReport {
     pub documents: usize,
     /// Judged queries, over which every mean is taken.
     pub queries: usize,
-    /// Judged queries that the dataset has no text of. They could not be asked and count 0 in
+    /// Judged queries without a text in the dataset. They could not be asked and count 0 in
     /// every mean of quality, as with `-c` of `trec_eval`; costs are means over the others.
     pub missing_queries: usize,
-    /// Judged documents that the index does not hold, so that nothing can find them.
+    /// Judged documents that are not in the index, so that no search can find them.
     pub missing_documents: usize,
     /// The lowest grade that counted as relevant.
     pub relevance_level: i32,
-    /// Whether a document with the id of a query was no hit for it.
+    /// Whether a document with the id of a query was left out of its hits.
     pub ignores_identical_ids: bool,
     /// Which encoder read the queries.
     pub encoder: QueryEncoder,
@@ -134,9 +133,9 @@ pub struct EvalReport {
     /// How likely their differences are by chance; of each two of them.
     pub mode_differences: Vec<ModeDifference>,
     /// All of them at each visited fraction asked for.
-    pub at: Vec<Comparison>,
+    pub at: Vec<CostComparison>,
     /// All of them at each work fraction asked for.
-    pub at_work: Vec<Comparison>,
+    pub at_work: Vec<CostComparison>,
     /// The figures of each query, for tests of significance; not written with the rest.
     #[serde(skip)]
     pub per_query: PerQuery,
@@ -160,24 +159,13 @@ impl EvalReport {
         self.per_query.outcomes().lists()
     }
 
-    /// A metric of the tree against its cost; `None` for a metric that was not computed.
-    pub fn tree_curve(&self, cost: Cost, metric: Metric) -> Option<Curve> {
-        self.per_query.outcomes().curve(Engine::Tree, cost, metric)
-    }
-
-    /// As [`Self::tree_curve`], for the baseline of one number of lists.
-    pub fn ivf_curve(&self, cost: Cost, lists: usize, metric: Metric) -> Option<Curve> {
-        self.per_query.outcomes().curve(Engine::Ivf { lists }, cost, metric)
-    }
-
     /// Tree, baseline and exact search at a fraction of the cost of scoring every document.
     ///
     /// # Errors
     ///
-    /// [`CurveError::Fraction`] when `fraction` is not a finite number from 0.
-    pub fn compare(&self, cost: Cost, fraction: f64) -> Result<Comparison, CurveError> {
-        // Also for a report without points.
-        Curve::new([])?.at(fraction)?;
+    /// [`BadFraction`] when `fraction` is not a finite number from 0.
+    pub fn compare(&self, cost: Cost, fraction: f64) -> Result<CostComparison, BadFraction> {
+        check_fraction(fraction)?;
         let outcomes = self.per_query.outcomes();
         let quality = |engine| self.exact.try_map(|metric| outcomes.mean_at(engine, cost, fraction, metric));
         let ivf = |lists| ListsAt { lists, quality: quality(Engine::Ivf { lists }) };
@@ -186,7 +174,7 @@ impl EvalReport {
             let (lists, _) = self.best_lists(cost, fraction, metric)?;
             larger_p_value(&of(Engine::Tree)?, &of(Engine::Ivf { lists })?)
         };
-        Ok(Comparison {
+        Ok(CostComparison {
             fraction,
             tree: quality(Engine::Tree),
             ivf: self.lists().into_iter().map(ivf).collect(),
@@ -206,7 +194,7 @@ impl EvalReport {
     }
 }
 
-/// The means of what was measured.
+/// The means of all measurements.
 pub(super) struct Means {
     pub exact: Quality,
     pub points: Vec<BeamPoint>,

@@ -3,17 +3,20 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::baseline::{self, IvfOptions};
+use super::baseline::{BaselinePlan, IvfOptions};
 use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, identical, judged, order_ties};
 use super::report::{EvalReport, Means, larger_p_value};
-use super::{Cost, Curve, Metric, QueryFigures, RelevanceLevel, Run, Setting};
+use super::trec::Run;
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
 use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
-use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, doubling};
+use crate::measure::{
+    Cost, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel, Retrieved,
+    Setting, check_fraction, doubling,
+};
 use crate::model::Reranker;
 use crate::progress::OnProgress;
 use crate::search::QueryEncoder;
@@ -65,7 +68,7 @@ pub struct EvalOptions {
     pub metrics: Vec<Metric>,
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves.
     pub relevance_level: RelevanceLevel,
-    /// Whether a document with the id of the query is no hit for it. By default as
+    /// Whether a document with the id of the query is left out of its hits. By default as
     /// [`Dataset::ignores_identical_ids`].
     pub ignore_identical_ids: Option<bool>,
     /// Visited fractions at which tree, baseline and exact search are compared.
@@ -85,7 +88,7 @@ pub struct EvalOptions {
 /// metric.
 ///
 /// # Errors
-/// Failures of reading the dataset or the index, [`Error::Curve`] for a fraction that is not a
+/// Failures of reading the dataset or the index, [`Error::Fraction`] for a fraction that is not a
 /// finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
 /// [`InputError::ZeroBeam`], [`InputError::BadStop`],
 /// [`InputError::ZeroLists`], and [`Error::Cancelled`].
@@ -100,7 +103,7 @@ pub fn evaluate(
     let leaves = serving.model().indexer().shape().leaves();
     let beams = beams(&options.beams, leaves as usize)?;
     for &fraction in options.at.iter().chain(&options.at_work) {
-        Curve::new([])?.at(fraction)?;
+        check_fraction(fraction)?;
     }
     let mut metrics = Metric::STANDARD.to_vec();
     metrics.extend(options.metrics.iter().filter(|metric| !Metric::STANDARD.contains(metric)));
@@ -133,7 +136,7 @@ pub fn evaluate(
     let baseline = match &options.baseline {
         Baseline::None => None,
         Baseline::Ivf(ivf) => {
-            Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live_rows())?)
+            Some(BaselinePlan::new(ivf, leaves as usize, &options.beams, view.live_rows())?)
         }
     };
     let mut own_modes = options.modes.clone();
@@ -150,26 +153,29 @@ pub fn evaluate(
         + own_modes.len()
         + usize::from(options.rerank.is_some())
         + 1
-        + baseline.as_ref().map_or(0, baseline::Plan::passes);
+        + baseline.as_ref().map_or(0, BaselinePlan::passes);
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
     let mut run = Run::default();
-    let mut settings = vec![sweep.measure(Setting::Exact, SearchMode::Exact, None, &mut meter)?];
+    let exact = |query| sweep.find(query, SearchMode::Exact);
+    let mut settings = vec![sweep.measure(Setting::Exact, exact, None, &mut meter)?];
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
-        let setting = Setting::Tree { beam: beam.get() };
-        settings.push(sweep.measure(setting, SearchMode::beam(beam), kept, &mut meter)?);
+        let find = |query| sweep.find(query, SearchMode::beam(beam));
+        settings.push(sweep.measure(Setting::Tree { beam: beam.get() }, find, kept, &mut meter)?);
     }
     for &stop in &options.stops {
-        let mode = SearchMode::Tree(Limits::beam(NonZeroUsize::MAX).with(stop)?);
-        settings.push(sweep.measure(Setting::Stopped { stop }, mode, None, &mut meter)?);
+        let limits = Limits::beam(NonZeroUsize::MAX).with(stop)?;
+        let find = |query| sweep.find(query, SearchMode::Tree(limits));
+        settings.push(sweep.measure(Setting::Stopped { stop }, find, None, &mut meter)?);
     }
+    let plain = own_modes.iter().map(|&mode| (mode, mode, None));
+    let reranked = options.rerank.iter().zip(&own_modes).map(|(by, &of)| (EvalMode::Reranked, of, Some(by)));
     let mut modes = Vec::new();
-    for &mode in &own_modes {
-        modes.push((mode, sweep.measure_mode(mode, None, &mut meter)?));
-    }
-    if let Some((rerank, &mode)) = options.rerank.as_ref().zip(own_modes.first()) {
-        modes.push((EvalMode::Reranked, sweep.measure_mode(mode, Some(rerank), &mut meter)?));
+    for (mode, of, rerank) in plain.chain(reranked) {
+        let find = |query| sweep.find_by(query, of, rerank);
+        let setting = Setting::Ranked { by: mode.name() };
+        modes.push((mode, sweep.measure(setting, find, None, &mut meter)?));
     }
     if let Some(plan) = baseline {
         settings.extend(plan.measure(&sweep, &mut meter)?);
@@ -255,7 +261,7 @@ pub(super) struct Sweep<'a> {
     pub judge: Judge<'a>,
     /// Documents ranked per query.
     pub depth: usize,
-    /// Of each query the document that is no hit for it.
+    /// For each query the document that is left out of its hits, if there is one.
     pub identical: Vec<Option<Row>>,
 }
 
@@ -269,12 +275,12 @@ impl Sweep<'_> {
         &self.queries.rows[query * self.dim()..][..self.dim()]
     }
 
-    /// Documents to search for: one more where one of them is no hit.
+    /// Documents to search for: one more if one of them is left out.
     pub fn searched(&self, query: usize, depth: usize) -> usize {
         depth + usize::from(self.identical[query].is_some())
     }
 
-    /// Takes the document that is no hit for a query out of its ranking.
+    /// Removes the document with the query's own id from its ranking, if that is asked for.
     pub fn drop_identical(&self, query: usize, ranking: &mut Ranking, depth: usize) -> Result<()> {
         let Some(identical) = self.identical[query] else { return Ok(()) };
         for place in 0..ranking.len() {
@@ -289,7 +295,7 @@ impl Sweep<'_> {
     }
 
     /// Judges what a query found, and puts its ranking in the order of `trec_eval`.
-    pub fn outcome(&self, query: usize, found: &mut Found) -> Result<Outcome> {
+    pub fn outcome(&self, query: usize, found: &mut Retrieved) -> Result<Outcome> {
         self.drop_identical(query, &mut found.ranking, self.depth)?;
         // Judged are documents.
         for (_, row) in &mut found.ranking {
@@ -299,45 +305,35 @@ impl Sweep<'_> {
         Ok(self.judge.outcome(query, found))
     }
 
-    /// Measures a mode over all queries.
-    fn measure_mode(
-        &self,
-        mode: EvalMode,
-        rerank: Option<&RerankOptions>,
-        meter: &mut ProgressCounter<'_, '_>,
-    ) -> Result<QueryFigures> {
-        let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
-        let by = if rerank.is_some() { EvalMode::Reranked.name() } else { mode.name() };
-        let mut figures = QueryFigures::new(Setting::Ranked { by }, self.view.live_rows());
-        let analysis = self.serving.analysis();
-        let search = |query: usize| -> Result<(Outcome, Ranking)> {
-            let searched = NonZeroUsize::new(self.searched(query, depth));
-            let plan = mode.plan(searched.unwrap_or(NonZeroUsize::MIN));
-            // As it is: no sign of a dataset's question is meant as one.
-            let words = Words::plain(&self.queries.texts[query], analysis)?;
-            let encoder = self.queries.encoders.get(query).copied();
-            let asked =
-                Asked { vector: self.query(query).into(), words: Some(words), encoder, ..Asked::default() };
-            let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
-            let visited = ranked.stats.documents_visited;
-            let mut ranking = ranked.rows;
-            self.drop_identical(query, &mut ranking, depth)?;
-            if let Some(rerank) = rerank {
-                ranking = self.reranked(&self.queries.texts[query], ranking, rerank)?;
-                ranking.truncate(self.depth);
-            }
-            let mut found = Found { visited, routing: 0.0, ranking };
-            Ok((self.outcome(query, &mut found)?, found.ranking))
-        };
-        meter.measure(self.queries.asked, search, |query, (outcome, _)| {
-            figures.add(query, &outcome, 1.0);
-            Ok(())
-        })?;
-        Ok(figures)
+    /// What a query finds by the tree or by exact search.
+    fn find(&self, query: usize, mode: SearchMode) -> Result<Retrieved> {
+        let depth = NonZeroUsize::new(self.searched(query, self.depth)).unwrap_or(NonZeroUsize::MIN);
+        let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
+        let routing = ranked.multiply_adds as f64 / self.dim() as f64;
+        Ok(Retrieved { visited: ranked.stats.documents_visited, routing, ranking: ranked.rows })
     }
 
-    /// A ranking in the order of a reranker. Rows behind its depth come after all that it has read, whatever
-    /// they scored before: a measurement goes by scores alone.
+    /// What a query finds in a mode, every document a candidate.
+    fn find_by(&self, query: usize, mode: EvalMode, rerank: Option<&RerankOptions>) -> Result<Retrieved> {
+        let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
+        let plan = mode.plan(NonZeroUsize::new(self.searched(query, depth)).unwrap_or(NonZeroUsize::MIN));
+        // As it is: no sign of a dataset's question is meant as one.
+        let words = Some(Words::plain(&self.queries.texts[query], self.serving.analysis())?);
+        let encoder = self.queries.encoders.get(query).copied();
+        let asked = Asked { vector: self.query(query).into(), words, encoder, ..Asked::default() };
+        let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
+        let visited = ranked.stats.documents_visited;
+        let mut ranking = ranked.rows;
+        self.drop_identical(query, &mut ranking, depth)?;
+        if let Some(rerank) = rerank {
+            ranking = self.reranked(&self.queries.texts[query], ranking, rerank)?;
+            ranking.truncate(self.depth);
+        }
+        Ok(Retrieved { visited, routing: 0.0, ranking })
+    }
+
+    /// A ranking in the order of a reranker. Rows beyond its depth get scores below all that it has read:
+    /// a measurement uses scores alone.
     fn reranked(&self, question: &str, ranking: Ranking, rerank: &RerankOptions) -> Result<Ranking> {
         let (read, rest) = ranking.split_at(rerank.depth.min(ranking.len()));
         let documents = read.iter().map(|&(_, row)| Ok(self.view.passage(row)?));
@@ -354,21 +350,17 @@ impl Sweep<'_> {
         Ok(reranked)
     }
 
-    /// Measures one mode over all queries; the rankings go to `run` where there is one.
+    /// Measures all queries at one setting; the rankings go to `run` where there is one.
     fn measure(
         &self,
         setting: Setting,
-        mode: SearchMode,
+        find: impl Fn(usize) -> Result<Retrieved> + Sync,
         mut run: Option<&mut Run>,
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
         let mut figures = QueryFigures::new(setting, self.view.live_rows());
         let search = |query| -> Result<(Outcome, Ranking)> {
-            let depth = NonZeroUsize::new(self.searched(query, self.depth)).unwrap_or(NonZeroUsize::MIN);
-            let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
-            let routing = ranked.multiply_adds as f64 / self.dim() as f64;
-            let visited = ranked.stats.documents_visited;
-            let mut found = Found { visited, routing, ranking: ranked.rows };
+            let mut found = find(query)?;
             Ok((self.outcome(query, &mut found)?, found.ranking))
         };
         meter.measure(self.queries.asked, search, |query, (outcome, ranking)| {

@@ -1,60 +1,20 @@
 //! Run and judgment files in the format of `trec_eval`.
 
+use crate::measure::{Metric, RelevanceLevel};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read, Write};
 
 use thiserror::Error;
 
-use super::{Metric, RelevanceLevel};
-use crate::data::{DataError, Line, Lines, Qrels};
+use crate::data::{DataError, DataErrorKind, Lines, Place, Qrels, each_row, is_space, split_by_space};
 
-/// A run or judgments that cannot be read, added to or written.
+/// A run that cannot be read or added to, or a file that cannot be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrecError {
-    /// The file could not be read as text.
-    #[error("the file is not readable text")]
-    Lines {
-        /// What is wrong, with file and line.
-        #[from]
-        source: DataError,
-    },
-    /// A row has the wrong number of fields.
-    #[error("{name}:{line}: {got} fields separated by white space instead of {expected}")]
-    Fields {
-        /// The file.
-        name: String,
-        /// The line, from 1.
-        line: u64,
-        /// The number of fields found.
-        got: usize,
-        /// The number of fields of the format.
-        expected: usize,
-    },
-    /// A field that must be a number is not, or is not finite.
-    #[error("{name}:{line}: the {field} `{got}` is not a finite number of its type")]
-    Number {
-        /// The file.
-        name: String,
-        /// The line, from 1.
-        line: u64,
-        /// The field.
-        field: &'static str,
-        /// The field's text.
-        got: String,
-    },
-    /// A document stands twice among one query's results or judgments.
-    #[error("{name}:{line}: document `{document}` stands twice for query `{query}`; keep one")]
-    RepeatedDocument {
-        /// The file.
-        name: String,
-        /// The line of the second, from 1.
-        line: u64,
-        /// The query.
-        query: String,
-        /// The document.
-        document: String,
-    },
+    /// The file could not be read, or has a row that cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// The score of a result is infinite or not a number, so it has no place in an order.
     #[error("query `{query}`: document `{document}` has the score {score}, which is not finite")]
     Score {
@@ -64,16 +24,6 @@ pub enum TrecError {
         document: String,
         /// The score.
         score: f32,
-    },
-    /// An id in a file has a NUL, or begins with a byte order mark.
-    #[error("{name}:{line}: the id `{}` has a NUL or a byte order mark, which no TREC file can hold", id.escape_debug())]
-    Unreadable {
-        /// The file.
-        name: String,
-        /// The line, from 1.
-        line: u64,
-        /// The id.
-        id: String,
     },
     /// An id or the tag is empty, has white space, which separates the fields of the file, or
     /// a NUL, or begins with a byte order mark.
@@ -214,16 +164,23 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`TrecError::Fields`], [`TrecError::Number`], [`TrecError::Unreadable`] or
-    /// [`TrecError::RepeatedDocument`] for a row that cannot be used, [`TrecError::Lines`] when reading
-    /// fails.
-    pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, TrecError> {
+    /// [`DataErrorKind::Row`], [`DataErrorKind::Field`] or [`DataErrorKind::Conflict`] for a row that cannot
+    /// be used, and the errors of reading.
+    pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, DataError> {
         let mut by_query: BTreeMap<String, Vec<ScoredId>> = BTreeMap::new();
-        let mut seen = Seen::default();
-        rows(reader, name, |name, line, [query, _, id, _, score, _]| {
+        // Rows of one query may be apart, so all pairs are kept.
+        let mut seen: BTreeMap<String, HashSet<String>> = BTreeMap::new();
+        let names = "query, Q0, document, rank, score, tag between white space";
+        each_row(Lines::new(reader, name), split_by_space, names, |at, [query, _, id, _, score, _]| {
             let parsed = score.parse().ok().filter(|score: &f32| score.is_finite());
-            let score = parsed.ok_or_else(|| bad_number(name, line, "score", score))?;
-            seen.check(name, line, query, id)?;
+            let wrong =
+                || at.error(DataErrorKind::Field, format!("the score `{score}` is not a finite number"));
+            let score = parsed.ok_or_else(wrong)?;
+            check_ids(at, [query, id])?;
+            if !seen.entry(query.to_owned()).or_default().insert(id.to_owned()) {
+                let message = format!("document `{id}` stands twice for query `{query}`; keep one");
+                return Err(at.error(DataErrorKind::Conflict, message));
+            }
             let results = by_query.entry(query.to_owned()).or_default();
             results.push(ScoredId { id: id.to_owned(), score });
             Ok(())
@@ -235,7 +192,7 @@ impl Run {
     }
 }
 
-/// Writes judgments as rows `query 0 document grade`.
+/// Writes judgments as rows `query 0 document grade`, which [`Qrels::read_trec`] reads.
 ///
 /// # Errors
 ///
@@ -251,24 +208,6 @@ pub fn write_qrels(mut to: impl Write, qrels: &Qrels) -> Result<(), TrecError> {
     Ok(to.flush()?)
 }
 
-/// Reads judgments in the form that [`write_qrels`] writes, plain or gzip-compressed.
-///
-/// # Errors
-///
-/// As [`Run::read`].
-pub fn read_qrels(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Qrels, TrecError> {
-    let mut qrels = Qrels::default();
-    let mut seen = Seen::default();
-    rows(reader, name, |name, line, [query, _, id, grade]| {
-        let parsed = grade.parse();
-        let grade = parsed.map_err(|_| bad_number(name, line, "grade", grade))?;
-        seen.check(name, line, query, id)?;
-        qrels.insert(query, id, grade);
-        Ok(())
-    })?;
-    Ok(qrels)
-}
-
 /// The order of `trec_eval`: by score, then by id, both largest first.
 fn trec_order(a: &ScoredId, b: &ScoredId) -> std::cmp::Ordering {
     // Adding zero makes -0.0 and 0.0 the same; scores are finite, so the order is total.
@@ -276,66 +215,17 @@ fn trec_order(a: &ScoredId, b: &ScoredId) -> std::cmp::Ordering {
     by_score.then_with(|| b.id.cmp(&a.id))
 }
 
-/// Gives each row's `N` fields to `use_row`, with the name and line for errors.
-fn rows<const N: usize>(
-    reader: impl Read + Send + 'static,
-    name: impl Into<String>,
-    mut use_row: impl FnMut(&str, u64, [&str; N]) -> Result<(), TrecError>,
-) -> Result<(), TrecError> {
-    let mut lines = Lines::new(reader, name);
-    let name = lines.name().to_owned();
-    while let Some(line) = lines.next_line() {
-        let Line { number, text } = line?;
-        let fields: Vec<&str> = text.split(is_space).filter(|field| !field.is_empty()).collect();
-        let got = fields.len();
-        let fields = <[&str; N]>::try_from(fields).map_err(|_| TrecError::Fields {
-            name: name.clone(),
-            line: number,
-            got,
-            expected: N,
-        })?;
-        use_row(&name, number, fields)?;
-    }
-    Ok(())
-}
-
-/// The pairs read so far. Rows of one query may be apart, so all are kept.
-#[derive(Default)]
-struct Seen(BTreeMap<String, HashSet<String>>);
-
-impl Seen {
-    fn check(&mut self, name: &str, line: u64, query: &str, id: &str) -> Result<(), TrecError> {
-        for id in [query, id] {
-            if field(id).is_err() {
-                return Err(TrecError::Unreadable { name: name.to_owned(), line, id: id.to_owned() });
-            }
-        }
-        let documents = self.0.entry(query.to_owned()).or_default();
-        if documents.insert(id.to_owned()) {
-            return Ok(());
-        }
-        Err(TrecError::RepeatedDocument {
-            name: name.to_owned(),
-            line,
-            query: query.to_owned(),
-            document: id.to_owned(),
-        })
-    }
-}
-
-fn bad_number(name: &str, line: u64, field: &'static str, got: &str) -> TrecError {
-    TrecError::Number { name: name.to_owned(), line, field, got: got.to_owned() }
-}
-
-/// White space as `trec_eval` has it: that of C, which includes the vertical tab.
-fn is_space(c: char) -> bool {
-    c.is_ascii_whitespace() || c == '\x0b'
+/// Refuses ids that could not be written again.
+fn check_ids(at: Place<'_>, ids: [&str; 2]) -> Result<(), DataError> {
+    let Some(bad) = ids.into_iter().find(|id| field(id).is_err()) else { return Ok(()) };
+    let bad = bad.escape_debug();
+    let message = format!("the id `{bad}` has a NUL or a byte order mark, which no TREC file can hold");
+    Err(at.error(DataErrorKind::Field, message))
 }
 
 /// An id or tag that can stand in a file whose fields are separated by white space.
 fn field(id: &str) -> Result<&str, TrecError> {
-    // C ends a text at a NUL, and a byte order mark at the start of a file is no part of its first
-    // field when it is read.
+    // C ends a text at a NUL, and readers drop a byte order mark at the start of a file.
     if id.is_empty() || id.contains(is_space) || id.contains('\0') || id.starts_with('\u{feff}') {
         return Err(TrecError::Unwritable { id: id.to_owned() });
     }

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use crate::error::{Error, Result};
 use crate::index::{ActiveModel, Asked, Plan, RankBy, SearchMode, Words};
 use crate::judgment::Judgment;
-use crate::measure::{Found, Judge, Judged as JudgedRows, Metric, Ranking, RelevanceLevel};
+use crate::measure::{Judge, Judged as JudgedRows, Metric, Ranking, RelevanceLevel, Retrieved};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::search::{DEFAULT_RECALL, Fusion};
 use crate::store::View;
@@ -128,6 +128,6 @@ pub(super) fn asked(
 }
 
 /// A ranking, to be judged.
-pub(super) fn found(ranking: Ranking) -> Found {
-    Found { visited: 0, routing: 0.0, ranking }
+pub(super) fn found(ranking: Ranking) -> Retrieved {
+    Retrieved { visited: 0, routing: 0.0, ranking }
 }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::partition::{Found, Partition, doubling};
+use super::partition::{Partition, Retrieved, doubling};
 use super::{Judge, Outcome, QueryFigures, Setting, blocks};
 use crate::cluster::Panels;
 use crate::ids::Row;
@@ -56,7 +56,7 @@ impl<'a> Bench<'a> {
             let search = |query: usize| -> Result<(Outcome, Vec<Vec<Outcome>>), E> {
                 let scores = &scores[(query - block.start) * count..][..count];
                 let unit = &self.queries[query * dim..][..dim];
-                let outcome = |found: Found| self.judge.outcome(query, &found);
+                let outcome = |found: Retrieved| self.judge.outcome(query, &found);
                 let by_partition = partitions.iter().zip(&numbers).map(|(partition, numbers)| {
                     let found =
                         partition.search(unit, numbers, TopK::new(self.judge.depth()), |rows, top| {
@@ -80,9 +80,9 @@ impl<'a> Bench<'a> {
         Ok(figures)
     }
 
-    fn exact(&self, scores: &[f32]) -> Found {
+    fn exact(&self, scores: &[f32]) -> Retrieved {
         let mut top = TopK::new(self.judge.depth());
         (0u32..).zip(scores).for_each(|(document, &score)| top.push(score, Row(document)));
-        Found { visited: scores.len(), routing: 0.0, ranking: top.into_sorted() }
+        Retrieved { visited: scores.len(), routing: 0.0, ranking: top.into_sorted() }
     }
 }

@@ -1,6 +1,6 @@
 //! What the rankings of judged queries are worth.
 
-use super::partition::Found;
+use super::partition::Retrieved;
 use super::{Metric, Outcome, RelevanceLevel};
 use crate::ids::Row;
 
@@ -61,7 +61,7 @@ impl<'a> Judge<'a> {
     }
 
     /// What a query found. Its ranking is cut at [`Self::depth`] or later.
-    pub(crate) fn outcome(&self, query: usize, found: &Found) -> Outcome {
+    pub(crate) fn outcome(&self, query: usize, found: &Retrieved) -> Outcome {
         let judged = &self.queries[query];
         let grades: Vec<Option<i32>> = found.ranking.iter().map(|&(_, row)| judged.grade(row)).collect();
         let value = |metric: &Metric| metric.of_grades(&grades, &judged.grades, self.level);
@@ -82,8 +82,11 @@ mod tests {
         let judged = Judged::new([(Some(Row(7)), 2), (None, 1), (Some(Row(3)), 0)]);
         let metrics = [Metric::RECALL_AT_10, Metric::NDCG_AT_10];
         let judge = Judge::new(&metrics, RelevanceLevel(1), vec![judged]);
-        let found =
-            Found { visited: 3, routing: 0.5, ranking: vec![(0.9, Row(3)), (0.8, Row(5)), (0.7, Row(7))] };
+        let found = Retrieved {
+            visited: 3,
+            routing: 0.5,
+            ranking: vec![(0.9, Row(3)), (0.8, Row(5)), (0.7, Row(7))],
+        };
         let outcome = judge.outcome(0, &found);
         assert_eq!((outcome.visited, outcome.routing, outcome.values[0]), (3, 0.5, 0.5));
         let ideal = 2.0 + 1.0 / 3f64.log2();

@@ -1,7 +1,7 @@
 //! Retrieval metrics over ranked ids and graded judgments, as `trec_eval` computes them.
 //!
-//! Each function takes the ids of one query's results, best first and each id at most once,
-//! and gives a value from 0 to 1. Fewer than `k` results are judged as they are, as if
+//! Each metric takes the ids of one query's results, best first and each id at most once, and gives a value
+//! from 0 to 1. Fewer than `k` results are judged as they are, as if
 //! documents that are not relevant followed. A document that was not judged is not relevant.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::data::Judgments;
 
 /// The lowest grade that counts as relevant, 1 by default.
 ///
-/// It is `-l` of `trec_eval`. [`ndcg_at_k`] has no use for it: every positive grade is a gain.
+/// It is `-l` of `trec_eval`. [`Metric::Ndcg`] has no use for it: every positive grade is a gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelevanceLevel(pub i32);
 
@@ -30,52 +30,6 @@ impl RelevanceLevel {
     }
 }
 
-/// The share of the relevant documents that are among the first `k`; 0 if none is relevant.
-///
-/// `recall_k` of `trec_eval`.
-pub fn recall_at_k(
-    ranked: &[impl AsRef<str>],
-    judged: &Judgments,
-    k: NonZeroUsize,
-    level: RelevanceLevel,
-) -> f64 {
-    Metric::Recall(k).of_query(ranked, judged, level)
-}
-
-/// The relevant documents among the first `k`, divided by `k` even if fewer were returned.
-///
-/// `P_k` of `trec_eval`.
-pub fn precision_at_k(
-    ranked: &[impl AsRef<str>],
-    judged: &Judgments,
-    k: NonZeroUsize,
-    level: RelevanceLevel,
-) -> f64 {
-    Metric::Precision(k).of_query(ranked, judged, level)
-}
-
-/// One over the rank of the first relevant document; 0 if none is among the first `k`.
-///
-/// `recip_rank` of `trec_eval` on results cut after rank `k` (its `-M`). The mean over
-/// queries is mrr@k.
-pub fn mrr_at_k(
-    ranked: &[impl AsRef<str>],
-    judged: &Judgments,
-    k: NonZeroUsize,
-    level: RelevanceLevel,
-) -> f64 {
-    Metric::Mrr(k).of_query(ranked, judged, level)
-}
-
-/// Discounted gain of the first `k` over that of the best order of the judged documents.
-///
-/// The gain is the grade where it is positive, divided by `log2(rank + 1)`; the best order
-/// takes all judged documents, returned or not. 0 if no grade is positive. `ndcg_cut_k` of
-/// `trec_eval`.
-pub fn ndcg_at_k(ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize) -> f64 {
-    Metric::Ndcg(k).of_query(ranked, judged, RelevanceLevel::default())
-}
-
 fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
     let gain = |(position, grade)| f64::from(grade) / ((position + 2) as f64).log2();
     // The sum of no floats is -0.0.
@@ -86,13 +40,18 @@ fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Metric {
-    /// [`recall_at_k`].
+    /// The share of the relevant documents that are among the first `k`; 0 if none is relevant: `recall_k` of
+    /// `trec_eval`.
     Recall(NonZeroUsize),
-    /// [`precision_at_k`].
+    /// The relevant documents among the first `k`, divided by `k` even if fewer were returned: `P_k` of
+    /// `trec_eval`.
     Precision(NonZeroUsize),
-    /// [`mrr_at_k`].
+    /// One over the rank of the first relevant document; 0 if none is among the first `k`: `recip_rank` of
+    /// `trec_eval` on results cut after rank `k` (its `-M`). The mean over queries is mrr@k.
     Mrr(NonZeroUsize),
-    /// [`ndcg_at_k`].
+    /// Discounted gain of the first `k` over that of the best order of the judged documents: `ndcg_cut_k` of
+    /// `trec_eval`. The gain is the grade where it is positive, divided by `log2(rank + 1)`; the best order
+    /// takes all judged documents, returned or not. 0 if no grade is positive.
     Ndcg(NonZeroUsize),
 }
 
@@ -169,7 +128,7 @@ impl Metric {
     }
 }
 
-/// A name that is no [`Metric`]'s.
+/// An unknown name of a [`Metric`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{got}` is no metric; say recall@k, precision@k, mrr@k or ndcg@k with a k from 1")]
 pub struct UnknownMetric {
@@ -222,23 +181,26 @@ mod tests {
     fn values_by_hand() {
         let judged = judged(&[("a", 3), ("b", 1), ("c", 0), ("d", -2), ("e", 2)]);
         let ranked = ["c", "b", "x", "a"];
-        assert_eq!(recall_at_k(&ranked, &judged, k(1), LEVEL), 0.0);
-        assert_eq!(recall_at_k(&ranked, &judged, k(2), LEVEL), 1.0 / 3.0);
-        assert_eq!(recall_at_k(&ranked, &judged, k(100), LEVEL), 2.0 / 3.0);
-        assert_eq!(recall_at_k(&ranked, &judged, k(4), RelevanceLevel(3)), 1.0);
-        assert_eq!(precision_at_k(&ranked, &judged, k(10), LEVEL), 0.2);
-        assert_eq!(mrr_at_k(&ranked, &judged, k(4), LEVEL), 0.5);
-        assert_eq!(mrr_at_k(&ranked, &judged, k(1), LEVEL), 0.0);
-        assert_eq!(mrr_at_k(&ranked, &judged, k(4), RelevanceLevel(2)), 0.25);
+        assert_eq!(Metric::Recall(k(1)).of_query(&ranked, &judged, LEVEL), 0.0);
+        assert_eq!(Metric::Recall(k(2)).of_query(&ranked, &judged, LEVEL), 1.0 / 3.0);
+        assert_eq!(Metric::Recall(k(100)).of_query(&ranked, &judged, LEVEL), 2.0 / 3.0);
+        assert_eq!(Metric::Recall(k(4)).of_query(&ranked, &judged, RelevanceLevel(3)), 1.0);
+        assert_eq!(Metric::Precision(k(10)).of_query(&ranked, &judged, LEVEL), 0.2);
+        assert_eq!(Metric::Mrr(k(4)).of_query(&ranked, &judged, LEVEL), 0.5);
+        assert_eq!(Metric::Mrr(k(1)).of_query(&ranked, &judged, LEVEL), 0.0);
+        assert_eq!(Metric::Mrr(k(4)).of_query(&ranked, &judged, RelevanceLevel(2)), 0.25);
 
         let ideal = 3.0 + 2.0 / 3f64.log2() + 1.0 / 2.0;
         let got = 1.0 / 3f64.log2() + 3.0 / 5f64.log2();
-        assert!((ndcg_at_k(&ranked, &judged, k(10)) - got / ideal).abs() < 1e-15);
+        assert!((Metric::Ndcg(k(10)).of_query(&ranked, &judged, LEVEL) - got / ideal).abs() < 1e-15);
         let ideal = 3.0 + 2.0 / 3f64.log2();
         let got = 1.0 / 3f64.log2();
-        assert!((ndcg_at_k(&ranked, &judged, k(2)) - got / ideal).abs() < 1e-15);
-        assert_eq!(ndcg_at_k(&["a", "e", "b"], &judged, k(3)), 1.0);
-        assert_eq!(ndcg_at_k(&["d", "a"], &self::judged(&[("d", -2), ("a", 1)]), k(1)), 0.0);
+        assert!((Metric::Ndcg(k(2)).of_query(&ranked, &judged, LEVEL) - got / ideal).abs() < 1e-15);
+        assert_eq!(Metric::Ndcg(k(3)).of_query(&["a", "e", "b"], &judged, LEVEL), 1.0);
+        assert_eq!(
+            Metric::Ndcg(k(1)).of_query(&["d", "a"], &self::judged(&[("d", -2), ("a", 1)]), LEVEL),
+            0.0
+        );
     }
 
     #[test]

@@ -22,12 +22,13 @@ mod progress;
 mod significance;
 
 pub(crate) use bench::Bench;
-pub use curve::{Curve, CurveError, CurvePoint};
+pub use curve::BadFraction;
+pub(crate) use curve::{CurvePoint, check_fraction, value_at};
 pub(crate) use judge::{Judge, Judged};
-pub use metrics::{Metric, RelevanceLevel, UnknownMetric, mrr_at_k, ndcg_at_k, precision_at_k, recall_at_k};
+pub use metrics::{Metric, RelevanceLevel, UnknownMetric};
 pub use outcomes::{Cost, Engine, QueryFigures, Setting};
 pub(crate) use outcomes::{Outcome, Outcomes};
-pub(crate) use partition::{Found, IVF_SEEDS, Partition, Ranking, doubling};
+pub(crate) use partition::{IVF_SEEDS, Partition, Ranking, Retrieved, doubling};
 pub(crate) use progress::{ProgressCounter, blocks};
 pub(crate) use significance::PairedTests;
 pub use significance::{BOOTSTRAP_RESAMPLES, SignificanceError, paired_bootstrap, paired_t_test};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Metric;
-use super::curve::{Bracket, Curve, CurvePoint, in_order};
+use super::curve::{Bracket, CurvePoint, in_order};
 use crate::stop::Stop;
 
 /// What ranked the documents.
@@ -38,7 +38,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Leaves or lists visited by every query; 1 where there is no such number.
+    /// Leaves or lists visited by every query; 1 for the other settings.
     pub(crate) fn lists_visited(self) -> usize {
         match self {
             Self::Tree { beam } => beam,
@@ -114,7 +114,7 @@ pub struct QueryFigures {
 }
 
 impl QueryFigures {
-    /// No figures yet, of a search among so many documents.
+    /// Without figures yet, for a search among `documents` documents.
     pub(crate) fn new(setting: Setting, documents: usize) -> Self {
         Self {
             setting,
@@ -208,16 +208,12 @@ impl<'a> Outcomes<'a> {
         Some(self.point(figures, Cost::Visited, self.place(metric)?).value)
     }
 
-    /// A metric of an engine against its cost; `None` for a metric that was not computed.
-    pub(crate) fn curve(self, engine: Engine, cost: Cost, metric: Metric) -> Option<Curve> {
-        let place = self.place(metric)?;
-        Curve::new(self.of(engine).map(|figures| self.point(figures, cost, place))).ok()
-    }
-
     /// The mean of a metric where an engine has this cost, on the straight line between the settings around
     /// it; `None` where nothing was measured.
     pub(crate) fn mean_at(self, engine: Engine, cost: Cost, fraction: f64, metric: Metric) -> Option<f64> {
-        self.curve(engine, cost, metric)?.at(fraction).ok()?
+        let place = self.place(metric)?;
+        let point = |figures: &QueryFigures| self.point(figures, cost, place);
+        Some(At::new(self.of(engine), fraction, point)?.value(|figures| point(figures).value))
     }
 
     /// As [`Self::mean_at`], for each query, in the proportion of the mean costs: the mean of these values is
@@ -320,8 +316,6 @@ mod tests {
         let values = outcomes.values_at(Engine::Tree, visited, 0.4, recall).unwrap();
         assert_eq!((values.len(), values[2]), (3, 0.0));
         assert!(near(Some(values[0]), 0.4) && near(Some(values[1]), 0.3));
-        let curve = outcomes.curve(Engine::Tree, visited, recall).unwrap();
-        assert_eq!(curve.at(0.4).unwrap(), outcomes.mean_at(Engine::Tree, visited, 0.4, recall));
         for outside in [0.19, 0.61, f64::NAN] {
             assert_eq!(outcomes.mean_at(Engine::Tree, visited, outside, recall), None);
             assert_eq!(outcomes.work_at(Engine::Tree, outside), None);

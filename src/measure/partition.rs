@@ -23,7 +23,7 @@ pub(crate) type Ranking = Vec<(f32, Row)>;
 
 /// What a query found, and what it cost.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct Retrieved {
     /// Documents scored.
     pub visited: usize,
     /// Cost of routing, in dot products of a document.
@@ -89,30 +89,21 @@ impl<'a> Partition<'a> {
         sample: Option<&[usize]>,
     ) -> Result<Self, E> {
         let options = KMeansOptions { clusters: lists, iterations: IVF_ITERATIONS, seed };
+        let Some(sample) = sample else {
+            return Ok(Self::of_k_means(&spherical_kmeans(&rows(0..count)?, dim, &options)?, dim));
+        };
         let mut table = vec![Vec::new(); lists];
-        let mut assign = |places: Range<usize>, assignments: &[u32]| {
-            places.zip(assignments).for_each(|(place, &list)| table[list as usize].push(Row(place as u32)));
-        };
-        let centroids = match sample {
-            None => {
-                let found = spherical_kmeans(&rows(0..count)?, dim, &options)?;
-                assign(0..count, &found.assignments);
-                Panels::pack(&found.centroids, dim)
-            }
-            Some(sample) => {
-                let mut sampled = Vec::with_capacity(sample.len() * dim);
-                for &place in sample {
-                    sampled.extend_from_slice(&rows(place..place + 1)?);
-                }
-                let centroids = Panels::pack(&spherical_kmeans(&sampled, dim, &options)?.centroids, dim);
-                drop(sampled);
-                for first in (0..count).step_by(ROWS_PER_BLOCK) {
-                    let block = first..(first + ROWS_PER_BLOCK).min(count);
-                    assign(block.clone(), &centroids.nearest(&rows(block)?).assignments);
-                }
-                centroids
-            }
-        };
+        let mut sampled = Vec::with_capacity(sample.len() * dim);
+        for &place in sample {
+            sampled.extend_from_slice(&rows(place..place + 1)?);
+        }
+        let centroids = Panels::pack(&spherical_kmeans(&sampled, dim, &options)?.centroids, dim);
+        drop(sampled);
+        for first in (0..count).step_by(ROWS_PER_BLOCK) {
+            let block = first..(first + ROWS_PER_BLOCK).min(count);
+            let assignments = centroids.nearest(&rows(block.clone())?).assignments;
+            block.zip(assignments).for_each(|(place, list)| table[list as usize].push(Row(place as u32)));
+        }
         Ok(Self { router: Router::Centroids(centroids), lists: table, overlapping: 0 })
     }
 
@@ -121,7 +112,7 @@ impl<'a> Partition<'a> {
         self.lists.iter().map(Vec::len).collect()
     }
 
-    /// What visiting so many lists is called.
+    /// The setting in which `visited` lists are visited.
     pub(super) fn setting(&self, visited: usize) -> Setting {
         match self.router {
             Router::Tree(_) => Setting::Tree { beam: visited },
@@ -129,7 +120,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// What a query finds where it visits so many lists, for each of these numbers, ascending.
+    /// What a query finds when it visits each of these numbers of lists, ascending.
     ///
     /// `score` offers the scores of documents to the best so far. Each document is scored once for all
     /// numbers, unless the lists of a number are not the first ones of the next.
@@ -145,7 +136,7 @@ impl<'a> Partition<'a> {
         numbers: &[usize],
         none: TopK,
         mut score: impl FnMut(&[Row], &mut TopK) -> Result<(), E>,
-    ) -> Result<Vec<Found>, E> {
+    ) -> Result<Vec<Retrieved>, E> {
         let (mut top, mut visited, mut before) = (none.fork(), 0, Vec::new());
         let mut seen = vec![false; self.overlapping];
         let mut found = Vec::with_capacity(numbers.len());
@@ -163,7 +154,7 @@ impl<'a> Partition<'a> {
                 visited += rows.len();
                 score(&rows, &mut top)?;
             }
-            found.push(Found { visited, routing: route.cost, ranking: top.clone().into_sorted() });
+            found.push(Retrieved { visited, routing: route.cost, ranking: top.clone().into_sorted() });
             before = route.lists;
         }
         Ok(found)
@@ -207,7 +198,7 @@ mod tests {
     use crate::tree::TreeShape;
 
     /// Searches by documents' numbers, and notes which are scored.
-    fn search(partition: &Partition<'_>, unit: &[f32], numbers: &[usize]) -> (Vec<Found>, Vec<u32>) {
+    fn search(partition: &Partition<'_>, unit: &[f32], numbers: &[usize]) -> (Vec<Retrieved>, Vec<u32>) {
         let mut scored = Vec::new();
         let score = |rows: &[Row], top: &mut TopK| {
             rows.iter().for_each(|&row| top.push(-(row.0 as f32), row));
@@ -235,7 +226,7 @@ mod tests {
         let (found, scored) = search(&partition, &[1.0, 0.0], &[1, 2]);
         assert_eq!(scored, [1, 2, 0, 3]);
         assert_eq!((found[0].visited, found[1].visited), (2, 4));
-        let rows = |found: &Found| found.ranking.iter().map(|(_, row)| row.0).collect::<Vec<_>>();
+        let rows = |found: &Retrieved| found.ranking.iter().map(|(_, row)| row.0).collect::<Vec<_>>();
         assert_eq!((rows(&found[0]), rows(&found[1])), (vec![1, 2], vec![0, 1]));
         // 2 * 2 multiply-adds are two dot products.
         assert_eq!((found[0].routing, found[1].routing), (2.0, 2.0));

@@ -9,7 +9,7 @@ use crate::progress::{Cancelled, OnProgress, Progress, Stage};
 /// Queries whose scores or rankings are in memory at once.
 const QUERIES_PER_BLOCK: usize = 64;
 
-/// So many queries in blocks.
+/// The places of `queries` queries, in blocks.
 pub(crate) fn blocks(queries: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
     let block = move |number: usize| {
         let first = number * QUERIES_PER_BLOCK;
@@ -26,7 +26,7 @@ pub(crate) struct ProgressCounter<'a, 'b> {
 }
 
 impl ProgressCounter<'_, '_> {
-    /// Measures queries in parallel, block by block, and gives what was found to `add` in their order.
+    /// Measures queries in parallel, block by block, and passes the results to `add` in their order.
     ///
     /// # Errors
     /// Those of `search` and `add`, and [`Cancelled`] where the caller says so after a block.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::TrainError;
 use super::held_out::{SPLIT_SEED, plain};
-use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev, is_dev};
+use crate::data::{Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
 use crate::judgment::Judgment;
@@ -31,14 +31,6 @@ pub struct TrainingSet {
 }
 
 impl TrainingSet {
-    /// As [`Self::read`], for a BEIR folder.
-    ///
-    /// # Errors
-    /// Those of [`Self::read`].
-    pub fn from_beir(dataset: &BeirDataset, dev_fraction: f64) -> Result<Self> {
-        Self::read(&Dataset::from(dataset.clone()), dev_fraction)
-    }
-
     /// Reads a dataset's corpus, queries and `train` judgments; never its test split.
     ///
     /// The dev split is the dataset's own `dev` judgments, or, where it has none, the given

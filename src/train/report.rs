@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::balance::{LeafSizes, LoadReport};
 use super::config::TrainConfig;
 use super::verdict::Verdict;
-use crate::measure::{Curve, CurvePoint};
+use crate::measure::{CurvePoint, value_at};
 use crate::model::RoutingProfiles;
 
 /// The record of a training run, written into the bundle as `training.json`.
@@ -247,7 +247,7 @@ impl DevFigures {
     pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {
         let points =
             self.points.iter().map(|p| CurvePoint { fraction: p.visited_fraction, value: p.recall_at_100 });
-        Curve::new(points).ok()?.at(visited_fraction).ok()?
+        value_at(points.collect(), visited_fraction)
     }
 
     /// What early stopping watches: recall@100 at a visited fraction. Where no beam visits so little, that of

@@ -61,11 +61,11 @@ pub(crate) struct Given {
 /// abstracts and MiniLM. Memory: token ids of every text, and embeddings of all texts in f32.
 ///
 /// ```no_run
-/// use ehi::data::BeirDataset;
+/// use ehi::data::Dataset;
 /// use ehi::train::{TrainConfig, Trainer, TrainingSet};
 ///
 /// let config = TrainConfig::default();
-/// let set = TrainingSet::from_beir(&BeirDataset::open("my-data")?, config.dev_fraction)?;
+/// let set = TrainingSet::read(&Dataset::open("my-data")?, config.dev_fraction)?;
 /// let fitted = Trainer::builder().base("target/base-model").output("my-bundle").config(config).fit(&set)?;
 /// println!("{} leaves", fitted.bundle.model().indexer().shape().leaves());
 /// # Ok::<(), ehi::Error>(())

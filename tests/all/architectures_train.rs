@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::model::{ENCODER_FILE, Role};
 use ehi::train::{Fitted, TrainConfig, Trainer, TrainingSet};
 use half::f16;
@@ -44,8 +44,8 @@ fn train(name: &str, layers: usize, embeddings: bool) -> (BTreeSet<String>, BTre
     config.encoder.train_embeddings = embeddings;
     // Far enough for a change to be seen in f16.
     config.encoder.learning_rate = 1e-2;
-    let data = BeirDataset::open(support::dataset()).unwrap();
-    let set = TrainingSet::from_beir(&data, config.dev_fraction).unwrap();
+    let data = Dataset::open(support::dataset()).unwrap();
+    let set = TrainingSet::read(&data, config.dev_fraction).unwrap();
     let trainer = Trainer::builder().base(&base).config(config).output(&out);
     let Fitted { report, bundle, .. } = trainer.fit(&set).unwrap();
     let rows = bundle.model().encoder().embed(&["a text", "another"], Role::Document).unwrap();

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::model::{ENCODER_FILE, Encoder, MANIFEST_FILE, ModelError, Role};
 use ehi::train::{Trainer, TrainingSet};
 use ehi::{Bundle, Document};
@@ -91,7 +91,7 @@ fn bundles_say_what_the_base_leaves_out() {
         fs::remove_file(base.join(name)).unwrap();
     }
     let config = config(SHAPE);
-    let set = TrainingSet::from_beir(&BeirDataset::open(dataset()).unwrap(), config.dev_fraction).unwrap();
+    let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), config.dev_fraction).unwrap();
     let out = dir.path().join("out");
     let trained = Trainer::builder().base(&base).output(&out).config(config).fit(&set).unwrap().bundle;
     let base = Encoder::load(&base).unwrap();

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
 use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, corpus_lines, document, documents, id};
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::eval::{Metric, RelevanceLevel, Run};
 use ehi::{Index, Similarity};
 use flate2::{Compression, write::GzEncoder};
@@ -376,7 +376,7 @@ fn an_evaluation_is_written_as_figures_and_as_a_run() {
     assert_eq!(probes.iter().map(|p| p["nprobe"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 16]);
 
     let k = |k| NonZeroUsize::new(k).unwrap();
-    let qrels = BeirDataset::open(support::dataset()).unwrap().qrels("test").unwrap();
+    let qrels = Dataset::open(support::dataset()).unwrap().qrels("test").unwrap();
     let read = Run::read(File::open(&run).unwrap(), "run.trec").unwrap();
     let last = points.last().unwrap();
     assert_eq!(last["visited_fraction"], json!(1.0));

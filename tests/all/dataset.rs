@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use ehi::Document;
-use ehi::data::{BeirDataset, DevFraction, Query, carve_dev};
+use ehi::data::{Dataset, DatasetQuery, DevFraction, carve_dev};
 use ehi::eval::{Metric, RelevanceLevel, Run};
 
-fn scifact() -> BeirDataset {
+fn scifact() -> Dataset {
     let root = crate::support::root().to_owned();
-    BeirDataset::open(root.join("examples/data/scifact")).unwrap()
+    Dataset::open(root.join("examples/data/scifact")).unwrap()
 }
 
-fn read(dataset: &BeirDataset) -> (Vec<Document>, Vec<Query>) {
+fn read(dataset: &Dataset) -> (Vec<Document>, Vec<DatasetQuery>) {
     let documents = dataset.corpus().unwrap().map(Result::unwrap).collect();
     let queries = dataset.queries().unwrap().map(Result::unwrap).collect();
     (documents, queries)

@@ -253,7 +253,7 @@ fn options_that_make_no_sense_are_refused() {
             refused(EvalOptions { at: vec![bad], ..EvalOptions::default() }),
             refused(EvalOptions { at_work: vec![0.5, bad], ..EvalOptions::default() }),
         ] {
-            assert!(matches!(error, Error::Curve(_)), "{error}");
+            assert!(matches!(error, Error::Fraction(_)), "{error}");
         }
     }
     let ivf = IvfOptions { lists: vec![4, 0], ..IvfOptions::default() };

@@ -493,7 +493,7 @@ fn searches_run_beside_a_writer() {
 #[test]
 fn an_evaluation_agrees_with_searches() {
     use ehi::data::Dataset;
-    use ehi::eval::{Baseline, EvalOptions, IvfOptions, Metric, RelevanceLevel, evaluate, recall_at_k};
+    use ehi::eval::{Baseline, EvalOptions, IvfOptions, Metric, RelevanceLevel, evaluate};
     let shape = Shape::of_height(2);
     let (_dir, index) = filled(shape, DOCUMENTS);
     let dataset = Dataset::open(support::dataset()).unwrap();
@@ -514,7 +514,8 @@ fn an_evaluation_agrees_with_searches() {
             let Some(judged) = qrels.get(&query.id) else { continue };
             let result = index.search(&query.text, 100, point.beam).unwrap();
             let ids: Vec<&str> = result.iter().map(|hit| hit.id.as_str()).collect();
-            recall += recall_at_k(&ids, judged, k, RelevanceLevel::default()) / qrels.len() as f64;
+            recall +=
+                Metric::Recall(k).of_query(&ids, judged, RelevanceLevel::default()) / qrels.len() as f64;
             visited += result.stats.visited_fraction / qrels.len() as f64;
         }
         assert!((recall - point.quality.get(Metric::Recall(k)).unwrap()).abs() < 1e-9, "beam {}", point.beam);

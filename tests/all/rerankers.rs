@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ehi::data::Dataset;
-use ehi::eval::{ndcg_at_k, paired_bootstrap, paired_t_test};
+use ehi::eval::{Metric, RelevanceLevel, paired_bootstrap, paired_t_test};
 use ehi::model::{Encoder, EncoderPrecision, LoadOptions, ModelError, Reranker};
 use ehi::search::{DEFAULT_K, SearchResult};
 use ehi::{Document, Error, Index, InputError};
@@ -285,7 +285,7 @@ fn the_program_measures_a_reranker() {
         let search = || index.query(query.text.as_str()).k(20);
         let value = |result: &SearchResult| {
             let ids: Vec<&str> = result.hits.iter().map(|hit| hit.id.as_str()).collect();
-            ndcg_at_k(&ids, judged, k)
+            Metric::Ndcg(k).of_query(&ids, judged, RelevanceLevel::default())
         };
         plain.push(value(&search().run().unwrap()));
         reranked.push(value(&search().rerank(&reranker, 8).run().unwrap()));

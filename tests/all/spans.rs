@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, config, dataset, documents};
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::train::{Trainer, TrainingSet};
 use ehi::{Document, Filter, Index};
 use tracing::Subscriber;
@@ -112,8 +112,8 @@ fn searches_and_writes_have_spans_with_numbers() {
 #[test]
 fn the_phases_of_a_training_have_spans() {
     let dir = tempfile::tempdir().unwrap();
-    let (config, dataset) = (config(FLAT), BeirDataset::open(dataset()).unwrap());
-    let set = TrainingSet::from_beir(&dataset, config.dev_fraction).unwrap();
+    let (config, dataset) = (config(FLAT), Dataset::open(dataset()).unwrap());
+    let set = TrainingSet::read(&dataset, config.dev_fraction).unwrap();
     let trainer = Trainer::builder().base(base_model()).output(dir.path().join("bundle")).config(config);
     let spans = spans_of(|| drop(trainer.fit(&set).unwrap()));
     let mut names: Vec<&str> = spans.iter().map(|(name, _)| *name).collect();

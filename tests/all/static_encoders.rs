@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::model::{Encoder, EncoderPrecision, EncoderSettings, LoadOptions, ModelError, Role};
 use ehi::train::{Fitted, Trainer, TrainingSet};
 use ehi::{Bundle, Document, Error, Index, InputError};
@@ -260,7 +260,7 @@ fn passages_without_a_known_word() {
 #[test]
 fn training_over_a_static_encoder() {
     let shape = support::Shape { height: 1, leaves_per_document: 1 };
-    let data = BeirDataset::open(support::dataset()).unwrap();
+    let data = Dataset::open(support::dataset()).unwrap();
     for name in FORMS {
         let dir = tempfile::tempdir().unwrap();
         let base = fixtures().join(name);
@@ -269,7 +269,7 @@ fn training_over_a_static_encoder() {
             let mut config = support::config(shape);
             config.encoder.train_embeddings = trains_table;
             config.encoder.learning_rate = 1e-2;
-            let set = TrainingSet::from_beir(&data, config.dev_fraction).unwrap();
+            let set = TrainingSet::read(&data, config.dev_fraction).unwrap();
             let out = dir.path().join(format!("bundle-{trains_table}"));
             let trainer = Trainer::builder().base(&base).config(config).output(&out);
             let Fitted { bundle, report, .. } = trainer.fit(&set).unwrap();
@@ -295,7 +295,7 @@ fn training_over_a_static_encoder() {
     }
     let mut config = support::config(shape);
     config.encoder.trainable_layers = 1;
-    let set = TrainingSet::from_beir(&data, config.dev_fraction).unwrap();
+    let set = TrainingSet::read(&data, config.dev_fraction).unwrap();
     let out = tempfile::tempdir().unwrap();
     let trainer =
         Trainer::builder().base(fixtures().join(FORMS[0])).config(config).output(out.path().join("o"));

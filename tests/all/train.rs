@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::support;
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::train::{
     CHECKPOINT_FILE, Decay, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, Precision, REPORT_FILE,
     Recommendation, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
@@ -41,7 +41,7 @@ fn trainer<'a>(config: TrainConfig) -> Trainer<'a> {
 }
 
 fn training_set(config: &TrainConfig) -> TrainingSet {
-    TrainingSet::from_beir(&BeirDataset::open(support::dataset()).unwrap(), config.dev_fraction).unwrap()
+    TrainingSet::read(&Dataset::open(support::dataset()).unwrap(), config.dev_fraction).unwrap()
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn the_page_escapes_what_users_wrote() {
         document.title = "<script>alert('&')</script>".to_owned();
     }
     std::fs::write(beir.join("corpus.jsonl"), support::corpus_lines(&documents)).unwrap();
-    let set = TrainingSet::from_beir(&BeirDataset::open(&beir).unwrap(), 0.0).unwrap();
+    let set = TrainingSet::read(&Dataset::open(&beir).unwrap(), 0.0).unwrap();
     let mut config = config();
     config.schedule.epochs = 1;
     config.dev_fraction = 0.0;

@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::model::{ENCODER_FILE, ModelError, Reranker};
 use ehi::train::{
     FittedReranker, REPORT_FILE, RerankerConfig, RerankerEvent, RerankerLoss, RerankerRecommendation,
@@ -34,7 +34,7 @@ fn config() -> RerankerConfig {
 }
 
 fn set() -> TrainingSet {
-    TrainingSet::from_beir(&BeirDataset::open(support::dataset()).unwrap(), 0.3).unwrap()
+    TrainingSet::read(&Dataset::open(support::dataset()).unwrap(), 0.3).unwrap()
 }
 
 fn existing() -> PathBuf {
@@ -207,7 +207,8 @@ fn the_hits_of_an_index_are_reranked() {
     for question in &questions {
         let judged = held_out.iter().filter(|judged| judged.question == *question);
         let judged = judged.map(|judged| (judged.id.clone(), 1)).collect();
-        let value = |ids: Vec<String>| ehi::eval::ndcg_at_k(&ids, &judged, 10.try_into().unwrap());
+        let ndcg = ehi::eval::Metric::Ndcg(10.try_into().unwrap());
+        let value = |ids: Vec<String>| ndcg.of_query(&ids, &judged, ehi::eval::RelevanceLevel::default());
         let search = || index.query(question).k(20).ids_only();
         let ids = |result: ehi::search::SearchResult| result.hits.into_iter().map(|hit| hit.id).collect();
         before += value(ids(search().run().unwrap())) / questions.len() as f64;

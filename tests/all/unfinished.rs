@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::program::{ehi, text};
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, config, copy_directory, dataset, filled, id};
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::train::{Trainer, TrainingSet};
 use ehi::{Document, Error, Index, InputError, RepairOptions, Similarity, Stage};
 
@@ -82,7 +82,7 @@ fn it_is_named_counted_and_removed_by_the_next_writer() {
 #[test]
 fn a_training_that_is_cut_off_leaves_nothing_beside_its_output() {
     let dir = tempfile::tempdir().unwrap();
-    let set = TrainingSet::from_beir(&BeirDataset::open(dataset()).unwrap(), 0.2).unwrap();
+    let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
     let trainer = Trainer::builder().base(base_model()).output(dir.path().join("out")).config(config(SHAPE));
     // When the bundle is written but for its query encoder.
     let fitted = trainer

@@ -1,4 +1,4 @@
-//! How far an insert is: bytes of the input behind the documents that are stored, of all bytes.
+//! The progress of an insert: bytes of the input up to the last stored document, of all bytes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::bars;
 pub struct InsertBar {
     bar: ProgressBar,
     counts: Arc<Counts>,
-    /// Bytes behind the groups that are stored.
+    /// Bytes of the input up to the last stored group.
     behind: u64,
 }
 
@@ -48,7 +48,7 @@ impl InsertBar {
 
     /// Prints a line on standard error, above the bar.
     pub fn say(&self, line: &str) {
-        // Nobody reads it where that fails; the exit status tells too.
+        // A closed standard error does not matter; the exit status says the same.
         self.bar.suspend(|| {
             let _ = writeln!(io::stderr(), "{line}");
         });
@@ -61,7 +61,7 @@ impl InsertBar {
 }
 
 impl Counts {
-    /// What stands beside the bar; a string takes everything.
+    /// Writes the text beside the bar; writing to a string cannot fail.
     fn write(&self, state: &ProgressState, out: &mut dyn fmt::Write) {
         let read = HumanCount(self.read.load(Ordering::Relaxed));
         let stored = self.stored.load(Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Counts {
         let _ = write!(out, "{read} documents read, {} stored", HumanCount(stored));
         if let Some(rate) = bars::rate(stored, elapsed) {
             let _ = write!(out, ", {rate}");
-            // By what is stored: reading is far ahead.
+            // Estimated from stored documents: reading is far ahead.
             if let Some(bytes) = state.len().filter(|_| state.pos() > 0) {
                 let left = bytes.saturating_sub(state.pos()) as f64 / state.pos() as f64;
                 let _ = write!(out, ", {:#} left", HumanDuration(elapsed.mul_f64(left)));

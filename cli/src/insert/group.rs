@@ -27,7 +27,7 @@ impl Group {
         self.documents.len() >= DOCUMENTS || self.bytes >= BYTES
     }
 
-    /// The documents, and what is known of them when they have been given away.
+    /// The documents, and where they are from.
     pub fn into_parts(self) -> (Vec<Document>, Marks) {
         (self.documents, self.marks)
     }

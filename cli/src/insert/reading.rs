@@ -14,7 +14,7 @@ use super::origin::Opener;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 
-/// How often it is looked whether an interrupt came.
+/// How often interrupts are checked.
 const POLL: Duration = Duration::from_millis(50);
 
 /// A document with the line that it is from, 0 where an input cannot be opened, and the bytes of all inputs
@@ -102,7 +102,7 @@ impl Reading {
         &self.whole.unseen
     }
 
-    /// What was decided about what was read, when nothing more comes.
+    /// Decisions about the input, once reading has ended.
     pub fn notes(&mut self) -> Vec<Note> {
         self.finish();
         std::mem::take(&mut self.whole.notes)

@@ -30,7 +30,7 @@ pub struct Tally {
     text_columns: Vec<String>,
     /// Entries of folders, and values of files, that are not read.
     left_out: LeftOut,
-    /// Lines that are no document.
+    /// Lines that are not documents.
     bad_lines: u64,
     /// Texts that were not read whole.
     cut: CutTexts,
@@ -44,14 +44,9 @@ impl Tally {
     }
 
     /// Counts what a note is about.
-    pub fn noted(&mut self, note: Note) {
+    pub fn noted(&mut self, note: &Note) {
         self.left_out.values += note.left_out();
-        match note {
-            Note::TextColumn { column, .. } | Note::TextDecimals { column, .. } => {
-                self.text_columns.push(column)
-            }
-            _ => {}
-        }
+        self.text_columns.extend(note.text_column().map(str::to_owned));
     }
 
     pub fn add(&mut self, summary: &InsertSummary) {
@@ -69,7 +64,7 @@ impl Tally {
         self.replaced += stored.saturating_sub(more);
     }
 
-    /// A line that could be read, and is no document.
+    /// A line that could be read, but is not a document.
     pub fn bad_line(&mut self, error: &DataError) {
         if !error.is_of_reading() {
             self.bad_lines += 1;
@@ -81,12 +76,12 @@ impl Tally {
         self.inserted + self.replaced
     }
 
-    /// Documents read that are not in the index for another reason: behind a bad line or after an interrupt.
+    /// Documents that were read, but not stored because of a bad line or an interrupt.
     fn not_stored(&self) -> u64 {
         self.read.saturating_sub(self.stored() + self.superseded + self.refused) + self.bad_lines
     }
 
-    /// Flushes, also after a failure: what was stored before it stays, so it must be durable.
+    /// Flushes, also after a failure: the documents stored before it remain, so they must be durable.
     pub fn finish(
         &self,
         index: &Index,

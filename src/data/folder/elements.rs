@@ -20,13 +20,13 @@ pub(super) fn is_element(name: &[u8]) -> bool {
     NAMES.split(' ').any(|own| own.as_bytes() == name)
 }
 
-/// Elements whose content nobody reads.
+/// Elements whose content is not shown to readers.
 const UNREAD: [&[u8]; 8] =
     [b"script", b"style", b"template", b"noscript", b"iframe", b"object", b"noembed", b"noframes"];
-/// Elements of a picture or a formula whose content nobody reads.
+/// The same within a picture or a formula.
 const UNREAD_WITHIN: [&[u8]; 5] = [b"title", b"desc", b"metadata", b"annotation", b"annotation-xml"];
 
-/// Whether nobody reads the content of an element, which may be in a picture or a formula.
+/// Whether the content of an element, which may be within a picture or a formula, is not shown to readers.
 pub(super) fn is_unread(name: &[u8], is_within: bool) -> bool {
     UNREAD.contains(&name) || is_within && UNREAD_WITHIN.contains(&name)
 }

@@ -27,13 +27,13 @@ impl<'a> Front<'a> {
         let Some((block, rest, kind)) = split(file) else { return Self::Absent };
         let fields = match kind {
             _ if block.len() > MOST_BYTES => Err(format!("more than {MOST_BYTES} bytes")),
-            Kind::Yaml => yaml::parse(block).map_err(|mut why| {
+            FrontKind::Yaml => yaml::parse(block).map_err(|mut why| {
                 if why.contains("mapping values are not allowed") {
                     why.push_str("; put a value with a colon in quotes");
                 }
                 why
             }),
-            Kind::Toml => toml(block).map(Value::Object),
+            FrontKind::Toml => toml(block).map(Value::Object),
         };
         match fields {
             Ok(Value::Object(fields)) => {
@@ -52,24 +52,24 @@ impl<'a> Front<'a> {
     }
 }
 
-/// Whether a file has blank lines, and behind them what would be front matter at its start.
+/// Whether a file begins with blank lines, followed by what would be front matter on its first line.
 pub(super) fn is_late(file: &str) -> bool {
     let rest = file.trim_start();
     let blank = &file[..file.len() - rest.len()];
     blank.ends_with('\n') && matches!(Front::of(rest), Front::Read { fields, .. } if !fields.is_empty())
 }
 
-enum Kind {
+enum FrontKind {
     Yaml,
     Toml,
 }
 
 /// The block between its two lines, and what comes after it.
-fn split(file: &str) -> Option<(&str, &str, Kind)> {
+fn split(file: &str) -> Option<(&str, &str, FrontKind)> {
     let (first, inside) = file.split_once('\n')?;
     let (ends, kind): (&[&str], _) = match first.trim_end() {
-        "---" => (&["---", "..."], Kind::Yaml),
-        "+++" => (&["+++"], Kind::Toml),
+        "---" => (&["---", "..."], FrontKind::Yaml),
+        "+++" => (&["+++"], FrontKind::Toml),
         _ => return None,
     };
     let mut start = 0;
@@ -91,7 +91,7 @@ fn toml(block: &str) -> Result<Map<String, Value>, String> {
     Ok(table.into_iter().map(|(name, value)| (name, json(value))).collect())
 }
 
-/// Times, and numbers that JSON has not, become text.
+/// Times, and numbers that JSON lacks, become text.
 fn json(value: toml::Value) -> Value {
     use toml::Value as Toml;
     match value {

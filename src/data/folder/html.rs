@@ -27,7 +27,7 @@ const CDATA: &str = "<![CDATA[";
 
 struct Reader<'a> {
     html: &'a str,
-    /// Where in it the tokens begin whose places are told.
+    /// The place in `html` that the tokenizer's places count from.
     base: usize,
     page: &'a mut PageText,
     is_page: bool,
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
     }
 
     fn read(&mut self) {
-        // The tokens end at each section of CDATA that is text, and begin again behind it.
+        // Tokenizing stops at each section of CDATA that is text, and starts again after it.
         while let Some(section) = self.read_tokens() {
             let text = self.html.get(section..).and_then(|rest| rest.strip_prefix(CDATA)).unwrap_or_default();
             let (text, rest) = text.split_once("]]>").unwrap_or((text, ""));
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
             && self.html.get(place..).is_some_and(|rest| rest.starts_with(CDATA))
     }
 
-    /// Takes a start tag. Of an element whose content is no markup the state that reads it is returned.
+    /// Takes a start tag; returns the tokenizer's state for an element whose content is not markup.
     fn start(&mut self, tag: &StartTag<usize>) -> Option<State> {
         let name = &tag.name.0[..];
         if let Some((unread, depth)) = &mut self.unread {
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         self.foreign = self.foreign.saturating_sub(usize::from(is_foreign(name)));
     }
 
-    /// What comes next stands apart by what an element does.
+    /// Separates the next piece by the break that an element makes.
     fn stop(&mut self, name: &[u8]) {
         // The parts of a picture or a formula do.
         self.page.stop(if self.foreign > 0 { Break::Space } else { elements::around(name) });
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         elements::is_unread(name, self.foreign > 0)
     }
 
-    /// Whether an end tag of that name comes behind a place.
+    /// Whether an end tag of that name follows a place.
     fn ends_behind(&mut self, name: &[u8], place: usize) -> bool {
         if !self.is_unread(name) && naive_next_state(name).is_none() {
             return true;

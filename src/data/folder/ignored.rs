@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ignore::{IncrementalIgnore, WalkBuilder};
 
-/// Leaves out what is hidden, and what `.gitignore`, `.ignore` and git's other lists name.
+/// Leaves out hidden entries, and those that `.gitignore`, `.ignore` and git's other lists name.
 pub(super) struct Rules(Option<IncrementalIgnore>);
 
 impl Rules {

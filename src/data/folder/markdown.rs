@@ -203,13 +203,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes a piece of Markdown as it stands.
+    /// Adds a piece of Markdown unchanged.
     fn take(&mut self, place: Range<usize>) {
         self.taken = place.end;
         self.page.push(&self.markdown[place]);
     }
 
-    /// What is embedded, by its name; the words behind the `|` are its size, or what is shown in its place.
+    /// Adds the name of an embedded file; the words after the `|` are its size, or a text shown in its place.
     fn embed(&mut self, name: &CowStr<'_>, place: Range<usize>) {
         let label = self.markdown[place.clone()].rsplit_once('|').map_or("", |(_, label)| label);
         let label = label.trim_end_matches(']');
@@ -220,7 +220,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Cells behind those that the table's head has, which are in no event.
+    /// Adds the cells of a row beyond those of the table's head, for which there are no events.
     fn further_cells(&mut self, row: Range<usize>) {
         let rest = self.markdown.get(self.cell_end..row.end).unwrap_or_default();
         for cell in rest.split('|').map(str::trim).filter(|cell| !cell.is_empty()) {

@@ -16,13 +16,15 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 pub use report::FolderReport;
 pub use version::FileVersion;
 pub use walk::FolderDocuments;
 
-use super::DataError;
+use super::error::{DataError, DataErrorKind};
 use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
 use crate::document::Document;
@@ -61,8 +63,8 @@ pub fn fuzz_markup(text: &str) {
 /// Hidden files and folders, whose names begin with a dot, those that `.gitignore`, `.ignore` and other lists
 /// of git name (as ripgrep reads them by default; [`Self::with_ignored`] reads them too), and symbolic links
 /// are left out, but for the folder itself, which may be a link. So are files without text. A file that is
-/// no text in UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error;
-/// the others are read.
+/// not text in UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an
+/// error; the others are read.
 ///
 /// # Examples
 ///
@@ -123,10 +125,10 @@ impl Folder {
     /// A folder, whose name as a source is its absolute path.
     ///
     /// # Errors
-    /// [`DataError::NotADirectory`], [`DataError::Open`]; [`DataError::FileName`] where its absolute path is
-    /// not UTF-8.
+    /// [`DataErrorKind::Missing`] for another path than that of a folder, [`DataErrorKind::Open`], and
+    /// [`DataErrorKind::Encoding`] for an absolute path that is not UTF-8.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
-        let root = super::files::directory(dir)?;
+        let root = super::dataset::directory(dir)?;
         let source = absolute(&root)?;
         Ok(Self { root, source, prefix: String::new(), with_ignored: false })
     }
@@ -134,12 +136,12 @@ impl Folder {
     /// One file, as it would be read in its folder.
     ///
     /// # Errors
-    /// [`DataError::Open`], [`DataError::FileName`].
+    /// [`DataErrorKind::Open`], [`DataErrorKind::Encoding`].
     pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = path.into();
         let folder = root.parent().filter(|parent| !parent.as_os_str().is_empty());
         // Before its folder, so that the error names the file.
-        fs::metadata(&root).map_err(|source| DataError::Open { path: root.clone(), source })?;
+        fs::metadata(&root).map_err(|source| DataError::open(&root, source))?;
         let source = absolute(folder.unwrap_or(Path::new(".")))?;
         Ok(Self { root, source, prefix: String::new(), with_ignored: false })
     }
@@ -188,12 +190,23 @@ impl Folder {
         if metadata.get(SOURCE)?.as_str()? != self.source || prefix != self.prefix {
             return None;
         }
-        FileVersion::read(metadata)
+        FileVersion::deserialize(metadata).ok()
     }
 
-    /// A hash of what was read of a file: of all that its document has but its id and the state of the file.
+    /// A hash of the content of a document, without its id and the state of its file.
     pub fn content_hash(document: &Document) -> [u8; 16] {
-        version::content_hash(document)
+        let mut metadata = document.metadata.clone().unwrap_or_default();
+        if let Value::Object(fields) = &mut metadata {
+            fields.retain(|name, _| !version::NAMES.contains(&&**name));
+        }
+        let mut hasher = Sha256::new();
+        for part in [&document.title, &document.text, &metadata.to_string()] {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        let mut half = [0; 16];
+        half.copy_from_slice(&hasher.finalize()[..16]);
+        half
     }
 
     /// The ids whose files exist but are ignored.
@@ -212,12 +225,14 @@ impl Folder {
 
     /// A page's own fields beside ours.
     fn metadata(&self, own: Map<String, Value>, version: FileVersion) -> Value {
-        let mut metadata = Map::new();
+        let FileVersion { modified, bytes, changed, inode } = version;
+        let ours: [Value; 4] = [modified.into(), bytes.into(), changed.into(), inode.into()];
+        let mut metadata: Map<String, Value> =
+            version::NAMES.map(str::to_owned).into_iter().zip(ours).collect();
         metadata.insert(SOURCE.to_owned(), self.source.clone().into());
         if !self.prefix.is_empty() {
             metadata.insert(PREFIX.to_owned(), self.prefix.clone().into());
         }
-        version.write(&mut metadata);
         for (mut name, value) in own {
             let is_ours = |name: &str| [SOURCE, PREFIX].contains(&name) || version::NAMES.contains(&name);
             while is_ours(&name) || metadata.contains_key(&name) {
@@ -230,42 +245,46 @@ impl Folder {
 }
 
 fn absolute(dir: &Path) -> Result<String, DataError> {
-    let absolute =
-        fs::canonicalize(dir).map_err(|source| DataError::Open { path: dir.to_owned(), source })?;
-    // Two names that are no text could look the same.
-    absolute.into_os_string().into_string().map_err(|path| DataError::FileName { path: path.into() })
+    let absolute = fs::canonicalize(dir).map_err(|source| DataError::open(dir, source))?;
+    // Two names that are not UTF-8 could look the same.
+    absolute.into_os_string().into_string().map_err(|path| bad_name(Path::new(&path)))
+}
+
+fn bad_name(path: &Path) -> DataError {
+    let message = "the name is not UTF-8, so it makes no id; rename it";
+    DataError::of_path(path, DataErrorKind::Encoding, message)
 }
 
 /// Reads a file of at most [`MAX_FILE_BYTES`].
 fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError> {
-    let (path, limit) = (path.to_owned(), MAX_FILE_BYTES);
-    let too_large = |path, bytes| DataError::FileTooLarge { path, bytes, limit };
+    let limit = MAX_FILE_BYTES;
+    let failed = |kind, message: String| Err(DataError::of_path(path, kind, message));
+    let too_large =
+        |bytes| failed(DataErrorKind::TooLarge, format!("{bytes} bytes, at most {limit} are read; split it"));
     if bytes > limit {
-        return Err(too_large(path, bytes));
+        return too_large(bytes);
     }
     let mut text = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default() + 1);
-    let read = File::open(&path).and_then(|file| file.take(limit + 1).read_to_end(&mut text));
-    if let Err(source) = read {
-        return Err(DataError::Open { path, source });
-    }
-    // It may have grown meanwhile.
+    let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut text));
+    read.map_err(|source| DataError::open(path, source))?;
+    // It may have grown since its size was read.
     if text.len() as u64 > limit {
-        return Err(too_large(path, text.len() as u64));
+        return too_large(text.len() as u64);
     }
     if let Markup::Html = markup
         && let Some(charset) = charset::unread(&text)
     {
-        return Err(DataError::Charset { path, charset });
+        let message = format!("its charset is `{charset}`, and text must be UTF-8; convert it to UTF-8");
+        return failed(DataErrorKind::Encoding, message);
     }
     if let Some((what, remedy)) = foreign(&text) {
-        return Err(DataError::ForeignFile { path, what, remedy });
+        return failed(DataErrorKind::Format, format!("this is {what}, which is not read here; {remedy}"));
     }
-    let text = String::from_utf8(text).map_err(|error| {
-        let valid_up_to = error.utf8_error().valid_up_to();
-        DataError::FileUtf8 { path, valid_up_to }
-    })?;
-    Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    })
+    match String::from_utf8(text) {
+        Ok(text) => Ok(text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text)),
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            failed(DataErrorKind::Encoding, format!("not UTF-8 from byte {valid}; convert the file"))
+        }
+    }
 }

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FolderReport {
-    /// Ids of the files that are there and have text, those that were skipped and those that cannot be read
-    /// included.
+    /// Ids of the existing files that have text, including those that were skipped or could not be read.
     pub present: BTreeSet<String>,
     /// Files that were skipped as unchanged.
     pub unchanged: u64,

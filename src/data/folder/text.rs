@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// What stands before the next piece.
+/// The break before the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Break {
     None,
@@ -31,7 +31,7 @@ pub(super) struct Page {
     pub metadata: Map<String, Value>,
     /// Whether it says that it has no title.
     pub is_untitled: bool,
-    /// What was not understood of it, and what was done.
+    /// What was not understood, and how it was read instead.
     pub note: Option<String>,
 }
 
@@ -46,7 +46,7 @@ struct Heading {
 pub(super) struct PageText {
     text: String,
     before: Break,
-    /// Whether the next piece stands behind a mark.
+    /// Whether the next piece follows a mark.
     is_marked: bool,
     /// A heading that has begun: its level, and where its text does.
     open: Option<(u8, Option<usize>)>,
@@ -58,14 +58,14 @@ impl PageText {
         Self { text: String::new(), before: Break::None, is_marked: false, open: None, headings: Vec::new() }
     }
 
-    /// The next piece stands apart from the last one.
+    /// Separates the next piece from the last one.
     pub fn stop(&mut self, by: Break) {
         if !self.is_marked {
             self.before = self.before.max(by);
         }
     }
 
-    /// Begins a line with a mark, such as the number of an item; the next piece stands behind it.
+    /// Begins a line with a mark, such as the number of an item; the next piece follows it.
     pub fn mark(&mut self, mark: &str) {
         self.is_marked = false;
         self.stop(Break::Line);

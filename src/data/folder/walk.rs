@@ -10,9 +10,9 @@ use walkdir::{DirEntry, IntoIter, WalkDir};
 
 use super::ignored::Rules;
 use super::report::FolderReport;
-use super::{FileVersion, Folder, FolderFile, Markup, text_of};
-use crate::data::DataError;
-use crate::data::streams::{Documents, Source};
+use super::{FileVersion, Folder, FolderFile, Markup, bad_name, text_of};
+use crate::data::error::{DataError, DataErrorKind};
+use crate::data::streams::{DocumentSource, Documents};
 use crate::document::Document;
 
 /// Files of other kinds that an error names.
@@ -77,7 +77,7 @@ impl FolderDocuments {
         &self.report
     }
 
-    /// The next file that is read; `None` behind the last one.
+    /// The next file to read; `None` after the last one.
     fn entry(&mut self) -> Option<Result<(DirEntry, Markup), DataError>> {
         loop {
             let entry = match self.walk.next()? {
@@ -86,7 +86,7 @@ impl FolderDocuments {
                     self.report.is_whole = false;
                     let path = error.path().unwrap_or(&self.folder.root).to_owned();
                     let source = error.into_io_error().unwrap_or_else(|| std::io::Error::other("a loop"));
-                    return Some(Err(DataError::Open { path, source }));
+                    return Some(Err(DataError::open(&path, source)));
                 }
             };
             let kind = entry.file_type();
@@ -138,12 +138,11 @@ impl FolderDocuments {
             0 => Path::new(entry.file_name()),
             _ => path.strip_prefix(&self.folder.root).unwrap_or(path),
         };
-        let id = id(own).ok_or_else(|| DataError::FileName { path: path.to_owned() })?;
+        let id = id(own).ok_or_else(|| bad_name(path))?;
         let id = format!("{}{id}", self.folder.prefix);
         self.report.present.insert(id.clone());
-        let metadata = entry.metadata().map_err(std::io::Error::from);
-        let version = metadata.and_then(|metadata| FileVersion::of(&metadata));
-        let version = version.map_err(|source| DataError::Open { path: path.to_owned(), source })?;
+        let metadata = entry.metadata().map_err(|error| DataError::open(path, error.into()))?;
+        let version = FileVersion::of(&metadata);
         self.position.fetch_add(version.bytes, Ordering::Relaxed);
         let file = FolderFile { id, version };
         if self.is_unchanged.as_mut().is_some_and(|is_unchanged| is_unchanged(&file)) {
@@ -188,7 +187,11 @@ impl FolderDocuments {
             }
             (empty, ..) => format!("{empty} without text"),
         };
-        Some(DataError::NoTexts { dir: self.folder.root.clone(), found })
+        let message = format!(
+            "no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in .md, .html \
+             or .txt, also in the folders in it; other files found: {found}; give files of other kinds by their names"
+        );
+        Some(DataError::of_path(&self.folder.root, DataErrorKind::Missing, message))
     }
 }
 
@@ -214,7 +217,7 @@ impl Iterator for FolderDocuments {
     }
 }
 
-impl Source for FolderDocuments {
+impl DocumentSource for FolderDocuments {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
         Iterator::next(self)
     }

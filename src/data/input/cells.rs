@@ -2,17 +2,15 @@
 
 use serde_json::{Number, Value};
 
-use crate::data::Note;
+use crate::data::note::{Note, counted};
 use crate::data::rows::Rows;
 
 /// Characters of a cell that a note shows.
 const MOST_SHOWN: usize = 40;
-/// Digits that any integer of 64 bits can have.
-const SAFE_DIGITS: usize = 18;
 
 /// What a cell is by itself, and a column by all its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CellKind {
     Number,
     Boolean,
     Text,
@@ -20,7 +18,7 @@ pub(super) enum Kind {
 
 /// The kind of each column of the metadata, by all rows that follow; `None` for one of empty cells alone, and
 /// for a column that is not metadata. Stops at an error, which the reading of the rows reports.
-pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<Kind>> {
+pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<CellKind>> {
     let mut kinds = vec![None; uses.len()];
     let mut open: Vec<usize> = (0..uses.len()).filter(|place| uses[*place] == Some(true)).collect();
     while !open.is_empty() && matches!(rows.advance(), Ok(true)) {
@@ -35,20 +33,20 @@ pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<Kind>>
             let of_cell = kind(cell);
             let of_column = *kinds[place].get_or_insert(of_cell);
             if of_column != of_cell {
-                kinds[place] = Some(Kind::Text);
+                kinds[place] = Some(CellKind::Text);
             }
-            kinds[place] != Some(Kind::Text)
+            kinds[place] != Some(CellKind::Text)
         });
     }
     kinds
 }
 
 /// The kind of a cell that is not empty.
-pub(super) fn kind(cell: &str) -> Kind {
-    match cell.as_bytes() {
-        b"true" | b"false" => Kind::Boolean,
-        _ if number(cell).is_some() => Kind::Number,
-        _ => Kind::Text,
+pub(super) fn kind(cell: &str) -> CellKind {
+    match cell {
+        "true" | "false" => CellKind::Boolean,
+        _ if number(cell).is_some() => CellKind::Number,
+        _ => CellKind::Text,
     }
 }
 
@@ -63,29 +61,9 @@ pub(super) fn typed(cell: &str) -> Value {
 }
 
 fn number(cell: &str) -> Option<Number> {
-    if !cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
-        return None;
-    }
-    if is_plain_integer(cell) {
-        return cell.parse::<i64>().ok().map(Number::from);
-    }
-    let number: Number = match cell.parse::<i64>() {
-        Ok(whole) => whole.into(),
-        Err(_) => Number::from_f64(cell.parse().ok()?)?,
-    };
+    let number: Number = serde_json::from_str(cell).ok()?;
     let written = number.to_string();
     (written == cell || same_fraction(&written, cell)).then_some(number)
-}
-
-/// Whether a cell is an integer as it is written, of few enough digits; the usual case.
-fn is_plain_integer(cell: &str) -> bool {
-    let digits = cell.strip_prefix('-').unwrap_or(cell).as_bytes();
-    let leads = match digits {
-        [b'0'] => digits.len() == cell.len(),
-        [b'1'..=b'9', ..] => true,
-        _ => false,
-    };
-    leads && digits.len() <= SAFE_DIGITS && digits.iter().all(u8::is_ascii_digit)
 }
 
 /// Whether two numbers with a fraction differ only by zeros at their ends, as prices have them.
@@ -112,9 +90,9 @@ impl Tally {
     /// Counts a cell that is not empty.
     pub fn count(&mut self, cell: &str, line: u64) {
         match kind(cell) {
-            Kind::Number => self.numbers += 1,
-            Kind::Boolean => self.booleans += 1,
-            Kind::Text => {
+            CellKind::Number => self.numbers += 1,
+            CellKind::Boolean => self.booleans += 1,
+            CellKind::Text => {
                 self.others += 1;
                 if self.other.is_none() {
                     let end = if cell.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
@@ -126,10 +104,21 @@ impl Tally {
 
     /// What is to be said where not all of them are of one kind.
     pub fn note(&self, column: &str) -> Option<Note> {
-        let Self { numbers, booleans, others, other } = self.clone();
-        let kinds = [numbers, booleans, others].iter().filter(|count| **count > 0).count();
-        let (column, cells) = (column.to_owned(), numbers + booleans + others);
-        (kinds > 1).then_some(Note::TextColumn { column, cells, numbers, booleans, other })
+        let Self { numbers, booleans, others, ref other } = *self;
+        let cells = numbers + booleans + others;
+        if [numbers, booleans, others].contains(&cells) {
+            return None;
+        }
+        let kinds = [
+            (numbers, counted(numbers, "reads as a number", "read as numbers")),
+            (booleans, counted(booleans, "reads as a boolean", "read as booleans")),
+        ];
+        let kinds: Vec<String> =
+            kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, said)| said).collect();
+        let other = other.as_ref().map(|(cell, line)| format!(", but not `{cell}` in line {line}"));
+        let (kinds, other) = (kinds.join(" and "), other.unwrap_or_default());
+        let message = format!("the column `{column}` is text: of its {cells} cells {kinds}{other}");
+        Some(Note::about_text(message, column))
     }
 }
 
@@ -152,7 +141,7 @@ mod tests {
             ("999999999999999999", json!(999_999_999_999_999_999_i64)),
             ("-9223372036854775808", json!(i64::MIN)),
         ] {
-            assert_eq!((typed(cell), kind(cell)), (number, Kind::Number), "{cell}");
+            assert_eq!((typed(cell), kind(cell)), (number, CellKind::Number), "{cell}");
         }
         for text in [
             "007",
@@ -170,8 +159,8 @@ mod tests {
             "",
             "TRUE",
         ] {
-            assert_eq!((typed(text), kind(text)), (json!(text), Kind::Text), "{text}");
+            assert_eq!((typed(text), kind(text)), (json!(text), CellKind::Text), "{text}");
         }
-        assert_eq!((typed("true"), kind("false")), (json!(true), Kind::Boolean));
+        assert_eq!((typed("true"), kind("false")), (json!(true), CellKind::Boolean));
     }
 }

@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::listing;
-use super::record::Record;
-use crate::data::DataError;
-use crate::data::jsonl::id_text;
+use super::strict::{Record, text_of_id};
+use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::document::Document;
 
 /// What is between the parts of a text that is in several fields: a paragraph ends.
@@ -31,23 +29,6 @@ pub(super) struct Fields {
     pub metadata: Option<Vec<String>>,
 }
 
-/// Names of fields that no record had so far.
-pub(super) struct Unseen(pub Vec<String>);
-
-impl Unseen {
-    pub fn see(&mut self, record: &Record) {
-        // Empty after the first records as a rule.
-        self.0.retain(|name| record.get(name).is_none());
-    }
-}
-
-/// Where a record is from.
-#[derive(Clone, Copy)]
-pub(super) struct At<'a> {
-    pub name: &'a str,
-    pub line: u64,
-}
-
 impl Fields {
     /// Whether the caller named nothing.
     pub fn are_default(&self) -> bool {
@@ -66,16 +47,23 @@ impl Fields {
         twice.map(|(_, name)| name.as_str())
     }
 
-    /// The same with names for what was not named, where all records have the same columns.
+    /// The same with default names for the roles without one, for records that all have these columns.
     ///
     /// Names that are not given are looked for in upper and lower case.
     pub fn for_columns(&self, columns: &[String], name: &str) -> Result<Self, DataError> {
         let like = |wanted: &str| columns.iter().find(|column| column.eq_ignore_ascii_case(wanted)).cloned();
-        let missing = |wanted: &str, role| DataError::NoColumn {
-            name: name.to_owned(),
-            wanted: wanted.to_owned(),
-            role,
-            found: listing(columns),
+        let missing = |wanted: &str, role: &str| {
+            let found = listing(columns.iter());
+            let hash = if role == "id" { ", `--hash-ids` makes ids" } else { "" };
+            let delimiter = match found.contains(", ") {
+                true => "",
+                false => ", `--delimiter` says what separates columns",
+            };
+            let message = format!(
+                "no column `{wanted}` for the {role}; columns found: {found}; `--{role}` names another \
+                 one{hash}{delimiter}"
+            );
+            Place { name, line: 0 }.error(DataErrorKind::Column, message)
         };
         let there = |wanted: &String, role| match columns.contains(wanted) {
             true => Ok(wanted.clone()),
@@ -115,9 +103,9 @@ impl Fields {
 
     /// The names that were given for what need not be there, so that a wrong one is not noticed by any
     /// record.
-    pub fn optional(&self) -> Unseen {
+    pub fn optional(&self) -> Vec<String> {
         let several = if self.text.len() > 1 { &self.text[..] } else { &[] };
-        Unseen(self.title.iter().chain(several).chain(self.metadata.iter().flatten()).cloned().collect())
+        self.title.iter().chain(several).chain(self.metadata.iter().flatten()).cloned().collect()
     }
 
     /// Of each column whether it is metadata, where the fields were found by [`Self::for_columns`]; `None`
@@ -131,24 +119,15 @@ impl Fields {
 
     /// A record whose members of a field `metadata` that is an object stand beside the other fields, where
     /// fields are named that may be among them.
-    pub fn flattened(&self, mut record: Record, at: At<'_>) -> Result<Record, DataError> {
-        let is_object = record.get(METADATA).is_some_and(Value::is_object);
-        if !is_object || self.are_default() || self.names().any(|name| name == METADATA) {
-            return Ok(record);
-        }
-        if let Some(Value::Object(members)) = record.take(METADATA) {
-            for (name, value) in members {
-                if record.get(&name).is_some() {
-                    return Err(at.twice(name));
-                }
-                record.push(name, value);
-            }
+    pub fn flattened(&self, mut record: Record, at: Place<'_>) -> Result<Record, DataError> {
+        if !self.are_default() && self.names().all(|name| name != METADATA) {
+            spread(&mut record, at)?;
         }
         Ok(record)
     }
 
     /// The document of a record.
-    pub fn document(&self, mut record: Record, at: At<'_>) -> Result<Document, DataError> {
+    pub fn document(&self, mut record: Record, at: Place<'_>) -> Result<Document, DataError> {
         let is_set = |name: &str| record.get(name).is_some_and(|value| !value.is_null());
         let is_beir = self.are_default() && is_set(IDS[0]);
         let id = match &self.id {
@@ -156,46 +135,89 @@ impl Fields {
             None if is_set(IDS[0]) || !is_set(IDS[1]) => IDS[0],
             None => IDS[1],
         };
-        let id = match self.hashed_ids {
-            true => None,
-            false => {
-                let value = record.take_set(id).ok_or_else(|| at.missing(id, "id", &record))?;
-                Some(at.id(id, value)?)
-            }
-        };
-        let title = self.title.as_deref().unwrap_or(TITLE);
-        let title =
-            record.take_set(title).map(|value| at.text(title, value)).transpose()?.unwrap_or_default();
         let default = [TEXT.to_owned()];
-        let fields = if self.text.is_empty() { &default[..] } else { &self.text[..] };
-        let mut text: Option<String> = None;
-        for field in fields {
-            let Some(part) = record.take_set(field) else { continue };
-            let part = at.text(field, part)?;
-            match &mut text {
-                Some(text) if !part.is_empty() => {
-                    if !text.is_empty() {
-                        text.push_str(BETWEEN_PARTS);
-                    }
-                    text.push_str(&part);
-                }
-                Some(_) => {}
-                None => text = Some(part),
-            }
+        let texts = if self.text.is_empty() { &default[..] } else { &self.text[..] };
+        let missing = |wanted: &str, role| {
+            let found = listing(record.keys());
+            let (fields, are) = if wanted.contains("`, `") { ("fields", "are") } else { ("field", "is") };
+            let message = format!(
+                "there is no {role}: the {fields} `{wanted}` {are} missing or null; fields found: {found}; \
+                 `--{role}` names another one"
+            );
+            at.error(DataErrorKind::Field, message)
+        };
+        if !self.hashed_ids && !is_set(id) {
+            return Err(missing(id, "id"));
         }
-        let text = text.ok_or_else(|| at.missing(&fields.join("`, `"), "text", &record))?;
+        if !texts.iter().any(|name| is_set(name)) {
+            return Err(missing(&texts.join("`, `"), "text"));
+        }
+        // Where ids are made, a field `id` is metadata like any other.
+        let value = if self.hashed_ids { None } else { take(&mut record, id) };
+        let id = value.map(|value| at.id(id, value)).transpose()?;
+        let title = self.title.as_deref().unwrap_or(TITLE);
+        let title = at.text(title, take(&mut record, title))?;
+        let mut text = String::new();
+        for field in texts {
+            let part = at.text(field, take(&mut record, field))?;
+            if !text.is_empty() && !part.is_empty() {
+                text.push_str(BETWEEN_PARTS);
+            }
+            text.push_str(&part);
+        }
         let metadata = match &self.metadata {
             // As BEIR's lines and an export have it, of any kind; null where there is none.
-            None if is_beir && record.has_only(METADATA) => record.take_set(METADATA),
-            None => at.metadata(record.rest())?,
+            None if is_beir && record.keys().all(|name| name == METADATA) => take(&mut record, METADATA),
+            None => metadata(record, at)?,
             Some(chosen) => {
-                let chosen = chosen.iter().filter_map(|name| Some((name.clone(), record.take(name)?)));
-                at.metadata(chosen.collect())?
+                let chosen = chosen.iter().filter_map(|name| record.remove_entry(name));
+                metadata(chosen.collect(), at)?
             }
         };
         let id = id.unwrap_or_else(|| hashed(&title, &text));
         Ok(Document { id, title, text, metadata })
     }
+}
+
+/// Takes a value for an id, a title or a text out of a record; a null counts as missing.
+fn take(record: &mut Record, name: &str) -> Option<Value> {
+    record.remove(name).filter(|value| !value.is_null())
+}
+
+/// The document of a label of extreme classification, whose fields have names of their own.
+pub(in crate::data) fn label(mut record: Record, at: Place<'_>) -> Result<Document, DataError> {
+    let id = at.id("uid", take(&mut record, "uid").ok_or_else(|| at.missing("uid"))?)?;
+    let title = take(&mut record, TITLE).ok_or_else(|| at.missing(TITLE))?;
+    let title = at.text(TITLE, Some(title))?;
+    let text = at.text("content", take(&mut record, "content"))?;
+    Ok(Document { id, title, text, metadata: metadata(record, at)? })
+}
+
+/// Puts the members of a field `metadata` that is an object beside the other fields; whether it was one.
+fn spread(record: &mut Record, at: Place<'_>) -> Result<bool, DataError> {
+    if !record.get(METADATA).is_some_and(Value::is_object) {
+        return Ok(false);
+    }
+    if let Some(Value::Object(members)) = record.remove(METADATA) {
+        for (name, value) in members {
+            if record.contains_key(&name) {
+                let message = format!("`{name}` is a field and a member of the field `metadata`; rename one");
+                return Err(at.error(DataErrorKind::Field, message));
+            }
+            record.insert(name, value);
+        }
+    }
+    Ok(true)
+}
+
+/// Fields as an object, nulls too; `None` without a field. The members of a field `metadata` that is an
+/// object stand beside the others, and where that field is null there are none.
+fn metadata(mut fields: Record, at: Place<'_>) -> Result<Option<Value>, DataError> {
+    let is_object = spread(&mut fields, at)?;
+    if fields.get(METADATA).is_some_and(Value::is_null) && !is_object {
+        fields.remove(METADATA);
+    }
+    Ok((is_object || !fields.is_empty()).then_some(Value::Object(fields)))
 }
 
 /// An id that follows from what a document holds, so that it is the same when the document is read again.
@@ -207,30 +229,8 @@ fn hashed(title: &str, text: &str) -> String {
     digest.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl At<'_> {
-    /// The document of a label, whose fields have names of their own.
-    pub fn label(&self, mut record: Record) -> Result<Document, DataError> {
-        let missing = |field| DataError::MissingField { name: self.name.to_owned(), line: self.line, field };
-        let id = record.take_set("uid").ok_or_else(|| missing("uid"))?;
-        let id = self.id("uid", id)?;
-        let title = record.take_set(TITLE).ok_or_else(|| missing(TITLE))?;
-        let title = self.text(TITLE, title)?;
-        let text = record.take_set("content").map(|text| self.text("content", text)).transpose()?;
-        let metadata = self.metadata(record.rest())?;
-        Ok(Document { id, title, text: text.unwrap_or_default(), metadata })
-    }
-
-    fn missing(&self, wanted: &str, role: &'static str, record: &Record) -> DataError {
-        let (name, line) = (self.name.to_owned(), self.line);
-        let found = listing(&record.names()).into();
-        DataError::NoField { name, line, wanted: wanted.to_owned(), role, found }
-    }
-
-    fn twice(&self, field: String) -> DataError {
-        DataError::MetadataTwice { name: self.name.to_owned(), line: self.line, field }
-    }
-
-    fn kind(&self, field: &str, value: &Value, expected: &'static str) -> DataError {
+impl Place<'_> {
+    fn kind(self, field: &str, value: &Value, expected: &str) -> DataError {
         let found = match value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -239,52 +239,31 @@ impl At<'_> {
             Value::Array(_) => "an array",
             Value::Object(_) => "an object",
         };
-        let (name, line, field) = (self.name.to_owned(), self.line, field.to_owned());
-        DataError::FieldKind { name, line, field, found, expected }
+        let message = format!("the field `{field}` is {found}; {expected} is needed");
+        self.error(DataErrorKind::Field, message)
     }
 
     /// An id is a string or an integer.
-    fn id(&self, field: &str, value: Value) -> Result<String, DataError> {
-        let id = id_text(value).map_err(|value| self.kind(field, &value, "a string or an integer"))?;
+    pub fn id(self, field: &str, value: Value) -> Result<String, DataError> {
+        let id = text_of_id(value).map_err(|value| self.kind(field, &value, "a string or an integer"))?;
         if id.is_empty() {
-            let (name, line, field) = (self.name.to_owned(), self.line, field.to_owned());
-            return Err(DataError::NoId { name, line, field });
+            return Err(self.empty_id(field));
         }
         Ok(id)
     }
 
-    /// A text is a string, or a number as it is written.
-    fn text(&self, field: &str, value: Value) -> Result<String, DataError> {
-        match value {
-            Value::String(text) => Ok(text),
-            Value::Number(number) => Ok(number.to_string()),
-            value => Err(self.kind(field, &value, "a string or a number")),
-        }
+    pub fn empty_id(self, field: &str) -> DataError {
+        let message = format!("the field `{field}` is empty; every id needs at least one character");
+        self.error(DataErrorKind::Field, message)
     }
 
-    /// Fields as an object, nulls too; `None` without a field. The members of a field `metadata` that is an
-    /// object stand beside the others, and where that field is null there are none.
-    fn metadata(&self, mut fields: Vec<(String, Value)>) -> Result<Option<Value>, DataError> {
-        fields.retain(|(name, value)| !(name == METADATA && value.is_null()));
-        if fields.is_empty() {
-            return Ok(None);
+    /// A text is a string, or a number as it is written; empty where there is none.
+    pub fn text(self, field: &str, value: Option<Value>) -> Result<String, DataError> {
+        match value {
+            None => Ok(String::new()),
+            Some(Value::String(text)) => Ok(text),
+            Some(Value::Number(number)) => Ok(number.to_string()),
+            Some(value) => Err(self.kind(field, &value, "a string or a number")),
         }
-        let mut all = Map::new();
-        let mut inner = None;
-        for (name, value) in fields {
-            match value {
-                Value::Object(members) if name == METADATA => inner = Some(members),
-                value => {
-                    all.insert(name, value);
-                }
-            }
-        }
-        for (name, value) in inner.into_iter().flatten() {
-            if all.contains_key(&name) {
-                return Err(self.twice(name));
-            }
-            all.insert(name, value);
-        }
-        Ok(Some(Value::Object(all)))
     }
 }

@@ -1,11 +1,11 @@
 //! What kind of file a stream is, told by its first bytes.
 
 use std::fmt;
-use std::io::{self, Cursor, Read};
 
 use crate::data::delimiter::delimiter;
+use crate::data::error::{DataError, DataErrorKind};
 use crate::data::lines::BYTE_ORDER_MARK;
-use crate::data::unpack::ByteStream;
+use crate::data::unpack::Unpacked;
 
 /// A kind of file that documents are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,8 +15,8 @@ pub enum Format {
     JsonLines,
     /// An array of JSON objects.
     Json,
-    /// Cells between commas, semicolons, tabs or bars, which is told by the first rows, with quotes where
-    /// they are needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
+    /// Cells between commas, semicolons, tabs or bars, detected from the first rows, with quotes where they
+    /// are needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
     Csv,
     /// Cells between tabs, in which quotes are characters like any other. The first row names the columns.
     Tsv,
@@ -33,20 +33,7 @@ impl Format {
 
     /// Its name, as `ehi insert --format` has it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::JsonLines => "jsonl",
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Tsv => "tsv",
-            Self::Parquet => "parquet",
-            Self::Arrow => "arrow",
-        }
-    }
-
-    /// Whether it has its columns one after the other, and is read from many places.
-    #[cfg(feature = "parquet")]
-    pub(super) fn is_columnar(self) -> bool {
-        matches!(self, Self::Parquet | Self::Arrow)
+        ["jsonl", "json", "csv", "tsv", "parquet", "arrow"][self as usize]
     }
 }
 
@@ -58,7 +45,7 @@ impl fmt::Display for Format {
 
 /// What the first bytes of a stream say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::data) enum StreamKind {
     Known(Format),
     /// Rows of cells, with what separates them.
     Table(u8),
@@ -70,6 +57,8 @@ pub(super) enum Kind {
     Unknown,
 }
 
+/// Bytes of a stream that an error shows.
+const MOST_SHOWN: usize = 60;
 /// The most bytes that are looked at.
 const MOST_BYTES: usize = 256 << 10;
 
@@ -90,17 +79,17 @@ const FOREIGN: [(&[u8], &str, &str); 10] = [
     (b"\x28\xb5\x2f\xfd", "compressed with zstd twice", "unpack it once"),
 ];
 /// How files of columns begin.
-pub(super) const COLUMNAR: [(&[u8], Format); 3] =
+const COLUMNAR: [(&[u8], Format); 3] =
     [(b"PAR1", Format::Parquet), (b"ARROW1", Format::Arrow), (b"\xff\xff\xff\xff", Format::Arrow)];
-/// What a file is that is no text in UTF-8, and what may be done about it, where that can be told. Bytes that
-/// are UTF-8 may still be another kind of file, or text of a charset that has none but the bytes of ASCII.
+/// The kind of a file that is not text in UTF-8, if it is known, and what to do about it. Valid UTF-8 may
+/// still be another kind of file, or text of a charset that uses only the bytes of ASCII.
 #[cfg(feature = "folders")]
 pub(in crate::data) fn foreign(file: &[u8]) -> Option<(&'static str, &'static str)> {
     const AS_IT_IS: &str = "unpack it: files of folders are read as they are";
     // Words may begin so, and no file that is compressed is UTF-8.
     let is_word = |magic: &[u8]| magic == BZIP2 && std::str::from_utf8(file).is_ok();
     let known = FOREIGN.into_iter().find(|(magic, ..)| file.starts_with(magic) && !is_word(magic));
-    // Escapes by which ISO-2022 changes to letters of two bytes.
+    // Escapes that switch ISO-2022 to letters of two bytes.
     let is_escape = |part: &[u8]| matches!(part, [0x1b, b'$', b'@' | b'A' | b'B' | b'(' | b')']);
     match known.or_else(|| wide(file).map(|what| (&b""[..], what, CONVERT_TEXT))) {
         Some((b"\x1f\x8b", ..)) => Some(("compressed with gzip", AS_IT_IS)),
@@ -127,15 +116,14 @@ const TAR: std::ops::Range<usize> = 257..262;
 /// Whether the names in a table's first row are the expected ones.
 pub(in crate::data) type Fits<'a> = &'a dyn Fn(&[String]) -> bool;
 
-/// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. Of JSON no
-/// more is read than it takes: a pipe may be slow.
-pub(super) fn sniff(stream: ByteStream, fits: Fits<'_>) -> io::Result<(Kind, ByteStream)> {
+/// Tells the kind of a stream, in which the bytes that were read for it stay. Of JSON no more is read than it
+/// takes: a pipe may be slow.
+pub(in crate::data) fn sniff(stream: &mut Unpacked, fits: Fits<'_>) -> Result<StreamKind, DataError> {
     read_until(stream, |head, is_whole| kind(head, is_whole, fits))
 }
 
-/// What separates the cells of a table, and the stream with the bytes that were read for it; a comma where
-/// its first row has one cell.
-pub(in crate::data) fn separated(stream: ByteStream, fits: Fits<'_>) -> io::Result<(u8, ByteStream)> {
+/// What separates the cells of a table; a comma where its first row has one cell. What was read stays.
+pub(in crate::data) fn separated(stream: &mut Unpacked, fits: Fits<'_>) -> Result<u8, DataError> {
     const ONE_COLUMN: u8 = b',';
     read_until(stream, |head, is_whole| match is_whole || head.len() >= MOST_BYTES {
         true => Some(delimiter(head, is_whole, fits).unwrap_or(ONE_COLUMN)),
@@ -143,19 +131,17 @@ pub(in crate::data) fn separated(stream: ByteStream, fits: Fits<'_>) -> io::Resu
     })
 }
 
-/// Reads the head of a stream until `told` says something of it; it does when it is given all, or so many
-/// bytes that it will not be given more.
-fn read_until<T>(
-    mut stream: ByteStream,
-    told: impl Fn(&[u8], bool) -> Option<T>,
-) -> io::Result<(T, ByteStream)> {
+/// Reads the head of a stream until `told` returns something, which it must once it has the whole stream or
+/// [`MOST_BYTES`]. The head stays in the stream.
+fn read_until<T>(stream: &mut Unpacked, told: impl Fn(&[u8], bool) -> Option<T>) -> Result<T, DataError> {
     let mut head = Vec::new();
     let mut is_whole = false;
     loop {
         if let Some(told) = told(&head, is_whole) {
-            return Ok((told, Box::new(Cursor::new(head).chain(stream))));
+            stream.put(head, b"");
+            return Ok(told);
         }
-        let waiting = stream.fill_buf()?;
+        let waiting = stream.fill(1)?;
         let read = waiting.len();
         head.extend_from_slice(waiting);
         stream.consume(read);
@@ -163,47 +149,65 @@ fn read_until<T>(
     }
 }
 
+/// Why a stream of this kind is not read.
+pub(in crate::data) fn refused(kind: StreamKind, stream: &mut Unpacked) -> DataError {
+    let message = match kind {
+        StreamKind::Foreign(what, remedy) => format!("this is {what}, which is not read; {remedy}"),
+        _ => match first_line(stream, MOST_SHOWN) {
+            Ok(first) => format!(
+                "it begins with `{first}`, which is neither JSON nor a row of names between commas, semicolons, \
+                 tabs or bars; `--delimiter` names another sign between cells, and `--format` the kind of file"
+            ),
+            Err(error) => return error,
+        },
+    };
+    stream.place(0).error(DataErrorKind::Format, message)
+}
+
+/// The beginning of the first line, which stays in the stream.
+pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<String, DataError> {
+    let head = stream.fill(1)?;
+    let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let shown = String::from_utf8_lossy(&line[..line.len().min(most)]);
+    Ok(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned())
+}
+
 /// The kind of a stream that begins so; `None` where that takes more bytes.
-fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<Kind> {
+fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<StreamKind> {
     let is_all = is_whole || head.len() >= MOST_BYTES;
     if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(head) {
         return None;
     }
-    for (magic, format) in COLUMNAR {
+    let columnar = COLUMNAR.map(|(magic, format)| (magic, StreamKind::Known(format)));
+    let foreign = FOREIGN.map(|(magic, what, remedy)| (magic, StreamKind::Foreign(what, remedy)));
+    for (magic, kind) in columnar.into_iter().chain(foreign) {
         if head.starts_with(magic) {
-            return Some(Kind::Known(format));
-        }
-        if !is_all && magic.starts_with(head) {
-            return None;
-        }
-    }
-    for (magic, what, remedy) in FOREIGN {
-        if head.starts_with(magic) {
-            return Some(Kind::Foreign(what, remedy));
+            return Some(kind);
         }
         if !is_all && magic.starts_with(head) {
             return None;
         }
     }
     if let Some(what) = wide(head) {
-        return Some(Kind::Foreign(what, CONVERT_TEXT));
+        return Some(StreamKind::Foreign(what, CONVERT_TEXT));
     }
     if head.get(TAR) == Some(b"ustar") {
-        return Some(Kind::Foreign("a tar archive", UNPACK));
+        return Some(StreamKind::Foreign("a tar archive", UNPACK));
     }
     let text = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head);
     let Some(start) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
-        return is_all.then_some(Kind::Empty);
+        return is_all.then_some(StreamKind::Empty);
     };
     match text[start] {
-        b'{' => return Some(Kind::Known(Format::JsonLines)),
-        b'[' => return Some(Kind::Known(Format::Json)),
+        b'{' => return Some(StreamKind::Known(Format::JsonLines)),
+        b'[' => return Some(StreamKind::Known(Format::Json)),
         _ if !is_all => return None,
         _ => {}
     }
     // A tab at the start of a row is an unnamed first column.
     let line_start = text[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    Some(delimiter(&text[line_start..], is_whole, fits).map_or(Kind::Unknown, Kind::Table))
+    Some(delimiter(&text[line_start..], is_whole, fits).map_or(StreamKind::Unknown, StreamKind::Table))
 }
 
 #[cfg(test)]
@@ -214,21 +218,21 @@ mod tests {
     fn kinds_are_told_by_content() {
         let kind = |head: &[u8], is_whole| kind(head, is_whole, &|_| false);
         for (head, expected) in [
-            ("{\"a\": 1", Kind::Known(Format::JsonLines)),
-            ("\u{feff}\n {", Kind::Known(Format::JsonLines)),
-            ("\n [", Kind::Known(Format::Json)),
-            ("i\0d\0,\0", Kind::Foreign("text in UTF-16", CONVERT_TEXT)),
-            ("\0{\0\"", Kind::Foreign("text in UTF-16", CONVERT_TEXT)),
-            ("PK\u{3}\u{4}", Kind::Foreign("a ZIP archive or an office document", FOREIGN[0].2)),
+            ("{\"a\": 1", StreamKind::Known(Format::JsonLines)),
+            ("\u{feff}\n {", StreamKind::Known(Format::JsonLines)),
+            ("\n [", StreamKind::Known(Format::Json)),
+            ("i\0d\0,\0", StreamKind::Foreign("text in UTF-16", CONVERT_TEXT)),
+            ("\0{\0\"", StreamKind::Foreign("text in UTF-16", CONVERT_TEXT)),
+            ("PK\u{3}\u{4}", StreamKind::Foreign("a ZIP archive or an office document", FOREIGN[0].2)),
         ] {
             assert_eq!(kind(head.as_bytes(), false), Some(expected), "{head:?}");
         }
         for (head, expected) in [
-            ("id,text\n", Kind::Table(b',')),
-            ("\n\tid\ttext\n", Kind::Table(b'\t')),
-            ("text\n", Kind::Unknown),
-            (" \n", Kind::Empty),
-            ("a|b", Kind::Table(b'|')),
+            ("id,text\n", StreamKind::Table(b',')),
+            ("\n\tid\ttext\n", StreamKind::Table(b'\t')),
+            ("text\n", StreamKind::Unknown),
+            (" \n", StreamKind::Empty),
+            ("a|b", StreamKind::Table(b'|')),
         ] {
             assert_eq!(kind(head.as_bytes(), true), Some(expected), "{head:?}");
             assert_eq!(kind(head.as_bytes(), false), None, "{head:?}");

@@ -6,60 +6,51 @@ mod cells;
 mod columns;
 mod fields;
 mod format;
-mod lines;
-mod record;
+mod json;
 mod rounded;
 mod strict;
 mod table;
-mod told;
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-#[cfg(feature = "parquet")]
-use std::sync::atomic::AtomicU64;
 
+pub(super) use fields::label;
 pub use format::Format;
 #[cfg(feature = "folders")]
 pub(super) use format::foreign;
-pub(super) use lines::label;
-pub(super) use told::told;
-
-pub(super) use format::separated;
+pub(super) use format::{StreamKind, first_line, refused, sniff};
+pub use json::read_documents;
+pub(super) use strict::record;
 
 use super::again::Again;
-#[cfg(feature = "parquet")]
-use super::again::copied;
-use super::streams::{Documents, Source};
-use super::{DataError, Lines};
+use super::error::{DataError, DataErrorKind, Place};
+use super::lines::Lines;
+use super::streams::{DocumentSource, Documents};
 use array::JsonArray;
 use fields::Fields;
-use format::{Kind, sniff};
-use lines::JsonLines;
-use table::{Layout, Quoting, Table};
-use told::refused;
-
-/// Bytes of a listing of names in an error.
-const MOST_LISTED: usize = 300;
+use json::{JsonRecords, JsonTexts};
+use table::Table;
+pub(super) use table::{Quoting, TableLayout};
 
 /// How documents are read from a file or a stream, and which of its fields they are made of.
 ///
-/// The kind of file is told by its first bytes unless [`Self::format`] says it. Any of them may be compressed
+/// The first bytes decide the kind of file unless [`Self::format`] is called. Any of them may be compressed
 /// with gzip or zstd. Files are streamed: memory stays at one record, of
 /// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
 /// 64 MiB of rows, of Arrow at a batch as it was written.
 ///
 /// A column of CSV or TSV is numbers, or booleans, in the metadata where all its cells are, and else text. So
-/// a table with metadata is read twice. Of a stream what was read is kept for that, beyond 4 MiB in a
-/// temporary file; a stream of Parquet or Arrow is put into one whole.
+/// a table with metadata is read twice. What was read of a stream is kept for the second pass, beyond 4 MiB
+/// in a temporary file; a stream of Parquet or Arrow is put into one whole.
 ///
 /// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`,
 /// and all other fields are the metadata. Columns of a table are found whatever the case of their names.
 ///
 /// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
-/// object are metadata beside the other fields. A null is kept in the metadata, and is no id, title or text;
-/// an empty cell of CSV or TSV is no value.
+/// object are metadata beside the other fields. A null is kept in the metadata, but counts as a missing id,
+/// title or text; an empty cell of CSV or TSV counts as missing.
 ///
 /// # Examples
 ///
@@ -149,7 +140,7 @@ impl Input {
         self
     }
 
-    /// Whether anything was said about fields, so that it would be ignored by what has none.
+    /// Whether an option was set that a file without fields would ignore.
     pub fn names_fields(&self) -> bool {
         !self.fields.are_default() || self.cells_as_text || self.delimiter.is_some()
     }
@@ -157,55 +148,32 @@ impl Input {
     /// The documents of a file.
     ///
     /// # Errors
-    /// [`DataError::Open`], and those of [`Self::read`].
+    /// [`DataErrorKind::Open`], and those of [`Self::read`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Documents, DataError> {
         let path = path.as_ref();
-        let failed = |source| DataError::Open { path: path.to_owned(), source };
+        let failed = |source| DataError::open(path, source);
         let file = File::open(path).map_err(failed)?;
-        let name = path.display().to_string();
-        #[cfg(feature = "parquet")]
-        if let Some(format) = self.columnar(&file).map_err(failed)? {
-            self.check()?;
-            let position = Arc::new(AtomicU64::new(0));
-            let own = Arc::clone(&position);
-            self.check_format(format, &name)?;
-            let columns = columns::Columns::open(file, name, format, &self.fields, own)?;
-            return Ok(Documents::new(Box::new(columns), position));
-        }
         let is_regular = file.metadata().map_err(failed)?.is_file();
-        self.begin(if is_regular { Again::of_file(file) } else { Again::of_stream(file) }, name)
-    }
-
-    /// The format of a file of columns, which is read from many places.
-    #[cfg(feature = "parquet")]
-    fn columnar(&self, file: &File) -> std::io::Result<Option<Format>> {
-        use std::os::unix::fs::FileExt;
-
-        if !file.metadata()?.is_file() {
-            return Ok(None);
-        }
-        if self.format.is_some() {
-            return Ok(self.format.filter(|format| format.is_columnar()));
-        }
-        let mut head = [0; 8];
-        let read = file.read_at(&mut head, 0)?;
-        let known = format::COLUMNAR.iter().find(|(magic, _)| head[..read].starts_with(magic));
-        Ok(known.map(|(_, format)| *format))
+        let again = if is_regular { Again::of_file(file) } else { Again::of_stream(file) };
+        self.begin(again, path.display().to_string())
     }
 
     fn check(&self) -> Result<(), DataError> {
         if let Some(delimiter) = self.delimiter
             && (!delimiter.is_ascii() || matches!(delimiter, '"' | '\r' | '\n' | '\0'))
         {
-            return Err(DataError::Delimiter { delimiter });
+            let message = format!(
+                "{delimiter:?} cannot separate cells; a delimiter is a character of ASCII, no quote and no end of a line"
+            );
+            return Err(DataError::new(DataErrorKind::Option, message));
         }
-        match self.fields.named_twice() {
-            Some(field) => Err(DataError::FieldTwice { field: field.to_owned() }),
-            None => Ok(()),
-        }
+        let Some(field) = self.fields.named_twice() else { return Ok(()) };
+        let message =
+            format!("the field `{field}` is named twice; it can be one of id, title, text and metadata");
+        Err(DataError::new(DataErrorKind::Option, message))
     }
 
-    fn check_format(&self, format: Format, name: &str) -> Result<(), DataError> {
+    fn check_format(&self, format: Format, at: Place<'_>) -> Result<(), DataError> {
         let option = match (format, self.delimiter) {
             (Format::Csv, _) | (Format::Tsv, None | Some('\t')) => return Ok(()),
             (Format::Tsv, Some(_)) => "delimiters",
@@ -213,7 +181,8 @@ impl Input {
             (_, Some(_)) => "delimiters",
             (_, None) => return Ok(()),
         };
-        Err(DataError::NotForFormat { name: name.to_owned(), option, format })
+        let message = format!("{option} mean nothing to the format {format}; leave them out");
+        Err(at.error(DataErrorKind::Option, message))
     }
 
     /// The documents of a stream; `name` is what errors call it, say its path or `<stdin>`.
@@ -222,17 +191,11 @@ impl Input {
     /// columns are, perhaps to the end.
     ///
     /// # Errors
-    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Delimiter`] for a character that
-    /// cannot separate cells, [`DataError::Foreign`] and [`DataError::UnknownFormat`] for another kind of
-    /// file, [`DataError::Columnar`] for a Parquet or Arrow file that cannot be read,
-    /// [`DataError::NoFeature`] without their feature, [`DataError::NotForFormat`] for an option that the
-    /// kind of file has no use for; [`DataError::NoColumn`], [`DataError::ColumnTwice`],
-    /// [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names; and the errors of reading.
+    /// An option that contradicts another one or that the kind of file has no use for, a kind of file that is
+    /// not read, a table or a file of columns without a column that is needed, and failures of reading.
     ///
-    /// An item is an error where its record is malformed ([`DataError::Json`], [`DataError::InvalidUtf8`],
-    /// [`DataError::Cells`], [`DataError::CellUtf8`], [`DataError::Columnar`]) or makes no document
-    /// ([`DataError::NoField`], [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]);
-    /// the next item is then the next record. Any other error is the last item.
+    /// An item is an error where its record is malformed or makes no document; the next item is then the next
+    /// record. Any other error is the last item.
     pub fn read(
         &self,
         reader: impl Read + Send + 'static,
@@ -245,75 +208,60 @@ impl Input {
         self.check()?;
         let mut pass = again.pass(&name)?;
         let kind = match self.format {
-            Some(format) => Kind::Known(format),
-            None => {
-                let fits = |names: &[String]| self.fields.for_columns(names, &name).is_ok();
-                let told = sniff(pass.stream, &fits);
-                let (kind, stream) = told.map_err(|source| pass.packing.error(&name, 1, source))?;
-                pass.stream = stream;
-                kind
-            }
+            Some(format) => StreamKind::Known(format),
+            None => sniff(&mut pass.stream, &|names| self.fields.for_columns(names, &name).is_ok())?,
         };
         let delimiter = self.delimiter.and_then(|sign| u8::try_from(sign).ok());
+        let quoted = TableLayout { delimiter, quoting: Quoting::Yes };
         let (format, layout) = match kind {
-            Kind::Known(format) => {
-                self.check_format(format, &name)?;
-                let tabs = (Some(b'\t'), Quoting::No);
-                let (delimiter, quoting) =
-                    if format == Format::Tsv { tabs } else { (delimiter, Quoting::Yes) };
-                (format, Layout { delimiter, quoting })
+            StreamKind::Known(format) => {
+                self.check_format(format, pass.stream.place(0))?;
+                let tabs = TableLayout { delimiter: Some(b'\t'), quoting: Quoting::No };
+                (format, if format == Format::Tsv { tabs } else { quoted })
             }
-            Kind::Empty => return Ok(Documents::new(Box::new(Nothing), pass.position)),
-            Kind::Table(sign) => (Format::Csv, Layout::told(delimiter.unwrap_or(sign))),
-            Kind::Unknown if delimiter.is_some() => {
-                (Format::Csv, Layout { delimiter, quoting: Quoting::Yes })
-            }
-            Kind::Unknown | Kind::Foreign(..) => return Err(refused(kind, pass.packing, pass.stream, &name)),
+            StreamKind::Empty => return Ok(Documents::new(Box::new(NoDocuments), pass.position)),
+            StreamKind::Table(sign) => (Format::Csv, TableLayout::told(delimiter.unwrap_or(sign))),
+            StreamKind::Unknown if delimiter.is_some() => (Format::Csv, quoted),
+            StreamKind::Unknown | StreamKind::Foreign(..) => return Err(refused(kind, &mut pass.stream)),
         };
+        if let Format::Csv | Format::Tsv = format {
+            let table = Table::open(&again, pass, layout, &self.fields, self.cells_as_text)?;
+            return Ok(match table {
+                (Some(table), position) => Documents::new(Box::new(table), position),
+                (None, position) => Documents::new(Box::new(NoDocuments), position),
+            });
+        }
+        again.keep_no_more();
         let position = Arc::clone(&pass.position);
         let fields = self.fields.clone();
-        let source: Box<dyn Source> = match format {
-            Format::Csv | Format::Tsv => {
-                let table = Table::open(name, &again, pass, layout, &fields, self.cells_as_text)?;
-                return Ok(match table {
-                    Some((table, position)) => Documents::new(Box::new(table), position),
-                    None => Documents::new(Box::new(Nothing), position),
-                });
-            }
-            Format::Json => {
-                again.keep_no_more();
-                Box::new(JsonArray::new(name, pass.packing, pass.stream, fields))
-            }
-            Format::JsonLines => {
-                again.keep_no_more();
-                Box::new(JsonLines::new(Lines::unpacked(pass.packing, pass.stream, name), fields))
-            }
+        let source: Box<dyn DocumentSource> = match format {
+            Format::Json => Box::new(JsonRecords::new(JsonTexts::Array(JsonArray::new(pass.stream)), fields)),
             #[cfg(feature = "parquet")]
             Format::Parquet | Format::Arrow => {
-                again.keep_no_more();
                 // They are read from many places, so a stream is put into a file first.
-                let failed = |source| pass.packing.error(&name, 1, source);
-                let file = copied(&mut pass.stream).map_err(failed)?;
-                Box::new(columns::Columns::open(file, name, format, &fields, Arc::default())?)
+                let (file, own) = match again.file(&mut pass)? {
+                    Some(file) => (file, Arc::clone(&position)),
+                    None => (pass.stream.copied()?, Arc::default()),
+                };
+                Box::new(columns::Columns::open(file, name, format, &fields, own)?)
             }
             #[cfg(not(feature = "parquet"))]
             Format::Parquet | Format::Arrow => {
-                return Err(DataError::NoFeature { name, format, feature: "parquet" });
+                let message = format!(
+                    "this build does not read the format {format}, which takes the feature `parquet`"
+                );
+                return Err(pass.stream.place(0).error(DataErrorKind::Format, message));
             }
+            _ => Box::new(JsonRecords::new(JsonTexts::Lines(Lines::of(pass.stream)), fields)),
         };
         Ok(Documents::new(source, position))
     }
 }
 
-/// The documents of JSON lines with fields of the usual names.
-pub(super) fn json_lines(lines: Lines) -> Box<dyn Source> {
-    Box::new(JsonLines::new(lines, Fields::default()))
-}
-
 /// A stream without a document.
-struct Nothing;
+struct NoDocuments;
 
-impl Source for Nothing {
+impl DocumentSource for NoDocuments {
     fn next(&mut self) -> Option<Result<crate::document::Document, DataError>> {
         None
     }
@@ -321,22 +269,4 @@ impl Source for Nothing {
     fn line(&self) -> u64 {
         0
     }
-}
-
-/// Names as an error lists them.
-fn listing(names: &[String]) -> String {
-    let mut listed = String::new();
-    for (place, name) in names.iter().enumerate() {
-        if listed.len() + name.len() > MOST_LISTED && place > 0 {
-            return format!("{listed} and {} more", names.len() - place);
-        }
-        if place > 0 {
-            listed.push_str(", ");
-        }
-        let quote = if name.contains(',') { "\"" } else { "" };
-        listed.push_str(quote);
-        listed.extend(name.chars().take(MOST_LISTED));
-        listed.push_str(quote);
-    }
-    if listed.is_empty() { "none".to_owned() } else { listed }
 }

@@ -2,35 +2,32 @@
 
 use serde_json::Value;
 
-use super::record::Record;
-use crate::data::Note;
+use super::strict::{Record, Strings};
+use crate::data::note::{Note, Seen, counted};
 
 /// Below 2^63, so that whole numbers are read as they are.
 const EXACT: f64 = (1_u64 << 63) as f64;
 
 /// How many numbers were rounded, and the line of the first.
 #[derive(Default)]
-pub(super) struct Rounded {
-    count: u64,
-    line: u64,
-}
+pub(super) struct Rounded(Seen);
 
 impl Rounded {
     /// Looks at a record, and at its text where it has a number that large.
     pub fn see(&mut self, record: &Record, text: &str, line: u64) {
-        if !record.values().any(is_large) {
-            return;
+        if record.values().any(is_large) {
+            self.0.see(rounded(text), line);
         }
-        let count = rounded(text);
-        if self.count == 0 && count > 0 {
-            self.line = line;
-        }
-        self.count += count;
     }
 
     pub fn note(&self) -> Option<Note> {
-        let Self { count: values, line } = *self;
-        (values > 0).then_some(Note::Rounded { values, line })
+        let numbers = counted(self.0.count, "number has", "numbers have");
+        let message = format!(
+            "{numbers} more digits than 64 bits hold and lost some, the first in line {}; quotes around a number \
+             keep all of them",
+            self.0.first
+        );
+        (self.0.count > 0).then_some(Note::new(message))
     }
 }
 
@@ -45,21 +42,15 @@ fn is_large(value: &Value) -> bool {
 
 /// Whole numbers outside of strings that are another number when they are read.
 fn rounded(text: &str) -> u64 {
-    let (mut in_string, mut is_escaped, mut start, mut count) = (false, false, None, 0);
+    let (mut strings, mut start, mut count) = (Strings::default(), None, 0);
     for (at, byte) in text.bytes().enumerate() {
-        let is_part = !in_string && (byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        let is_part = strings.is_outside(byte) && (byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
         match start {
             None if is_part => start = Some(at),
             Some(from) if !is_part => {
                 count += u64::from(is_rounded(&text[from..at]));
                 start = None;
             }
-            _ => {}
-        }
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_string => is_escaped = true,
-            b'"' => in_string = !in_string,
             _ => {}
         }
     }
@@ -86,9 +77,13 @@ mod tests {
             (r#"{"a":1e20,"b":12345678901234567890.5,"c":true}"#, 0),
         ] {
             let mut found = Rounded::default();
-            found.see(&Record::of_json(text).unwrap(), text, 7);
-            let note = (count > 0).then_some(Note::Rounded { values: count, line: 7 });
-            assert_eq!(found.note(), note, "{text}");
+            found.see(&crate::data::input::record(text).unwrap(), text, 7);
+            let said = found.note().map(|note| note.to_string()).unwrap_or_default();
+            assert_eq!(
+                (found.0.count, said.contains("the first in line 7")),
+                (count, count > 0),
+                "{text}: {said}"
+            );
         }
     }
 }

@@ -1,14 +1,23 @@
-//! A JSON value in which no object repeats a key.
+//! Records of JSON: objects that repeat no key and have a bounded number of values.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+/// The fields of a JSON object, or the columns of a row.
+pub(in crate::data) type Record = Map<String, Value>;
+
+/// The most values of a record of JSON that is large. One takes some tens of bytes of memory, whatever it
+/// takes in the file.
+const MOST_VALUES: usize = 1 << 20;
+/// A smaller record is not counted.
+const LARGE: usize = 4 << 20;
+
 /// A value as [`Value`] reads it, but for an object with a key that comes twice: that is an error, and not an
 /// object with the last of the two.
 #[derive(Debug)]
-pub(super) struct Strict(pub Value);
+struct Strict(pub Value);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -65,7 +74,9 @@ impl<'de> Visitor<'de> for OfAnyKind {
         let mut all = Map::new();
         while let Some((key, Strict(value))) = entries.next_entry::<String, Strict>()? {
             if all.contains_key(&key) {
-                return Err(twice(&key));
+                let what =
+                    format!("the key `{key}` appears twice in one object; remove or rename one of them");
+                return Err(A::Error::custom(what));
             }
             all.insert(key, value);
         }
@@ -73,9 +84,52 @@ impl<'de> Visitor<'de> for OfAnyKind {
     }
 }
 
-/// An object has this key twice.
-pub(super) fn twice<E: Error>(key: &str) -> E {
-    E::custom(format_args!("the key `{key}` appears twice in one object; remove or rename one of them"))
+/// The record of a JSON object.
+pub(in crate::data) fn record(text: &str) -> serde_json::Result<Record> {
+    if text.len() > LARGE && has_more_values(text, MOST_VALUES) {
+        let what = format!("a record of more than {MOST_VALUES} numbers, strings and others");
+        return Err(serde_json::Error::custom(what));
+    }
+    match serde_json::from_str(text)? {
+        Strict(Value::Object(record)) => Ok(record),
+        _ => Err(serde_json::Error::custom("a value that is not an object")),
+    }
+}
+
+/// An id: a string, or an integer as it is written. Another value comes back.
+pub(super) fn text_of_id(value: Value) -> Result<String, Value> {
+    match value {
+        Value::String(id) => Ok(id),
+        Value::Number(id) if id.is_i64() || id.is_u64() => Ok(id.to_string()),
+        other => Err(other),
+    }
+}
+
+/// Whether a text of JSON has more than `most` values, counted by the signs between them.
+fn has_more_values(text: &str, most: usize) -> bool {
+    let mut strings = Strings::default();
+    let mut signs = text.bytes().filter(|byte| strings.is_outside(*byte) && b",{[".contains(byte));
+    signs.nth(most).is_some()
+}
+
+/// Tells the bytes of strings of JSON from the others.
+#[derive(Default)]
+pub(super) struct Strings {
+    in_string: bool,
+    is_escaped: bool,
+}
+
+impl Strings {
+    /// Takes the next byte; whether it is outside of strings and no quote.
+    pub fn is_outside(&mut self, byte: u8) -> bool {
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.in_string => self.is_escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            _ => return !self.in_string,
+        }
+        false
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +137,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn values_are_counted_outside_strings() {
+        let text = r#"{"a,b":"x,\",y","c":[1,2]}"#;
+        assert!(has_more_values(text, 3) && !has_more_values(text, 4));
+        let many = format!("{{\"x\":[{}0]}}", "0,".repeat(LARGE));
+        assert!(record(&many).unwrap_err().to_string().starts_with("a record of more than 1048576 "));
+        let commas = format!("{{\"x\":\"{}\"}}", ",".repeat(LARGE));
+        assert_eq!(record(&commas).unwrap().len(), 1);
+    }
 
     #[test]
     fn values_are_read_as_they_are_and_a_second_key_is_refused() {

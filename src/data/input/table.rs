@@ -6,37 +6,57 @@ use std::sync::atomic::AtomicU64;
 
 use serde_json::Value;
 
-use super::cells::{self, Kind, Tally, typed};
-use super::fields::{At, Fields};
-use super::format::separated;
-use super::listing;
-use super::record::Record;
+use super::cells::{self, CellKind, Tally, typed};
+use super::fields::Fields;
+use super::format::{Fits, separated};
+use super::strict::Record;
+use crate::data::Note;
 use crate::data::again::{Again, Pass};
+use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::data::quotes::{self, Quotes};
 use crate::data::rows::Rows;
-use crate::data::streams::Source;
-use crate::data::{DataError, Note};
+use crate::data::streams::DocumentSource;
 use crate::document::Document;
 
-/// How the cells of a table are told apart.
+/// How the cells of a table are separated.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(in crate::data) struct TableLayout {
     /// What separates them; told by the first rows if `None`.
     pub delimiter: Option<u8>,
     pub quoting: Quoting,
 }
 
-impl Layout {
+impl TableLayout {
     /// The layout of a table whose delimiter was detected from its content.
     pub fn told(delimiter: u8) -> Self {
         let quoting = if delimiter == b'\t' { Quoting::Told } else { Quoting::Yes };
         Self { delimiter: Some(delimiter), quoting }
     }
+
+    /// What separates the cells of a stream, and its quotes, as the layout says or else the content.
+    pub fn of_stream(
+        self,
+        again: &Again,
+        pass: &mut Pass,
+        fits: Fits<'_>,
+    ) -> Result<(u8, Quotes), DataError> {
+        let delimiter = self.delimiter.map_or_else(|| separated(&mut pass.stream, fits), Ok)?;
+        let quotes = match self.quoting {
+            Quoting::Yes => Quotes::Around(0),
+            Quoting::No => Quotes::Literal,
+            Quoting::Told => {
+                let told = quotes::told(&mut pass.stream);
+                *pass = again.pass(&pass.stream.name)?;
+                told
+            }
+        };
+        Ok((delimiter, quotes))
+    }
 }
 
 /// Whether cells may be in quotes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Quoting {
+pub(in crate::data) enum Quoting {
     Yes,
     No,
     /// As the content says.
@@ -61,7 +81,7 @@ enum Use {
     Nothing,
     /// Id, title or text.
     Own,
-    /// Metadata as it stands.
+    /// Metadata, unchanged.
     Text,
     /// Metadata of numbers or booleans.
     Typed,
@@ -73,41 +93,20 @@ impl Table {
     /// Reads the row of names, and before it all rows once where that takes to know what their cells are;
     /// `None` for a stream without a row of names. With the count of the bytes that are read.
     pub fn open(
-        name: String,
         again: &Again,
         mut pass: Pass,
-        layout: Layout,
+        layout: TableLayout,
         fields: &Fields,
         cells_as_text: bool,
-    ) -> Result<Option<(Self, Arc<AtomicU64>)>, DataError> {
-        let delimiter = match layout.delimiter {
-            Some(delimiter) => delimiter,
-            None => {
-                let fits = |names: &[String]| fields.for_columns(names, &name).is_ok();
-                let told = separated(pass.stream, &fits);
-                let (delimiter, stream) = told.map_err(|source| pass.packing.error(&name, 1, source))?;
-                pass.stream = stream;
-                delimiter
-            }
-        };
-        let quotes = match layout.quoting {
-            Quoting::Yes => Quotes::Around(0),
-            Quoting::No => Quotes::Literal,
-            Quoting::Told => {
-                let told = quotes::told(&mut pass.stream);
-                drop(pass);
-                pass = again.pass(&name)?;
-                told
-            }
-        };
-        let begin = |pass: Pass| {
-            let is_quoted = quotes != Quotes::Literal;
-            Rows::begin(name.clone(), pass.packing, pass.stream, delimiter, is_quoted)
-        };
-        let mut position = Arc::clone(&pass.position);
-        let mut rows = begin(pass)?;
+    ) -> Result<(Option<Self>, Arc<AtomicU64>), DataError> {
+        let name = pass.stream.name.clone();
+        let fits = |names: &[String]| fields.for_columns(names, &name).is_ok();
+        let (delimiter, quotes) = layout.of_stream(again, &mut pass, &fits)?;
+        let is_quoted = quotes != Quotes::Literal;
+        let mut position = pass.position;
+        let mut rows = Rows::begin(pass.stream, delimiter, is_quoted)?;
         if !rows.advance()? {
-            return Ok(None);
+            return Ok((None, position));
         }
         let columns = columns(&rows)?;
         let fields = fields.for_columns(&columns, &name)?;
@@ -121,38 +120,38 @@ impl Table {
         if !cells_as_text && of_columns.contains(&Some(true)) {
             for (used, kind) in uses.iter_mut().zip(cells::kinds(&mut rows, &of_columns)) {
                 match kind {
-                    Some(Kind::Text) => *used = Use::Counted(Box::default()),
-                    Some(Kind::Number | Kind::Boolean) => *used = Use::Typed,
+                    Some(CellKind::Text) => *used = Use::Counted(Box::default()),
+                    Some(CellKind::Number | CellKind::Boolean) => *used = Use::Typed,
                     None => {}
                 }
             }
             drop(rows);
             let pass = again.pass(&name)?;
-            position = Arc::clone(&pass.position);
-            rows = begin(pass)?;
+            position = pass.position;
+            rows = Rows::begin(pass.stream, delimiter, is_quoted)?;
             rows.advance()?;
         }
         again.keep_no_more();
         let has_value = vec![false; columns.len()];
-        Ok(Some((Self { rows, columns, uses, has_value, fields, quotes, kept: 0 }, position)))
+        Ok((Some(Self { rows, columns, uses, has_value, fields, quotes, kept: 0 }), position))
     }
 
     fn document(&mut self) -> Result<Document, DataError> {
         let Self { rows, columns, uses, has_value, fields, quotes, kept } = self;
-        let at = At { name: rows.name(), line: rows.line() };
+        let at = rows.place();
         if rows.len() != columns.len() {
-            let (name, line, got) = (at.name.to_owned(), at.line, rows.len());
-            let (expected, found) = (columns.len(), listing(columns));
-            return Err(DataError::Cells { name, line, got, expected, found });
+            let (found, listed) = (rows.len(), listing(columns.iter()));
+            let message = format!("{found} cells for {} columns; columns found: {listed}", columns.len());
+            return Err(at.error(DataErrorKind::Row, message));
         }
-        let mut record = Record::default();
+        let mut record = Record::new();
         for (place, (column, used)) in columns.iter().zip(uses).enumerate() {
             if matches!(used, Use::Nothing) {
                 continue;
             }
             let cell = rows.text(place, || column.clone())?;
             *kept += u64::from(quotes.keeps(cell));
-            // An empty cell of the metadata is no value.
+            // An empty cell of the metadata counts as missing.
             if cell.is_empty() && !matches!(used, Use::Own) {
                 continue;
             }
@@ -165,13 +164,13 @@ impl Table {
                 }
                 Use::Own | Use::Text | Use::Nothing => Value::String(cell.to_owned()),
             };
-            record.push(column.clone(), value);
+            record.insert(column.clone(), value);
         }
         fields.document(record, at)
     }
 }
 
-impl Source for Table {
+impl DocumentSource for Table {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
         match self.rows.advance() {
             Ok(true) => Some(self.document()),
@@ -181,7 +180,7 @@ impl Source for Table {
     }
 
     fn line(&self) -> u64 {
-        self.rows.line()
+        self.rows.place().line
     }
 
     fn notes(&self) -> Vec<Note> {
@@ -190,14 +189,13 @@ impl Source for Table {
             Use::Counted(tally) => tally.note(column),
             _ => None,
         });
-        let empty = self
-            .columns
-            .iter()
-            .zip(&self.uses)
-            .zip(&self.has_value)
-            .filter(|((_, used), has_value)| !**has_value && !matches!(used, Use::Nothing | Use::Own));
-        let columns: Vec<String> = empty.map(|((column, _), _)| column.clone()).collect();
-        let empty = (!columns.is_empty()).then_some(Note::EmptyColumns { columns });
+        let is_empty =
+            |&place: &usize| !self.has_value[place] && !matches!(self.uses[place], Use::Nothing | Use::Own);
+        let empty = (0..self.columns.len()).filter(is_empty);
+        let columns: Vec<String> = empty.map(|place| self.columns[place].clone()).collect();
+        let what = if columns.len() == 1 { "the column" } else { "the columns" };
+        let message = format!("no row has a value in {what} `{}`", columns.join("`, `"));
+        let empty = (!columns.is_empty()).then_some(Note::new(message));
         quotes.into_iter().chain(text).chain(empty).collect()
     }
 }
@@ -214,15 +212,16 @@ fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
             name => name.to_owned(),
         };
         if !known.insert(name.clone()) {
-            let (stream, line) = (rows.name().to_owned(), rows.line());
-            return Err(DataError::ColumnTwice {
-                name: stream,
-                line,
-                column: name,
-                found: listing(&columns),
-            });
+            return Err(twice(rows.place(), &name, &columns));
         }
         columns.push(name);
     }
     Ok(columns)
+}
+
+/// The error of a second column of a name.
+pub(super) fn twice(at: Place<'_>, column: &str, before: &[String]) -> DataError {
+    let before = listing(before.iter());
+    let message = format!("two columns are called `{column}`; columns before: {before}");
+    at.error(DataErrorKind::Column, message)
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read(text: &str) -> Result<Run, TrecError> {
+fn read(text: &str) -> Result<Run, DataError> {
     Run::read(Cursor::new(text.to_owned().into_bytes()), "in")
 }
 
@@ -42,33 +42,32 @@ fn ranks_and_tags_of_other_engines_are_ignored() {
 
 #[test]
 fn rows_of_the_wrong_form_are_typed_errors() {
-    type Check = fn(&TrecError) -> bool;
-    let cases: [(&str, Check); 6] = [
-        ("q Q0 d 1 0.5 t\nq Q0 d 1 0.5\n", |e| {
-            matches!(e, TrecError::Fields { line: 2, got: 5, expected: 6, .. })
-        }),
+    use DataErrorKind::{Conflict, Field, Row};
+    let cases = [
         (
-            "q Q0 d 1 high t\n",
-            |e| matches!(e, TrecError::Number { line: 1, field: "score", got, .. } if got == "high"),
+            "q Q0 d 1 0.5 t\nq Q0 d 1 0.5\n",
+            Row,
+            2,
+            "5 columns instead of query, Q0, document, rank, score, tag",
         ),
-        ("q Q0 d 1 NaN t\n", |e| matches!(e, TrecError::Number { line: 1, .. })),
-        ("q Q0 d 1 1e99 t\n", |e| matches!(e, TrecError::Number { line: 1, .. })),
+        ("q Q0 d 1 high t\n", Field, 1, "the score `high` is not a finite number"),
+        ("q Q0 d 1 NaN t\n", Field, 1, "`NaN`"),
+        ("q Q0 d 1 1e99 t\n", Field, 1, "`1e99`"),
         (
             "q Q0 d 1 1 t\np Q0 d 1 1 t\nq Q0 d 2 0.5 t\n",
-            |e| matches!(e, TrecError::RepeatedDocument { line: 3, query, .. } if query == "q"),
+            Conflict,
+            3,
+            "document `d` stands twice for query `q`",
         ),
-        ("q Q0 d 1 high", |e| e.to_string().starts_with("in:1: ")),
+        ("q Q0 d 1 high", Row, 1, ""),
     ];
-    for (text, check) in cases {
+    for (text, kind, line, says) in cases {
         let error = read(text).unwrap_err();
-        assert!(check(&error), "{text:?}: {error}");
+        assert_eq!((error.kind(), error.line()), (kind, Some(line)), "{text:?}: {error}");
+        assert!(error.to_string().contains(says), "{text:?}: {error}");
     }
     let error = Run::read(&b"q Q0 \xff 1 1 t"[..], "in").unwrap_err();
-    let source = DataError::InvalidUtf8 { name: "in".to_owned(), line: 1, valid_up_to: 5 };
-    match error {
-        TrecError::Lines { source: got } => assert_eq!(got.to_string(), source.to_string()),
-        other => panic!("{other}"),
-    }
+    assert_eq!(error.to_string(), "in:1: not UTF-8 from byte 5 of the line; convert the file");
 }
 
 #[test]
@@ -80,14 +79,14 @@ fn judgments_round_trip() {
     let mut bytes = Vec::new();
     write_qrels(&mut bytes, &qrels).unwrap();
     assert_eq!(String::from_utf8_lossy(&bytes), "q1 0 c -1\nq2 0 a 0\nq2 0 b 2\n");
-    assert_eq!(read_qrels(Cursor::new(bytes), "in").unwrap(), qrels);
+    assert_eq!(Qrels::read_trec(Cursor::new(bytes), "in").unwrap(), qrels);
 
-    let error = read_qrels(&b"q 0 d 1\nq 0 d 1\n"[..], "in").unwrap_err();
-    assert!(matches!(error, TrecError::RepeatedDocument { line: 2, .. }), "{error}");
-    let error = read_qrels(&b"q 0 d 1.0\n"[..], "in").unwrap_err();
-    assert!(matches!(error, TrecError::Number { line: 1, field: "grade", .. }), "{error}");
-    let error = read_qrels(&b"query-id corpus-id score\n"[..], "in").unwrap_err();
-    assert!(matches!(error, TrecError::Fields { got: 3, expected: 4, .. }), "{error}");
+    let error = Qrels::read_trec(&b"q 0 d 1\nq 0 d 2\n"[..], "in").unwrap_err();
+    assert_eq!((error.kind(), error.line()), (DataErrorKind::Conflict, Some(2)), "{error}");
+    let error = Qrels::read_trec(&b"q 0 d 1.0\n"[..], "in").unwrap_err();
+    assert!(error.to_string().contains("the score `1.0` is not a 32-bit integer"), "{error}");
+    let error = Qrels::read_trec(&b"query-id corpus-id score\n"[..], "in").unwrap_err();
+    assert!(error.to_string().contains("3 columns instead of query-id, 0, corpus-id, score"), "{error}");
 }
 
 /// Reading took these for parts of an id that writing then refused.
@@ -97,17 +96,13 @@ fn what_is_read_can_be_written() {
     let run = read("q\u{0b}Q0 d\u{0b}\u{0b}1 0.5 t\n").unwrap();
     assert_eq!(run.get("q").unwrap()[0].id, "d");
     assert_eq!(read(&written(&run)).unwrap(), run);
-    for (row, bad) in [
-        ("q Q0 d\0 1 0.5 t\n", "d\0"),
-        ("q\0 Q0 d 1 0.5 t\n", "q\0"),
-        ("q Q0 \u{feff}d 1 0.5 t\n", "\u{feff}d"),
-    ] {
+    for row in ["q Q0 d\0 1 0.5 t\n", "q\0 Q0 d 1 0.5 t\n", "q Q0 \u{feff}d 1 0.5 t\n"] {
         let error = read(row).unwrap_err();
-        assert!(matches!(&error, TrecError::Unreadable { line: 1, id, .. } if id == bad), "{row:?}: {error}");
-        assert!(!error.to_string().contains('\0'));
+        assert_eq!((error.kind(), error.line()), (DataErrorKind::Field, Some(1)), "{row:?}: {error}");
+        assert!(
+            error.to_string().contains("has a NUL or a byte order mark") && !error.to_string().contains('\0')
+        );
     }
-    let error = read_qrels(&b"q 0 d\0 1\n"[..], "in").unwrap_err();
-    assert!(matches!(error, TrecError::Unreadable { line: 1, .. }), "{error}");
 }
 
 #[test]
@@ -180,7 +175,7 @@ proptest! {
     #[test]
     fn any_text_ends_without_a_panic(text in any::<String>()) {
         let _ = read(&text);
-        let _ = read_qrels(Cursor::new(text.into_bytes()), "in");
+        let _ = Qrels::read_trec(Cursor::new(text.into_bytes()), "in");
     }
 }
 

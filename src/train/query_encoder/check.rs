@@ -7,7 +7,7 @@ use super::lesson::Lesson;
 use super::start::solve;
 use crate::cluster::Panels;
 use crate::ids::{LeafId, Row};
-use crate::measure::{Found, Judge, Metric, PairedTests};
+use crate::measure::{Judge, Metric, PairedTests, Retrieved};
 use crate::model::{
     EncodeMicroseconds, Encoder, EncoderQuality, Indexer, ModelError, Role, SIGNALS, SignificantDifference,
     TreeQuality, UnwrittenQueryEncoder,
@@ -143,7 +143,7 @@ impl Collection<'_> {
             let found = self.nearest(rows, judge.depth());
             let values = found.into_iter().enumerate().map(|(query, found)| {
                 let ranking = found.into_iter().map(|(document, score)| (score, Row(document))).collect();
-                judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values
+                judge.outcome(query, &Retrieved { visited: 0, routing: 0.0, ranking }).values
             });
             values.collect()
         })))

@@ -41,10 +41,10 @@ type FirstSearch<'a> = dyn Fn(&TrainingSet, &[&str], usize, &mut OnProgress<'_>)
 /// ids of these pairs, and the graphs of a batch.
 ///
 /// ```no_run
-/// use ehi::data::BeirDataset;
+/// use ehi::data::Dataset;
 /// use ehi::train::{RerankerTrainer, TrainingSet};
 ///
-/// let set = TrainingSet::from_beir(&BeirDataset::open("my-data")?, 0.1)?;
+/// let set = TrainingSet::read(&Dataset::open("my-data")?, 0.1)?;
 /// let fitted = RerankerTrainer::builder().base("target/base-model").output("my-reranker").fit(&set)?;
 /// println!("{}", fitted.report.verdict.sentence);
 /// # Ok::<(), ehi::Error>(())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
 use ehi::{Bundle, Document, Index};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -56,9 +56,9 @@ pub fn bundle(shape: Shape) -> Bundle {
         .entry(shape)
         .or_insert_with(|| {
             let out = scratch().join(format!("bundle-{}-{}", shape.height, shape.leaves_per_document));
-            let dataset = BeirDataset::open(dataset()).unwrap();
+            let dataset = Dataset::open(dataset()).unwrap();
             let config = config(shape);
-            let set = TrainingSet::from_beir(&dataset, config.dev_fraction).unwrap();
+            let set = TrainingSet::read(&dataset, config.dev_fraction).unwrap();
             Trainer::builder().base(base_model()).output(&out).config(config).fit(&set).unwrap().bundle
         })
         .clone()

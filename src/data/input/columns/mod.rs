@@ -11,15 +11,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::{Schema, SchemaRef};
 
-use super::fields::{At, Fields};
+use super::fields::Fields;
 use super::format::Format;
-use super::record::Record;
-use crate::data::streams::Source;
-use crate::data::{DataError, Note};
+use super::strict::Record;
+use super::table::twice;
+use crate::data::error::{DataError, DataErrorKind, Place};
+use crate::data::note::{Note, Seen, counted};
+use crate::data::streams::DocumentSource;
 use crate::document::Document;
-use value::{Seen, Values, has_wide_decimals};
+use value::{Values, has_wide_decimals};
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 
@@ -49,9 +51,13 @@ struct Column {
 }
 
 /// A file with what it says of its columns.
-enum Opened {
-    Parquet(parquet::Opened),
-    Arrow(arrow::Opened),
+struct Opened {
+    schema: SchemaRef,
+    /// All rows where that is known.
+    rows: Option<u64>,
+    /// Reads the batches of the columns at these places. One reading at a time.
+    #[expect(clippy::type_complexity)]
+    batches: Box<dyn Fn(&[usize]) -> Result<Batches, String>>,
 }
 
 impl Columns {
@@ -64,9 +70,8 @@ impl Columns {
         fields: &Fields,
         position: Arc<AtomicU64>,
     ) -> Result<Self, DataError> {
-        let damaged = |detail| DataError::Columnar { name: name.clone(), line: 0, detail };
         guarded(|| Self::begin(file, name.clone(), format, fields, position))
-            .unwrap_or_else(|e| Err(damaged(e)))
+            .unwrap_or_else(|detail| Err(failed(&name, 0, detail)))
     }
 
     fn begin(
@@ -76,16 +81,16 @@ impl Columns {
         fields: &Fields,
         position: Arc<AtomicU64>,
     ) -> Result<Self, DataError> {
-        let failed = |detail: String| DataError::Columnar { name: name.clone(), line: 0, detail };
+        let failed = |detail: String| failed(&name, 0, detail);
         let bytes = file.metadata().map(|file| file.len()).map_err(|error| failed(error.to_string()))?;
         let opened = match format {
-            Format::Parquet => parquet::Opened::new(file).map(Opened::Parquet),
-            _ => arrow::Opened::new(file).map(Opened::Arrow),
+            Format::Parquet => parquet::open(file),
+            _ => arrow::open(file),
         };
         let opened = opened.map_err(failed)?;
-        let (fields, uses) = resolved(fields, opened.schema(), &name)?;
+        let (fields, uses) = resolved(fields, &opened.schema, &name)?;
         let used: Vec<usize> = (0..uses.len()).filter(|place| uses[*place].is_some()).collect();
-        let field = |place: usize| opened.schema().field(place);
+        let field = |place: usize| opened.schema.field(place);
         // What makes an id, a title or a text keeps all digits.
         let is_own = |place: usize| uses[place] == Some(false);
         let column = |&place: &usize| Column {
@@ -98,54 +103,29 @@ impl Columns {
         let wide: Vec<usize> = used.iter().copied().filter(is_wide).collect();
         if !wide.is_empty() {
             let looked_at = columns.iter_mut().zip(&used).filter(|(_, place)| wide.contains(place));
-            let found = inexact(opened.batches(&wide).map_err(failed)?, wide.len());
+            let found = inexact((opened.batches)(&wide).map_err(failed)?, wide.len());
             for ((column, _), found) in looked_at.zip(found) {
                 column.values.decimals_as_text = found.count > 0;
                 column.inexact = found;
             }
         }
-        let batches = opened.batches(&used).map_err(failed)?;
-        let whole = opened.rows().map(|rows| (rows, bytes));
+        let batches = (opened.batches)(&used).map_err(failed)?;
+        let whole = opened.rows.map(|rows| (rows, bytes));
         let (batch, next, row, is_finished) = (None, 0, 0, false);
         Ok(Self { name, fields, columns, batches, batch, next, row, whole, position, is_finished })
     }
 
     fn document(&mut self, batch: &RecordBatch, row: usize) -> Result<Document, DataError> {
-        let at = At { name: &self.name, line: self.row };
-        let mut record = Record::default();
+        let at = Place { name: &self.name, line: self.row };
+        let mut record = Record::new();
         for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
             let value = guarded(|| column.values.of(array.as_ref(), row, at.line)).flatten();
-            let value = value.map_err(|detail| DataError::Columnar {
-                name: self.name.clone(),
-                line: self.row,
-                detail: format!("the column `{}` is {detail}", column.name),
+            let value = value.map_err(|detail| {
+                failed(at.name, at.line, format!("the column `{}` is {detail}", column.name))
             })?;
-            record.push(column.name.clone(), value);
+            record.insert(column.name.clone(), value);
         }
         self.fields.document(record, at)
-    }
-}
-
-impl Opened {
-    fn schema(&self) -> &Schema {
-        match self {
-            Self::Parquet(file) => file.schema(),
-            Self::Arrow(file) => file.schema(),
-        }
-    }
-
-    fn rows(&self) -> Option<u64> {
-        match self {
-            Self::Parquet(file) => file.rows(),
-            Self::Arrow(_) => None,
-        }
-    }
-
-    fn batches(&self, used: &[usize]) -> Result<Batches, String> {
-        match self {
-            Self::Parquet(file) => file.batches(used),
-            Self::Arrow(file) => file.batches(used),
-        }
     }
 }
 
@@ -170,7 +150,7 @@ fn inexact(batches: Batches, columns: usize) -> Vec<Seen> {
     guarded(look).unwrap_or_else(|_| vec![Seen::default(); columns])
 }
 
-impl Source for Columns {
+impl DocumentSource for Columns {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
         loop {
             if self.is_finished {
@@ -196,8 +176,7 @@ impl Source for Columns {
                 Some(Ok(batch)) => self.batch = Some(batch),
                 Some(Err(detail)) => {
                     self.is_finished = true;
-                    let (name, line) = (self.name.clone(), self.row + 1);
-                    return Some(Err(DataError::Columnar { name, line, detail }));
+                    return Some(Err(failed(&self.name, self.row + 1, detail)));
                 }
                 None => self.is_finished = true,
             }
@@ -211,16 +190,29 @@ impl Source for Columns {
     fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         for Column { name, values, inexact } in &self.columns {
-            let column = name.clone();
-            if let Seen { count: values @ 1.., row } = *inexact {
-                notes.push(Note::TextDecimals { column: column.clone(), values, row });
+            if let Seen { count: count @ 1.., first: row } = *inexact {
+                let values = counted(count, "of them has", "of them have");
+                let message = format!(
+                    "the decimals of the column `{name}` are text: {values} more digits than a number holds, the first \
+                     in row {row}"
+                );
+                notes.push(Note::about_text(message, name));
             }
-            if let Seen { count: values @ 1.., row } = values.infinite {
-                notes.push(Note::Infinite { column, values, row });
+            if let Seen { count: count @ 1.., first: row } = values.infinite {
+                let values = counted(count, "infinite value is", "infinite values are");
+                let message = format!(
+                    "{values} left out of the column `{name}`, the first in row {row}: JSON has none"
+                );
+                notes.push(Note::about_missing(message, count));
             }
         }
         notes
     }
+}
+
+/// The error of a file as a whole, or of a row of it.
+fn failed(name: &str, line: u64, detail: String) -> DataError {
+    Place { name, line }.error(DataErrorKind::Columnar, detail)
 }
 
 /// Calls a library that panics at some damaged files.
@@ -239,8 +231,7 @@ fn resolved(fields: &Fields, schema: &Schema, name: &str) -> Result<(Fields, Vec
     let mut known = std::collections::HashSet::with_capacity(names.len());
     for (place, column) in names.iter().enumerate() {
         if !known.insert(column) {
-            let (name, column, found) = (name.to_owned(), column.clone(), super::listing(&names[..place]));
-            return Err(DataError::ColumnTwice { name, line: 0, column, found });
+            return Err(twice(Place { name, line: 0 }, column, &names[..place]));
         }
     }
     let fields = fields.for_columns(&names, name)?;

@@ -123,7 +123,7 @@ fn unpacked(mut page: Page, codec: Compression) -> Result<Page, ParquetError> {
     Ok(page)
 }
 
-/// The bytes with those behind the first ones unpacked.
+/// Keeps the first bytes and unpacks the rest.
 fn unpack(bytes: &Bytes, levels: u64, codec: Compression) -> Result<Bytes, ParquetError> {
     if !unpacks(codec) {
         return Ok(bytes.clone());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, FieldRef, Schema};
+use arrow_schema::{DataType, Field, FieldRef};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
 };
@@ -16,44 +16,29 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::pages::{Budget, Pages, unpacks};
-use super::{Batches, plain};
+use super::{Batches, Opened, plain};
 
 /// Rows that are in memory together, if they fit.
 const BATCH: usize = 256;
 /// The factor by which a batch shrinks when it does not fit.
 const SHRINK: usize = 4;
 
-/// A file with what it says of its columns.
-pub(super) struct Opened {
-    file: Arc<File>,
-    metadata: ArrowReaderMetadata,
-}
-
-impl Opened {
-    pub fn new(file: File) -> Result<Self, String> {
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| text(&e))?;
-        Ok(Self { file: Arc::new(file), metadata })
-    }
-
-    pub fn schema(&self) -> &Schema {
-        self.metadata.schema()
-    }
-
-    pub fn rows(&self) -> Option<u64> {
-        u64::try_from(self.metadata.metadata().file_metadata().num_rows()).ok()
-    }
-
-    /// The batches of the columns at these places.
-    pub fn batches(&self, used: &[usize]) -> Result<Batches, String> {
-        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), used.iter().copied());
+/// Opens a file.
+pub(super) fn open(file: File) -> Result<Opened, String> {
+    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| text(&e))?;
+    let (schema, file) = (Arc::clone(metadata.schema()), Arc::new(file));
+    let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).ok();
+    let batches = move |used: &[usize]| -> Result<Batches, String> {
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), used.iter().copied());
         // A view of a text leads into its page, so that many rows of one text take no more than one.
-        let fields = self.schema().fields().iter().map(with_views).collect();
-        let levels = parquet_to_arrow_field_levels(self.metadata.parquet_schema(), mask, Some(&fields));
+        let fields = metadata.schema().fields().iter().map(with_views).collect();
+        let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(&fields));
         let levels = levels.map_err(|error| text(&error))?;
-        let (file, metadata) = (Arc::clone(&self.file), Arc::clone(self.metadata.metadata()));
+        let (file, metadata) = (Arc::clone(&file), Arc::clone(metadata.metadata()));
         let budget = Arc::default();
         Ok(Box::new(Reading { file, metadata, levels, budget, group: 0, done: 0, size: BATCH, reader: None }))
-    }
+    };
+    Ok(Opened { schema, rows, batches: Box::new(batches) })
 }
 
 fn text(error: &ParquetError) -> String {
@@ -86,7 +71,7 @@ struct Reading {
     group: usize,
     /// Rows of the group that were returned.
     done: usize,
-    /// Rows of a batch: fewer where so many took too many bytes, until the group ends.
+    /// Rows of a batch; smaller after a batch that took too many bytes, until the group ends.
     size: usize,
     reader: Option<ParquetRecordBatchReader>,
 }

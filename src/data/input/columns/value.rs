@@ -3,23 +3,23 @@
 use arrow_array::cast::AsArray;
 use arrow_array::temporal_conversions::as_datetime;
 use arrow_array::types::{
-    ArrowTemporalType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowTemporalType, Float16Type, Float32Type, Float64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, downcast_integer_array};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
 use serde_json::{Map, Number, Value};
 
 use crate::data::MAX_LINE_BYTES;
+use crate::data::note::Seen;
 
 /// The most levels of lists and structs within one another, beyond what metadata may have.
 const MOST_LEVELS: usize = 100;
 /// The most values of a row in a column, as a record of JSON may have.
 const MOST_VALUES: usize = 1 << 20;
 
-/// How the values of a column are read, and what was noticed.
+/// How the values of a column are read, and which of them could not be kept exactly.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     /// Whether decimals are text, with all digits that they have.
@@ -32,22 +32,6 @@ pub(super) struct Values {
     values: usize,
     bytes: usize,
     row: u64,
-}
-
-/// How many there were, and the row of the first.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    pub count: u64,
-    pub row: u64,
-}
-
-impl Seen {
-    fn see(&mut self, row: u64) {
-        if self.count == 0 {
-            self.row = row;
-        }
-        self.count += 1;
-    }
 }
 
 impl Values {
@@ -73,17 +57,12 @@ impl Values {
         if column.is_null(row) {
             return Ok(Value::Null);
         }
+        if column.data_type().is_integer() {
+            return Ok(downcast_integer_array!(column => column.value(row).into(), _ => Value::Null));
+        }
         Ok(match column.data_type() {
             DataType::Null => Value::Null,
             DataType::Boolean => Value::Bool(column.as_boolean().value(row)),
-            DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
-            DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
-            DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
-            DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into(),
-            DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
-            DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
-            DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
-            DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
             DataType::Float16 => self.float(column.as_primitive::<Float16Type>().value(row).into()),
             DataType::Float32 => {
                 // As it is written, not as its next double is.
@@ -145,7 +124,7 @@ impl Values {
                 match number(&decimal) {
                     Some(number) => Value::Number(number),
                     None => {
-                        self.inexact.see(self.row);
+                        self.inexact.see(1, self.row);
                         Value::String(decimal)
                     }
                 }
@@ -160,7 +139,7 @@ impl Values {
 
     fn float(&mut self, number: f64) -> Value {
         if number.is_infinite() {
-            self.infinite.see(self.row);
+            self.infinite.see(1, self.row);
         }
         Number::from_f64(number).map_or(Value::Null, Value::Number)
     }
