@@ -12,16 +12,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::Model;
 use super::error::ModelError;
-use super::files::{
-    self, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE,
-};
+use super::files::{self, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE};
 use super::indexer::Indexer;
 use super::load::LoadOptions;
 use super::parts::Unchecked;
 use super::query_encoder::{DistilReport, FastEncoder, QueryEncoderEntry};
 use super::settings::EncoderSettings;
-use super::{Encoder, Model};
 use crate::ids::{MOST_LEAVES_PER_DOCUMENT, ModelHash};
 use crate::tree::TreeShape;
 
@@ -38,15 +36,10 @@ mod untrained;
 #[cfg(feature = "train")]
 mod write;
 
-/// Bundle format that this build writes, and the newest that it reads.
+/// The bundle format that this build reads and writes.
 ///
-/// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`, format 4
-/// bundles without a tree, format 5 more modules, settings of the encoder in the manifest, and the reading of
-/// all that its folder says. A query encoder changes no format: without it the model is the same, so that
-/// versions that do not know it may pass over it.
-pub const BUNDLE_FORMAT: u32 = 5;
-/// The format of a bundle whose encoder goes on being read as before format 5.
-const FORMER_FORMAT: u32 = 4;
+/// A query encoder changes no format: the model is the same without it.
+pub const BUNDLE_FORMAT: u32 = 1;
 
 /// Files of a base model that a bundle carries along where they exist, beside those of its modules
 /// ([`files::module_files`]).
@@ -71,9 +64,9 @@ struct BundleManifest {
     logit_scale: f32,
     /// SHA-256 of each file, by its path inside the bundle.
     files: BTreeMap<String, String>,
-    /// What the encoder's own files do not say of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    encoder: Option<EncoderSettings>,
+    /// Settings of the encoder that are not in its own files.
+    #[serde(default, skip_serializing_if = "EncoderSettings::is_empty")]
+    encoder: EncoderSettings,
     /// No part of the model's identity: no document and no leaf depends on it.
     /// Read apart, so that one of another version or a damaged one does no harm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,7 +99,7 @@ impl Bundle {
     /// # Errors
     /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
     /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
-    /// written by a newer version, and every error of [`Encoder::load`](super::Encoder::load).
+    /// of another format, and every error of [`Encoder::load`](super::Encoder::load).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().bundle(dir)
     }
@@ -137,8 +130,10 @@ impl Bundle {
         // model without changing its hash.
         let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
         let modules = files::module_files(&dir)?;
-        let own = [ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
-        let own = CARRIED_FILES.into_iter().chain(own).chain(modules.iter().map(String::as_str));
+        let own = CARRIED_FILES
+            .into_iter()
+            .chain([ENCODER_FILE, INDEXER_FILE])
+            .chain(modules.iter().map(String::as_str));
         if let Some(name) = own.into_iter().find(unlisted) {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
@@ -197,7 +192,7 @@ impl Bundle {
 
     /// Whether the other one encodes texts alike: whether the files of their encoders are the same.
     pub fn has_encoder_of(&self, other: &Self) -> bool {
-        // The same files may be read in another way.
+        // Settings may have the same files read differently.
         let [own, others] = [self, other].map(|bundle| bundle.model.encoder.folder());
         self.encoder_files() == other.encoder_files() && own.is_alike(others)
     }
@@ -264,9 +259,6 @@ impl BundleManifest {
     fn encoder_files(&self) -> BTreeMap<String, String> {
         let mut files = self.files.clone();
         files.remove(INDEXER_FILE);
-        if let Some(sum) = files.remove(FORMER_ENCODER_FILE) {
-            files.insert(ENCODER_FILE.to_owned(), sum);
-        }
         files
     }
 
@@ -276,9 +268,7 @@ impl BundleManifest {
             digest.update(name);
             digest.update(sum);
         }
-        if let Some(EncoderSettings { dim, query_prompt, document_prompt }) = &self.encoder {
-            digest.update(format!("encoder {dim:?} {query_prompt:?} {document_prompt:?}"));
-        }
+        digest.update(self.encoder.identity());
         files::hex(&digest.finalize())
     }
 
@@ -296,9 +286,7 @@ impl BundleManifest {
             self.leaves_per_document,
             self.logit_scale.to_bits()
         ));
-        if let Some(EncoderSettings { dim, query_prompt, document_prompt }) = &self.encoder {
-            digest.update(format!("encoder {dim:?} {query_prompt:?} {document_prompt:?}\n"));
-        }
+        digest.update(self.encoder.identity());
         ModelHash(digest.finalize().into())
     }
 }
@@ -308,9 +296,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     struct Version {
         format_version: u32,
     }
-    // The version alone first: a newer format may have other fields.
+    // The version alone first: another format may have other fields.
     let Version { format_version } = files::read_json(path)?;
-    if !(1..=BUNDLE_FORMAT).contains(&format_version) {
+    if format_version != BUNDLE_FORMAT {
         return Err(ModelError::UnsupportedBundle {
             path: path.to_owned(),
             found: format_version,
@@ -318,13 +306,12 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
         });
     }
     let manifest: BundleManifest = files::read_json(path)?;
-    let encoder = if format_version < 3 { FORMER_ENCODER_FILE } else { ENCODER_FILE };
-    let weights = [encoder, INDEXER_FILE];
+    let weights = [ENCODER_FILE, INDEXER_FILE];
     // One leaf needs no weights.
-    let has_no_tree = format_version >= 4 && (manifest.branching_factor, manifest.height) == (1, 1);
+    let has_no_tree = (manifest.branching_factor, manifest.height) == (1, 1);
     let is_listed = |name: &str| manifest.files.contains_key(name);
     // sentence-transformers writes no settings of a table of token vectors, and may put it in a folder.
-    let is_static = format_version >= 5 && is_listed("modules.json");
+    let is_static = is_listed("modules.json");
     let optional = |name: &str| {
         (has_no_tree && name == INDEXER_FILE)
             || is_static && (name == "config.json" || is_listed(&format!("{}/{name}", files::STATIC_FOLDER)))
@@ -347,14 +334,6 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
             supported: "a number over 0",
         });
     }
-    if format_version <= FORMER_FORMAT && manifest.encoder.is_some() {
-        return Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "settings of the encoder in format",
-            found: format_version.to_string(),
-            supported: "5",
-        });
-    }
     // Names come from a file, and are joined to a path.
     let known =
         |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name);
@@ -369,16 +348,11 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     Ok(manifest)
 }
 
-/// The format of a bundle with this encoder as it is.
-fn format_of(encoder: &Encoder) -> u32 {
-    if encoder.is_read_as_today() { BUNDLE_FORMAT } else { FORMER_FORMAT }
-}
-
 /// The size to which a file of a bundle is read.
 pub(super) fn most_bytes(name: &str) -> u64 {
     match name {
         name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,
-        FORMER_ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
+        INDEXER_FILE => files::WEIGHTS_BYTES,
         name if name.ends_with(TOKENIZER_FILE) => files::TOKENIZER_BYTES,
         REPORT_FILE => files::REPORT_BYTES,
         _ => files::JSON_BYTES,

@@ -10,7 +10,7 @@ use super::config::{EncoderPrecision, TransformerConfig};
 use super::describe::{EncoderDescription, ReadText};
 use super::error::ModelError;
 use super::files::{self, TOKENIZER_FILE};
-use super::folder::{self, Folder, Prompt, ReadFolder, Reading, StaticForm, Tokens};
+use super::folder::{self, Folder, Prompt, StaticForm, Tokens};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source, Unchecked};
@@ -39,7 +39,6 @@ pub struct Encoder {
     parts: LazyParts,
     pub(crate) pooler: Arc<Pooler>,
     folder: Folder,
-    reading: Reading,
     settings: EncoderSettings,
     /// Of the prompt of each role, once it was used.
     prompt_tokens: [OnceLock<usize>; 2],
@@ -74,8 +73,8 @@ pub(crate) struct QuestionTokens {
 impl Encoder {
     /// Loads an encoder in the sentence-transformers layout; [`LoadOptions`] has another precision than f32.
     ///
-    /// Needed: `config.json`, `tokenizer.json` and the weights, `model.safetensors`
-    /// (`encoder.safetensors` in bundles before format 3), as f32, f16 or bf16. Optional, with what
+    /// Needed: `config.json`, `tokenizer.json` and the weights, `model.safetensors`, as f32, f16 or bf16.
+    /// Optional, with what
     /// holds in their absence: `modules.json` and the folders of its modules (mean pooling, unit norm),
     /// `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that of the
     /// positions), `config_sentence_transformers.json` (no prompts, or those of the model's card where it is
@@ -119,7 +118,7 @@ impl Encoder {
             Some(_) => folder::static_config(dir)?,
             None => TransformerConfig::from_file(&config_path)?,
         };
-        let ReadFolder { folder, reading, settings } = Folder::read(dir, &config, settings)?;
+        let (folder, settings) = Folder::read(dir, &config, settings)?;
         folder::check_weights(dir, dir, "SentenceTransformer")?;
         let weights = dir.join(files::encoder_file(dir));
         let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
@@ -127,7 +126,7 @@ impl Encoder {
             TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
         let source = Source { dir: dir.to_owned(), weights, tokenizer, config, text, precision, unchecked };
         let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
-        Ok(Self { parts, pooler, folder, reading, settings, prompt_tokens })
+        Ok(Self { parts, pooler, folder, settings, prompt_tokens })
     }
 
     /// How texts are encoded.
@@ -169,11 +168,6 @@ impl Encoder {
     /// What the folder says.
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
-    }
-
-    /// Whether a bundle in today's format would go on to encode in the same way.
-    pub(crate) fn is_read_as_today(&self) -> bool {
-        self.reading == Reading::Current || self.folder.is_read_alike(self.parts.dir(), self.config())
     }
 
     /// Tokens at the start of each text in its role that are left out of the pooling: those of the prompt,

@@ -163,14 +163,14 @@ pub enum ModelError {
         /// The file.
         path: PathBuf,
     },
-    /// The bundle was written by a newer version of this crate.
-    #[error("{}: bundle format {found} is not known; this version reads 1 to {supported}", path.display())]
+    /// The bundle was written by another version of this crate.
+    #[error("{}: bundle format {found} is not known; this version reads {supported}", path.display())]
     UnsupportedBundle {
         /// The bundle's `ehi.json`.
         path: PathBuf,
         /// The format it names.
         found: u32,
-        /// The newest format that this build reads.
+        /// The format that this build reads.
         supported: u32,
     },
     /// The output directory of a bundle already holds something.

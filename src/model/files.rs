@@ -15,8 +15,6 @@ use super::error::ModelError;
 pub const MANIFEST_FILE: &str = "ehi.json";
 /// Weights of the encoder.
 pub const ENCODER_FILE: &str = "model.safetensors";
-/// Their name in bundles of formats 1 and 2.
-pub(super) const FORMER_ENCODER_FILE: &str = "encoder.safetensors";
 /// Weights of the tree.
 pub const INDEXER_FILE: &str = "indexer.safetensors";
 /// The transformer's settings in a sentence-transformers folder.
@@ -39,7 +37,7 @@ pub(super) const STATIC_FOLDER: &str = "0_StaticEmbedding";
 const STATIC_ENCODER_FILE: &str = "0_StaticEmbedding/model.safetensors";
 const STATIC_TOKENIZER_FILE: &str = "0_StaticEmbedding/tokenizer.json";
 /// The names under which weights of an encoder are looked for, and its tokenizer.
-pub(super) const ENCODER_FILES: [&str; 3] = [ENCODER_FILE, FORMER_ENCODER_FILE, STATIC_ENCODER_FILE];
+pub(super) const ENCODER_FILES: [&str; 2] = [ENCODER_FILE, STATIC_ENCODER_FILE];
 pub(super) const TOKENIZER_FILES: [&str; 2] = [TOKENIZER_FILE, STATIC_TOKENIZER_FILE];
 
 /// Where in a directory the weights of its encoder are, or should be.

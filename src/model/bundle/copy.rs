@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::query::{MANIFEST_NEW, QUERY_ENCODER_NEW};
 use super::{
-    Bundle, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError,
-    QueryEncoderEntry, REPORT_FILE, io_error, most_bytes,
+    Bundle, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, QueryEncoderEntry,
+    REPORT_FILE, io_error, most_bytes,
 };
 use crate::disk::{Backend, Kind, OpenMode};
 use crate::model::files;
@@ -66,7 +66,7 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
     }
     // First what makes it a bundle.
     let new = [MANIFEST_NEW, QUERY_ENCODER_NEW];
-    let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
+    let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, INDEXER_FILE];
     let modules = module_folders(backend, dir)?;
     let in_modules =
         modules.iter().flat_map(|folder| files::MODULE_FILES.map(|file| format!("{folder}/{file}")));

@@ -95,7 +95,7 @@ impl Bundle {
         let (path, staged) = (self.dir.join(MANIFEST_FILE), self.dir.join(MANIFEST_NEW));
         let fast = match new {
             Some((entry, bytes)) => {
-                let entry = QueryEncoderEntry { encoder: Some(self.encoder_digest()), ..entry };
+                let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
                 let encoder = self.model.encoder();
                 let of =
                     |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());

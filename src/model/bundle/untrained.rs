@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{
-    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
-    ModelError, files, format_of, most_bytes,
+    BUNDLE_FORMAT, Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
+    ModelError, files, most_bytes,
 };
 use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
@@ -28,9 +28,8 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Encoder::load`](crate::model::Encoder::load). [`ModelError::NotAModel`] also where the
-    /// weights have the name that bundles before format 3 gave them, and for a bundle without its
-    /// `ehi.json`.
+    /// Those of [`Encoder::load`](crate::model::Encoder::load). [`ModelError::NotAModel`] also for a
+    /// bundle without its `ehi.json`.
     pub fn from_encoder(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::from_encoder_with(dir, &EncoderSettings::default())
     }
@@ -48,7 +47,7 @@ impl Bundle {
         }
         let encoder = LoadOptions::new().encoder_with(&dir, settings)?;
         let weights = files::encoder_file(&dir);
-        if weights == FORMER_ENCODER_FILE || !dir.join(weights).exists() {
+        if !dir.join(weights).exists() {
             return Err(ModelError::NotAModel { path: dir, missing: ENCODER_FILE });
         }
         let modules = files::module_files(&dir)?;
@@ -61,14 +60,14 @@ impl Bundle {
         let files = carried.chain([weights]).map(digest).collect::<Result<_, _>>()?;
         let indexer = Indexer::single_leaf(encoder.dim())?;
         let manifest = BundleManifest {
-            format_version: format_of(&encoder),
+            format_version: BUNDLE_FORMAT,
             dim: encoder.dim(),
             branching_factor: indexer.shape().branching_factor(),
             height: indexer.shape().height(),
             leaves_per_document: 1,
             logit_scale: 1.0,
             files,
-            encoder: Some(encoder.settings().clone()).filter(|settings| !settings.is_empty()),
+            encoder: encoder.settings().clone(),
             query_encoder: None,
         };
         Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))

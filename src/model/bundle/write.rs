@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::query::carried;
 use super::{
-    BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, format_of,
-    io_error, most_bytes,
+    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, io_error,
+    most_bytes,
 };
 use crate::disk::names;
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
@@ -63,10 +63,7 @@ impl BundleParts<'_> {
     }
 
     fn fill(&self, partial: &Path) -> Result<(), ModelError> {
-        let weights = match files::encoder_file(self.base) {
-            FORMER_ENCODER_FILE => ENCODER_FILE,
-            name => name,
-        };
+        let weights = files::encoder_file(self.base);
         let mut names = vec![weights.to_owned(), INDEXER_FILE.to_owned()];
         let defaults = if self.encoder.is_some() { self.defaults()? } else { Vec::new() };
         let modules = files::module_files(self.base)?;
@@ -94,14 +91,14 @@ impl BundleParts<'_> {
         }
         let shape = self.indexer.shape();
         let manifest = BundleManifest {
-            format_version: format_of(self.base_encoder),
+            format_version: BUNDLE_FORMAT,
             dim: self.indexer.dim(),
             branching_factor: shape.branching_factor(),
             height: shape.height(),
             leaves_per_document: self.leaves_per_document,
             logit_scale: self.indexer.logit_scale(),
             files,
-            encoder: Some(self.base_encoder.settings().clone()).filter(|settings| !settings.is_empty()),
+            encoder: self.base_encoder.settings().clone(),
             query_encoder: None,
         };
         // Made for this encoder; what was measured by the tree was by another one.

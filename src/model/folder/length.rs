@@ -28,8 +28,6 @@ const FORMER_FILES: [&str; 6] = [
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// A pair of which a reranker can read something: four signs around it, and a token or two of each text.
 const SHORTEST_PAIR: usize = 8;
-/// The longest text where nothing says so, in bundles before format 5.
-const FORMER_DEFAULT: usize = 512;
 
 #[derive(Default, Deserialize)]
 struct Config {
@@ -117,12 +115,6 @@ pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result
         });
     }
     Ok(found)
-}
-
-pub(super) fn read_former(dir: &Path, positions: usize) -> Result<usize, ModelError> {
-    let path = dir.join(LENGTH_FILE);
-    let config: Config = files::read_json_or_default(&path)?;
-    within(config.max_seq_length.unwrap_or(FORMER_DEFAULT).min(positions), &path)
 }
 
 fn within(found: usize, path: &Path) -> Result<usize, ModelError> {

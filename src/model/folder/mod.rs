@@ -32,20 +32,6 @@ pub(super) use statics::{StaticForm, config as static_config};
 pub(super) use task::is_reranker;
 pub(super) use task::{check_weights, model_type, modern_head, reranker};
 
-/// The bundle format from which on a folder is read as it is here.
-const SINCE_FORMAT: u32 = 5;
-
-/// How a folder is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// All of it.
-    Current,
-    /// As for bundles before format 5, so that an index goes on encoding as it began: without
-    /// `do_lower_case`, `truncate_dim`, `include_prompt`, `similarity_fn_name` and the tokenizer's maximum
-    /// length.
-    Former,
-}
-
 /// What follows the pooling, as the folder says.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Module {
@@ -87,23 +73,16 @@ pub(crate) struct Folder {
     pub document_prompt: Prompt,
 }
 
-/// A folder, how it was read, and the settings that are not in its files.
-pub(crate) struct ReadFolder {
-    pub folder: Folder,
-    pub reading: Reading,
-    pub settings: EncoderSettings,
-}
-
 /// Of `ehi.json` what concerns the encoder.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Own {
-    format_version: u32,
     #[serde(default)]
-    encoder: Option<EncoderSettings>,
+    encoder: EncoderSettings,
 }
 
 impl Folder {
-    /// Reads the folder of an encoder, or a bundle. What `given` says holds in place of what they say.
+    /// Reads the folder of an encoder, or a bundle, and the settings that are not in its files. What `given`
+    /// says overrides both.
     ///
     /// # Errors
     /// [`ModelError`] names the file and the setting that cannot be followed.
@@ -111,56 +90,19 @@ impl Folder {
         dir: &Path,
         config: &TransformerConfig,
         given: &EncoderSettings,
-    ) -> Result<ReadFolder, ModelError> {
+    ) -> Result<(Self, EncoderSettings), ModelError> {
         let path = dir.join(MANIFEST_FILE);
-        let own: Option<Own> = if path.exists() { Some(files::read_json(&path)?) } else { None };
-        let reading = match &own {
-            Some(own) if own.format_version < SINCE_FORMAT => Reading::Former,
-            _ => Reading::Current,
-        };
-        let is_bundle = own.is_some();
-        let settings = given.or(&own.and_then(|own| own.encoder).unwrap_or_default());
-        if reading == Reading::Former && !settings.is_empty() {
-            let as_now = Self::read_as(dir, config, &EncoderSettings::default(), Reading::Current)?;
-            if as_now != Self::read_as(dir, config, &EncoderSettings::default(), Reading::Former)? {
-                return Err(ModelError::Unsupported {
-                    path,
-                    what: "settings for an encoder of bundle format",
-                    found: "1 to 4, whose folder is read in another way today,".to_owned(),
-                    supported: "the folder of the encoder it was made from",
-                });
+        let (settings, source) = match path.exists() {
+            true => {
+                let own: Own = files::read_json(&path)?;
+                (given.or(&own.encoder), PromptSource::Settings)
             }
-        }
-        // What no file says is noted, so that a copy under another name goes on in the same way.
-        let settings = match is_bundle {
-            true => settings,
-            false => settings.or(&families::prompts(dir, &prompts::said(dir)?)?),
+            // Kept as settings, so that a copy under another name has the same prompts.
+            false => (given.or(&families::prompts(dir, &prompts::said(dir)?)?), PromptSource::Card),
         };
-        let reading = if settings.is_empty() { reading } else { Reading::Current };
-        let mut folder = Self::read_as(dir, config, &settings, reading)?;
-        if !is_bundle {
-            for (prompt, given) in [
-                (&mut folder.query_prompt, &given.query_prompt),
-                (&mut folder.document_prompt, &given.document_prompt),
-            ] {
-                if prompt.source == PromptSource::Settings && given.is_none() {
-                    prompt.source = PromptSource::Card;
-                }
-            }
-        }
-        Ok(ReadFolder { folder, reading, settings })
-    }
-
-    fn read_as(
-        dir: &Path,
-        config: &TransformerConfig,
-        settings: &EncoderSettings,
-        reading: Reading,
-    ) -> Result<Self, ModelError> {
-        let form = if config.family == Family::Static { StaticForm::of(dir)? } else { None };
-        let mut folder = match (form, reading) {
-            (Some(form), _) => statics::read(dir, form, config.hidden_size)?,
-            (None, Reading::Current) => {
+        let mut folder = match if config.family == Family::Static { StaticForm::of(dir)? } else { None } {
+            Some(form) => statics::read(dir, form, config.hidden_size)?,
+            None => {
                 task::check(dir)?;
                 let chain = modules::read(dir, config.hidden_size)?;
                 let body = length::read(dir, config.max_positions)?;
@@ -178,34 +120,19 @@ impl Folder {
                     document_prompt: said.document,
                 }
             }
-            (None, Reading::Former) => {
-                let chain = modules::read(dir, config.hidden_size)?;
-                let said = prompts::read_former(dir)?;
-                Self {
-                    pooling: chain.pooling,
-                    include_prompt: true,
-                    modules: chain.modules,
-                    max_tokens: length::read_former(dir, config.max_positions)?,
-                    tokens: Tokens::Marked,
-                    lowercase: false,
-                    truncate_dim: None,
-                    similarity: Similarity::Cosine,
-                    query_prompt: said.query,
-                    document_prompt: said.document,
-                }
-            }
         };
         folder.truncate_dim = settings.dim.or(folder.truncate_dim);
-        for (prompt, given) in [
-            (&mut folder.query_prompt, &settings.query_prompt),
-            (&mut folder.document_prompt, &settings.document_prompt),
+        for (prompt, text, given) in [
+            (&mut folder.query_prompt, &settings.query_prompt, &given.query_prompt),
+            (&mut folder.document_prompt, &settings.document_prompt, &given.document_prompt),
         ] {
-            if let Some(text) = given {
-                *prompt = Prompt { text: text.clone(), source: PromptSource::Settings };
+            if let Some(text) = text {
+                let source = if given.is_some() { PromptSource::Settings } else { source };
+                *prompt = Prompt { text: text.clone(), source };
             }
         }
         folder.check_dim(dir, config.hidden_size)?;
-        Ok(folder)
+        Ok((folder, settings))
     }
 
     /// Width of the embeddings before the first dimensions are taken.
@@ -228,19 +155,6 @@ impl Folder {
             }),
             _ => Ok(()),
         }
-    }
-
-    /// Whether it asks for more than bundles before format 5 could.
-    #[cfg(feature = "train")]
-    pub(crate) fn is_special(&self) -> bool {
-        let plain = [PoolingMode::Cls, PoolingMode::Mean].map(|mode| vec![mode]);
-        let has_dense = self.modules.iter().any(|module| matches!(module, Module::Dense(..)));
-        has_dense
-            || !plain.contains(&self.pooling)
-            || !self.include_prompt
-            || self.lowercase
-            || self.tokens != Tokens::Marked
-            || self.truncate_dim.is_some()
     }
 
     /// Whether texts are encoded alike. Where a prompt is from does not count.
@@ -268,12 +182,6 @@ impl Folder {
         };
         let steps = self.modules.iter().map(step).collect::<Result<_, ModelError>>()?;
         Ok(Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim))
-    }
-
-    /// Whether a bundle of today's format means the same by these files.
-    pub(crate) fn is_read_alike(&self, dir: &Path, config: &TransformerConfig) -> bool {
-        Self::read_as(dir, config, &EncoderSettings::default(), Reading::Current)
-            .is_ok_and(|now| now.is_alike(self))
     }
 }
 

@@ -122,19 +122,3 @@ pub(super) fn read(dir: &Path) -> Result<Said, ModelError> {
         similarity,
     })
 }
-
-/// As bundles before format 5 were read: the first name counts, empty or not.
-pub(super) fn read_former(dir: &Path) -> Result<Said, ModelError> {
-    let config: Config = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
-    let prompts = config.prompts.unwrap_or_default();
-    let find = |names: &[&str]| {
-        let named = names.iter().find_map(|name| prompts.get(*name));
-        let default = || config.default_prompt_name.as_ref().and_then(|name| prompts.get(name));
-        match named.or_else(default).cloned().flatten().filter(|text| !text.is_empty()) {
-            Some(text) => Prompt { text, source: PromptSource::Folder },
-            None => Prompt::default(),
-        }
-    };
-    let (query, document) = (find(&OF_QUERIES), find(&OF_DOCUMENTS));
-    Ok(Said { query, document, truncate_dim: None, similarity: Similarity::Cosine })
-}

@@ -127,13 +127,11 @@ pub(crate) struct QueryEncoderEntry {
     pub file: String,
     pub sha256: String,
     /// The encoder that it was made for, as [`Bundle::encoder_digest`](crate::model::Bundle::encoder_digest)
-    /// has it; earlier versions did not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encoder: Option<String>,
+    /// has it.
+    pub encoder: String,
     /// Confidence below which the full encoder is asked.
     pub unsure_below: f32,
     /// Whether the judged questions that it learned from are those of the index.
-    #[serde(default)]
     pub of_index: bool,
     pub report: DistilReport,
 }
@@ -159,11 +157,11 @@ impl QueryEncoderEntry {
     /// Refuses one that was made for another encoder than this, and a name that is not that of its checksum:
     /// it is joined to a path.
     pub fn check(&self, path: &std::path::Path, encoder: &str) -> Result<(), ModelError> {
-        if let Some(found) = self.encoder.as_ref().filter(|own| *own != encoder) {
+        if self.encoder != encoder {
             return Err(ModelError::Unsupported {
                 path: path.to_owned(),
                 what: "query encoder of the encoder",
-                found: found.clone(),
+                found: self.encoder.clone(),
                 supported: "one that was made for the encoder of this model",
             });
         }

@@ -15,7 +15,7 @@ use crate::model::bundle::{
 };
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
-use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+use crate::model::files::{self, ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use crate::model::tokenize::Token;
 use crate::model::weights::Weights;
 use crate::model::{Bundle, LoadOptions, folder};
@@ -247,9 +247,7 @@ impl Parts {
         }
         let config = encoder.config();
         let m = config.hidden_size;
-        let path = [ENCODER_FILE, FORMER_ENCODER_FILE].map(|name| base.join(name));
-        let path = path.iter().find(|path| path.exists()).unwrap_or(&path[0]);
-        let weights = Weights::from_file(path, &Device::Cpu)?;
+        let weights = Weights::from_file(&base.join(ENCODER_FILE), &Device::Cpu)?;
         let mut new = |shape: &[usize]| {
             // As wide as a normal distribution of that deviation.
             let half = NEW_WEIGHTS * 3f32.sqrt();
