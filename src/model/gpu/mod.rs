@@ -13,7 +13,8 @@ use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 mod operation;
 mod reshape;
 
-use operation::{OnGpu, Operand, Operation, ptx, rows_of, view};
+use super::autograd::operation::{GpuOperand as Operand, Op, Operation};
+use operation::{ptx, rows_of, view};
 use reshape::column_sums;
 pub(super) use reshape::permute;
 
@@ -22,7 +23,7 @@ pub(super) use reshape::permute;
 /// # Shapes
 /// `x` `[.., m]` and the output; `weight` and `bias` `[m]`; all f32.
 pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
-    x.contiguous()?.apply_op3(weight, bias, OnGpu(LayerNorm(epsilon)))
+    x.contiguous()?.apply_op3(weight, bias, Op(LayerNorm(epsilon)))
 }
 
 /// `softmax(scale * scores + mask)` over the last dimension.
@@ -33,12 +34,12 @@ pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f3
 pub(super) fn softmax(scores: &Tensor, mask: &Tensor, scale: f32) -> Result<Tensor> {
     let (_, heads, tokens, _) = scores.dims4()?;
     let softmax = Softmax { group: (heads * tokens) as u32, scale };
-    scores.contiguous()?.apply_op2(&mask.contiguous()?, OnGpu(softmax))
+    scores.contiguous()?.apply_op2(&mask.contiguous()?, Op(softmax))
 }
 
 /// `x + bias` over the last dimension, followed by GELU where `gelu`.
 pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
-    x.contiguous()?.apply_op2(bias, OnGpu(Bias { gelu }))
+    x.contiguous()?.apply_op2(bias, Op(Bias { gelu }))
 }
 
 /// Rows of a table.
@@ -46,7 +47,7 @@ pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
 /// # Shapes
 /// `table` `[n, m]` f32; `ids` `[k]` u32, each below n; output `[k, m]`.
 pub(super) fn rows(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
-    table.apply_op2(ids, OnGpu(Rows))
+    table.apply_op2(ids, Op(Rows))
 }
 
 /// A kernel that takes a row a warp.
@@ -72,7 +73,7 @@ impl Operation<3> for Kernel {
         self.name
     }
 
-    fn launch(&self, [a, b, c]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [a, b, c]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         let shape = a.1.shape().clone();
         let (rows, width) = rows_of(&shape)?;
         let device = a.0.device();
@@ -95,8 +96,8 @@ impl Operation<3> for LayerNorm {
         "layer_norm"
     }
 
-    fn launch(&self, operands: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        Kernel::scaled(self.name(), self.0).launch(operands)
+    fn on_gpu(&self, operands: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
+        Kernel::scaled(self.name(), self.0).on_gpu(operands)
     }
 
     fn backward(
@@ -105,7 +106,7 @@ impl Operation<3> for LayerNorm {
         _y: &Tensor,
         gradient: &Tensor,
     ) -> Result<[Option<Tensor>; 3]> {
-        let of = |name| x.apply_op3_no_bwd(weight, gradient, &OnGpu(Kernel::scaled(name, self.0)));
+        let of = |name| x.apply_op3_no_bwd(weight, gradient, &Op(Kernel::scaled(name, self.0)));
         let (dx, dw) = (of("layer_norm_gradient")?, of("layer_norm_weight_gradient")?);
         Ok([Some(dx), Some(column_sums(&dw)?), Some(column_sums(gradient)?)])
     }
@@ -121,13 +122,13 @@ impl Operation<2> for Softmax {
         "softmax"
     }
 
-    fn launch(&self, [scores, mask]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [scores, mask]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
         let kernel = Kernel { group: self.group, ..Kernel::scaled(self.name(), self.scale) };
-        kernel.launch([scores, mask, mask])
+        kernel.on_gpu([scores, mask, mask])
     }
 
     fn backward(&self, _: [&Tensor; 2], y: &Tensor, gradient: &Tensor) -> Result<[Option<Tensor>; 2]> {
-        let kernel = OnGpu(Kernel::scaled("softmax_gradient", self.scale));
+        let kernel = Op(Kernel::scaled("softmax_gradient", self.scale));
         Ok([Some(y.apply_op3_no_bwd(y, gradient, &kernel)?), None])
     }
 }
@@ -141,8 +142,8 @@ impl Operation<2> for Bias {
         if self.gelu { "bias_gelu" } else { "bias" }
     }
 
-    fn launch(&self, [x, bias]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
-        Kernel::new(self.name()).launch([x, bias, bias])
+    fn on_gpu(&self, [x, bias]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+        Kernel::new(self.name()).on_gpu([x, bias, bias])
     }
 
     fn backward(
@@ -152,7 +153,7 @@ impl Operation<2> for Bias {
         gradient: &Tensor,
     ) -> Result<[Option<Tensor>; 2]> {
         let dx = match self.gelu {
-            true => x.apply_op3_no_bwd(bias, gradient, &OnGpu(Kernel::new("bias_gelu_gradient")))?,
+            true => x.apply_op3_no_bwd(bias, gradient, &Op(Kernel::new("bias_gelu_gradient")))?,
             false => gradient.clone(),
         };
         let db = column_sums(&dx)?;
@@ -167,7 +168,7 @@ impl Operation<2> for Rows {
         "gather"
     }
 
-    fn launch(&self, [table, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [table, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
         let shape = Shape::from((ids.1.shape().elem_count(), table.1.shape().dim(D::Minus1)?));
         by_ids(self.name(), table, ids, shape)
     }
@@ -178,7 +179,7 @@ impl Operation<2> for Rows {
         _y: &Tensor,
         gradient: &Tensor,
     ) -> Result<[Option<Tensor>; 2]> {
-        let scatter = OnGpu(Scatter { table: table.shape().clone() });
+        let scatter = Op(Scatter { table: table.shape().clone() });
         Ok([Some(gradient.apply_op2_no_bwd(ids, &scatter)?), None])
     }
 }
@@ -192,7 +193,7 @@ impl Operation<2> for Scatter {
         "scatter"
     }
 
-    fn launch(&self, [x, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [x, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
         by_ids(self.name(), x, ids, self.table.clone())
     }
 }

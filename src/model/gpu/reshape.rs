@@ -4,7 +4,8 @@ use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 
-use super::operation::{OnGpu, Operand, Operation, ptx, rows_of, view};
+use super::operation::{ptx, rows_of, view};
+use crate::model::autograd::operation::{GpuOperand as Operand, Op, Operation};
 
 /// Rows that one thread block sums.
 const ROWS_PER_BLOCK: u32 = 512;
@@ -13,7 +14,7 @@ const ROWS_PER_BLOCK: u32 = 512;
 pub(super) fn column_sums(x: &Tensor) -> Result<Tensor> {
     let mut x = x.reshape(((), x.dim(D::Minus1)?))?;
     while x.dim(0)? > 1 {
-        x = x.apply_op1_no_bwd(&OnGpu(ColumnSums))?;
+        x = x.apply_op1_no_bwd(&Op(ColumnSums))?;
     }
     x.squeeze(0)
 }
@@ -25,7 +26,7 @@ impl Operation<1> for ColumnSums {
         "column_sums"
     }
 
-    fn launch(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
         let device = x.0.device();
         let function = device.get_or_load_custom_func(self.name(), "ehi", ptx()?)?;
         let (rows, width) = rows_of(x.1.shape())?;
@@ -46,7 +47,7 @@ impl Operation<1> for ColumnSums {
 
 /// A contiguous copy of `x` whose axis i is axis `axes[i]` of `x`, which has four.
 pub(in crate::model) fn permute(x: &Tensor, axes: [usize; 4]) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(OnGpu(Permute { axes }))
+    x.contiguous()?.apply_op1(Op(Permute { axes }))
 }
 
 struct Permute {
@@ -58,7 +59,7 @@ impl Operation<1> for Permute {
         "permute"
     }
 
-    fn launch(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
         let shape = x.1.shape();
         let n = shape.elem_count();
         let Ok(elements) = u32::try_from(n) else {
@@ -89,6 +90,6 @@ impl Operation<1> for Permute {
         for (to, from) in self.axes.into_iter().enumerate() {
             axes[from] = to;
         }
-        Ok([Some(gradient.apply_op1_no_bwd(&OnGpu(Permute { axes }))?)])
+        Ok([Some(gradient.apply_op1_no_bwd(&Op(Permute { axes }))?)])
     }
 }
