@@ -105,9 +105,12 @@ fn files_of_another_kind_are_refused() {
     for at in (0..sound.len()).filter(|at| *at < 1_200 || at % 7 == 0) {
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
-        fuzz_query_encoder(&bytes);
+        let Ok(loaded) = loaded(&bytes) else { continue };
+        for tokens in [&[][..], &[0], &[4, 4, 1, 2, 3]] {
+            let norm: f32 = loaded.embed(tokens).unwrap().row.iter().map(|x| x * x).sum();
+            assert!(norm == 0.0 || (norm - 1.0).abs() < 1e-3, "{norm}");
+        }
     }
-    fuzz_query_encoder(&sound);
 }
 
 #[test]
