@@ -121,6 +121,16 @@ pub(crate) struct FeedForward {
     pub bias: bool,
 }
 
+/// The sizes of an encoder.
+struct Sizes {
+    vocab_size: usize,
+    hidden_size: usize,
+    layers: usize,
+    heads: usize,
+    inner_size: usize,
+    max_positions: usize,
+}
+
 /// The description of an encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TransformerConfig {
@@ -161,39 +171,41 @@ impl TransformerConfig {
         Ok(config)
     }
 
+    /// A BERT of these sizes without places and types of tokens.
+    fn new(family: Family, sizes: Sizes) -> Self {
+        let Sizes { vocab_size, hidden_size, layers, heads, inner_size, max_positions } = sizes;
+        let activation = Activation::GeluErf;
+        Self {
+            family,
+            vocab_size,
+            hidden_size,
+            layers,
+            heads,
+            max_positions,
+            position_table: None,
+            relative_positions: None,
+            type_vocab_size: 0,
+            embedding_norm: true,
+            norms: Norms::After,
+            layer_norm_eps: 0.0,
+            norm_bias: true,
+            attention_bias: true,
+            feed_forward: FeedForward { inner_size, activation, gated: false, bias: true },
+            spans: Vec::new(),
+        }
+    }
+
     /// The description of a table of vectors of tokens, `[tokens, width]`, whose file is `path`.
     ///
     /// # Errors
     /// [`ModelError::BadConfig`].
     pub(crate) fn of_table(
         path: &Path,
-        [tokens, width]: [usize; 2],
+        [vocab_size, hidden_size]: [usize; 2],
         max_positions: usize,
     ) -> Result<Self, ModelError> {
-        let config = Self {
-            family: Family::Static,
-            vocab_size: tokens,
-            hidden_size: width,
-            layers: 0,
-            max_positions,
-            position_table: None,
-            relative_positions: None,
-            type_vocab_size: 0,
-            embedding_norm: false,
-            // What follows is of layers, of which there are none.
-            heads: 1,
-            norms: Norms::After,
-            layer_norm_eps: 0.0,
-            norm_bias: false,
-            attention_bias: false,
-            feed_forward: FeedForward {
-                inner_size: 1,
-                activation: Activation::Relu,
-                gated: false,
-                bias: false,
-            },
-            spans: Vec::new(),
-        };
+        let sizes = Sizes { vocab_size, hidden_size, layers: 0, heads: 1, inner_size: 1, max_positions };
+        let config = Self { embedding_norm: false, ..Self::new(Family::Static, sizes) };
         config.check(path)?;
         Ok(config)
     }

@@ -7,7 +7,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, Layout, Result, Shape, Tensor};
 
-use super::operation::{Op, Operand, Operation};
+use super::operation::{self, Operand, Operation, apply};
 use super::{on_cpu, slice};
 use crate::model::kernels;
 
@@ -29,9 +29,9 @@ pub(crate) fn attention(
     let attention = Attention { lengths: lengths.to_vec(), heads, window, is_biased: bias.is_some() };
     let query = query.contiguous()?;
     match bias {
-        None => query.apply_op3(&key.contiguous()?, &value.contiguous()?, Op(attention)),
+        None => apply([&query, &key.contiguous()?, &value.contiguous()?], attention),
         // An operation has three operands at most.
-        Some(bias) => query.apply_op3(&Tensor::cat(&[key, value], 2)?, bias, Op(attention)),
+        Some(bias) => apply([&query, &Tensor::cat(&[key, value], 2)?, bias], attention),
     }
 }
 
@@ -247,7 +247,7 @@ impl Attention {
     }
 }
 
-impl Operation<3> for Attention {
+impl Operation for Attention {
     fn name(&self) -> &'static str {
         "attention"
     }
@@ -262,7 +262,7 @@ impl Operation<3> for Attention {
         [query, second, third]: [&Tensor; 3],
         _y: &Tensor,
         gradient: &Tensor,
-    ) -> Result<[Option<Tensor>; 3]> {
+    ) -> Result<operation::Gradients> {
         let guards = [query, second, third, gradient].map(|tensor| tensor.storage_and_layout());
         let operand =
             |at: usize| Ok::<Operand<'_>, candle_core::Error>((on_cpu(&guards[at].0)?, guards[at].1));

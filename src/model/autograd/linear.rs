@@ -6,7 +6,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, Layout, Result, Shape, Tensor};
 
-use super::operation::{Operand, operation};
+use super::operation::{OnCpu, Operand, apply};
 use super::{column_sums, slice};
 use crate::model::kernels;
 
@@ -15,8 +15,15 @@ use crate::model::kernels;
 /// # Shapes
 /// `x` `[.., in]`, `weight` `[out, in]`; output `[.., out]`.
 pub(crate) fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let backward = |operands: [&Tensor; 2], _: &Tensor, gradient: &Tensor| backward(operands, gradient);
-    x.contiguous()?.apply_op2(weight, operation("product", |[x, w]| forward(x, w), backward))
+    let operation = OnCpu(
+        "product",
+        |[x, w, _]: [Operand<'_>; 3]| forward(x, w),
+        |[x, weight, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let [dx, dw] = backward([x, weight], gradient)?;
+            Ok([dx, dw, None])
+        },
+    );
+    apply([&x.contiguous()?, weight], operation)
 }
 
 /// `x W^T + b`.
@@ -24,21 +31,21 @@ pub(crate) fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 /// # Shapes
 /// As [`product`]; `bias` `[out]`.
 pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
-    let operation = operation(
+    let operation = OnCpu(
         "linear",
-        |[x, w, bias]| {
+        |[x, w, bias]: [Operand<'_>; 3]| {
             let (mut y, shape) = forward(x, w)?;
             if let CpuStorage::F32(y) = &mut y {
                 kernels::add_bias(y, slice(bias)?);
             }
             Ok((y, shape))
         },
-        |[x, weight, _], _, gradient| {
+        |[x, weight, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let [dx, dw] = backward([x, weight], gradient)?;
             Ok([dx, dw, Some(column_sums(gradient)?)])
         },
     );
-    x.contiguous()?.apply_op3(weight, bias, operation)
+    apply([&x.contiguous()?, weight, bias], operation)
 }
 
 /// `x W`, with a gradient for `x` only where one is asked for: rows that are given have none.
@@ -46,18 +53,18 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tenso
 /// # Shapes
 /// `x` `[n, in]`, `weight` `[in, out]`; output `[n, out]`.
 pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let operation = operation(
+    let operation = OnCpu(
         "product-with-columns",
-        |[(x, lx), (w, lw)]| {
+        |[(x, lx), (w, lw), _]: [Operand<'_>; 3]| {
             let ((rows, width), (_, out)) = (lx.shape().dims2()?, lw.shape().dims2()?);
             Ok((x.matmul(w, (1, rows, out, width), lx, lw)?, Shape::from((rows, out))))
         },
-        |[x, weight], _, gradient| {
+        |[x, weight, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let dx = x.track_op().then(|| gradient.matmul(&weight.t()?)).transpose()?;
-            Ok([dx, Some(x.t()?.matmul(gradient)?)])
+            Ok([dx, Some(x.t()?.matmul(gradient)?), None])
         },
     );
-    x.contiguous()?.apply_op2(weight, operation)
+    apply([&x.contiguous()?, weight], operation)
 }
 
 fn forward((x, lx): Operand<'_>, (w, lw): Operand<'_>) -> Result<(CpuStorage, Shape)> {

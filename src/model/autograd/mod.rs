@@ -11,7 +11,7 @@ use candle_core::{CpuStorage, D, Result, Shape, Storage, Tensor};
 use super::config::Activation;
 use super::kernels;
 use super::rotation::Rotation;
-use operation::{Operand, operation};
+use operation::{OnCpu, Operand, apply};
 
 mod attention;
 mod linear;
@@ -76,36 +76,37 @@ fn column_sums(x: &Tensor) -> Result<Tensor> {
 /// `ln softmax(scale * x)` over the last dimension.
 pub(crate) fn log_softmax(x: &Tensor, scale: f32) -> Result<Tensor> {
     let width = x.dim(D::Minus1)?;
-    x.contiguous()?.apply_op1(operation(
+    let operation = OnCpu(
         "log-softmax",
-        move |[x]| changed(x, |y| kernels::scaled_log_softmax(y, width, scale)),
-        move |_, y, gradient| {
+        move |[x, ..]: [Operand<'_>; 3]| changed(x, |y| kernels::scaled_log_softmax(y, width, scale)),
+        move |_: [&Tensor; 3], y: &Tensor, gradient: &Tensor| {
             let kernel = |dx: &mut [f32], y: &[f32], _: &[f32]| {
                 kernels::log_softmax_gradient(dx, y, width, scale);
             };
-            Ok([Some(gradient_by(gradient, [y, y], kernel)?)])
+            Ok([Some(gradient_by(gradient, [y, y], kernel)?), None, None])
         },
-    ))
+    );
+    apply([&x.contiguous()?], operation)
 }
 
 /// `activation(x + bias)` over the last dimension.
 pub(crate) fn bias_activation(x: &Tensor, bias: &Tensor, activation: Activation) -> Result<Tensor> {
-    let operation = operation(
+    let operation = OnCpu(
         "bias-activation",
-        move |[x, bias]| {
+        move |[x, bias, _]: [Operand<'_>; 3]| {
             let bias = slice(bias)?;
             changed(x, |y| kernels::bias_activation(y, bias, activation))
         },
-        move |operands, _, gradient| {
+        move |[x, bias, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let kernel = |dx: &mut [f32], x: &[f32], bias: &[f32]| {
                 kernels::activation_gradient(dx, x, bias, activation);
             };
-            let dx = gradient_by(gradient, operands, kernel)?;
+            let dx = gradient_by(gradient, [x, bias], kernel)?;
             let db = column_sums(&dx)?;
-            Ok([Some(dx), Some(db)])
+            Ok([Some(dx), Some(db), None])
         },
     );
-    x.contiguous()?.apply_op2(bias, operation)
+    apply([&x.contiguous()?, bias], operation)
 }
 
 /// `activation(x) * y`, value by value: the gate of a feed-forward step.
@@ -113,21 +114,21 @@ pub(crate) fn bias_activation(x: &Tensor, bias: &Tensor, activation: Activation)
 /// # Shapes
 /// All the same.
 pub(crate) fn gate(x: &Tensor, y: &Tensor, activation: Activation) -> Result<Tensor> {
-    let operation = operation(
+    let operation = OnCpu(
         "gate",
-        move |[x, y]| {
+        move |[x, y, _]: [Operand<'_>; 3]| {
             let y = slice(y)?;
             changed(x, |out| kernels::gate(out, y, activation))
         },
-        move |[x, y], _, gradient| {
+        move |[x, y, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let kernel = |g: &mut [f32], x: &[f32], y: &[f32]| kernels::gate_gradient(g, x, y, activation);
             let dx = gradient_by(gradient, [x, y], kernel)?;
             // The product is the same with the factors' places changed.
             let dy = gradient_by(x, [gradient, gradient], |out, g, _| kernels::gate(out, g, activation))?;
-            Ok([Some(dx), Some(dy)])
+            Ok([Some(dx), Some(dy), None])
         },
     );
-    x.contiguous()?.apply_op2(&y.contiguous()?, operation)
+    apply([&x.contiguous()?, &y.contiguous()?], operation)
 }
 
 /// The heads of each token turned by its place.
@@ -140,25 +141,26 @@ pub(crate) fn rotate(x: &Tensor, rotation: &Arc<Rotation>) -> Result<Tensor> {
     let rotation = rotation.clone();
     let turn = Arc::new(move |x: &mut [f32], way: f32| rotation.turn(x, m, m, &lengths, way));
     let back = turn.clone();
-    x.contiguous()?.apply_op1(operation(
+    let operation = OnCpu(
         "rotate",
-        move |[x]| changed(x, |y| turn(y, 1.0)),
-        move |_, _, gradient| {
+        move |[x, ..]: [Operand<'_>; 3]| changed(x, |y| turn(y, 1.0)),
+        move |_: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             // A rotation's transpose turns back.
-            Ok([Some(gradient_by(gradient, [gradient, gradient], |g, _, _| back(g, -1.0))?)])
+            Ok([Some(gradient_by(gradient, [gradient, gradient], |g, _, _| back(g, -1.0))?), None, None])
         },
-    ))
+    );
+    apply([&x.contiguous()?], operation)
 }
 
 /// Layer normalisation over the last dimension.
 pub(crate) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f32) -> Result<Tensor> {
-    let operation = operation(
+    let operation = OnCpu(
         "layer-norm",
-        move |[x, weight, bias]| {
+        move |[x, weight, bias]: [Operand<'_>; 3]| {
             let (weight, bias) = (slice(weight)?, slice(bias)?);
             changed(x, |y| kernels::norm(y, weight, bias, eps))
         },
-        move |[x, weight, _], _, gradient| {
+        move |[x, weight, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let kernel =
                 |dx: &mut [f32], x: &[f32], weight: &[f32]| kernels::norm_gradient(dx, x, weight, eps);
             let dx = gradient_by(gradient, [x, weight], kernel)?;
@@ -170,5 +172,5 @@ pub(crate) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f32) -
             Ok([Some(dx), Some(dw), Some(column_sums(gradient)?)])
         },
     );
-    x.contiguous()?.apply_op3(weight, bias, operation)
+    apply([&x.contiguous()?, weight, bias], operation)
 }
