@@ -111,7 +111,7 @@ impl Bundle {
             return Err(if ["config.json", "modules.json"].iter().any(|name| dir.join(name).exists()) {
                 ModelError::NotABundle { path: dir }
             } else {
-                ModelError::NotAModel { path: dir, missing: MANIFEST_FILE }
+                ModelError::not_a_model(dir, MANIFEST_FILE)
             });
         }
         let mut manifest = read_manifest(&path)?;
@@ -141,21 +141,21 @@ impl Bundle {
         let unchecked = encoder_files.into_iter().map(|(_, file)| file).collect();
         let encoder = options.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
         if encoder.dim() != manifest.dim {
-            return Err(ModelError::BadConfig {
+            return Err(ModelError::bad_config(
                 path,
-                what: "dim",
-                found: manifest.dim as u64,
-                expected: format!("the encoder's width, {}", encoder.dim()),
-            });
+                "dim",
+                manifest.dim,
+                format!("the encoder's width, {}", encoder.dim()),
+            ));
         }
         let most = shape.leaves().min(MOST_LEAVES_PER_DOCUMENT);
         if manifest.leaves_per_document == 0 || manifest.leaves_per_document > most {
-            return Err(ModelError::BadConfig {
+            return Err(ModelError::bad_config(
                 path,
-                what: "leaves_per_document",
-                found: u64::from(manifest.leaves_per_document),
-                expected: format!("1 to {most}"),
-            });
+                "leaves_per_document",
+                manifest.leaves_per_document as usize,
+                format!("1 to {most}"),
+            ));
         }
         let indexer = match manifest.files.contains_key(INDEXER_FILE) {
             true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
@@ -247,11 +247,10 @@ impl BundleManifest {
     /// The content of `ehi.json` with a query encoder or without; `path` is where it goes.
     fn to_json(&self, path: &Path, query_encoder: Option<&QueryEncoderEntry>) -> Result<Vec<u8>, ModelError> {
         let query_encoder = query_encoder.map(serde_json::to_value).transpose();
-        let query_encoder =
-            query_encoder.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
+        let query_encoder = query_encoder.map_err(|source| ModelError::json(path, source))?;
         let manifest = Self { query_encoder, ..self.clone() };
         let json = serde_json::to_vec_pretty(&manifest);
-        let mut json = json.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
+        let mut json = json.map_err(|source| ModelError::json(path, source))?;
         json.push(b'\n');
         Ok(json)
     }
@@ -318,32 +317,22 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     };
     for name in weights.into_iter().chain([TOKENIZER_FILE, "config.json"]).filter(|name| !optional(name)) {
         if !is_listed(name) {
-            return Err(ModelError::Unsupported {
-                path: path.to_owned(),
-                what: "list of files without",
-                found: name.to_owned(),
-                supported: "one that names every file of the model",
-            });
+            return Err(ModelError::unsupported(
+                path,
+                "list of files without",
+                name,
+                "one that names every file of the model",
+            ));
         }
     }
     if !(manifest.logit_scale.is_finite() && manifest.logit_scale > 0.0) {
-        return Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "logit_scale",
-            found: manifest.logit_scale.to_string(),
-            supported: "a number over 0",
-        });
+        return Err(ModelError::unsupported(path, "logit_scale", manifest.logit_scale, "a number over 0"));
     }
     // Names come from a file, and are joined to a path.
     let known =
         |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name);
     if let Some(name) = manifest.files.keys().find(|name| !known(name)) {
-        return Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "file",
-            found: name.clone(),
-            supported: "the files that a bundle is made of",
-        });
+        return Err(ModelError::unsupported(path, "file", name, "the files that a bundle is made of"));
     }
     Ok(manifest)
 }
@@ -357,8 +346,4 @@ pub(super) fn most_bytes(name: &str) -> u64 {
         REPORT_FILE => files::REPORT_BYTES,
         _ => files::JSON_BYTES,
     }
-}
-
-fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> ModelError {
-    ModelError::Io { action, path: path.to_owned(), source }
 }

@@ -211,12 +211,7 @@ impl TransformerConfig {
     }
 
     fn check(&self, path: &Path) -> Result<(), ModelError> {
-        let bad = |what, found: usize, expected: &str| ModelError::BadConfig {
-            path: path.to_owned(),
-            what,
-            found: found as u64,
-            expected: expected.to_owned(),
-        };
+        let bad = |what, found: usize, expected: &str| ModelError::bad_config(path, what, found, expected);
         for (what, found) in [
             ("vocab_size", self.vocab_size),
             ("hidden size", self.hidden_size),

@@ -103,17 +103,17 @@ impl Encoder {
             [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
         {
             if !is_there {
-                return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
+                return Err(ModelError::not_a_model(dir, missing));
             }
         }
         let config = match form {
             Some(_) if precision == EncoderPrecision::Int8 => {
-                return Err(ModelError::Unsupported {
-                    path: dir.to_owned(),
-                    what: "precision",
-                    found: precision.to_string(),
-                    supported: "f32: a table of token vectors has no matrix products",
-                });
+                return Err(ModelError::unsupported(
+                    dir,
+                    "precision",
+                    precision,
+                    "f32: a table of token vectors has no matrix products",
+                ));
             }
             Some(_) => folder::static_config(dir)?,
             None => TransformerConfig::from_file(&config_path)?,
@@ -189,12 +189,12 @@ impl Encoder {
             }
         };
         if tokens + 1 >= self.max_tokens() {
-            return Err(ModelError::BadConfig {
-                path: self.parts.dir().to_owned(),
-                what: "number of tokens of a prompt",
-                found: tokens as u64,
-                expected: format!("less than the {} that a text may have, by 2", self.max_tokens()),
-            });
+            return Err(ModelError::bad_config(
+                self.parts.dir(),
+                "number of tokens of a prompt",
+                tokens,
+                format!("less than the {} that a text may have, by 2", self.max_tokens()),
+            ));
         }
         Ok(if self.folder.include_prompt { 0 } else { tokens })
     }

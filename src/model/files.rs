@@ -73,7 +73,7 @@ pub(super) fn is_module_file(name: &str) -> bool {
 
 /// The files of modules in a directory, by their paths inside it, in order.
 pub(super) fn module_files(dir: &Path) -> Result<Vec<String>, ModelError> {
-    let io = |source| ModelError::Io { action: "read", path: dir.to_owned(), source };
+    let io = |source| ModelError::io("read", dir, source);
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).map_err(io)? {
         let entry = entry.map_err(io)?.file_name();
@@ -98,7 +98,7 @@ pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
 ///
 /// Asks what it is before it is opened: opening a pipe would wait for its other end.
 pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
-    let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+    let io = |source| ModelError::io("read", path, source);
     let check = |metadata: &fs::Metadata| match metadata.len() {
         _ if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
         found if found > most => Err(ModelError::FileTooLarge { path: path.to_owned(), found, most }),
@@ -112,7 +112,7 @@ pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
 
 /// The content of a regular file of at most `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
-    let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+    let io = |source| ModelError::io("read", path, source);
     let (file, length) = open(path, most)?;
     let mut content = Vec::new();
     let room = usize::try_from(length).map_err(|_| io(ErrorKind::OutOfMemory.into()))?;
@@ -130,7 +130,7 @@ pub(super) fn begins_with(path: &Path, start: &[u8]) -> Result<bool, ModelError>
         return Ok(false);
     }
     let read = file.read_exact_at(&mut head, 0);
-    read.map_err(|source| ModelError::Io { action: "read", path: path.to_owned(), source })?;
+    read.map_err(|source| ModelError::io("read", path, source))?;
     Ok(head == start)
 }
 
@@ -145,18 +145,14 @@ pub(super) fn read_open(file: &File, path: &Path) -> Result<Vec<u8>, ModelError>
         file.read_exact_at(&mut content, 0)?;
         Ok(content)
     };
-    read().map_err(|source| ModelError::Io { action: "read", path: path.to_owned(), source })
+    read().map_err(|source| ModelError::io("read", path, source))
 }
 
 /// The SHA-256 of a regular file of at most `most` bytes, which is not held in memory.
 pub(super) fn digest(path: &Path, most: u64) -> Result<[u8; 32], ModelError> {
     let (file, length) = open(path, most)?;
     let mut digest = Sha256::new();
-    io::copy(&mut file.take(length), &mut digest).map_err(|source| ModelError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    })?;
+    io::copy(&mut file.take(length), &mut digest).map_err(|source| ModelError::io("read", path, source))?;
     Ok(digest.finalize().into())
 }
 
@@ -167,8 +163,7 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelErro
 
 /// Of a JSON file of at most `most` bytes.
 pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> Result<T, ModelError> {
-    serde_json::from_slice(&read(path, most)?)
-        .map_err(|source| ModelError::Json { path: path.to_owned(), source })
+    serde_json::from_slice(&read(path, most)?).map_err(|source| ModelError::json(path, source))
 }
 
 /// Settings from a JSON file that need not be there.

@@ -92,8 +92,7 @@ impl Indexer {
             if found == expected[0] * expected[1] && found > 0 {
                 return Ok(());
             }
-            let path = super::files::INDEXER_FILE.into();
-            Err(ModelError::TensorShape { path, name, found: vec![found], expected: expected.to_vec() })
+            Err(ModelError::tensor_shape(super::files::INDEXER_FILE, name, &[found], &expected))
         };
         let routing_dim = weights.projection.as_ref().map_or(dim, |p| p.len() / dim);
         if let Some(projection) = &weights.projection {

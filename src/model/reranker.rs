@@ -84,7 +84,7 @@ impl Reranker {
     fn load(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
         for missing in ["config.json", TOKENIZER_FILE] {
             if !dir.join(missing).exists() {
-                return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
+                return Err(ModelError::not_a_model(dir, missing));
             }
         }
         let settings = folder::reranker(dir)?;

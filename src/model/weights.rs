@@ -40,8 +40,8 @@ impl Weights {
     /// Opens a safetensors file and reads its header.
     pub(crate) fn from_file(path: &Path, device: &Device) -> Result<Self, ModelError> {
         let (file, length) = super::files::open(path, super::files::WEIGHTS_BYTES)?;
-        let error = |source| ModelError::Safetensors { path: path.to_owned(), source };
-        let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+        let error = |source| ModelError::safetensors(path, source);
+        let io = |source| ModelError::io("read", path, source);
         let mut size = [0; LENGTH_BYTES as usize];
         if length < LENGTH_BYTES {
             return Err(error(SafeTensorError::HeaderTooSmall));
@@ -129,11 +129,7 @@ impl Weights {
         }
         if stored.place.start.is_multiple_of(numbers.bytes() as u64) && !stored.place.is_empty() {
             let mapping = Mapping::of_part(&self.file, stored.place.clone());
-            let mapping = mapping.map_err(|source| ModelError::Io {
-                action: "map",
-                path: self.path.clone(),
-                source,
-            })?;
+            let mapping = mapping.map_err(|source| ModelError::io("map", &self.path, source))?;
             return Ok(WordTable::mapped(mapping, numbers, width));
         }
         Ok(WordTable::held(&numbers.tensor(&self.read(&stored.place)?, rows, width)?)?)
@@ -152,7 +148,7 @@ impl Weights {
         };
         match is_finite {
             true => Ok(()),
-            false => Err(ModelError::NonFiniteTensor { path: self.path.clone(), name: name.to_owned() }),
+            false => Err(ModelError::non_finite(&self.path, name)),
         }
     }
 
@@ -170,11 +166,11 @@ impl Weights {
     }
 
     fn io(&self, source: std::io::Error) -> ModelError {
-        ModelError::Io { action: "read", path: self.path.clone(), source }
+        ModelError::io("read", &self.path, source)
     }
 
     fn missing(&self, name: &str) -> ModelError {
-        ModelError::MissingTensor { path: self.path.clone(), name: name.to_owned() }
+        ModelError::missing_tensor(&self.path, name)
     }
 
     /// A tensor by its name, if it has this shape.
@@ -185,12 +181,7 @@ impl Weights {
         let stored =
             self.tensors.get(name).or_else(|| self.tensors.get(&old)).ok_or_else(|| self.missing(name))?;
         if stored.shape != shape {
-            return Err(ModelError::TensorShape {
-                path: self.path.clone(),
-                name: name.to_owned(),
-                found: stored.shape.clone(),
-                expected: shape.to_vec(),
-            });
+            return Err(ModelError::tensor_shape(&self.path, name, &stored.shape, shape));
         }
         Ok(stored)
     }
@@ -217,5 +208,5 @@ pub(super) fn check_header(path: &Path, bytes: &[u8]) -> Result<(), ModelError> 
         return Ok(()); // The parser says that it is too short.
     };
     let checked = check_header_size(u64::from_le_bytes(*size), bytes.len() as u64);
-    checked.map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })
+    checked.map_err(|source| ModelError::safetensors(path, source))
 }

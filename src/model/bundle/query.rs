@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use serde_json::Value;
 
 use super::copy::{query_encoder_files, write};
-use super::{Bundle, MANIFEST_FILE, ModelError, io_error, read_manifest};
+use super::{Bundle, MANIFEST_FILE, ModelError, read_manifest};
 use crate::disk::{Backend, Kind};
 use crate::model::Encoder;
 use crate::model::query_encoder::{FastEncoder, QueryEncoderEntry};
@@ -34,7 +34,7 @@ pub(super) fn open(
 fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
     let path = dir.join(MANIFEST_FILE);
     let entry: QueryEncoderEntry =
-        serde_json::from_value(entry).map_err(|source| ModelError::Json { path: path.clone(), source })?;
+        serde_json::from_value(entry).map_err(|source| ModelError::json(&path, source))?;
     entry.check(&path, digest)?;
     Ok(entry)
 }
@@ -78,7 +78,7 @@ impl Bundle {
         self.check_own()?;
         // Until this returns. No file of the bundle can stand for it, since those are replaced.
         let lock = File::open(&self.dir).and_then(|dir| dir.lock().map(|()| dir));
-        let _lock = lock.map_err(|e| io_error("lock", &self.dir, e))?;
+        let _lock = lock.map_err(|e| ModelError::io("lock", &self.dir, e))?;
         let written = self.write_query_encoder(backend, new);
         // What was begun and what is out of use.
         self.clear(backend);
@@ -103,8 +103,8 @@ impl Bundle {
                 if of(entry.clone()).bytes().is_err() {
                     let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));
                     write(backend, &staged, bytes)?;
-                    backend.rename(&staged, &file).map_err(|e| io_error("replace", &file, e))?;
-                    backend.sync_directory(&self.dir).map_err(|e| io_error("sync", &self.dir, e))?;
+                    backend.rename(&staged, &file).map_err(|e| ModelError::io("replace", &file, e))?;
+                    backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
                 }
                 let fast = of(entry);
                 fast.load()?;
@@ -114,8 +114,8 @@ impl Bundle {
         };
         let json = self.manifest.to_json(&path, fast.as_ref().map(FastEncoder::entry))?;
         write(backend, &staged, &json)?;
-        backend.rename(&staged, &path).map_err(|e| io_error("replace", &path, e))?;
-        backend.sync_directory(&self.dir).map_err(|e| io_error("sync", &self.dir, e))?;
+        backend.rename(&staged, &path).map_err(|e| ModelError::io("replace", &path, e))?;
+        backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
         Ok(fast)
     }
 
@@ -164,7 +164,7 @@ pub(crate) fn unused_files(backend: &dyn Backend, dir: &Path) -> Result<Vec<Stri
     names.retain(|name| Some(name.as_str()) != in_use);
     for name in [MANIFEST_NEW, QUERY_ENCODER_NEW] {
         let path = dir.join(name);
-        if backend.kind(&path).map_err(|e| io_error("read", &path, e))?.is_some() {
+        if backend.kind(&path).map_err(|e| ModelError::io("read", &path, e))?.is_some() {
             names.push(name.to_owned());
         }
     }

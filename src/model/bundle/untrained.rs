@@ -43,12 +43,12 @@ impl Bundle {
         let dir = dir.as_ref().to_owned();
         // A bundle that has lost its list of checksums.
         if dir.join(INDEXER_FILE).exists() && !dir.join(MANIFEST_FILE).exists() {
-            return Err(ModelError::NotAModel { path: dir, missing: MANIFEST_FILE });
+            return Err(ModelError::not_a_model(dir, MANIFEST_FILE));
         }
         let encoder = LoadOptions::new().encoder_with(&dir, settings)?;
         let weights = files::encoder_file(&dir);
         if !dir.join(weights).exists() {
-            return Err(ModelError::NotAModel { path: dir, missing: ENCODER_FILE });
+            return Err(ModelError::not_a_model(dir, ENCODER_FILE));
         }
         let modules = files::module_files(&dir)?;
         let carried = CARRIED_FILES.into_iter().filter(|name| dir.join(name).exists());

@@ -11,8 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::query::carried;
 use super::{
-    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, io_error,
-    most_bytes,
+    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, most_bytes,
 };
 use crate::disk::names;
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
@@ -129,9 +128,9 @@ impl BundleParts<'_> {
 pub(crate) fn publish(staged: &Path, out: &Path) -> Result<(), ModelError> {
     // An empty directory at the target is allowed; rename replaces it on Unix only.
     if out.exists() {
-        fs::remove_dir(out).map_err(|e| io_error("replace", out, e))?;
+        fs::remove_dir(out).map_err(|e| ModelError::io("replace", out, e))?;
     }
-    fs::rename(staged, out).map_err(|e| io_error("create", out, e))?;
+    fs::rename(staged, out).map_err(|e| ModelError::io("create", out, e))?;
     match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         _ => sync_dir(Path::new(".")),
@@ -145,7 +144,7 @@ impl BundleParts<'_> {
             return write_synced(&path, &files::read(&source, most_bytes(ENCODER_FILE))?);
         };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
+            fs::create_dir_all(folder).map_err(|e| ModelError::io("create", folder, e))?;
         }
         write_tensors(encoder, DType::F16, &path)
     }
@@ -209,7 +208,7 @@ pub(in crate::model) fn write_tensors(
     // Without it, some releases of transformers refuse the file.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     safetensors::serialize_to_file(&tensors, Some(metadata), path)
-        .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })
+        .map_err(|source| ModelError::safetensors(path, source))
 }
 
 /// Makes an empty directory of a new name beside `out`, which [`publish`] puts in its place. What has such a
@@ -217,7 +216,7 @@ pub(in crate::model) fn write_tensors(
 pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> {
     check_output(out)?;
     if let Some(parent) = out.parent() {
-        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
+        fs::create_dir_all(parent).map_err(|e| ModelError::io("create", parent, e))?;
     }
     let mut number = 0u32;
     loop {
@@ -225,7 +224,7 @@ pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> 
         match fs::create_dir(&partial) {
             Ok(()) => return Ok(partial),
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_PARTIAL => number += 1,
-            Err(error) => return Err(io_error("create", &partial, error)),
+            Err(error) => return Err(ModelError::io("create", &partial, error)),
         }
     }
 }
@@ -237,7 +236,7 @@ const MOST_PARTIAL: u32 = 1000;
 /// may read.
 pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, ModelError> {
     let content = files::read(path, most_bytes(name))?;
-    fs::remove_file(path).map_err(|e| io_error("replace", path, e))?;
+    fs::remove_file(path).map_err(|e| ModelError::io("replace", path, e))?;
     write_synced(path, &content)?;
     Ok(content)
 }
@@ -269,25 +268,25 @@ fn partial_path(out: &Path, number: u32) -> PathBuf {
 
 pub(in crate::model) fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
+        fs::create_dir_all(parent).map_err(|e| ModelError::io("create", parent, e))?;
     }
     let write = || -> std::io::Result<()> {
         let mut file = fs::File::create(path)?;
         file.write_all(content)?;
         file.sync_all()
     };
-    write().map_err(|e| io_error("write", path, e))
+    write().map_err(|e| ModelError::io("write", path, e))
 }
 
 fn sync_file(path: &Path) -> Result<(), ModelError> {
-    fs::File::open(path).and_then(|file| file.sync_all()).map_err(|e| io_error("sync", path, e))
+    fs::File::open(path).and_then(|file| file.sync_all()).map_err(|e| ModelError::io("sync", path, e))
 }
 
 /// Makes the names in a directory, and in the folders that a bundle has, durable.
 pub(in crate::model) fn sync_dir(dir: &Path) -> Result<(), ModelError> {
-    let entries = fs::read_dir(dir).map_err(|e| io_error("read", dir, e))?;
+    let entries = fs::read_dir(dir).map_err(|e| ModelError::io("read", dir, e))?;
     for entry in entries {
-        let entry = entry.map_err(|e| io_error("read", dir, e))?;
+        let entry = entry.map_err(|e| ModelError::io("read", dir, e))?;
         if entry.file_name().to_str().is_some_and(|name| files::module_kind(name).is_some()) {
             sync_file(&entry.path())?;
         }

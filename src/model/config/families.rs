@@ -132,7 +132,7 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<TransformerConfig, Model
     struct Kind {
         model_type: String,
     }
-    let error = |source| ModelError::Json { path: path.to_owned(), source };
+    let error = |source| ModelError::json(path, source);
     let Kind { model_type } = serde_json::from_slice(bytes).map_err(error)?;
     let mut fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(error)?;
     fields.retain(|_, value| !value.is_null());
@@ -156,11 +156,11 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<TransformerConfig, Model
 impl File<'_> {
     fn parse<T: DeserializeOwned>(&self) -> Result<T, ModelError> {
         serde_json::from_value(Value::Object(self.fields.clone()))
-            .map_err(|source| ModelError::Json { path: self.path.to_owned(), source })
+            .map_err(|source| ModelError::json(&self.path, source))
     }
 
     fn unsupported(&self, what: &'static str, found: impl ToString, supported: &'static str) -> ModelError {
-        ModelError::Unsupported { path: self.path.to_owned(), what, found: found.to_string(), supported }
+        ModelError::unsupported(&self.path, what, found, supported)
     }
 
     /// An error unless settings have the values that they must have, where they are there and not empty.
@@ -211,12 +211,12 @@ impl File<'_> {
             },
         );
         if config.layers == 0 || config.layers > MOST_LAYERS {
-            return Err(ModelError::BadConfig {
-                path: self.path.to_owned(),
-                what: "number of layers",
-                found: config.layers as u64,
-                expected: format!("1 to {MOST_LAYERS}"),
-            });
+            return Err(ModelError::bad_config(
+                &self.path,
+                "number of layers",
+                config.layers,
+                format!("1 to {MOST_LAYERS}"),
+            ));
         }
         config.spans = vec![Span::default(); config.layers];
         config.type_vocab_size = raw.type_vocab_size;
@@ -264,12 +264,12 @@ impl File<'_> {
         let first = padding.map_or(0, |padding| padding as usize + 1);
         let rows = raw.max_position_embeddings;
         if rows <= first && rows > 0 {
-            return Err(ModelError::BadConfig {
-                path: self.path.to_owned(),
-                what: "max_position_embeddings",
-                found: rows as u64,
-                expected: format!("more than {first}, where places are numbered from"),
-            });
+            return Err(ModelError::bad_config(
+                &self.path,
+                "max_position_embeddings",
+                rows,
+                format!("more than {first}, where places are numbered from"),
+            ));
         }
         Ok(TransformerConfig {
             max_positions: rows.saturating_sub(first),

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{refuse_unknown, unsupported};
+use super::refuse_unknown;
 use crate::model::encoder::MOST_TOKENS;
 use crate::model::error::ModelError;
 use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_FILE};
@@ -55,14 +55,14 @@ impl Config {
         output: (&str, &'static str),
     ) -> Result<(), ModelError> {
         if let Some(found) = self.transformer_task.as_ref().filter(|found| *found != task) {
-            return Err(unsupported(path, "transformer_task", found, task));
+            return Err(ModelError::unsupported(path, "transformer_task", found, task));
         }
         if let Some(found) = self.module_output_name.as_ref().filter(|found| *found != name) {
-            return Err(unsupported(path, "module_output_name", found, name));
+            return Err(ModelError::unsupported(path, "module_output_name", found, name));
         }
         if let Some(modalities) = &self.modality_config {
             check_modalities(modalities, output.0)
-                .map_err(|found| unsupported(path, "modality_config", &found, output.1))?;
+                .map_err(|found| ModelError::unsupported(path, "modality_config", &found, output.1))?;
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
     if !files::is_there(&path)
         && let Some(name) = FORMER_FILES.into_iter().find(|name| dir.join(name).exists())
     {
-        return Err(unsupported(
+        return Err(ModelError::unsupported(
             dir,
             "name of a file",
             name,
@@ -102,17 +102,17 @@ pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result
     let output = "text by the model's logits alone";
     config.check(&path, "sequence-classification", "scores", ("logits", output))?;
     if config.do_lower_case == Some(true) {
-        return Err(unsupported(&path, "do_lower_case of a reranker", "true", "false"));
+        return Err(ModelError::unsupported(&path, "do_lower_case of a reranker", "true", "false"));
     }
     let said = config.max_seq_length.or(tokenizer_length(dir)?);
     let found = within(said.unwrap_or(positions).min(positions), &path)?;
     if found < SHORTEST_PAIR {
-        return Err(ModelError::BadConfig {
+        return Err(ModelError::bad_config(
             path,
-            what: "maximum length of a pair in tokens",
-            found: found as u64,
-            expected: format!("{SHORTEST_PAIR} at least"),
-        });
+            "maximum length of a pair in tokens",
+            found,
+            format!("{SHORTEST_PAIR} at least"),
+        ));
     }
     Ok(found)
 }
@@ -120,12 +120,12 @@ pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result
 fn within(found: usize, path: &Path) -> Result<usize, ModelError> {
     match (2..=MOST_TOKENS).contains(&found) {
         true => Ok(found),
-        false => Err(ModelError::BadConfig {
-            path: path.to_owned(),
-            what: "maximum length in tokens",
-            found: found as u64,
-            expected: format!("2 to {MOST_TOKENS}"),
-        }),
+        false => Err(ModelError::bad_config(
+            path,
+            "maximum length in tokens",
+            found,
+            format!("2 to {MOST_TOKENS}"),
+        )),
     }
 }
 
@@ -142,7 +142,7 @@ pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, Mo
     let path = dir.join(TOKENIZER_CONFIG);
     let config: Tokenizer = files::read_json_or_default(&path)?;
     if let Some(side) = config.truncation_side.filter(|side| side != "right") {
-        return Err(unsupported(&path, "truncation_side", &side, "right"));
+        return Err(ModelError::unsupported(&path, "truncation_side", &side, "right"));
     }
     // The library makes the normalizer of a BERT anew by them.
     let said = [
@@ -162,7 +162,7 @@ pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, Mo
                 && said != found
             {
                 let found = format!("{name}: {said}");
-                return Err(unsupported(
+                return Err(ModelError::unsupported(
                     &path,
                     "setting",
                     &found,

@@ -147,12 +147,12 @@ impl Folder {
     fn check_dim(&self, dir: &Path, hidden: usize) -> Result<(), ModelError> {
         let width = self.width(hidden);
         match self.truncate_dim {
-            Some(dim) if dim == 0 || dim > width => Err(ModelError::BadConfig {
-                path: dir.to_owned(),
-                what: "number of dimensions to keep",
-                found: dim as u64,
-                expected: format!("1 to the encoder's {width}"),
-            }),
+            Some(dim) if dim == 0 || dim > width => Err(ModelError::bad_config(
+                dir,
+                "number of dimensions to keep",
+                dim,
+                format!("1 to the encoder's {width}"),
+            )),
             _ => Ok(()),
         }
     }
@@ -195,26 +195,9 @@ fn refuse_unknown(path: &Path, rest: &Map<String, Value>) -> Result<(), ModelErr
         _ => true,
     };
     match rest.iter().find(|(_, value)| says(value)) {
-        Some((name, value)) => Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "setting",
-            found: shortened(&format!("{name}: {value}")),
-            supported: "a file without it",
-        }),
+        Some((name, value)) => {
+            Err(ModelError::unsupported(path, "setting", format!("{name}: {value}"), "a file without it"))
+        }
         None => Ok(()),
     }
-}
-
-/// A setting of a file that is not followed.
-fn unsupported(path: &Path, what: &'static str, found: &str, supported: &'static str) -> ModelError {
-    ModelError::Unsupported { path: path.to_owned(), what, found: shortened(found), supported }
-}
-
-/// The start of something out of a file, for a message.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 100;
-    if text.chars().count() <= MOST {
-        return text.to_owned();
-    }
-    text.chars().take(MOST).chain("...".chars()).collect()
 }

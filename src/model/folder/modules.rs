@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Module, refuse_unknown, unsupported};
+use super::{Module, refuse_unknown};
 use crate::model::dense::{DenseActivation, DenseConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
@@ -62,26 +62,36 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
     }
     let entries: Vec<Entry> = files::read_json(&path)?;
     if entries.len() > MOST_MODULES {
-        return Err(unsupported(&path, "number of modules", &entries.len().to_string(), "at most 16"));
+        return Err(ModelError::unsupported(&path, "number of modules", entries.len(), "at most 16"));
     }
     let mut chain: Option<Chain> = None;
     let mut width = hidden;
     for (place, entry) in entries.iter().enumerate() {
         if !entry.kwargs.is_empty() {
-            return Err(unsupported(&path, "arguments of module", &entry.class, "modules without kwargs"));
+            return Err(ModelError::unsupported(
+                &path,
+                "arguments of module",
+                &entry.class,
+                "modules without kwargs",
+            ));
         }
         match (place, entry.class(), &mut chain) {
             (0, Some(STATIC_EMBEDDING), None) => {
                 if !["", ".", files::STATIC_FOLDER].contains(&entry.path.as_str()) {
                     let supported = "the model's own folder, or 0_StaticEmbedding";
-                    return Err(unsupported(&path, "folder of the StaticEmbedding", &entry.path, supported));
+                    return Err(ModelError::unsupported(
+                        &path,
+                        "folder of the StaticEmbedding",
+                        &entry.path,
+                        supported,
+                    ));
                 }
                 let pooling = vec![PoolingMode::Mean];
                 chain = Some(Chain { pooling, include_prompt: true, modules: Vec::new() });
             }
             (0, Some("Transformer"), None) if entry.path.is_empty() => {}
             (0, Some("Transformer"), None) => {
-                return Err(unsupported(
+                return Err(ModelError::unsupported(
                     &path,
                     "folder of the Transformer",
                     &entry.path,
@@ -90,28 +100,28 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
             }
             (1, Some("Pooling"), chain @ None) => {
                 check_folder(&entry.path, "Pooling")
-                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
+                    .map_err(|s| ModelError::unsupported(&path, "folder", &entry.path, s))?;
                 let own = read_pooling(&dir.join(&entry.path).join("config.json"))?;
                 width = own.pooling.len() * hidden;
                 *chain = Some(own);
             }
             (_, Some("Dense"), Some(chain)) => {
                 check_folder(&entry.path, "Dense")
-                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
+                    .map_err(|s| ModelError::unsupported(&path, "folder", &entry.path, s))?;
                 let dense = read_dense(&dir.join(&entry.path).join("config.json"), width)?;
                 width = dense.outputs;
                 chain.modules.push(Module::Dense(entry.path.clone(), dense));
             }
             (_, Some("Normalize"), Some(chain)) => {
                 check_folder(&entry.path, "Normalize")
-                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
+                    .map_err(|s| ModelError::unsupported(&path, "folder", &entry.path, s))?;
                 read_normalize(&dir.join(&entry.path).join("config.json"))?;
                 chain.modules.push(Module::Normalise);
             }
-            _ => return Err(unsupported(&path, "module", &entry.class, SUPPORTED)),
+            _ => return Err(ModelError::unsupported(&path, "module", &entry.class, SUPPORTED)),
         }
     }
-    chain.ok_or_else(|| unsupported(&path, "chain of modules", "without Pooling", SUPPORTED))
+    chain.ok_or_else(|| ModelError::unsupported(&path, "chain of modules", "without Pooling", SUPPORTED))
 }
 
 /// Refuses a chain of anything but the Transformer; a folder need not say that it is one.
@@ -120,11 +130,16 @@ pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
     let entries: Vec<Entry> = files::read_json_or_default(&path)?;
     for (place, entry) in entries.iter().enumerate() {
         if place > 0 || entry.class() != Some("Transformer") {
-            return Err(unsupported(&path, "module of a reranker", &entry.class, "one Transformer"));
+            return Err(ModelError::unsupported(
+                &path,
+                "module of a reranker",
+                &entry.class,
+                "one Transformer",
+            ));
         }
         if !entry.path.is_empty() || !entry.kwargs.is_empty() {
             let supported = "the model's own folder, without kwargs";
-            return Err(unsupported(&path, "folder of the Transformer", &entry.path, supported));
+            return Err(ModelError::unsupported(&path, "folder of the Transformer", &entry.path, supported));
         }
     }
     Ok(())
@@ -169,7 +184,7 @@ fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
     }
     let mut config: Config = files::read_json(path)?;
     let supported = "cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken";
-    let other = |found: &str| unsupported(path, "pooling mode", found, supported);
+    let other = |found: &str| ModelError::unsupported(path, "pooling mode", found, supported);
     let mut pooling = Vec::new();
     for (name, _, mode) in MODES {
         match config.rest.remove(name) {
@@ -205,7 +220,7 @@ const EMBEDDING: &str = "sentence_embedding";
 
 fn check_ends(path: &Path, ends: [&Option<String>; 2]) -> Result<(), ModelError> {
     match ends.into_iter().flatten().find(|end| *end != EMBEDDING) {
-        Some(end) => Err(unsupported(path, "input or output", end, EMBEDDING)),
+        Some(end) => Err(ModelError::unsupported(path, "input or output", end, EMBEDDING)),
         None => Ok(()),
     }
 }
@@ -231,12 +246,7 @@ fn read_dense(path: &Path, width: usize) -> Result<DenseConfig, ModelError> {
     let config: Config = files::read_json(path)?;
     refuse_unknown(path, &config.rest)?;
     check_ends(path, [&config.module_input_name, &config.module_output_name])?;
-    let bad = |what, found: usize, expected| ModelError::BadConfig {
-        path: path.to_owned(),
-        what,
-        found: found as u64,
-        expected,
-    };
+    let bad = |what, found: usize, expected| ModelError::bad_config(path, what, found, expected);
     if config.in_features != width {
         return Err(bad("in_features", config.in_features, format!("the width before it, {width}")));
     }
@@ -247,7 +257,7 @@ fn read_dense(path: &Path, width: usize) -> Result<DenseConfig, ModelError> {
         // The library's default.
         None => DenseActivation::Tanh,
         Some(class) => DenseActivation::of_class(class)
-            .ok_or_else(|| unsupported(path, "activation", class, DenseActivation::SUPPORTED))?,
+            .ok_or_else(|| ModelError::unsupported(path, "activation", class, DenseActivation::SUPPORTED))?,
     };
     Ok(DenseConfig {
         inputs: config.in_features,

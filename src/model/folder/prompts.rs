@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{refuse_unknown, unsupported};
+use super::refuse_unknown;
 use crate::model::error::ModelError;
 use crate::model::files::{self, PROMPTS_FILE};
 use crate::scan::Similarity;
@@ -95,25 +95,39 @@ pub(super) fn read(dir: &Path) -> Result<Said, ModelError> {
     match config.model_type.as_deref() {
         None | Some("SentenceTransformer") => {}
         Some("CrossEncoder") => {
-            return Err(unsupported(
+            return Err(ModelError::unsupported(
                 &path,
                 "model_type",
                 "CrossEncoder",
                 "SentenceTransformer; it is a reranker",
             ));
         }
-        Some(other) => return Err(unsupported(&path, "model_type", other, "SentenceTransformer")),
+        Some(other) => {
+            return Err(ModelError::unsupported(&path, "model_type", other, "SentenceTransformer"));
+        }
     }
     if let Some(name) = &config.default_prompt_name
         && !config.prompts.iter().flatten().any(|(own, _)| own == name)
     {
-        return Err(unsupported(&path, "default_prompt_name", name, "the name of one of its prompts"));
+        return Err(ModelError::unsupported(
+            &path,
+            "default_prompt_name",
+            name,
+            "the name of one of its prompts",
+        ));
     }
     let similarity = match config.similarity_fn_name.as_deref() {
         None | Some("cosine") => Similarity::Cosine,
         Some("dot") => Similarity::DotProduct,
         Some("manhattan") => Similarity::Manhattan,
-        Some(other) => return Err(unsupported(&path, "similarity_fn_name", other, "cosine, dot, manhattan")),
+        Some(other) => {
+            return Err(ModelError::unsupported(
+                &path,
+                "similarity_fn_name",
+                other,
+                "cosine, dot, manhattan",
+            ));
+        }
     };
     Ok(Said {
         query: config.find(&OF_QUERIES),

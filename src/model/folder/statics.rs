@@ -11,7 +11,7 @@ use candle_core::Device;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Folder, Module, Tokens, modules, prompts, shortened};
+use super::{Folder, Module, Tokens, modules, prompts};
 use crate::model::config::TransformerConfig;
 use crate::model::encoder::MOST_TOKENS;
 use crate::model::error::ModelError;
@@ -87,16 +87,11 @@ pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelErr
     let weights = Weights::from_file(&path, &Device::Cpu)?;
     let shape = |name: &str| weights.shape(name);
     let Some((name, table)) = STATIC_TABLES.iter().find_map(|name| Some((*name, shape(name)?))) else {
-        return Err(ModelError::MissingTensor { path, name: STATIC_TABLES[0].to_owned() });
+        return Err(ModelError::missing_tensor(path, STATIC_TABLES[0]));
     };
     let of_tokens = TOKEN_ROWS.iter().find_map(|name| shape(name));
     let [rows, width] = table[..] else {
-        return Err(ModelError::TensorShape {
-            path,
-            name: name.to_owned(),
-            found: table,
-            expected: vec![0, 0],
-        });
+        return Err(ModelError::tensor_shape(path, name, &table, &[0, 0]));
     };
     let tokens = of_tokens.as_deref().and_then(|shape| shape.first()).copied().unwrap_or(rows);
     TransformerConfig::of_table(&path, [tokens, width], MOST_TOKENS)
@@ -134,21 +129,16 @@ fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), M
     let own = if normalises { vec![Module::Normalise] } else { Vec::new() };
     let listed = dir.join(modules::FILE);
     if files::is_there(&listed) && modules::read(dir, width)?.modules != own {
-        return Err(ModelError::Unsupported {
-            path: listed,
-            what: "list of modules",
-            found: "other than config.json's normalize".to_owned(),
-            supported: "StaticEmbedding, and Normalize where that is true",
-        });
+        return Err(ModelError::unsupported(
+            listed,
+            "list of modules",
+            "other than config.json's normalize",
+            "StaticEmbedding, and Normalize where that is true",
+        ));
     }
     let length = config.max_length.unwrap_or(Some(DEFAULT_LENGTH));
     if length == Some(0) {
-        return Err(ModelError::BadConfig {
-            path,
-            what: "max_length",
-            found: 0,
-            expected: "1 and more".to_owned(),
-        });
+        return Err(ModelError::bad_config(path, "max_length", 0, "1 and more"));
     }
     Ok((own, length.unwrap_or(MOST_TOKENS), Tokens::Known { length }))
 }
@@ -168,20 +158,10 @@ fn tokenizer_length(dir: &Path) -> Result<usize, ModelError> {
     let file: File = files::read_json_within(&path, files::TOKENIZER_BYTES)?;
     let Some(truncation) = file.truncation else { return Ok(MOST_TOKENS) };
     if let Some(side) = truncation.direction.filter(|side| side != "Right") {
-        return Err(ModelError::Unsupported {
-            path,
-            what: "direction of truncation",
-            found: shortened(&side),
-            supported: "Right",
-        });
+        return Err(ModelError::unsupported(path, "direction of truncation", side, "Right"));
     }
     match truncation.max_length {
-        0 => Err(ModelError::BadConfig {
-            path,
-            what: "max_length of truncation",
-            found: 0,
-            expected: "1 and more".to_owned(),
-        }),
+        0 => Err(ModelError::bad_config(path, "max_length of truncation", 0, "1 and more")),
         length => Ok(length),
     }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{modules, refuse_unknown, shortened, unsupported};
+use super::{modules, refuse_unknown};
 use crate::model::dense::DenseActivation;
-use crate::model::error::ModelError;
+use crate::model::error::{ModelError, shortened};
 use crate::model::files::{self, ENCODER_FILE, PROMPTS_FILE};
 use crate::model::pooling::PoolingMode;
 
@@ -67,7 +67,12 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<RerankerSettings, ModelEr
     let path_of_library = dir.join(PROMPTS_FILE);
     refuse_unknown(&path_of_library, &of_library.rest)?;
     if let Some(name) = of_library.default_prompt_name.as_deref().filter(|name| !name.is_empty()) {
-        return Err(unsupported(&path_of_library, "default_prompt_name", name, "a reranker without prompts"));
+        return Err(ModelError::unsupported(
+            &path_of_library,
+            "default_prompt_name",
+            name,
+            "a reranker without prompts",
+        ));
     }
     let prompt = of_library
         .prompts
@@ -84,7 +89,7 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<RerankerSettings, ModelEr
         // The library's default for one output.
         None => DenseActivation::Sigmoid,
         Some(class) => DenseActivation::of_class(class)
-            .ok_or_else(|| unsupported(&path, "activation", class, DenseActivation::SUPPORTED))?,
+            .ok_or_else(|| ModelError::unsupported(&path, "activation", class, DenseActivation::SUPPORTED))?,
     };
     Ok(RerankerSettings { activation })
 }
@@ -121,18 +126,20 @@ pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError
     let path = dir.join("config.json");
     let config: Config = files::read_json(&path)?;
     if config.norm_bias == Some(true) {
-        return Err(unsupported(&path, "norm_bias of a classifier", "true", "false"));
+        return Err(ModelError::unsupported(&path, "norm_bias of a classifier", "true", "false"));
     }
     let pooling = match config.classifier_pooling.as_deref().unwrap_or("cls") {
         "cls" => PoolingMode::Cls,
         "mean" => PoolingMode::Mean,
-        other => return Err(unsupported(&path, "classifier_pooling", other, "cls, mean")),
+        other => return Err(ModelError::unsupported(&path, "classifier_pooling", other, "cls, mean")),
     };
     let activation = match config.classifier_activation.as_deref().unwrap_or("gelu") {
         "gelu" => DenseActivation::Gelu,
         "relu" => DenseActivation::Relu,
         "silu" | "swish" => DenseActivation::Silu,
-        other => return Err(unsupported(&path, "classifier_activation", other, "gelu, relu, silu")),
+        other => {
+            return Err(ModelError::unsupported(&path, "classifier_activation", other, "gelu, relu, silu"));
+        }
     };
     const EPS: f32 = 1e-5;
     Ok(ModernHead { pooling, activation, eps: config.norm_eps.unwrap_or(EPS) })
@@ -143,10 +150,10 @@ fn check_extras(dir: &Path, config: &Config) -> Result<(), ModelError> {
     let adapter = dir.join("adapter_config.json");
     if files::is_there(&adapter) {
         let supported = "weights into which it is merged (`merge_and_unload` of peft)";
-        return Err(unsupported(&adapter, "weights beside an", "adapter", supported));
+        return Err(ModelError::unsupported(&adapter, "weights beside an", "adapter", supported));
     }
     if config.is_encoder_decoder == Some(true) {
-        return Err(unsupported(&dir.join("config.json"), "is_encoder_decoder", "true", "false"));
+        return Err(ModelError::unsupported(&dir.join("config.json"), "is_encoder_decoder", "true", "false"));
     }
     Ok(())
 }
@@ -208,7 +215,12 @@ pub(in crate::model) fn check_weights(
     }
     let index = dir.join("model.safetensors.index.json");
     if index.exists() {
-        return Err(unsupported(&index, "weights in", "several files", "one file, model.safetensors"));
+        return Err(ModelError::unsupported(
+            &index,
+            "weights in",
+            "several files",
+            "one file, model.safetensors",
+        ));
     }
     match [
         "pytorch_model.bin",
@@ -222,7 +234,7 @@ pub(in crate::model) fn check_weights(
     .find(|path| path.exists())
     {
         Some(path) => Err(ModelError::OtherWeights { path, model: model.to_owned(), class }),
-        None => Err(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE }),
+        None => Err(ModelError::not_a_model(dir, ENCODER_FILE)),
     }
 }
 

@@ -158,12 +158,12 @@ impl QueryEncoderEntry {
     /// it is joined to a path.
     pub fn check(&self, path: &std::path::Path, encoder: &str) -> Result<(), ModelError> {
         if self.encoder != encoder {
-            return Err(ModelError::Unsupported {
-                path: path.to_owned(),
-                what: "query encoder of the encoder",
-                found: self.encoder.clone(),
-                supported: "one that was made for the encoder of this model",
-            });
+            return Err(ModelError::unsupported(
+                path,
+                "query encoder of the encoder",
+                &self.encoder,
+                "one that was made for the encoder of this model",
+            ));
         }
         if Self::is_file_name(&self.file)
             && self.file == Self::file_name(&self.sha256)
@@ -171,11 +171,11 @@ impl QueryEncoderEntry {
         {
             return Ok(());
         }
-        Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "query encoder",
-            found: self.file.clone(),
-            supported: "a file named by its checksum, with a finite bound",
-        })
+        Err(ModelError::unsupported(
+            path,
+            "query encoder",
+            &self.file,
+            "a file named by its checksum, with a finite bound",
+        ))
     }
 }

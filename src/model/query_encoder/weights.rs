@@ -94,7 +94,7 @@ impl StaticWeights {
             (OUTPUT, Dtype::F16, vec![dim, width], bytemuck::cast_slice(&output)),
             (CONFIDENCE, Dtype::F32, vec![SIGNALS], bytemuck::cast_slice(&self.confidence)),
         ];
-        let error = |source| ModelError::Safetensors { path: "query.safetensors".into(), source };
+        let error = |source| ModelError::safetensors("query.safetensors", source);
         let views = tensors
             .into_iter()
             .map(|(name, dtype, shape, data)| Ok((name, TensorView::new(dtype, shape, data)?)));
@@ -111,17 +111,12 @@ impl Stored {
     /// [`ModelError::NonFiniteTensor`]; [`ModelError::Unsupported`] for a tensor of another type.
     pub fn read(bytes: &[u8], path: &Path, vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
         check_header(path, bytes)?;
-        let tensors = SafeTensors::deserialize(bytes)
-            .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })?;
+        let tensors =
+            SafeTensors::deserialize(bytes).map_err(|source| ModelError::safetensors(path, source))?;
         let file = Reader { path, tensors };
         let width = file.tensor(HIDDEN_BIAS)?.shape().first().copied().unwrap_or_default();
         if width == 0 {
-            return Err(ModelError::TensorShape {
-                path: path.to_owned(),
-                name: HIDDEN_BIAS.to_owned(),
-                found: vec![0],
-                expected: vec![2 * dim],
-            });
+            return Err(ModelError::tensor_shape(path, HIDDEN_BIAS, &[0], &[2 * dim]));
         }
         let table = TokenTable {
             values: file.bytes(TOKENS, Dtype::I8, &[vocabulary, dim])?.iter().map(|x| *x as i8).collect(),
@@ -155,27 +150,22 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, ModelError> {
-        let missing = |_| ModelError::MissingTensor { path: self.path.to_owned(), name: name.to_owned() };
+        let missing = |_| ModelError::missing_tensor(&self.path, name);
         self.tensors.tensor(name).map_err(missing)
     }
 
     fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<Vec<u8>, ModelError> {
         let tensor = self.tensor(name)?;
         if tensor.dtype() != dtype {
-            return Err(ModelError::Unsupported {
-                path: self.path.to_owned(),
-                what: "type of a tensor",
-                found: format!("{:?} of {name}", tensor.dtype()),
-                supported: "the types that a query encoder is written with",
-            });
+            return Err(ModelError::unsupported(
+                &self.path,
+                "type of a tensor",
+                format!("{:?} of {name}", tensor.dtype()),
+                "the types that a query encoder is written with",
+            ));
         }
         if tensor.shape() != shape {
-            return Err(ModelError::TensorShape {
-                path: self.path.to_owned(),
-                name: name.to_owned(),
-                found: tensor.shape().to_vec(),
-                expected: shape.to_vec(),
-            });
+            return Err(ModelError::tensor_shape(&self.path, name, tensor.shape(), shape));
         }
         Ok(tensor.data().to_vec())
     }
@@ -195,7 +185,7 @@ impl Reader<'_> {
     fn finite(&self, name: &str, values: Vec<f32>) -> Result<Vec<f32>, ModelError> {
         match values.iter().all(|x| x.is_finite()) {
             true => Ok(values),
-            false => Err(ModelError::NonFiniteTensor { path: self.path.to_owned(), name: name.to_owned() }),
+            false => Err(ModelError::non_finite(&self.path, name)),
         }
     }
 }

@@ -54,12 +54,12 @@ impl Names {
             "distilbert" => ("DistilBert", "distilbert", head::DISTILBERT),
             "modernbert" => ("ModernBert", "model", head::MODERNBERT),
             other => {
-                return Err(ModelError::Unsupported {
-                    path: dir.join("config.json"),
-                    what: "model_type of a reranker",
-                    found: other.to_owned(),
-                    supported: FAMILIES,
-                });
+                return Err(ModelError::unsupported(
+                    dir.join("config.json"),
+                    "model_type of a reranker",
+                    other,
+                    FAMILIES,
+                ));
             }
         };
         Ok(Self { class, prefix, head })
@@ -99,7 +99,7 @@ impl RerankerDraft {
     ) -> Result<Self, ModelError> {
         for missing in ["config.json", TOKENIZER_FILE] {
             if !base.join(missing).exists() {
-                return Err(ModelError::NotAModel { path: base.to_owned(), missing });
+                return Err(ModelError::not_a_model(base, missing));
             }
         }
         if base.join(MANIFEST_FILE).exists() {
@@ -238,12 +238,12 @@ impl Parts {
     ) -> Result<Self, ModelError> {
         let encoder = LoadOptions::new().lazy_encoder(true).encoder(base)?;
         if encoder.folder().lowercase {
-            return Err(ModelError::Unsupported {
-                path: base.join(BODY_CONFIG),
-                what: "do_lower_case of a reranker's base",
-                found: "true".to_owned(),
-                supported: "false",
-            });
+            return Err(ModelError::unsupported(
+                base.join(BODY_CONFIG),
+                "do_lower_case of a reranker's base",
+                "true",
+                "false",
+            ));
         }
         let config = encoder.config();
         let m = config.hidden_size;
