@@ -21,7 +21,7 @@ use super::error::ModelError;
 use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
 use crate::product::bytes::ByteKernel;
-use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
+use crate::tree::{Beam, LevelScorer, TreeShape};
 use shortlist::{Best, Shortlist};
 
 mod observe;
@@ -151,12 +151,7 @@ impl Indexer {
     /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). Where a level has
     /// many, a query may take one for another that is nearly as probable; a document does not.
     pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
-        let mut scorer = QueryScorer::new(self, unit);
-        let search = match scorer.shortlisted(beam, role) {
-            Some(best) => best.into_beam(),
-            None => beam_search(self.shape, &mut scorer, beam),
-        };
-        Routing { search, multiply_adds: scorer.multiply_adds }
+        self.route_observed(unit, beam, role).0
     }
 
     /// The best `count` leaves of each row, best first: where documents are stored.
@@ -179,18 +174,15 @@ impl Indexer {
         dim: usize,
         logit_scale: f32,
     ) -> Result<Self, ModelError> {
-        let weights = super::weights::Weights::from_file(path, &candle_core::Device::Cpu)?;
+        let weights = super::weights::Weights::from_file(path)?;
         let b = shape.branching_factor() as usize;
-        let read = |name: &str, shape: &[usize]| -> Result<Vec<f32>, ModelError> {
-            Ok(weights.get(name, shape)?.flatten_all()?.to_vec1()?)
-        };
         let routing_dim = match weights.shape(PROJECTION).as_deref() {
             Some([_, columns]) => *columns,
             Some(_) => 0,
             None => dim,
         };
         let projection = match weights.shape(PROJECTION) {
-            Some(_) => Some(read(PROJECTION, &[dim, routing_dim])?),
+            Some(_) => Some(weights.values(PROJECTION, &[dim, routing_dim])?),
             None => None,
         };
         let levels = (0..shape.height() as usize)
@@ -198,12 +190,12 @@ impl Indexer {
                 let width = routing_dim + b * level;
                 let transform = tensor_name(level, TRANSFORM);
                 let transform = match weights.shape(&transform) {
-                    Some(_) => Some(read(&transform, &[width, width])?),
+                    Some(_) => Some(weights.values(&transform, &[width, width])?),
                     None => None,
                 };
                 Ok(LevelWeights {
                     transform,
-                    classifier: read(&tensor_name(level, CLASSIFIER), &[width, b])?,
+                    classifier: weights.values(&tensor_name(level, CLASSIFIER), &[width, b])?,
                 })
             })
             .collect::<Result<Vec<_>, ModelError>>()?;

@@ -4,8 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use candle_core::Device;
-
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::files;
@@ -123,7 +121,7 @@ impl Source {
 
     fn transformer(&self) -> Result<Transformer, ModelError> {
         self.check(&self.weights)?;
-        let weights = Weights::from_file(&self.weights, &Device::Cpu)?;
+        let weights = Weights::from_file(&self.weights)?;
         Transformer::load(&weights, self.config.clone())
     }
 

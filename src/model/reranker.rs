@@ -8,7 +8,6 @@ pub(crate) use start::RerankerDraft;
 
 use std::path::Path;
 
-use candle_core::Device;
 use rayon::prelude::*;
 
 use super::config::{EncoderPrecision, TransformerConfig};
@@ -92,7 +91,7 @@ impl Reranker {
         folder::check_weights(dir, dir, "CrossEncoder")?;
         let max_tokens = folder::reranker_length(dir, config.max_positions)?;
         let path = dir.join(ENCODER_FILE);
-        let weights = Weights::from_file(&path, &Device::Cpu)?;
+        let weights = Weights::from_file(&path)?;
         let m = config.hidden_size;
         #[cfg_attr(not(feature = "train"), allow(unused_variables, reason = "training writes them"))]
         let (head, head_names) = head::load(dir, &weights, m)?;

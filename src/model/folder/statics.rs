@@ -7,7 +7,6 @@
 
 use std::path::Path;
 
-use candle_core::Device;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -84,7 +83,7 @@ impl StaticForm {
 pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelError> {
     super::check_weights(dir, dir, "SentenceTransformer")?;
     let path = dir.join(files::encoder_file(dir));
-    let weights = Weights::from_file(&path, &Device::Cpu)?;
+    let weights = Weights::from_file(&path)?;
     let shape = |name: &str| weights.shape(name);
     let Some((name, table)) = STATIC_TABLES.iter().find_map(|name| Some((*name, shape(name)?))) else {
         return Err(ModelError::missing_tensor(path, STATIC_TABLES[0]));

@@ -205,7 +205,7 @@ struct Parts {
 impl Parts {
     fn of_reranker(base: &Path, max_tokens: Option<usize>) -> Result<Self, ModelError> {
         let reranker = Reranker::open(base)?;
-        let weights = Weights::from_file(&base.join(ENCODER_FILE), &Device::Cpu)?;
+        let weights = Weights::from_file(&base.join(ENCODER_FILE))?;
         let mut head = Vec::new();
         for part in reranker.head_names.parts() {
             for kind in ["weight", "bias"] {
@@ -247,7 +247,7 @@ impl Parts {
         }
         let config = encoder.config();
         let m = config.hidden_size;
-        let weights = Weights::from_file(&base.join(ENCODER_FILE), &Device::Cpu)?;
+        let weights = Weights::from_file(&base.join(ENCODER_FILE))?;
         let mut new = |shape: &[usize]| {
             // As wide as a normal distribution of that deviation.
             let half = NEW_WEIGHTS * 3f32.sqrt();

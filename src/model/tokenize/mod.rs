@@ -436,7 +436,10 @@ fn whole_chars(text: &str, mut at: usize) -> usize {
 
 /// The token ids of texts by a file of any bytes, for the fuzz target; no part of the interface.
 #[cfg(any(test, feature = "fuzzing"))]
-pub fn fuzz_tokenizer(bytes: &[u8], max_tokens: usize) -> Option<impl Fn(&str) -> Option<[Vec<u32>; 2]>> {
+pub fn fuzz_tokenizer(
+    bytes: &[u8],
+    max_tokens: usize,
+) -> Option<impl Fn(&str) -> Option<[Vec<u32>; 2]> + use<>> {
     let rules = TextRules { max_tokens, ..TextRules::default() };
     let tokenizer = TextTokenizer::from_bytes(bytes, Path::new("tokenizer.json"), rules, 1 << 20).ok()?;
     // Of the whole text, and of as much as is read of it.
