@@ -165,8 +165,7 @@ impl TransformerConfig {
     /// [`ModelError::Unsupported`] for whatever it asks that is not done here, [`ModelError::BadConfig`] for
     /// sizes that no encoder has.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
-        let bytes = super::files::read(path, super::files::JSON_BYTES)?;
-        let config = families::read(path, &bytes)?;
+        let config = families::read(path)?;
         config.check(path)?;
         Ok(config)
     }

@@ -131,7 +131,7 @@ impl Encoder {
 
     /// How texts are encoded.
     pub(crate) fn precision(&self) -> EncoderPrecision {
-        self.parts.precision()
+        self.parts.source.precision
     }
 
     /// Width m of the embeddings.
@@ -162,7 +162,7 @@ impl Encoder {
     /// # Errors
     /// Those of reading `config.json`.
     pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
-        EncoderDescription::of(&self.folder, &self.pooler, self.config(), self.parts.dir())
+        EncoderDescription::of(&self.folder, &self.pooler, self.config(), &self.parts.source.dir)
     }
 
     /// What the folder says.
@@ -190,7 +190,7 @@ impl Encoder {
         };
         if tokens + 1 >= self.max_tokens() {
             return Err(ModelError::bad_config(
-                self.parts.dir(),
+                &self.parts.source.dir,
                 "number of tokens of a prompt",
                 tokens,
                 format!("less than the {} that a text may have, by 2", self.max_tokens()),
@@ -200,7 +200,7 @@ impl Encoder {
     }
 
     pub(crate) fn config(&self) -> &TransformerConfig {
-        self.parts.config()
+        &self.parts.source.config
     }
 
     /// The layers with their weights.
@@ -214,7 +214,7 @@ impl Encoder {
 
     /// The longest text that is read whole, in tokens; the rest of a longer one is cut.
     pub fn max_tokens(&self) -> usize {
-        self.parts.max_tokens()
+        self.parts.source.text.max_tokens
     }
 
     /// So much of a text that its tokens and its embedding are those of all of it.

@@ -18,6 +18,7 @@ mod gpu;
 #[cfg(feature = "hub")]
 mod hub;
 mod indexer;
+mod json;
 mod kernels;
 mod load;
 mod packed;

@@ -42,7 +42,7 @@ impl Unchecked {
 
 /// Parts that are loaded when they are first used.
 pub(super) struct LazyParts {
-    source: Source,
+    pub(super) source: Source,
     packed: OnceLock<PackedTransformer>,
     tokenizer: OnceLock<TextTokenizer>,
     /// The weights as training needs them. A search does without: they take as much memory again.
@@ -59,22 +59,6 @@ impl LazyParts {
             #[cfg(feature = "train")]
             transformer: OnceLock::new(),
         }
-    }
-
-    pub(super) fn config(&self) -> &TransformerConfig {
-        &self.source.config
-    }
-
-    pub(super) fn dir(&self) -> &Path {
-        &self.source.dir
-    }
-
-    pub(super) fn precision(&self) -> EncoderPrecision {
-        self.source.precision
-    }
-
-    pub(super) fn max_tokens(&self) -> usize {
-        self.source.text.max_tokens
     }
 
     /// The weights, as texts are encoded with them; a call after one that failed tries again.

@@ -86,7 +86,7 @@ impl Reranker {
                 return Err(ModelError::not_a_model(dir, missing));
             }
         }
-        let settings = folder::reranker(dir)?;
+        let activation = folder::reranker(dir)?;
         let config = TransformerConfig::from_file(&dir.join("config.json"))?;
         folder::check_weights(dir, dir, "CrossEncoder")?;
         let max_tokens = folder::reranker_length(dir, config.max_positions)?;
@@ -120,14 +120,14 @@ impl Reranker {
             head,
             #[cfg(feature = "train")]
             head_names,
-            activation: settings.activation,
+            activation,
             second,
         })
     }
 
     /// The longest pair that is read whole, in tokens; of a longer one the longer text is cut.
     pub fn max_tokens(&self) -> usize {
-        self.parts.max_tokens()
+        self.parts.source.text.max_tokens
     }
 
     /// How well each document answers the question, higher is better: the output of the model's head, after

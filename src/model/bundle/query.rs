@@ -26,8 +26,11 @@ pub(super) fn open(
     digest: &str,
     encoder: &Encoder,
 ) -> Result<FastEncoder, ModelError> {
-    let entry = parse(dir, entry, digest)?;
-    Ok(FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim()))
+    Ok(of_entry(dir, parse(dir, entry, digest)?, encoder))
+}
+
+fn of_entry(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEncoder {
+    FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim())
 }
 
 /// `digest`: that of the encoder of documents.
@@ -55,8 +58,7 @@ impl Bundle {
         if entry.as_ref() == known.as_ref().map(|fast| fast.entry()) {
             return Ok(());
         }
-        let encoder = self.model.encoder();
-        let of = |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());
+        let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
         *self.query.write().unwrap_or_else(PoisonError::into_inner) = entry.map(of).map(Arc::new);
         Ok(())
     }
@@ -96,9 +98,7 @@ impl Bundle {
         let fast = match new {
             Some((entry, bytes)) => {
                 let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
-                let encoder = self.model.encoder();
-                let of =
-                    |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());
+                let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
                 // The same one again: it may be in service, and is left alone.
                 if of(entry.clone()).bytes().is_err() {
                     let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::copy::write;
 use super::query::carried;
 use super::{
     BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, most_bytes,
 };
-use crate::disk::names;
+use crate::disk::{FileSystem, names};
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
 use crate::model::folder::StaticForm;
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
@@ -270,26 +271,21 @@ pub(in crate::model) fn write_synced(path: &Path, content: &[u8]) -> Result<(), 
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|e| ModelError::io("create", parent, e))?;
     }
-    let write = || -> std::io::Result<()> {
-        let mut file = fs::File::create(path)?;
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    write().map_err(|e| ModelError::io("write", path, e))
-}
-
-fn sync_file(path: &Path) -> Result<(), ModelError> {
-    fs::File::open(path).and_then(|file| file.sync_all()).map_err(|e| ModelError::io("sync", path, e))
+    write(&FileSystem, path, content)
 }
 
 /// Makes the names in a directory, and in the folders that a bundle has, durable.
 pub(in crate::model) fn sync_dir(dir: &Path) -> Result<(), ModelError> {
+    let sync = |dir: &Path| {
+        let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(|e| ModelError::io("sync", dir, e))
+    };
     let entries = fs::read_dir(dir).map_err(|e| ModelError::io("read", dir, e))?;
     for entry in entries {
         let entry = entry.map_err(|e| ModelError::io("read", dir, e))?;
         if entry.file_name().to_str().is_some_and(|name| files::module_kind(name).is_some()) {
-            sync_file(&entry.path())?;
+            sync(&entry.path())?;
         }
     }
-    sync_file(dir)
+    sync(dir)
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use crate::model::json::Settings;
 
 use super::{
     Activation, Family, ModelError, Norms, PositionTable, RelativePositions, Sizes, Span, TransformerConfig,
@@ -69,10 +71,8 @@ const PUBLISHED_NOMIC: Names = &[
 ];
 
 /// A file that is being read.
-struct File<'a> {
-    path: &'a Path,
-    /// Without those that are null.
-    fields: Map<String, Value>,
+struct File {
+    settings: Settings,
     names: Names,
 }
 
@@ -127,17 +127,12 @@ struct Rope {
 }
 
 /// The description in a file, its sizes yet to be checked.
-pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<TransformerConfig, ModelError> {
-    #[derive(Deserialize)]
-    struct Kind {
-        model_type: String,
-    }
-    let error = |source| ModelError::json(path, source);
-    let Kind { model_type } = serde_json::from_slice(bytes).map_err(error)?;
-    let mut fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(error)?;
-    fields.retain(|_, value| !value.is_null());
-    let mut file = File { path, fields, names: &[] };
-    file.check(SUPPORTED)?;
+pub(super) fn read(path: &Path) -> Result<TransformerConfig, ModelError> {
+    let mut settings = Settings::read(path)?;
+    settings.fields.retain(|_, value| !value.is_null());
+    let model_type: String = settings.need("model_type")?;
+    settings.check(SUPPORTED)?;
+    let mut file = File { settings, names: &[] };
     match model_type.as_str() {
         "bert" => file.bert(Family::Bert, false),
         "roberta" | "xlm-roberta" | "camembert" => file.bert(Family::Bert, true),
@@ -145,7 +140,7 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<TransformerConfig, Model
         "distilbert" => file.distilbert(),
         "nomic_bert" => file.nomic_bert(),
         "modernbert" => file.modernbert(),
-        other => Err(file.unsupported(
+        other => Err(file.settings.unsupported(
             "model_type",
             other,
             "bert, roberta, xlm-roberta, camembert, mpnet, distilbert, nomic_bert, modernbert",
@@ -153,45 +148,23 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<TransformerConfig, Model
     }
 }
 
-impl File<'_> {
+impl File {
     fn parse<T: DeserializeOwned>(&self) -> Result<T, ModelError> {
-        serde_json::from_value(Value::Object(self.fields.clone()))
-            .map_err(|source| ModelError::json(&self.path, source))
-    }
-
-    fn unsupported(&self, what: &'static str, found: impl ToString, supported: &'static str) -> ModelError {
-        ModelError::unsupported(&self.path, what, found, supported)
-    }
-
-    /// An error unless settings have the values that they must have, where they are there and not empty.
-    fn check(&self, supported: &[(&'static str, &'static str)]) -> Result<(), ModelError> {
-        for &(name, supported) in supported {
-            let found = match self.fields.get(name) {
-                None => continue,
-                Some(Value::Object(fields)) if fields.is_empty() => continue,
-                Some(Value::Array(values)) if values.is_empty() => continue,
-                Some(Value::Number(number)) if number.as_f64() == supported.parse().ok() => continue,
-                Some(Value::String(text)) => text.clone(),
-                Some(value) => value.to_string(),
-            };
-            if found != supported {
-                return Err(self.unsupported(name, found, supported));
-            }
-        }
-        Ok(())
+        serde_json::from_value(Value::Object(self.settings.fields.clone()))
+            .map_err(|source| ModelError::json(&self.settings.path, source))
     }
 
     /// Gives settings BERT's names, and those that are absent their defaults.
     fn complete(&mut self, names: Names, defaults: Value) {
         self.names = names;
         for (own, name) in names {
-            self.fields.remove(*name);
-            if let Some(value) = self.fields.remove(*own) {
-                self.fields.insert((*name).to_owned(), value);
+            self.settings.fields.remove(*name);
+            if let Some(value) = self.settings.fields.remove(*own) {
+                self.settings.fields.insert((*name).to_owned(), value);
             }
         }
         for (name, value) in defaults.as_object().into_iter().flatten() {
-            self.fields.entry(name).or_insert_with(|| value.clone());
+            self.settings.fields.entry(name).or_insert_with(|| value.clone());
         }
     }
 
@@ -211,12 +184,7 @@ impl File<'_> {
             },
         );
         if config.layers == 0 || config.layers > MOST_LAYERS {
-            return Err(ModelError::bad_config(
-                &self.path,
-                "number of layers",
-                config.layers,
-                format!("1 to {MOST_LAYERS}"),
-            ));
+            return Err(self.settings.bad("number of layers", config.layers, format!("1 to {MOST_LAYERS}")));
         }
         config.spans = vec![Span::default(); config.layers];
         config.type_vocab_size = raw.type_vocab_size;
@@ -228,7 +196,7 @@ impl File<'_> {
             "silu" | "swish" => Activation::Silu,
             other => {
                 let supported = "gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish";
-                return Err(self.unsupported(name, other, supported));
+                return Err(self.settings.unsupported(name, other, supported));
             }
         };
         Ok(config)
@@ -238,11 +206,11 @@ impl File<'_> {
     fn theta(&self, rope: Option<&Rope>, default: f64) -> Result<Option<f32>, ModelError> {
         let Some(rope) = rope else { return Ok(Some(default as f32)) };
         if let Some(factor) = rope.partial_rotary_factor.filter(|factor| *factor != 1.0) {
-            return Err(self.unsupported("partial_rotary_factor", factor, "1"));
+            return Err(self.settings.unsupported("partial_rotary_factor", factor, "1"));
         }
         match rope.rope_type.as_deref() {
             None | Some("default") => Ok(Some(rope.rope_theta.unwrap_or(default) as f32)),
-            Some(other) => Err(self.unsupported("rope_type", other, "default")),
+            Some(other) => Err(self.settings.unsupported("rope_type", other, "default")),
         }
     }
 
@@ -257,15 +225,14 @@ impl File<'_> {
             && buckets != MPNET_POSITIONS.buckets
         {
             // The reference takes 32 whatever the file says.
-            return Err(self.unsupported("relative_attention_num_buckets", buckets, "32"));
+            return Err(self.settings.unsupported("relative_attention_num_buckets", buckets, "32"));
         }
         // MPNet's is fixed.
         let padding = from_padding.then_some(raw.pad_token_id.filter(|_| !is_mpnet).unwrap_or(1));
         let first = padding.map_or(0, |padding| padding as usize + 1);
         let rows = raw.max_position_embeddings;
         if rows <= first && rows > 0 {
-            return Err(ModelError::bad_config(
-                &self.path,
+            return Err(self.settings.bad(
                 "max_position_embeddings",
                 rows,
                 format!("more than {first}, where places are numbered from"),
@@ -282,7 +249,7 @@ impl File<'_> {
 
     fn distilbert(&mut self) -> Result<TransformerConfig, ModelError> {
         for fixed in ["layer_norm_eps", "type_vocab_size"] {
-            self.fields.remove(fixed);
+            self.settings.fields.remove(fixed);
         }
         self.complete(
             DISTILBERT,
@@ -295,19 +262,19 @@ impl File<'_> {
 
     /// As published, with code of its own, and as transformers writes it from release 5 on.
     fn nomic_bert(&mut self) -> Result<TransformerConfig, ModelError> {
-        if let Some(width) = self.fields.get("n_embd").and_then(Value::as_u64) {
+        if let Some(width) = self.settings.fields.get("n_embd").and_then(Value::as_u64) {
             for (name, default) in [("qkv_proj_bias", true), ("mlp_fc1_bias", true), ("mlp_fc2_bias", true)] {
-                self.fields.entry(name).or_insert(default.into());
+                self.settings.fields.entry(name).or_insert(default.into());
             }
-            self.fields.entry("activation_function").or_insert("".into());
-            self.fields.entry("rotary_emb_fraction").or_insert(0.into());
-            self.check(SUPPORTED_NOMIC)?;
-            let experts = self.fields.get("num_experts").and_then(Value::as_u64);
+            self.settings.fields.entry("activation_function").or_insert("none".into());
+            self.settings.fields.entry("rotary_emb_fraction").or_insert(0.into());
+            self.settings.check(SUPPORTED_NOMIC)?;
+            let experts = self.settings.fields.get("num_experts").and_then(Value::as_u64);
             if let Some(experts) = experts.filter(|&experts| experts > 1) {
-                return Err(self.unsupported("num_experts", experts, "0"));
+                return Err(self.settings.unsupported("num_experts", experts, "0"));
             }
             for other in ["hidden_act", "head_dim", "rope_parameters"] {
-                self.fields.remove(other);
+                self.settings.fields.remove(other);
             }
             self.complete(
                 PUBLISHED_NOMIC,
@@ -316,8 +283,8 @@ impl File<'_> {
                     "layer_norm_eps": 1e-5, "rope_theta": 10_000.0,
                 }),
             );
-            if self.fields.get("max_position_embeddings").is_none() {
-                return Err(self.unsupported("n_positions", "none", "a number"));
+            if self.settings.fields.get("max_position_embeddings").is_none() {
+                return Err(self.settings.unsupported("n_positions", "none", "a number"));
             }
         }
         self.complete(
@@ -331,7 +298,7 @@ impl File<'_> {
         if let Some(width) = own.head_dim
             && Some(width) != raw.hidden_size.checked_div(raw.num_attention_heads)
         {
-            return Err(self.unsupported("head_dim", width, "hidden_size / num_attention_heads"));
+            return Err(self.settings.unsupported("head_dim", width, "hidden_size / num_attention_heads"));
         }
         let theta = self.theta(own.rope_parameters.as_ref(), own.rope_theta)?;
         let mut config = self.base(Family::NomicBert, &raw)?;
@@ -343,7 +310,7 @@ impl File<'_> {
 
     /// Of transformers 5 and before.
     fn modernbert(&mut self) -> Result<TransformerConfig, ModelError> {
-        self.fields.remove("type_vocab_size");
+        self.settings.fields.remove("type_vocab_size");
         self.complete(
             MODERNBERT,
             json!({
@@ -359,7 +326,7 @@ impl File<'_> {
         let mut config = self.base(Family::ModernBert, &raw)?;
         let is_local: Vec<bool> = match &own.layer_types {
             None => match own.global_attn_every_n_layers {
-                0 => return Err(self.unsupported("global_attn_every_n_layers", 0, "1 and more")),
+                0 => return Err(self.settings.unsupported("global_attn_every_n_layers", 0, "1 and more")),
                 every => (0..config.layers).map(|layer| layer % every > 0).collect(),
             },
             Some(types) if types.len() == config.layers => types
@@ -367,11 +334,19 @@ impl File<'_> {
                 .map(|kind| match kind.as_str() {
                     "full_attention" => Ok(false),
                     "sliding_attention" => Ok(true),
-                    other => Err(self.unsupported("layer_types", other, "full_attention, sliding_attention")),
+                    other => Err(self.settings.unsupported(
+                        "layer_types",
+                        other,
+                        "full_attention, sliding_attention",
+                    )),
                 })
                 .collect::<Result<_, _>>()?,
             Some(types) => {
-                return Err(self.unsupported("number of layer_types", types.len(), "num_hidden_layers"));
+                return Err(self.settings.unsupported(
+                    "number of layer_types",
+                    types.len(),
+                    "num_hidden_layers",
+                ));
             }
         };
         // The window is what both sides have together, without the token itself.

@@ -12,13 +12,11 @@ mod task;
 
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
 use super::config::{Family, TransformerConfig};
 use super::dense::{Dense, DenseConfig};
 use super::error::ModelError;
 use super::files::{self, MANIFEST_FILE};
+use super::json::Settings;
 use super::pooling::{Pooler, PoolingMode, Step};
 use super::settings::EncoderSettings;
 use crate::scan::Similarity;
@@ -73,13 +71,6 @@ pub(crate) struct Folder {
     pub document_prompt: Prompt,
 }
 
-/// Of `ehi.json` what concerns the encoder.
-#[derive(Default, Deserialize)]
-struct Own {
-    #[serde(default)]
-    encoder: EncoderSettings,
-}
-
 impl Folder {
     /// Reads the folder of an encoder, or a bundle, and the settings that are not in its files. What `given`
     /// says overrides both.
@@ -94,8 +85,8 @@ impl Folder {
         let path = dir.join(MANIFEST_FILE);
         let (settings, source) = match path.exists() {
             true => {
-                let own: Own = files::read_json(&path)?;
-                (given.or(&own.encoder), PromptSource::Settings)
+                let own: Option<EncoderSettings> = Settings::read(path)?.take("encoder")?;
+                (given.or(&own.unwrap_or_default()), PromptSource::Settings)
             }
             // Kept as settings, so that a copy under another name has the same prompts.
             false => (given.or(&families::prompts(dir, &prompts::said(dir)?)?), PromptSource::Card),
@@ -182,22 +173,5 @@ impl Folder {
         };
         let steps = self.modules.iter().map(step).collect::<Result<_, ModelError>>()?;
         Ok(Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim))
-    }
-}
-
-/// Refuses a setting that is not known, unless it says nothing.
-fn refuse_unknown(path: &Path, rest: &Map<String, Value>) -> Result<(), ModelError> {
-    let says = |value: &Value| match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(values) => !values.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
-        _ => true,
-    };
-    match rest.iter().find(|(_, value)| says(value)) {
-        Some((name, value)) => {
-            Err(ModelError::unsupported(path, "setting", format!("{name}: {value}"), "a file without it"))
-        }
-        None => Ok(()),
     }
 }
