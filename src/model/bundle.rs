@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Model;
+use super::encoder::Encoder;
 use super::error::ModelError;
 use super::files::{self, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE};
 use super::indexer::Indexer;
@@ -71,6 +71,25 @@ struct BundleManifest {
     /// Read apart, so that one of another version or a damaged one does no harm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     query_encoder: Option<serde_json::Value>,
+}
+
+/// The trained pair: text encoder E_theta and tree indexer I_phi.
+#[derive(Debug)]
+pub struct Model {
+    pub(crate) encoder: Encoder,
+    pub(crate) indexer: Indexer,
+}
+
+impl Model {
+    /// The text encoder.
+    pub fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// The tree indexer.
+    pub fn indexer(&self) -> &Indexer {
+        &self.indexer
+    }
 }
 
 /// An opened bundle: the model in memory, its files verified.

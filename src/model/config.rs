@@ -14,6 +14,9 @@ use std::str::FromStr;
 use super::error::ModelError;
 pub(crate) use relative::RelativePositions;
 
+/// Largest maximum length. The time that attention takes goes with its square.
+pub(super) const MOST_TOKENS: usize = 8192;
+
 /// How a checkpoint's tensors are named. What is computed with them, the rest of [`TransformerConfig`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -239,7 +242,7 @@ impl TransformerConfig {
 
     /// Places that rotations are worked out for: no text is longer than the longest that an encoder reads.
     pub(crate) fn rotated_positions(&self) -> usize {
-        self.max_positions.min(super::encoder::MOST_TOKENS)
+        self.max_positions.min(MOST_TOKENS)
     }
 
     /// Whether a layer's attention has a norm of its own.

@@ -53,9 +53,6 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-/// Largest maximum length. The time that attention takes goes with its square.
-pub(super) const MOST_TOKENS: usize = 8192;
-
 /// Texts tokenised together, so that progress is reported and memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
 

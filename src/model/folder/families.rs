@@ -6,9 +6,9 @@
 
 use std::path::{Component, Path};
 
-use super::EncoderSettings;
 use crate::model::error::ModelError;
 use crate::model::files::{self, CARD_FILE};
+use crate::model::settings::EncoderSettings;
 
 struct Family {
     owner: &'static str,

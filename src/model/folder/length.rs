@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::encoder::MOST_TOKENS;
+use crate::model::config::MOST_TOKENS;
 use crate::model::error::ModelError;
 use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_FILE};
 use crate::model::json::Settings;

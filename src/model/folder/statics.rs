@@ -11,8 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Folder, Module, Tokens, modules, prompts};
-use crate::model::config::TransformerConfig;
-use crate::model::encoder::MOST_TOKENS;
+use crate::model::config::{MOST_TOKENS, TransformerConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
 use crate::model::json::Settings;
