@@ -13,7 +13,7 @@ mod task;
 use std::path::Path;
 
 use super::config::{Family, TransformerConfig};
-use super::dense::{Dense, DenseConfig};
+use super::dense::Dense;
 use super::error::ModelError;
 use super::files::{self, MANIFEST_FILE};
 use super::json::Settings;
@@ -22,6 +22,7 @@ use super::settings::EncoderSettings;
 use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
+pub(crate) use modules::Module;
 #[cfg(feature = "hub")]
 pub(super) use modules::table_folder;
 pub use prompts::{Prompt, PromptSource};
@@ -29,14 +30,6 @@ pub(super) use statics::{StaticForm, config as static_config};
 #[cfg(feature = "train")]
 pub(super) use task::is_reranker;
 pub(super) use task::{check_weights, model_type, modern_head, reranker};
-
-/// What follows the pooling, as the folder says.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Module {
-    /// The folder of its files, and what they say.
-    Dense(String, DenseConfig),
-    Normalise,
-}
 
 /// Which of a text's tokens an encoder reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,12 +5,19 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Module;
 use crate::model::dense::{DenseActivation, DenseConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
 use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
+
+/// What follows the pooling, as the folder says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Module {
+    /// The folder of its files, and what they say.
+    Dense(String, DenseConfig),
+    Normalise,
+}
 
 /// What a chain of modules does.
 pub(super) struct Chain {
