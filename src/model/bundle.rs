@@ -123,77 +123,6 @@ impl Bundle {
         LoadOptions::new().bundle(dir)
     }
 
-    pub(crate) fn open_with(dir: &Path, options: LoadOptions) -> Result<Self, ModelError> {
-        let dir = dir.to_owned();
-        let path = dir.join(MANIFEST_FILE);
-        if !path.exists() {
-            return Err(if ["config.json", "modules.json"].iter().any(|name| dir.join(name).exists()) {
-                ModelError::NotABundle { path: dir }
-            } else {
-                ModelError::not_a_model(dir, MANIFEST_FILE)
-            });
-        }
-        let mut manifest = read_manifest(&path)?;
-        let entry = manifest.query_encoder.take();
-        let listed = manifest.files.iter().map(|(name, sha256)| {
-            let unchecked =
-                Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
-            (name, unchecked)
-        });
-        // The encoder's files are checked as it is loaded.
-        let of_encoder =
-            |name: &str| files::TOKENIZER_FILES.contains(&name) || files::ENCODER_FILES.contains(&name);
-        let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
-        others.iter().try_for_each(|(_, file)| file.check())?;
-        // A file that the loader would read but the manifest does not list would change the
-        // model without changing its hash.
-        let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
-        let modules = files::module_files(&dir)?;
-        let own = CARRIED_FILES
-            .into_iter()
-            .chain([ENCODER_FILE, INDEXER_FILE])
-            .chain(modules.iter().map(String::as_str));
-        if let Some(name) = own.into_iter().find(unlisted) {
-            return Err(ModelError::Checksum { path: dir.join(name) });
-        }
-        let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
-        let unchecked = encoder_files.into_iter().map(|(_, file)| file).collect();
-        let encoder = options.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
-        if encoder.dim() != manifest.dim {
-            return Err(ModelError::bad_config(
-                path,
-                "dim",
-                manifest.dim,
-                format!("the encoder's width, {}", encoder.dim()),
-            ));
-        }
-        let most = shape.leaves().min(MOST_LEAVES_PER_DOCUMENT);
-        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > most {
-            return Err(ModelError::bad_config(
-                path,
-                "leaves_per_document",
-                manifest.leaves_per_document as usize,
-                format!("1 to {most}"),
-            ));
-        }
-        let indexer = match manifest.files.contains_key(INDEXER_FILE) {
-            true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
-            false => Indexer::single_leaf(manifest.dim)?,
-        };
-        // Searches do without one that cannot be used.
-        let warn = |error: &ModelError| {
-            tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
-        };
-        let open = |entry| query::open(&dir, entry, &manifest.encoder_digest(), &encoder);
-        let opened = entry.clone().map(open).transpose();
-        let unreadable = entry.filter(|_| opened.is_err());
-        let query = opened.inspect_err(warn).unwrap_or_default();
-        if let Some(fast) = query.as_ref().filter(|_| !options.lazy) {
-            let _ = fast.load().inspect_err(warn);
-        }
-        Ok(Self { unreadable, ..Self::of(dir, manifest, Model { encoder, indexer }, query) })
-    }
-
     fn of(dir: PathBuf, manifest: BundleManifest, model: Model, query: Option<FastEncoder>) -> Self {
         let query = Arc::new(RwLock::new(query.map(Arc::new)));
         Self { hash: manifest.hash(), dir, manifest, model: Arc::new(model), query, unreadable: None }
@@ -258,7 +187,74 @@ impl LoadOptions {
     /// # Errors
     /// Those of [`Bundle::open`].
     pub fn bundle(self, dir: impl AsRef<Path>) -> Result<Bundle, ModelError> {
-        Bundle::open_with(dir.as_ref(), self)
+        let dir = dir.as_ref().to_owned();
+        let path = dir.join(MANIFEST_FILE);
+        if !path.exists() {
+            return Err(if ["config.json", "modules.json"].iter().any(|name| dir.join(name).exists()) {
+                ModelError::NotABundle { path: dir }
+            } else {
+                ModelError::not_a_model(dir, MANIFEST_FILE)
+            });
+        }
+        let mut manifest = read_manifest(&path)?;
+        let entry = manifest.query_encoder.take();
+        let listed = manifest.files.iter().map(|(name, sha256)| {
+            let unchecked =
+                Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
+            (name, unchecked)
+        });
+        // The encoder's files are checked as it is loaded.
+        let of_encoder =
+            |name: &str| files::TOKENIZER_FILES.contains(&name) || files::ENCODER_FILES.contains(&name);
+        let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
+        others.iter().try_for_each(|(_, file)| file.check())?;
+        // A file that the loader would read but the manifest does not list would change the
+        // model without changing its hash.
+        let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
+        let modules = files::module_files(&dir)?;
+        let own = CARRIED_FILES
+            .into_iter()
+            .chain([ENCODER_FILE, INDEXER_FILE])
+            .chain(modules.iter().map(String::as_str));
+        if let Some(name) = own.into_iter().find(unlisted) {
+            return Err(ModelError::Checksum { path: dir.join(name) });
+        }
+        let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
+        let unchecked = encoder_files.into_iter().map(|(_, file)| file).collect();
+        let encoder = self.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
+        if encoder.dim() != manifest.dim {
+            return Err(ModelError::bad_config(
+                path,
+                "dim",
+                manifest.dim,
+                format!("the encoder's width, {}", encoder.dim()),
+            ));
+        }
+        let most = shape.leaves().min(MOST_LEAVES_PER_DOCUMENT);
+        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > most {
+            return Err(ModelError::bad_config(
+                path,
+                "leaves_per_document",
+                manifest.leaves_per_document as usize,
+                format!("1 to {most}"),
+            ));
+        }
+        let indexer = match manifest.files.contains_key(INDEXER_FILE) {
+            true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
+            false => Indexer::single_leaf(manifest.dim)?,
+        };
+        // Searches do without one that cannot be used.
+        let warn = |error: &ModelError| {
+            tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
+        };
+        let open = |entry| query::open(&dir, entry, &manifest.encoder_digest(), &encoder);
+        let opened = entry.clone().map(open).transpose();
+        let unreadable = entry.filter(|_| opened.is_err());
+        let query = opened.inspect_err(warn).unwrap_or_default();
+        if let Some(fast) = query.as_ref().filter(|_| !self.lazy) {
+            let _ = fast.load().inspect_err(warn);
+        }
+        Ok(Bundle { unreadable, ..Bundle::of(dir, manifest, Model { encoder, indexer }, query) })
     }
 }
 

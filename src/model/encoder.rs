@@ -85,47 +85,6 @@ impl Encoder {
         LoadOptions::new().encoder(dir)
     }
 
-    /// Reads the configuration; weights and tokenizer are loaded when a text is first encoded, `unchecked`
-    /// files checked before.
-    fn on_use(
-        dir: &Path,
-        precision: EncoderPrecision,
-        settings: &EncoderSettings,
-        unchecked: Vec<Unchecked>,
-    ) -> Result<Self, ModelError> {
-        let form = StaticForm::of(dir)?;
-        let config_path = dir.join("config.json");
-        let (is_static, tokenizer) = (form.is_some(), dir.join(files::tokenizer_file(dir)));
-        for (is_there, missing) in
-            [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
-        {
-            if !is_there {
-                return Err(ModelError::not_a_model(dir, missing));
-            }
-        }
-        let config = match form {
-            Some(_) if precision == EncoderPrecision::Int8 => {
-                return Err(ModelError::unsupported(
-                    dir,
-                    "precision",
-                    precision,
-                    "f32: a table of token vectors has no matrix products",
-                ));
-            }
-            Some(_) => folder::static_config(dir)?,
-            None => TransformerConfig::from_file(&config_path)?,
-        };
-        let (folder, settings) = Folder::read(dir, &config, settings)?;
-        folder::check_weights(dir, dir, "SentenceTransformer")?;
-        let weights = dir.join(files::encoder_file(dir));
-        let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
-        let text =
-            TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
-        let source = Source { dir: dir.to_owned(), weights, tokenizer, config, text, precision, unchecked };
-        let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
-        Ok(Self { parts, pooler, folder, settings, prompt_tokens })
-    }
-
     /// How texts are encoded.
     pub(crate) fn precision(&self) -> EncoderPrecision {
         self.parts.source.precision
@@ -452,19 +411,57 @@ impl LoadOptions {
         self.encoder_of(dir.as_ref(), settings, Vec::new())
     }
 
-    /// The encoder in `dir`, whose `unchecked` files are checked before they are used.
+    /// The encoder in `dir`, whose `unchecked` files are checked before they are used: weights and tokenizer
+    /// when a text is first encoded, where the encoder is lazy.
     pub(super) fn encoder_of(
         self,
         dir: &Path,
         settings: &EncoderSettings,
         unchecked: Vec<Unchecked>,
     ) -> Result<Encoder, ModelError> {
-        let encoder = Encoder::on_use(dir, self.precision, settings, unchecked)?;
-        if !self.lazy {
-            encoder.parts.packed()?;
-            encoder.parts.tokenizer()?;
+        let form = StaticForm::of(dir)?;
+        let config_path = dir.join("config.json");
+        let (is_static, tokenizer) = (form.is_some(), dir.join(files::tokenizer_file(dir)));
+        for (is_there, missing) in
+            [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
+        {
+            if !is_there {
+                return Err(ModelError::not_a_model(dir, missing));
+            }
         }
-        Ok(encoder)
+        let config = match form {
+            Some(_) if self.precision == EncoderPrecision::Int8 => {
+                return Err(ModelError::unsupported(
+                    dir,
+                    "precision",
+                    self.precision,
+                    "f32: a table of token vectors has no matrix products",
+                ));
+            }
+            Some(_) => folder::static_config(dir)?,
+            None => TransformerConfig::from_file(&config_path)?,
+        };
+        let (folder, settings) = Folder::read(dir, &config, settings)?;
+        folder::check_weights(dir, dir, "SentenceTransformer")?;
+        let weights = dir.join(files::encoder_file(dir));
+        let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
+        let text =
+            TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
+        let source = Source {
+            dir: dir.to_owned(),
+            weights,
+            tokenizer,
+            config,
+            text,
+            precision: self.precision,
+            unchecked,
+        };
+        let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
+        if !self.lazy {
+            parts.packed()?;
+            parts.tokenizer()?;
+        }
+        Ok(Encoder { parts, pooler, folder, settings, prompt_tokens })
     }
 }
 

@@ -112,14 +112,9 @@ pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
 
 /// The content of a regular file of at most `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
-    let io = |source| ModelError::io("read", path, source);
+    // It may grow meanwhile.
     let (file, length) = open(path, most)?;
-    let mut content = Vec::new();
-    let room = usize::try_from(length).map_err(|_| io(ErrorKind::OutOfMemory.into()))?;
-    content.try_reserve_exact(room).map_err(|_| io(ErrorKind::OutOfMemory.into()))?;
-    // It may have grown since.
-    file.take(length).read_to_end(&mut content).map_err(io)?;
-    Ok(content)
+    read_start(&file, length, path)
 }
 
 /// Whether a regular file begins with some bytes.
@@ -136,8 +131,12 @@ pub(super) fn begins_with(path: &Path, start: &[u8]) -> Result<bool, ModelError>
 
 /// The content of an open file, whatever lies at its path by now.
 pub(super) fn read_open(file: &File, path: &Path) -> Result<Vec<u8>, ModelError> {
+    let length = file.metadata().map_err(|source| ModelError::io("read", path, source))?.len();
+    read_start(file, length, path)
+}
+
+fn read_start(file: &File, length: u64, path: &Path) -> Result<Vec<u8>, ModelError> {
     let read = || -> io::Result<Vec<u8>> {
-        let length = file.metadata()?.len();
         let mut content = Vec::new();
         let room = usize::try_from(length).map_err(|_| ErrorKind::OutOfMemory)?;
         content.try_reserve_exact(room).map_err(|_| ErrorKind::OutOfMemory)?;

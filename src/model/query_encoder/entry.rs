@@ -34,13 +34,6 @@ pub struct EncoderQuality {
     pub recall_at_100: f64,
 }
 
-#[cfg(feature = "train")]
-impl EncoderQuality {
-    pub(crate) fn new(ndcg_at_10: f64, recall_at_10: f64, recall_at_100: f64) -> Self {
-        Self { ndcg_at_10, recall_at_10, recall_at_100 }
-    }
-}
-
 /// A difference of nDCG@10, and how likely chance makes one as large.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

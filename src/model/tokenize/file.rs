@@ -13,7 +13,7 @@ use tokenizers::{
 };
 
 use super::pipeline;
-use super::vocabulary::{List, Model, Unknown};
+use super::vocabulary::{List, Model};
 
 /// Tokens beside the model's own vocabulary.
 const MOST_ADDED: usize = 65_536;
@@ -94,7 +94,7 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
         return Err(format!("the added tokens can have {added} bytes, at most {MOST_ADDED_BYTES}"));
     }
 
-    let unknown = file.model.unknown();
+    let (unknown, unknown_token) = file.model.unknown();
     let mut tokenizer = Tokenizer::new(file.model.build().map_err(|e| format!("model: {e}"))?);
     let normalizer = normalizer.map(|(part, _)| part);
     tokenizer.with_normalizer(normalizer).map_err(|e| e.to_string())?;
@@ -103,11 +103,7 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
     tokenizer.add_tokens(tokens).map_err(|e| e.to_string())?;
     let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
     tokenizer.with_truncation(Some(truncation)).map_err(|e| e.to_string())?;
-    let unknown = match unknown {
-        Unknown::None => None,
-        Unknown::Id(id) => Some(id),
-        Unknown::Token(token) => tokenizer.token_to_id(&token),
-    };
+    let unknown = unknown.or_else(|| tokenizer.token_to_id(&unknown_token?));
     Ok(Checked { tokenizer, growth, unknown })
 }
 

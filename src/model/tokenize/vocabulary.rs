@@ -58,20 +58,12 @@ enum Merge {
     Line(String),
 }
 
-/// What stands for what the vocabulary does not have.
-pub(super) enum Unknown {
-    None,
-    Id(u32),
-    Token(String),
-}
-
 impl Model {
-    /// What stands for what the vocabulary does not have.
-    pub fn unknown(&self) -> Unknown {
-        match (&self.vocab, &self.unk_token, self.unk_id) {
-            (Entries::Scored(_), _, Some(id)) => u32::try_from(id).map_or(Unknown::None, Unknown::Id),
-            (Entries::Table(_), Some(token), _) => Unknown::Token(token.clone()),
-            _ => Unknown::None,
+    /// What stands for what the vocabulary does not have: an id, or a token.
+    pub fn unknown(&self) -> (Option<u32>, Option<String>) {
+        match &self.vocab {
+            Entries::Scored(_) => (self.unk_id.and_then(|id| id.try_into().ok()), None),
+            Entries::Table(_) => (None, self.unk_token.clone()),
         }
     }
 
