@@ -259,6 +259,26 @@ impl LoadOptions {
 }
 
 impl BundleManifest {
+    /// That of an encoder and a tree whose files have these checksums.
+    fn new(
+        encoder: &Encoder,
+        indexer: &Indexer,
+        leaves_per_document: u32,
+        files: BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            format_version: BUNDLE_FORMAT,
+            dim: indexer.dim(),
+            branching_factor: indexer.shape().branching_factor(),
+            height: indexer.shape().height(),
+            leaves_per_document,
+            logit_scale: indexer.logit_scale(),
+            files,
+            encoder: encoder.settings().clone(),
+            query_encoder: None,
+        }
+    }
+
     /// The content of `ehi.json` with a query encoder or without; `path` is where it goes.
     fn to_json(&self, path: &Path, query_encoder: Option<&QueryEncoderEntry>) -> Result<Vec<u8>, ModelError> {
         let query_encoder = query_encoder.map(serde_json::to_value).transpose();

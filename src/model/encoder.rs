@@ -1,6 +1,5 @@
 //! The text encoder E_theta: tokenise, transform, pool, normalise.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -53,7 +52,7 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-/// Texts tokenised together, so that progress is reported and memory stays bounded.
+/// Texts tokenised together, so that memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
 
 /// Of a text the bytes that are looked at first for a token that is known.
@@ -303,23 +302,10 @@ impl Encoder {
     /// and [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at
     /// least.
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
-        match self.embed_with(texts, role, |_| ControlFlow::Continue(()))? {
-            ControlFlow::Continue(rows) => Ok(rows),
-            ControlFlow::Break(()) => unreachable!("the callback never breaks"),
-        }
-    }
-
-    /// As [`Self::embed`]; `progress` is told the number of texts done and may break off.
-    pub(crate) fn embed_with(
-        &self,
-        texts: &[&str],
-        role: Role,
-        mut progress: impl FnMut(usize) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<(), Vec<f32>>, ModelError> {
         // Before there are several threads, each of which would load it.
-        self.parts.packed()?;
-        let skip = self.skipped(role)?;
+        let packed = self.parts.packed()?;
         self.parts.tokenizer()?;
+        let skip = self.skipped(role)?;
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
             let tokens =
@@ -327,23 +313,15 @@ impl Encoder {
             if let Some(index) = tokens.iter().position(Vec::is_empty) {
                 return Err(ModelError::NoTokens { index: round * TEXTS_PER_ROUND + index });
             }
-            let embedded = self.embed_tokens(&tokens, skip)?;
+            let embedded = in_micro_batches(&tokens, self.dim(), |_, batch| {
+                Ok(self.pooler.packed(&packed.forward(batch)?, skip))
+            })?;
             if let Some(index) = embedded.chunks(self.dim()).position(|row| !has_direction(row)) {
                 return Err(ModelError::BadEmbedding { index: round * TEXTS_PER_ROUND + index });
             }
             rows.extend_from_slice(&embedded);
-            if progress(round * TEXTS_PER_ROUND + chunk.len()).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
         }
-        Ok(ControlFlow::Continue(rows))
-    }
-
-    fn embed_tokens(&self, texts: &[Vec<u32>], skip: usize) -> Result<Vec<f32>, ModelError> {
-        in_micro_batches(texts, self.dim(), |_, batch| {
-            let hidden = self.parts.packed()?.forward(batch)?;
-            Ok(self.pooler.packed(&hidden, skip))
-        })
+        Ok(rows)
     }
 }
 

@@ -143,7 +143,6 @@ impl Indexer {
         self.shortlist.as_ref().map(|shortlist| shortlist.widest())
     }
 
-    #[cfg(feature = "train")]
     pub(crate) fn logit_scale(&self) -> f32 {
         self.logit_scale
     }
@@ -181,24 +180,17 @@ impl Indexer {
             Some(_) => 0,
             None => dim,
         };
-        let projection = match weights.shape(PROJECTION) {
-            Some(_) => Some(weights.values(PROJECTION, &[dim, routing_dim])?),
-            None => None,
+        let optional = |name: &str, shape: [usize; 2]| {
+            weights.shape(name).map(|_| weights.values(name, &shape)).transpose()
         };
-        let levels = (0..shape.height() as usize)
-            .map(|level| {
-                let width = routing_dim + b * level;
-                let transform = tensor_name(level, TRANSFORM);
-                let transform = match weights.shape(&transform) {
-                    Some(_) => Some(weights.values(&transform, &[width, width])?),
-                    None => None,
-                };
-                Ok(LevelWeights {
-                    transform,
-                    classifier: weights.values(&tensor_name(level, CLASSIFIER), &[width, b])?,
-                })
-            })
-            .collect::<Result<Vec<_>, ModelError>>()?;
+        let level = |level: usize| -> Result<_, ModelError> {
+            let width = routing_dim + b * level;
+            let transform = optional(&tensor_name(level, TRANSFORM), [width, width])?;
+            let classifier = weights.values(&tensor_name(level, CLASSIFIER), &[width, b])?;
+            Ok(LevelWeights { transform, classifier })
+        };
+        let projection = optional(PROJECTION, [dim, routing_dim])?;
+        let levels = (0..shape.height() as usize).map(level).collect::<Result<_, _>>()?;
         Self::new(shape, dim, logit_scale, TreeWeights { projection, levels })
     }
 

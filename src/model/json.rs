@@ -46,7 +46,7 @@ impl Settings {
             let found = match self.fields.remove(name) {
                 Some(Value::Number(number)) if number.as_f64() == supported.parse().ok() => continue,
                 Some(Value::String(text)) if !text.is_empty() => text,
-                Some(value) if says_something(&value) || value.to_string() == "false" => value.to_string(),
+                Some(value) if says_something(&value) || value == Value::Bool(false) => value.to_string(),
                 _ => continue,
             };
             if found != supported {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{
-    BUNDLE_FORMAT, Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
-    ModelError, files, most_bytes,
+    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, files,
+    most_bytes,
 };
 use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
@@ -59,17 +59,7 @@ impl Bundle {
         };
         let files = carried.chain([weights]).map(digest).collect::<Result<_, _>>()?;
         let indexer = Indexer::single_leaf(encoder.dim())?;
-        let manifest = BundleManifest {
-            format_version: BUNDLE_FORMAT,
-            dim: encoder.dim(),
-            branching_factor: indexer.shape().branching_factor(),
-            height: indexer.shape().height(),
-            leaves_per_document: 1,
-            logit_scale: 1.0,
-            files,
-            encoder: encoder.settings().clone(),
-            query_encoder: None,
-        };
+        let manifest = BundleManifest::new(&encoder, &indexer, 1, files);
         Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))
     }
 }

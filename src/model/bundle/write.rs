@@ -11,9 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::copy::write;
 use super::query::carried;
-use super::{
-    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, most_bytes,
-};
+use super::{BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, most_bytes};
 use crate::disk::{FileSystem, names};
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
 use crate::model::folder::StaticForm;
@@ -89,18 +87,8 @@ impl BundleParts<'_> {
             let content = write_again(&partial.join(&name), &name)?;
             files.insert(name, hex(&Sha256::digest(&content)));
         }
-        let shape = self.indexer.shape();
-        let manifest = BundleManifest {
-            format_version: BUNDLE_FORMAT,
-            dim: self.indexer.dim(),
-            branching_factor: shape.branching_factor(),
-            height: shape.height(),
-            leaves_per_document: self.leaves_per_document,
-            logit_scale: self.indexer.logit_scale(),
-            files,
-            encoder: self.base_encoder.settings().clone(),
-            query_encoder: None,
-        };
+        let (encoder, leaves) = (self.base_encoder, self.leaves_per_document);
+        let manifest = BundleManifest::new(encoder, self.indexer, leaves, files);
         // Made for this encoder; what was measured by the tree was by another one.
         let mut query_encoder = if self.encoder.is_none() { carried(self.base)? } else { None };
         if let Some((entry, content)) = &mut query_encoder {
