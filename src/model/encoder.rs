@@ -12,7 +12,7 @@ use super::files::{self, TOKENIZER_FILE};
 use super::folder::{self, Folder, Prompt, StaticForm, Tokens};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
-use super::parts::{LazyParts, Source, Unchecked};
+use super::parts::{EncoderFiles, LazyParts, Unchecked};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
 use super::tokenize::{TextRules, Token};
@@ -425,7 +425,7 @@ impl LoadOptions {
         let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
         let text =
             TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
-        let source = Source {
+        let source = EncoderFiles {
             dir: dir.to_owned(),
             weights,
             tokenizer,

@@ -13,7 +13,7 @@ use super::transformer::Transformer;
 use super::weights::Weights;
 
 /// Where they are read from, and how.
-pub(super) struct Source {
+pub(super) struct EncoderFiles {
     pub(super) dir: PathBuf,
     pub(super) weights: PathBuf,
     pub(super) tokenizer: PathBuf,
@@ -42,7 +42,7 @@ impl Unchecked {
 
 /// Parts that are loaded when they are first used.
 pub(super) struct LazyParts {
-    pub(super) source: Source,
+    pub(super) source: EncoderFiles,
     packed: OnceLock<PackedTransformer>,
     tokenizer: OnceLock<TextTokenizer>,
     /// The weights as training needs them. A search does without: they take as much memory again.
@@ -51,7 +51,7 @@ pub(super) struct LazyParts {
 }
 
 impl LazyParts {
-    pub(super) fn new(source: Source) -> Self {
+    pub(super) fn new(source: EncoderFiles) -> Self {
         Self {
             source,
             packed: OnceLock::new(),
@@ -63,24 +63,24 @@ impl LazyParts {
 
     /// The weights, as texts are encoded with them; a call after one that failed tries again.
     pub(super) fn packed(&self) -> Result<&PackedTransformer, ModelError> {
-        self.load_into(&self.packed, Source::packed)
+        self.load_into(&self.packed, EncoderFiles::packed)
     }
 
     /// The tokenizer, for which the weights are not loaded; a call after one that failed tries again.
     pub(super) fn tokenizer(&self) -> Result<&TextTokenizer, ModelError> {
-        self.load_into(&self.tokenizer, Source::tokenizer)
+        self.load_into(&self.tokenizer, EncoderFiles::tokenizer)
     }
 
     /// The layers, each with its own tensors.
     #[cfg(feature = "train")]
     pub(super) fn transformer(&self) -> Result<&Transformer, ModelError> {
-        self.load_into(&self.transformer, Source::transformer)
+        self.load_into(&self.transformer, EncoderFiles::transformer)
     }
 
     fn load_into<'a, T>(
         &'a self,
         cell: &'a OnceLock<T>,
-        load: impl FnOnce(&Source) -> Result<T, ModelError>,
+        load: impl FnOnce(&EncoderFiles) -> Result<T, ModelError>,
     ) -> Result<&'a T, ModelError> {
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
@@ -92,7 +92,7 @@ impl LazyParts {
     }
 }
 
-impl Source {
+impl EncoderFiles {
     fn packed(&self) -> Result<PackedTransformer, ModelError> {
         let transformer = self.transformer()?;
         Ok(PackedTransformer::new(&transformer, transformer.config.layers, self.precision)?)

@@ -17,7 +17,7 @@ use super::error::ModelError;
 use super::files::{ENCODER_FILE, TOKENIZER_FILE};
 use super::folder;
 use super::load::LoadOptions;
-use super::parts::{LazyParts, Source};
+use super::parts::{EncoderFiles, LazyParts};
 use super::pooling::Pooler;
 use super::tokenize::{Pair, TextRules};
 #[cfg(feature = "train")]
@@ -165,7 +165,7 @@ impl LoadOptions {
         };
         drop(weights);
         let (tokenizer, dir) = (dir.join(TOKENIZER_FILE), dir.to_owned());
-        let source = Source {
+        let source = EncoderFiles {
             dir,
             weights: path,
             tokenizer,

@@ -11,7 +11,7 @@ use super::config::{Norms, Span, TransformerConfig};
 use super::error::ModelError;
 use super::weights::Weights;
 use super::words::{Token, WordTable};
-use layout::{Layout, Part, full_name};
+use layout::{LayerPart, Layout, full_name};
 pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 
 /// `y = x W^T + b`, with W as checkpoints store it: `[out, in]`.
@@ -79,14 +79,14 @@ pub(crate) struct Transformer {
 }
 
 /// Gives a tensor by its name in a weight file and its shape.
-type Source<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
+type GetTensor<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
 
 impl Linear {
     fn build<E>(
         name: &str,
         [outputs, inputs]: [usize; 2],
         bias: bool,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         Ok(Self {
             weight: get(&format!("{name}.weight"), &[outputs, inputs])?,
@@ -96,7 +96,7 @@ impl Linear {
 }
 
 impl LayerNorm {
-    fn build<E>(name: &str, config: &TransformerConfig, get: Source<'_, E>) -> Result<Self, E> {
+    fn build<E>(name: &str, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
         let shape = [config.hidden_size];
         Ok(Self {
             weight: get(&format!("{name}.weight"), &shape)?,
@@ -119,12 +119,12 @@ impl Layer {
         config: &TransformerConfig,
         layout: &Layout,
         index: usize,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let (m, step) = (config.hidden_size, config.feed_forward);
-        let name = |part: Part| format!("{}.{index}.{}", layout.layers, part.file);
+        let name = |part: LayerPart| format!("{}.{index}.{}", layout.layers, part.file);
         let gated = if step.gated { 2 } else { 1 };
-        let mut maps = |parts: &[Part], [outputs, inputs]: [usize; 2], bias: bool| {
+        let mut maps = |parts: &[LayerPart], [outputs, inputs]: [usize; 2], bias: bool| {
             let shape = [outputs / parts.len(), inputs];
             parts
                 .iter()
@@ -135,7 +135,7 @@ impl Layer {
         let attention_output = maps(&[layout.attention_output], [m, m], config.attention_bias)?.remove(0);
         let inner = maps(layout.inner, [gated * step.inner_size, m], step.bias)?;
         let output = maps(&[layout.output], [m, step.inner_size], step.bias)?.remove(0);
-        let mut norm = |part: Part| LayerNorm::build(&name(part), config, get);
+        let mut norm = |part: LayerPart| LayerNorm::build(&name(part), config, get);
         let has_norm = config.has_attention_norm(index);
         Ok(Self {
             span: config.spans[index],
@@ -154,14 +154,14 @@ impl Layer {
     fn map<E>(
         &self,
         layout: &Layout,
-        map: &mut dyn FnMut(Part, &str, &Tensor) -> Result<Tensor, E>,
+        map: &mut dyn FnMut(LayerPart, &str, &Tensor) -> Result<Tensor, E>,
     ) -> Result<Self, E> {
-        let mut linear = |part: Part, linear: &Linear| {
+        let mut linear = |part: LayerPart, linear: &Linear| {
             let weight = map(part, "weight", &linear.weight)?;
             let bias = linear.bias.as_ref().map(|bias| map(part, "bias", bias)).transpose()?;
             Ok(Linear { weight, bias })
         };
-        let mut all = |parts: &[Part], linears: &[Linear]| {
+        let mut all = |parts: &[LayerPart], linears: &[Linear]| {
             parts.iter().zip(linears).map(|(&part, own)| linear(part, own)).collect::<Result<Vec<_>, E>>()
         };
         let one = std::slice::from_ref;
@@ -169,7 +169,7 @@ impl Layer {
         let attention_output = all(&[layout.attention_output], one(&self.attention_output))?.remove(0);
         let inner = all(layout.inner, &self.inner)?;
         let output = all(&[layout.output], one(&self.output))?.remove(0);
-        let mut norm = |part: Part, norm: &LayerNorm| norm.map(&mut |kind, own| map(part, kind, own));
+        let mut norm = |part: LayerPart, norm: &LayerNorm| norm.map(&mut |kind, own| map(part, kind, own));
         let attention_norm = self.attention_norm.as_ref();
         let attention_norm = attention_norm.map(|own| norm(layout.attention_norm, own)).transpose()?;
         let output_norm = norm(layout.output_norm, &self.output_norm)?;
@@ -190,7 +190,7 @@ impl Embeddings {
         config: &TransformerConfig,
         layout: &Layout,
         word: WordTable,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let m = config.hidden_size;
         let rows = [
@@ -332,7 +332,7 @@ impl Transformer {
         config: TransformerConfig,
         layout: &'static Layout,
         word: WordTable,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let embeddings = Embeddings::build(&config, layout, word, get)?;
         let mut layers = Vec::with_capacity(config.layers);

@@ -110,8 +110,8 @@ impl RerankerDraft {
         }
         let names = Names::of(base)?;
         let parts = match folder::is_reranker(base)? {
-            true => Parts::of_reranker(base, max_tokens)?,
-            false => Parts::of_encoder(base, &names, max_tokens, activation, rng)?,
+            true => StartingWeights::of_reranker(base, max_tokens)?,
+            false => StartingWeights::of_encoder(base, &names, max_tokens, activation, rng)?,
         };
         let dir = make_partial(out)?;
         for name in CARRIED_FILES.into_iter().chain(VOCABULARIES) {
@@ -195,7 +195,7 @@ impl Names {
 }
 
 /// What a reranker starts from.
-struct Parts {
+struct StartingWeights {
     /// Under their checkpoint names, without prefix.
     body: Vec<(String, Tensor)>,
     head: Vec<(String, Tensor)>,
@@ -204,7 +204,7 @@ struct Parts {
     of_encoder: bool,
 }
 
-impl Parts {
+impl StartingWeights {
     fn of_reranker(base: &Path, max_tokens: Option<usize>) -> Result<Self, ModelError> {
         let reranker = Reranker::open(base)?;
         let weights = Weights::from_file(&base.join(ENCODER_FILE))?;
