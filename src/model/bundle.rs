@@ -1,9 +1,8 @@
 //! A bundle: encoder, tokenizer and tree as one checksummed directory.
 //!
 //! A bundle is a sentence-transformers folder (`model.safetensors` in f16, `modules.json`, a card) with
-//! `ehi.json` and `indexer.safetensors` (f32) beside it. So it is a base model for more training, and opens
-//! in sentence-transformers as it is. One without a tree has no `indexer.safetensors`, and its encoder as the
-//! base has it.
+//! `ehi.json` and `indexer.safetensors` (f32) beside it. It can be trained further, and sentence-transformers
+//! opens it directly. A bundle without a tree has no `indexer.safetensors`; its encoder is that of the base.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,8 +66,8 @@ struct BundleManifest {
     /// Settings of the encoder that are not in its own files.
     #[serde(default, skip_serializing_if = "EncoderSettings::is_empty")]
     encoder: EncoderSettings,
-    /// No part of the model's identity: no document and no leaf depends on it.
-    /// Read apart, so that one of another version or a damaged one does no harm.
+    /// Not part of the model's identity: no document and no leaf depends on it.
+    /// Parsed separately, so that a damaged entry does not keep the model from opening.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     query_encoder: Option<serde_json::Value>,
 }
@@ -99,9 +98,9 @@ pub struct Bundle {
     manifest: BundleManifest,
     hash: ModelHash,
     model: Arc<Model>,
-    /// In place of that of `manifest`; clones share it.
+    /// The query encoder in use; clones share it. That of `manifest` is not used.
     query: Arc<RwLock<Option<Arc<FastEncoder>>>>,
-    /// The entry of one that cannot be read.
+    /// The manifest's entry of a query encoder that cannot be read.
     unreadable: Option<serde_json::Value>,
 }
 
@@ -138,7 +137,7 @@ impl Bundle {
         self.hash
     }
 
-    /// Whether the other one encodes texts alike: whether the files of their encoders are the same.
+    /// Whether both bundles encode texts alike: whether they have the same encoder files and settings.
     pub fn has_encoder_of(&self, other: &Self) -> bool {
         // Settings may have the same files read differently.
         let [own, others] = [self, other].map(|bundle| bundle.model.encoder.folder());
@@ -150,7 +149,7 @@ impl Bundle {
         self.manifest.encoder_files()
     }
 
-    /// Stands for the encoder, whatever the tree: 64 hexadecimal digits.
+    /// A checksum of the encoder alone, without the tree: 64 hexadecimal digits.
     pub(crate) fn encoder_digest(&self) -> String {
         self.manifest.encoder_digest()
     }
@@ -243,7 +242,7 @@ impl LoadOptions {
             true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
             false => Indexer::single_leaf(manifest.dim)?,
         };
-        // Searches do without one that cannot be used.
+        // Searches use the full encoder where the query encoder cannot be used.
         let warn = |error: &ModelError| {
             tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
         };
@@ -259,7 +258,7 @@ impl LoadOptions {
 }
 
 impl BundleManifest {
-    /// That of an encoder and a tree whose files have these checksums.
+    /// The manifest of an encoder and a tree whose files have these checksums.
     fn new(
         encoder: &Encoder,
         indexer: &Indexer,
@@ -363,7 +362,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     if !(manifest.logit_scale.is_finite() && manifest.logit_scale > 0.0) {
         return Err(ModelError::unsupported(path, "logit_scale", manifest.logit_scale, "a number over 0"));
     }
-    // Names come from a file, and are joined to a path.
+    // The names are joined to a path, and may be crafted.
     let known =
         |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name);
     if let Some(name) = manifest.files.keys().find(|name| !known(name)) {
@@ -372,7 +371,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     Ok(manifest)
 }
 
-/// The size to which a file of a bundle is read.
+/// The largest size at which a file of a bundle is read.
 pub(super) fn most_bytes(name: &str) -> u64 {
     match name {
         name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,

@@ -39,7 +39,7 @@ pub struct Encoder {
     pub(crate) pooler: Arc<Pooler>,
     folder: Folder,
     settings: EncoderSettings,
-    /// Of the prompt of each role, once it was used.
+    /// Tokens of the prompt of each role, once it was used.
     prompt_tokens: [OnceLock<usize>; 2],
 }
 
@@ -55,26 +55,25 @@ impl std::fmt::Debug for Encoder {
 /// Texts tokenised together, so that memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
 
-/// Of a text the bytes that are looked at first for a token that is known.
+/// Bytes of a text in which a known token is looked for first.
 const FIRST_BYTES: usize = 64;
 
 /// The tokens of a question.
 pub(crate) struct QuestionTokens {
     /// Those that the encoder reads, special ones included.
     pub all: Vec<u32>,
-    /// Those of them that are no punctuation.
+    /// Those of them that are not punctuation.
     pub words: Vec<u32>,
 }
 
 impl Encoder {
     /// Loads an encoder in the sentence-transformers layout; [`LoadOptions`] has another precision than f32.
     ///
-    /// Needed: `config.json`, `tokenizer.json` and the weights, `model.safetensors`, as f32, f16 or bf16.
-    /// Optional, with what
-    /// holds in their absence: `modules.json` and the folders of its modules (mean pooling, unit norm),
-    /// `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that of the
-    /// positions), `config_sentence_transformers.json` (no prompts, or those of the model's card where it is
-    /// one that this crate knows by name; `docs/models.md` has the list).
+    /// Required: `config.json`, `tokenizer.json` and the weights, `model.safetensors`, as f32, f16 or bf16.
+    /// Optional, with the defaults in brackets: `modules.json` and the folders of its modules (mean pooling,
+    /// unit norm), `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that of
+    /// the positions), `config_sentence_transformers.json` (no prompts, or those of the model's card if this
+    /// crate knows the model by name; `docs/models.md` has the list).
     ///
     /// # Errors
     /// [`ModelError`] names the file and what is wrong with it. A setting that this crate does not follow is
@@ -94,7 +93,7 @@ impl Encoder {
         self.pooler.dim()
     }
 
-    /// By what the model's folder says that embeddings are compared; cosine where it says nothing.
+    /// How embeddings are compared, as the model's folder says; cosine by default.
     pub fn similarity(&self) -> Similarity {
         self.folder.similarity
     }
@@ -172,7 +171,7 @@ impl Encoder {
         self.parts.source.text.max_tokens
     }
 
-    /// So much of a text that its tokens and its embedding are those of all of it.
+    /// The start of a text that has the same tokens and embedding as all of it.
     pub(crate) fn head<'a>(&self, text: &'a str) -> Result<&'a str, ModelError> {
         Ok(self.parts.tokenizer()?.head(text))
     }
@@ -203,7 +202,7 @@ impl Encoder {
             return Ok(true);
         }
         let tokenizer = self.parts.tokenizer()?;
-        // Mostly the first words say so.
+        // The first words nearly always suffice.
         let start = text.get(..FIRST_BYTES).and_then(|start| start.rsplit_once(char::is_whitespace));
         match start {
             Some((start, _)) if !tokenizer.encode(start)?.is_empty() => Ok(true),
@@ -221,8 +220,8 @@ impl Encoder {
         Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
-    /// Tells of the tokens of all of a text in their order, without prompt and special ones. Returns how many
-    /// there are.
+    /// Calls `tell` with all tokens of a text in order, without prompt and special tokens. Returns their
+    /// number.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -230,8 +229,8 @@ impl Encoder {
         self.parts.tokenizer()?.tokens(text, tell)
     }
 
-    /// As [`Self::tokens`], with the same tokens for a word wherever it is. How many there are is told where
-    /// they are those of the text itself.
+    /// Like [`Self::tokens`], but a word has the same tokens wherever it stands. Returns their number if they
+    /// are the tokens of the text itself.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -243,8 +242,7 @@ impl Encoder {
         self.parts.tokenizer()?.words(text, tell)
     }
 
-    /// How a question is read; `None` where its tokens are not those of all of it and nothing else, or do not
-    /// know all of it.
+    /// How a question is read; `None` if its tokens do not cover exactly its text, or some are unknown.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
         if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
@@ -263,7 +261,7 @@ impl Encoder {
         self.parts.tokenizer()?.starts(text, out)
     }
 
-    /// How many of [`Self::max_tokens`] the text of a document cannot have: prompt and special tokens.
+    /// How many of [`Self::max_tokens`] the prompt and special tokens of a document take.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the prompt.
@@ -272,13 +270,13 @@ impl Encoder {
         Ok(self.tokenize("a", Role::Document)?.len().saturating_sub(1))
     }
 
-    /// Whether a token is punctuation alone. Few texts have a question mark, so in a question it would count
-    /// for much and mean nothing.
+    /// Whether a token is only punctuation. Few texts have a question mark, so it would weigh much in a
+    /// question and mean nothing.
     pub(crate) fn is_punctuation(&self, token: u32) -> bool {
         self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
     }
 
-    /// Whether a token goes on with the word of the one before it.
+    /// Whether a token continues the word of the token before it.
     pub(crate) fn continues(&self, token: u32) -> bool {
         self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
     }

@@ -1,5 +1,5 @@
-//! The files of a model: their names, and reading them. They may come from strangers: regular files alone,
-//! each up to a size.
+//! The files of a model: their names, and reading them. They may come from strangers, so only regular files
+//! up to a limit are read.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -50,7 +50,7 @@ pub(super) fn tokenizer_file(dir: &Path) -> &'static str {
     TOKENIZER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(TOKENIZER_FILE)
 }
 
-/// The module that a folder is of, by its name: a number and the module's name, as in `1_Pooling`.
+/// The module whose folder this is, by the folder's name: a number and the module's name, as in `1_Pooling`.
 pub(super) fn module_kind(folder: &str) -> Option<&str> {
     let (number, kind) = folder.split_once('_')?;
     let is_number = (1..=2).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -96,7 +96,7 @@ pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
 
 /// Opens a regular file, or a link to one, of at most `most` bytes.
 ///
-/// Asks what it is before it is opened: opening a pipe would wait for its other end.
+/// The kind of file is checked first: opening a pipe would wait for its other end.
 pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
     let io = |source| ModelError::io("read", path, source);
     let check = |metadata: &fs::Metadata| match metadata.len() {
@@ -112,7 +112,6 @@ pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
 
 /// The content of a regular file of at most `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
-    // It may grow meanwhile.
     let (file, length) = open(path, most)?;
     read_start(&file, length, path)
 }
@@ -170,8 +169,7 @@ pub(super) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -
     if is_there(path) { read_json(path) } else { Ok(T::default()) }
 }
 
-/// Whether a folder has an entry of the name, be it a link to nothing: that is a damaged copy, which must not
-/// pass for a folder without the file.
+/// Whether the path exists, even as a broken link: that is a damaged copy, and not a folder without the file.
 pub(super) fn is_there(path: &Path) -> bool {
     !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

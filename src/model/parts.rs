@@ -1,5 +1,4 @@
-//! What of an encoder takes time and memory to load, each when it is first used: its weights and its
-//! tokenizer.
+//! The weights and the tokenizer of an encoder, each loaded on first use.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -45,7 +44,7 @@ pub(super) struct LazyParts {
     pub(super) source: EncoderFiles,
     packed: OnceLock<PackedTransformer>,
     tokenizer: OnceLock<TextTokenizer>,
-    /// The weights as training needs them. A search does without: they take as much memory again.
+    /// The weights as training needs them. Searches do not load them: they take as much memory again.
     #[cfg(feature = "train")]
     transformer: OnceLock<Transformer>,
 }
@@ -85,8 +84,8 @@ impl LazyParts {
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
         }
-        // Without a lock: loading works in parallel, and a thread that waits for its part of it may take up
-        // other work, which would wait for the lock. Of two threads that load, one has loaded in vain.
+        // Without a lock: loading runs in parallel, and a thread that waits for a part of it may start other
+        // work, which would wait for the lock. If two threads load, one result is dropped.
         let loaded = load(&self.source)?;
         Ok(cell.get_or_init(|| loaded))
     }

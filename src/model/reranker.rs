@@ -95,7 +95,7 @@ impl Reranker {
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses a text; [`ModelError::BadEmbedding`] for a score
-    /// that is no number.
+    /// that is not finite.
     pub fn score(&self, question: &str, documents: &[&str]) -> Result<Vec<f32>, ModelError> {
         let packed = self.parts.packed()?;
         let mut scores = Vec::with_capacity(documents.len());

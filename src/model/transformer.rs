@@ -44,7 +44,7 @@ pub(crate) struct Layer {
     pub output_norm: LayerNorm,
 }
 
-/// The tables of words, positions and token types, as far as there are such, and the norm of their sum.
+/// The tables of words, positions and token types that the encoder has, and the norm of their sum.
 #[derive(Clone, Debug)]
 pub(crate) struct Embeddings {
     /// `[vocab, m]`
@@ -309,7 +309,7 @@ fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Resu
         _ => tokens,
     };
     let token = |id: usize| Token {
-        // What is no row is beyond the last one.
+        // A negative number is not a row; it is refused like one beyond the last.
         row: rows.as_ref().map_or(id as u32, |rows| if rows[id] < 0.0 { u32::MAX } else { rows[id] as u32 }),
         weight: factors.as_ref().map_or(1.0, |factors| factors[id] as f32),
     };

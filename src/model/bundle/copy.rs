@@ -35,7 +35,7 @@ impl Bundle {
         let fast = self.fast();
         let fast = fast.as_ref().and_then(|fast| match fast.bytes() {
             Ok(content) => Some((fast.entry(), content)),
-            // The copy does without it, as searches do.
+            // The copy has no query encoder then.
             Err(error) => {
                 tracing::warn!(path = %self.dir.display(), %error, "the query encoder is not copied");
                 None
@@ -55,8 +55,8 @@ impl Bundle {
     }
 }
 
-/// Removes the files of a bundle from a directory, and the directory where nothing else is in it. One that
-/// is not there is no error.
+/// Removes the files of a bundle from a directory, and the directory if nothing else is in it. A missing
+/// directory is not an error.
 ///
 /// # Errors
 /// [`ModelError::Io`].
@@ -64,7 +64,7 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
     if !is(backend, dir, Kind::Directory)? {
         return Ok(());
     }
-    // First what makes it a bundle.
+    // The manifest first: without it the directory is not a bundle.
     let new = [MANIFEST_NEW, QUERY_ENCODER_NEW];
     let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, INDEXER_FILE];
     let modules = module_folders(backend, dir)?;
@@ -73,7 +73,7 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
     let own = own.into_iter().chain(new).chain(CARRIED_FILES).map(str::to_owned).chain(in_modules);
     for name in own.chain(query_encoder_files(backend, dir)?) {
         let path = dir.join(name);
-        // A link in the place of a folder leads elsewhere.
+        // A link may lead out of the directory.
         let is_own = path.parent().map_or(Ok(false), |folder| is(backend, folder, Kind::Directory))?;
         if is_own && is(backend, &path, Kind::File)? {
             backend.remove(&path).map_err(|e| ModelError::io("remove", &path, e))?;

@@ -12,7 +12,7 @@ use crate::disk::{Backend, Kind};
 use crate::model::Encoder;
 use crate::model::query_encoder::{FastEncoder, QueryEncoderEntry};
 
-/// Names of the two files before they are put into their places.
+/// Names of the two files while they are being written.
 pub(super) const MANIFEST_NEW: &str = "ehi.json.new";
 pub(super) const QUERY_ENCODER_NEW: &str = "query.safetensors.new";
 
@@ -43,7 +43,7 @@ fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, Mo
 }
 
 impl Bundle {
-    /// Takes the query encoder that the bundle has now: another process may have given it one. A new one is
+    /// Reads again which query encoder the bundle has: another process may have changed it. A new one is
     /// loaded when it is first used.
     ///
     /// # Errors
@@ -63,11 +63,11 @@ impl Bundle {
         Ok(())
     }
 
-    /// Gives the bundle another query encoder, or takes it away; it lasts when this has returned.
+    /// Replaces the query encoder of the bundle, or removes it, durably.
     ///
-    /// The new file is written first, then the manifest that names it is put into the place of the old one,
-    /// so the bundle has one or the other whatever happens. Another process that has the old one open keeps
-    /// it. Of two processes that do this at a time the second one waits.
+    /// The new file is written first, then the manifest that names it replaces the old one in one
+    /// step, so the bundle always has one or the other. Another process that has the old one open keeps it.
+    /// If two processes do this at the same time, the second one waits.
     ///
     /// # Errors
     /// [`ModelError::NotABundle`] for an encoder in its own folder, [`ModelError::Io`]; the bundle is then as
@@ -78,11 +78,11 @@ impl Bundle {
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<(), ModelError> {
         self.check_own()?;
-        // Until this returns. No file of the bundle can stand for it, since those are replaced.
+        // Held until this returns. The directory is locked, since its files are replaced.
         let lock = File::open(&self.dir).and_then(|dir| dir.lock().map(|()| dir));
         let _lock = lock.map_err(|e| ModelError::io("lock", &self.dir, e))?;
         let written = self.write_query_encoder(backend, new);
-        // What was begun and what is out of use.
+        // Also what an interrupted call left.
         self.clear(backend);
         let fast = written?;
         *self.query.write().unwrap_or_else(PoisonError::into_inner) = fast.map(Arc::new);
@@ -99,7 +99,7 @@ impl Bundle {
             Some((entry, bytes)) => {
                 let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
                 let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
-                // The same one again: it may be in service, and is left alone.
+                // The same file may be in use: it is not written again.
                 if of(entry.clone()).bytes().is_err() {
                     let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));
                     write(backend, &staged, bytes)?;
@@ -119,7 +119,7 @@ impl Bundle {
         Ok(fast)
     }
 
-    /// Removes what is not used; where that fails the next writer does it.
+    /// Removes unused files; if that fails, the next writer tries again.
     fn clear(&self, backend: &dyn Backend) {
         let unused = unused_files(backend, &self.dir).unwrap_or_default();
         for path in unused.into_iter().map(|name| self.dir.join(name)) {
@@ -131,7 +131,7 @@ impl Bundle {
         }
     }
 
-    /// Refuses an encoder in its own folder, which is not ours to write to.
+    /// Refuses an encoder in a folder of the user's own, in which nothing is written.
     pub(crate) fn check_own(&self) -> Result<(), ModelError> {
         match self.dir.join(MANIFEST_FILE).is_file() {
             true => Ok(()),
@@ -151,8 +151,8 @@ impl Bundle {
     }
 }
 
-/// Names of the files of a bundle that nothing uses: those that were begun, and query encoders that its
-/// manifest does not name. None where it is no bundle.
+/// Names of the files of a bundle that nothing uses: unfinished ones, and query encoders that its manifest
+/// does not name. Empty for a directory that is not a bundle.
 ///
 /// # Errors
 /// [`ModelError::Io`].

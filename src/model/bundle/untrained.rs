@@ -13,9 +13,9 @@ impl Bundle {
     /// ([`Encoder::load`](crate::model::Encoder::load) says which files). An index of it needs no training:
     /// it searches every document.
     ///
-    /// Of the folder of a bundle it takes the encoder alone. Nothing is written there; an index makes a copy,
-    /// with the weights as they are. Read [`Index::reencode`](crate::Index::reencode) for the change to a
-    /// trained bundle later.
+    /// From a bundle's folder, only the encoder is taken. Nothing is written there; an index copies the
+    /// weights unchanged. [`Index::reencode`](crate::Index::reencode) describes the later change to a trained
+    /// bundle.
     ///
     /// # Examples
     /// ```no_run

@@ -53,7 +53,7 @@ impl BundleParts<'_> {
         match self.fill(&partial) {
             Ok(()) => Ok(partial),
             Err(error) => {
-                // What it was is told; that it cannot be cleared away adds nothing.
+                // The first error is reported, whether or not the directory can be removed.
                 let _ = fs::remove_dir_all(&partial);
                 Err(error)
             }
@@ -89,7 +89,7 @@ impl BundleParts<'_> {
         }
         let (encoder, leaves) = (self.base_encoder, self.leaves_per_document);
         let manifest = BundleManifest::new(encoder, self.indexer, leaves, files);
-        // Made for this encoder; what was measured by the tree was by another one.
+        // It was made for this encoder, but measured with another tree.
         let mut query_encoder = if self.encoder.is_none() { carried(self.base)? } else { None };
         if let Some((entry, content)) = &mut query_encoder {
             entry.report.tree = None;
@@ -138,8 +138,8 @@ impl BundleParts<'_> {
         write_tensors(encoder, DType::F16, &path)
     }
 
-    /// What the base leaves to defaults that sentence-transformers does not share, and what only its settings
-    /// say, by the file's name.
+    /// Files, by name, that say what the base leaves to defaults of this crate, or what only its settings
+    /// say: sentence-transformers has other defaults.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         let (base, mut defaults) = (self.base_encoder, Vec::new());
         let form = StaticForm::of(self.base)?;
@@ -200,8 +200,8 @@ pub(in crate::model) fn write_tensors(
         .map_err(|source| ModelError::safetensors(path, source))
 }
 
-/// Makes an empty directory of a new name beside `out`, which [`publish`] puts in its place. What has such a
-/// name already is somebody's, or another run's.
+/// Makes an empty directory of a new name beside `out`, which [`publish`] moves there. An existing directory
+/// of such a name belongs to somebody else, or to another run.
 pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> {
     check_output(out)?;
     if let Some(parent) = out.parent() {
@@ -218,10 +218,10 @@ pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> 
     }
 }
 
-/// Directories that were left by runs that were killed, or are of runs under way.
+/// Most directories that killed or unfinished runs may have left.
 const MOST_PARTIAL: u32 = 1000;
 
-/// Writes a file anew with the rights of any other: the safetensors writer makes files that only their owner
+/// Writes a file again with ordinary permissions: the safetensors writer makes files that only their owner
 /// may read.
 pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, ModelError> {
     let content = files::read(path, most_bytes(name))?;

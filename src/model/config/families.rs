@@ -17,7 +17,7 @@ use super::{
 
 /// BERT's default, and the fixed value of DistilBERT.
 const BERT_LAYER_NORM_EPS: f64 = 1e-12;
-/// More layers than this no encoder has.
+/// Most layers; no encoder has more.
 const MOST_LAYERS: usize = 4096;
 /// MPNet's, whatever its file says of the farthest.
 const MPNET_POSITIONS: RelativePositions = RelativePositions { buckets: 32, farthest: 128 };

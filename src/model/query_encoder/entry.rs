@@ -103,7 +103,7 @@ pub struct DistilReport {
     pub fast: Option<EncoderQuality>,
     /// Of nDCG@10; `None` with fewer than two questions.
     pub difference: Option<SignificantDifference>,
-    /// Routing; `None` where there is no tree.
+    /// Routing; `None` without a tree.
     pub tree: Option<TreeQuality>,
     /// Times.
     pub encode_us: EncodeMicroseconds,

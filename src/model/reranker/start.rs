@@ -283,7 +283,7 @@ impl StartingWeights {
             }
         }
         let most = max_tokens.unwrap_or(DEFAULT_TOKENS).min(config.max_positions);
-        // A classifier with one output, whose activation releases 4 and 5 of sentence-transformers look for in
+        // A classifier with one output. Releases 4 and 5 of sentence-transformers look for its activation in
         // `config.json`.
         let mut config = json!({
             "architectures": [format!("{}ForSequenceClassification", names.class)],

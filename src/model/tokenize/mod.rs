@@ -172,7 +172,7 @@ impl TextTokenizer {
         })
     }
 
-    /// So much of a text that [`Self::encode`] gives what it gives for all of it.
+    /// The start of a text for which [`Self::encode`] gives the same as for all of it.
     pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
         &text[..whole_chars(text, self.most + 1)]
     }
@@ -248,9 +248,9 @@ impl TextTokenizer {
         self.ids(self.encoding(text, false)?)
     }
 
-    /// Tells of the tokens of all of a text, whatever its length, in their order. Returns how many there are.
+    /// Calls `tell` with all tokens of a text of any length, in order. Returns their number.
     ///
-    /// A long text is taken apart in pieces, which end at white space where there is some.
+    /// A long text is tokenised in pieces, which end at white space if possible.
     pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
         let (mut rest, mut all) = (text, 0);
         while !rest.is_empty() {
@@ -275,8 +275,8 @@ impl TextTokenizer {
         Ok(all)
     }
 
-    /// As [`Self::tokens`], with the same tokens for a word wherever it is. How many there are is told where
-    /// they are those of the text itself.
+    /// Like [`Self::tokens`], but a word has the same tokens wherever it stands. Returns their number if they
+    /// are the tokens of the text itself.
     pub(crate) fn words(
         &self,
         text: &str,
@@ -296,8 +296,8 @@ impl TextTokenizer {
         *self.spaces.get_or_init(|| spaced::is_needed(words))
     }
 
-    /// Of the ids of a text those of its [words](Self::words); `None` where they have others, or a part of
-    /// the text is unknown.
+    /// The ids of a text that belong to its [words](Self::words); `None` if words have other ids, or a part
+    /// of the text is unknown.
     pub(crate) fn known_words(&self, ids: &[u32]) -> Option<Vec<u32>> {
         // A static encoder leaves unknown parts out.
         if self.needs_spaces() || self.unknown.is_some() || ids.iter().any(|id| self.unknowns.contains(id)) {
@@ -342,15 +342,15 @@ impl TextTokenizer {
         text.into_encoding(None, type_id, offsets)
     }
 
-    /// Whether a token goes on with the word of the one before it. Known of WordPiece alone; any other
-    /// tokenizer's says no.
+    /// Whether a token continues the word of the token before it; always `false` for other models than
+    /// WordPiece.
     pub(crate) fn continues(&self, token: u32) -> bool {
         let ModelWrapper::WordPiece(model) = self.tokenizer.get_model() else { return false };
         let prefix = &model.continuing_subword_prefix;
         !prefix.is_empty() && self.tokenizer.id_to_token(token).is_some_and(|token| token.starts_with(prefix))
     }
 
-    /// Whether a token is punctuation alone, which says nothing of what a text is about.
+    /// Whether a token is only punctuation, which says nothing about the subject of a text.
     pub(crate) fn is_punctuation(&self, token: u32) -> bool {
         let of = |id: u32| self.tokenizer.id_to_token(id).is_some_and(|token| punctuation::is_all(&token));
         let known = self.punctuation.get_or_init(|| (0..self.vocab_size as u32).map(of).collect());
@@ -407,7 +407,7 @@ fn median_chars(tokenizer: &Tokenizer) -> usize {
     }
 }
 
-/// Runs the tokenizers library, whose panics on files that the checks let through are errors of the file.
+/// Runs the tokenizers library. A panic in it is an error of the file.
 fn guard<T>(path: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T, ModelError> {
     let result = catch_unwind(AssertUnwindSafe(run));
     let result = result.unwrap_or_else(|_| Err("the tokenizers library panicked over this file".to_owned()));
