@@ -71,9 +71,9 @@ impl Encoder {
     ///
     /// Required: `config.json`, `tokenizer.json` and the weights, `model.safetensors`, as f32, f16 or bf16.
     /// Optional, with the defaults in brackets: `modules.json` and the folders of its modules (mean pooling,
-    /// unit norm), `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that of
-    /// the positions), `config_sentence_transformers.json` (no prompts, or those of the model's card if this
-    /// crate knows the model by name; `docs/models.md` has the list).
+    /// unit norm); `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that
+    /// of the positions); `config_sentence_transformers.json` (no prompts, or those of the model's card if
+    /// this crate knows the model by name; `docs/models.md` has the list).
     ///
     /// # Errors
     /// [`ModelError`] names the file and what is wrong with it. A setting that this crate does not follow is
