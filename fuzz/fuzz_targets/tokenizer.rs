@@ -5,6 +5,8 @@ use std::sync::Once;
 
 use libfuzzer_sys::fuzz_target;
 
+const MAX_TOKENS: usize = 16;
+
 /// The hook of the fuzzer ends the process at any panic. The crate promises to catch those of the
 /// tokenizers library; a panic that it does not catch still ends the run.
 fn only_uncaught_panics_count() {
@@ -14,5 +16,12 @@ fn only_uncaught_panics_count() {
 
 fuzz_target!(|bytes: &[u8]| {
     only_uncaught_panics_count();
-    ehi::fuzz_tokenizer(bytes);
+    let Some(encode) = ehi::fuzz_tokenizer(bytes, MAX_TOKENS) else { return };
+    let own = String::from_utf8_lossy(bytes);
+    let long = ["\u{597d}", "-", "a", " ", "a b", "\u{fdfa}", "[CLS]"].map(|unit| unit.repeat(5000));
+    let short = ["", "a word", "  A-\u{e9}\u{301} [CLS]\n", &own];
+    for [ids, of_head] in short.into_iter().chain(long.iter().map(AsRef::as_ref)).filter_map(encode) {
+        assert!((1..=MAX_TOKENS).contains(&ids.len()));
+        assert_eq!(ids, of_head, "the same text, as far as it is read");
+    }
 });

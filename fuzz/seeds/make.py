@@ -89,7 +89,7 @@ for part in ["attention.output.LayerNorm", "output.LayerNorm"]:
 INDEXER = {"levels.0.transform": [M, M], "levels.0.classifier": [M, 2],
            "levels.1.transform": [M + 2, M + 2], "levels.1.classifier": [M + 2, 2]}
 MANIFEST = {"format_version": 1, "dim": M, "branching_factor": 2, "height": 2, "leaves_per_document": 1,
-            "logit_scale": 20.0, "files": {"config.json": "0" * 64, "encoder.safetensors": "0" * 64,
+            "logit_scale": 20.0, "files": {"config.json": "0" * 64, "model.safetensors": "0" * 64,
                                            "indexer.safetensors": "0" * 64, "tokenizer.json": "0" * 64}}
 write("bundle", "manifest", choice(0, 4) + json.dumps(MANIFEST).encode())
 for index, (name, content) in enumerate([

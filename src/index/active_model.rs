@@ -71,7 +71,7 @@ impl ActiveModel {
         let Ranking { similarity, analyzer, passages } = ranking;
         check_passages(bundle, passages)?;
         copy_model(&*backend, bundle, dir)?;
-        let own = Bundle::open_with(&dir.join(names::BUNDLE), options.load)?;
+        let own = options.load.bundle(dir.join(names::BUNDLE))?;
         // Its files may be others by now than those that were opened.
         check_model(bundle.hash(), own.hash())?;
         let shape = own.model().indexer.shape();
@@ -123,7 +123,7 @@ impl ActiveModel {
 
     /// A store with the model that lies beside it.
     fn beside(backend: &dyn Backend, number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
-        let bundle = Bundle::open_with(&store.path().join(names::BUNDLE), load)?;
+        let bundle = load.bundle(store.path().join(names::BUNDLE))?;
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
         check_shape(config, &bundle)?;

@@ -1,9 +1,8 @@
 //! A bundle: encoder, tokenizer and tree as one checksummed directory.
 //!
 //! A bundle is a sentence-transformers folder (`model.safetensors` in f16, `modules.json`, a card) with
-//! `ehi.json` and `indexer.safetensors` (f32) beside it. So it is a base model for more training, and opens
-//! in sentence-transformers as it is. One without a tree has no `indexer.safetensors`, and its encoder as the
-//! base has it.
+//! `ehi.json` and `indexer.safetensors` (f32) beside it. It can be trained further, and sentence-transformers
+//! opens it directly. A bundle without a tree has no `indexer.safetensors`; its encoder is that of the base.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,16 +11,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::encoder::Encoder;
 use super::error::ModelError;
-use super::files::{
-    self, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE,
-};
+use super::files::{self, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE};
 use super::indexer::Indexer;
 use super::load::LoadOptions;
 use super::parts::Unchecked;
 use super::query_encoder::{DistilReport, FastEncoder, QueryEncoderEntry};
 use super::settings::EncoderSettings;
-use super::{Encoder, Model};
 use crate::ids::{MOST_LEAVES_PER_DOCUMENT, ModelHash};
 use crate::tree::TreeShape;
 
@@ -38,15 +35,10 @@ mod untrained;
 #[cfg(feature = "train")]
 mod write;
 
-/// Bundle format that this build writes, and the newest that it reads.
+/// The bundle format that this build reads and writes.
 ///
-/// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`, format 4
-/// bundles without a tree, format 5 more modules, settings of the encoder in the manifest, and the reading of
-/// all that its folder says. A query encoder changes no format: without it the model is the same, so that
-/// versions that do not know it may pass over it.
-pub const BUNDLE_FORMAT: u32 = 5;
-/// The format of a bundle whose encoder goes on being read as before format 5.
-const FORMER_FORMAT: u32 = 4;
+/// A query encoder changes no format: the model is the same without it.
+pub const BUNDLE_FORMAT: u32 = 1;
 
 /// Files of a base model that a bundle carries along where they exist, beside those of its modules
 /// ([`files::module_files`]).
@@ -71,13 +63,32 @@ struct BundleManifest {
     logit_scale: f32,
     /// SHA-256 of each file, by its path inside the bundle.
     files: BTreeMap<String, String>,
-    /// What the encoder's own files do not say of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    encoder: Option<EncoderSettings>,
-    /// No part of the model's identity: no document and no leaf depends on it.
-    /// Read apart, so that one of another version or a damaged one does no harm.
+    /// Settings of the encoder that are not in its own files.
+    #[serde(default, skip_serializing_if = "EncoderSettings::is_empty")]
+    encoder: EncoderSettings,
+    /// Not part of the model's identity: no document and no leaf depends on it.
+    /// Parsed separately, so that a damaged entry does not keep the model from opening.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     query_encoder: Option<serde_json::Value>,
+}
+
+/// The trained pair: text encoder E_theta and tree indexer I_phi.
+#[derive(Debug)]
+pub struct Model {
+    pub(crate) encoder: Encoder,
+    pub(crate) indexer: Indexer,
+}
+
+impl Model {
+    /// The text encoder.
+    pub fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// The tree indexer.
+    pub fn indexer(&self) -> &Indexer {
+        &self.indexer
+    }
 }
 
 /// An opened bundle: the model in memory, its files verified.
@@ -87,9 +98,9 @@ pub struct Bundle {
     manifest: BundleManifest,
     hash: ModelHash,
     model: Arc<Model>,
-    /// In place of that of `manifest`; clones share it.
+    /// The query encoder in use; clones share it. That of `manifest` is not used.
     query: Arc<RwLock<Option<Arc<FastEncoder>>>>,
-    /// The entry of one that cannot be read.
+    /// The manifest's entry of a query encoder that cannot be read.
     unreadable: Option<serde_json::Value>,
 }
 
@@ -106,78 +117,9 @@ impl Bundle {
     /// # Errors
     /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
     /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
-    /// written by a newer version, and every error of [`Encoder::load`](super::Encoder::load).
+    /// of another format, and every error of [`Encoder::load`](super::Encoder::load).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().bundle(dir)
-    }
-
-    pub(crate) fn open_with(dir: &Path, options: LoadOptions) -> Result<Self, ModelError> {
-        let dir = dir.to_owned();
-        let path = dir.join(MANIFEST_FILE);
-        if !path.exists() {
-            return Err(if ["config.json", "modules.json"].iter().any(|name| dir.join(name).exists()) {
-                ModelError::NotABundle { path: dir }
-            } else {
-                ModelError::NotAModel { path: dir, missing: MANIFEST_FILE }
-            });
-        }
-        let mut manifest = read_manifest(&path)?;
-        let entry = manifest.query_encoder.take();
-        let listed = manifest.files.iter().map(|(name, sha256)| {
-            let unchecked =
-                Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
-            (name, unchecked)
-        });
-        // The encoder's files are checked as it is loaded.
-        let of_encoder =
-            |name: &str| files::TOKENIZER_FILES.contains(&name) || files::ENCODER_FILES.contains(&name);
-        let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
-        others.iter().try_for_each(|(_, file)| file.check())?;
-        // A file that the loader would read but the manifest does not list would change the
-        // model without changing its hash.
-        let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
-        let modules = files::module_files(&dir)?;
-        let own = [ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
-        let own = CARRIED_FILES.into_iter().chain(own).chain(modules.iter().map(String::as_str));
-        if let Some(name) = own.into_iter().find(unlisted) {
-            return Err(ModelError::Checksum { path: dir.join(name) });
-        }
-        let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
-        let unchecked = encoder_files.into_iter().map(|(_, file)| file).collect();
-        let encoder = options.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
-        if encoder.dim() != manifest.dim {
-            return Err(ModelError::BadConfig {
-                path,
-                what: "dim",
-                found: manifest.dim as u64,
-                expected: format!("the encoder's width, {}", encoder.dim()),
-            });
-        }
-        let most = shape.leaves().min(MOST_LEAVES_PER_DOCUMENT);
-        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > most {
-            return Err(ModelError::BadConfig {
-                path,
-                what: "leaves_per_document",
-                found: u64::from(manifest.leaves_per_document),
-                expected: format!("1 to {most}"),
-            });
-        }
-        let indexer = match manifest.files.contains_key(INDEXER_FILE) {
-            true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
-            false => Indexer::single_leaf(manifest.dim)?,
-        };
-        // Searches do without one that cannot be used.
-        let warn = |error: &ModelError| {
-            tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
-        };
-        let open = |entry| query::open(&dir, entry, &manifest.encoder_digest(), &encoder);
-        let opened = entry.clone().map(open).transpose();
-        let unreadable = entry.filter(|_| opened.is_err());
-        let query = opened.inspect_err(warn).unwrap_or_default();
-        if let Some(fast) = query.as_ref().filter(|_| !options.lazy) {
-            let _ = fast.load().inspect_err(warn);
-        }
-        Ok(Self { unreadable, ..Self::of(dir, manifest, Model { encoder, indexer }, query) })
     }
 
     fn of(dir: PathBuf, manifest: BundleManifest, model: Model, query: Option<FastEncoder>) -> Self {
@@ -195,9 +137,9 @@ impl Bundle {
         self.hash
     }
 
-    /// Whether the other one encodes texts alike: whether the files of their encoders are the same.
+    /// Whether both bundles encode texts alike: whether they have the same encoder files and settings.
     pub fn has_encoder_of(&self, other: &Self) -> bool {
-        // The same files may be read in another way.
+        // Settings may have the same files read differently.
         let [own, others] = [self, other].map(|bundle| bundle.model.encoder.folder());
         self.encoder_files() == other.encoder_files() && own.is_alike(others)
     }
@@ -207,7 +149,7 @@ impl Bundle {
         self.manifest.encoder_files()
     }
 
-    /// Stands for the encoder, whatever the tree: 64 hexadecimal digits.
+    /// A checksum of the encoder alone, without the tree: 64 hexadecimal digits.
     pub(crate) fn encoder_digest(&self) -> String {
         self.manifest.encoder_digest()
     }
@@ -244,19 +186,105 @@ impl LoadOptions {
     /// # Errors
     /// Those of [`Bundle::open`].
     pub fn bundle(self, dir: impl AsRef<Path>) -> Result<Bundle, ModelError> {
-        Bundle::open_with(dir.as_ref(), self)
+        let dir = dir.as_ref().to_owned();
+        let path = dir.join(MANIFEST_FILE);
+        if !path.exists() {
+            return Err(if ["config.json", "modules.json"].iter().any(|name| dir.join(name).exists()) {
+                ModelError::NotABundle { path: dir }
+            } else {
+                ModelError::not_a_model(dir, MANIFEST_FILE)
+            });
+        }
+        let mut manifest = read_manifest(&path)?;
+        let entry = manifest.query_encoder.take();
+        let listed = manifest.files.iter().map(|(name, sha256)| {
+            let unchecked =
+                Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
+            (name, unchecked)
+        });
+        // The encoder's files are checked as it is loaded.
+        let of_encoder =
+            |name: &str| files::TOKENIZER_FILES.contains(&name) || files::ENCODER_FILES.contains(&name);
+        let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
+        others.iter().try_for_each(|(_, file)| file.check())?;
+        // A file that the loader would read but the manifest does not list would change the
+        // model without changing its hash.
+        let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
+        let modules = files::module_files(&dir)?;
+        let own = CARRIED_FILES
+            .into_iter()
+            .chain([ENCODER_FILE, INDEXER_FILE])
+            .chain(modules.iter().map(String::as_str));
+        if let Some(name) = own.into_iter().find(unlisted) {
+            return Err(ModelError::Checksum { path: dir.join(name) });
+        }
+        let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
+        let unchecked = encoder_files.into_iter().map(|(_, file)| file).collect();
+        let encoder = self.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
+        if encoder.dim() != manifest.dim {
+            return Err(ModelError::bad_config(
+                path,
+                "dim",
+                manifest.dim,
+                format!("the encoder's width, {}", encoder.dim()),
+            ));
+        }
+        let most = shape.leaves().min(MOST_LEAVES_PER_DOCUMENT);
+        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > most {
+            return Err(ModelError::bad_config(
+                path,
+                "leaves_per_document",
+                manifest.leaves_per_document as usize,
+                format!("1 to {most}"),
+            ));
+        }
+        let indexer = match manifest.files.contains_key(INDEXER_FILE) {
+            true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
+            false => Indexer::single_leaf(manifest.dim)?,
+        };
+        // Searches use the full encoder where the query encoder cannot be used.
+        let warn = |error: &ModelError| {
+            tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
+        };
+        let open = |entry| query::open(&dir, entry, &manifest.encoder_digest(), &encoder);
+        let opened = entry.clone().map(open).transpose();
+        let unreadable = entry.filter(|_| opened.is_err());
+        let query = opened.inspect_err(warn).unwrap_or_default();
+        if let Some(fast) = query.as_ref().filter(|_| !self.lazy) {
+            let _ = fast.load().inspect_err(warn);
+        }
+        Ok(Bundle { unreadable, ..Bundle::of(dir, manifest, Model { encoder, indexer }, query) })
     }
 }
 
 impl BundleManifest {
+    /// The manifest of an encoder and a tree whose files have these checksums.
+    fn new(
+        encoder: &Encoder,
+        indexer: &Indexer,
+        leaves_per_document: u32,
+        files: BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            format_version: BUNDLE_FORMAT,
+            dim: indexer.dim(),
+            branching_factor: indexer.shape().branching_factor(),
+            height: indexer.shape().height(),
+            leaves_per_document,
+            logit_scale: indexer.logit_scale(),
+            files,
+            encoder: encoder.settings().clone(),
+            query_encoder: None,
+        }
+    }
+
     /// The content of `ehi.json` with a query encoder or without; `path` is where it goes.
     fn to_json(&self, path: &Path, query_encoder: Option<&QueryEncoderEntry>) -> Result<Vec<u8>, ModelError> {
         let query_encoder = query_encoder.map(serde_json::to_value).transpose();
-        let query_encoder =
-            query_encoder.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
+        let query_encoder = query_encoder.map_err(|source| ModelError::json(path, source))?;
         let manifest = Self { query_encoder, ..self.clone() };
         let json = serde_json::to_vec_pretty(&manifest);
-        let mut json = json.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
+        let mut json = json.map_err(|source| ModelError::json(path, source))?;
         json.push(b'\n');
         Ok(json)
     }
@@ -264,9 +292,6 @@ impl BundleManifest {
     fn encoder_files(&self) -> BTreeMap<String, String> {
         let mut files = self.files.clone();
         files.remove(INDEXER_FILE);
-        if let Some(sum) = files.remove(FORMER_ENCODER_FILE) {
-            files.insert(ENCODER_FILE.to_owned(), sum);
-        }
         files
     }
 
@@ -276,9 +301,7 @@ impl BundleManifest {
             digest.update(name);
             digest.update(sum);
         }
-        if let Some(EncoderSettings { dim, query_prompt, document_prompt }) = &self.encoder {
-            digest.update(format!("encoder {dim:?} {query_prompt:?} {document_prompt:?}"));
-        }
+        digest.update(self.encoder.identity());
         files::hex(&digest.finalize())
     }
 
@@ -296,9 +319,7 @@ impl BundleManifest {
             self.leaves_per_document,
             self.logit_scale.to_bits()
         ));
-        if let Some(EncoderSettings { dim, query_prompt, document_prompt }) = &self.encoder {
-            digest.update(format!("encoder {dim:?} {query_prompt:?} {document_prompt:?}\n"));
-        }
+        digest.update(self.encoder.identity());
         ModelHash(digest.finalize().into())
     }
 }
@@ -308,9 +329,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     struct Version {
         format_version: u32,
     }
-    // The version alone first: a newer format may have other fields.
+    // The version alone first: another format may have other fields.
     let Version { format_version } = files::read_json(path)?;
-    if !(1..=BUNDLE_FORMAT).contains(&format_version) {
+    if format_version != BUNDLE_FORMAT {
         return Err(ModelError::UnsupportedBundle {
             path: path.to_owned(),
             found: format_version,
@@ -318,73 +339,45 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
         });
     }
     let manifest: BundleManifest = files::read_json(path)?;
-    let encoder = if format_version < 3 { FORMER_ENCODER_FILE } else { ENCODER_FILE };
-    let weights = [encoder, INDEXER_FILE];
+    let weights = [ENCODER_FILE, INDEXER_FILE];
     // One leaf needs no weights.
-    let has_no_tree = format_version >= 4 && (manifest.branching_factor, manifest.height) == (1, 1);
+    let has_no_tree = (manifest.branching_factor, manifest.height) == (1, 1);
     let is_listed = |name: &str| manifest.files.contains_key(name);
     // sentence-transformers writes no settings of a table of token vectors, and may put it in a folder.
-    let is_static = format_version >= 5 && is_listed("modules.json");
+    let is_static = is_listed("modules.json");
     let optional = |name: &str| {
         (has_no_tree && name == INDEXER_FILE)
             || is_static && (name == "config.json" || is_listed(&format!("{}/{name}", files::STATIC_FOLDER)))
     };
     for name in weights.into_iter().chain([TOKENIZER_FILE, "config.json"]).filter(|name| !optional(name)) {
         if !is_listed(name) {
-            return Err(ModelError::Unsupported {
-                path: path.to_owned(),
-                what: "list of files without",
-                found: name.to_owned(),
-                supported: "one that names every file of the model",
-            });
+            return Err(ModelError::unsupported(
+                path,
+                "list of files without",
+                name,
+                "one that names every file of the model",
+            ));
         }
     }
     if !(manifest.logit_scale.is_finite() && manifest.logit_scale > 0.0) {
-        return Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "logit_scale",
-            found: manifest.logit_scale.to_string(),
-            supported: "a number over 0",
-        });
+        return Err(ModelError::unsupported(path, "logit_scale", manifest.logit_scale, "a number over 0"));
     }
-    if format_version <= FORMER_FORMAT && manifest.encoder.is_some() {
-        return Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "settings of the encoder in format",
-            found: format_version.to_string(),
-            supported: "5",
-        });
-    }
-    // Names come from a file, and are joined to a path.
+    // The names are joined to a path, and may be crafted.
     let known =
         |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name);
     if let Some(name) = manifest.files.keys().find(|name| !known(name)) {
-        return Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "file",
-            found: name.clone(),
-            supported: "the files that a bundle is made of",
-        });
+        return Err(ModelError::unsupported(path, "file", name, "the files that a bundle is made of"));
     }
     Ok(manifest)
 }
 
-/// The format of a bundle with this encoder as it is.
-fn format_of(encoder: &Encoder) -> u32 {
-    if encoder.is_read_as_today() { BUNDLE_FORMAT } else { FORMER_FORMAT }
-}
-
-/// The size to which a file of a bundle is read.
+/// The largest size at which a file of a bundle is read.
 pub(super) fn most_bytes(name: &str) -> u64 {
     match name {
         name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,
-        FORMER_ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
+        INDEXER_FILE => files::WEIGHTS_BYTES,
         name if name.ends_with(TOKENIZER_FILE) => files::TOKENIZER_BYTES,
         REPORT_FILE => files::REPORT_BYTES,
         _ => files::JSON_BYTES,
     }
-}
-
-fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> ModelError {
-    ModelError::Io { action, path: path.to_owned(), source }
 }

@@ -14,6 +14,9 @@ use std::str::FromStr;
 use super::error::ModelError;
 pub(crate) use relative::RelativePositions;
 
+/// Largest maximum length. The time that attention takes goes with its square.
+pub(super) const MOST_TOKENS: usize = 8192;
+
 /// How a checkpoint's tensors are named. What is computed with them, the rest of [`TransformerConfig`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -121,6 +124,16 @@ pub(crate) struct FeedForward {
     pub bias: bool,
 }
 
+/// The sizes of an encoder.
+struct Sizes {
+    vocab_size: usize,
+    hidden_size: usize,
+    layers: usize,
+    heads: usize,
+    inner_size: usize,
+    max_positions: usize,
+}
+
 /// The description of an encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TransformerConfig {
@@ -155,10 +168,33 @@ impl TransformerConfig {
     /// [`ModelError::Unsupported`] for whatever it asks that is not done here, [`ModelError::BadConfig`] for
     /// sizes that no encoder has.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
-        let bytes = super::files::read(path, super::files::JSON_BYTES)?;
-        let config = families::read(path, &bytes)?;
+        let config = families::read(path)?;
         config.check(path)?;
         Ok(config)
+    }
+
+    /// A BERT of these sizes without places and types of tokens.
+    fn new(family: Family, sizes: Sizes) -> Self {
+        let Sizes { vocab_size, hidden_size, layers, heads, inner_size, max_positions } = sizes;
+        let activation = Activation::GeluErf;
+        Self {
+            family,
+            vocab_size,
+            hidden_size,
+            layers,
+            heads,
+            max_positions,
+            position_table: None,
+            relative_positions: None,
+            type_vocab_size: 0,
+            embedding_norm: true,
+            norms: Norms::After,
+            layer_norm_eps: 0.0,
+            norm_bias: true,
+            attention_bias: true,
+            feed_forward: FeedForward { inner_size, activation, gated: false, bias: true },
+            spans: Vec::new(),
+        }
     }
 
     /// The description of a table of vectors of tokens, `[tokens, width]`, whose file is `path`.
@@ -167,44 +203,17 @@ impl TransformerConfig {
     /// [`ModelError::BadConfig`].
     pub(crate) fn of_table(
         path: &Path,
-        [tokens, width]: [usize; 2],
+        [vocab_size, hidden_size]: [usize; 2],
         max_positions: usize,
     ) -> Result<Self, ModelError> {
-        let config = Self {
-            family: Family::Static,
-            vocab_size: tokens,
-            hidden_size: width,
-            layers: 0,
-            max_positions,
-            position_table: None,
-            relative_positions: None,
-            type_vocab_size: 0,
-            embedding_norm: false,
-            // What follows is of layers, of which there are none.
-            heads: 1,
-            norms: Norms::After,
-            layer_norm_eps: 0.0,
-            norm_bias: false,
-            attention_bias: false,
-            feed_forward: FeedForward {
-                inner_size: 1,
-                activation: Activation::Relu,
-                gated: false,
-                bias: false,
-            },
-            spans: Vec::new(),
-        };
+        let sizes = Sizes { vocab_size, hidden_size, layers: 0, heads: 1, inner_size: 1, max_positions };
+        let config = Self { embedding_norm: false, ..Self::new(Family::Static, sizes) };
         config.check(path)?;
         Ok(config)
     }
 
     fn check(&self, path: &Path) -> Result<(), ModelError> {
-        let bad = |what, found: usize, expected: &str| ModelError::BadConfig {
-            path: path.to_owned(),
-            what,
-            found: found as u64,
-            expected: expected.to_owned(),
-        };
+        let bad = |what, found: usize, expected: &str| ModelError::bad_config(path, what, found, expected);
         for (what, found) in [
             ("vocab_size", self.vocab_size),
             ("hidden size", self.hidden_size),
@@ -233,7 +242,7 @@ impl TransformerConfig {
 
     /// Places that rotations are worked out for: no text is longer than the longest that an encoder reads.
     pub(crate) fn rotated_positions(&self) -> usize {
-        self.max_positions.min(super::encoder::MOST_TOKENS)
+        self.max_positions.min(MOST_TOKENS)
     }
 
     /// Whether a layer's attention has a norm of its own.

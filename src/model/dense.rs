@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use serde::Serialize;
 
 use super::error::ModelError;
@@ -120,7 +120,7 @@ struct Map {
 impl Dense {
     /// Reads the weights of a module's folder.
     pub(crate) fn load(path: &Path, config: &DenseConfig) -> Result<Self, ModelError> {
-        Self::of(&Weights::from_file(path, &Device::Cpu)?, "linear", config)
+        Self::of(&Weights::from_file(path)?, "linear", config)
     }
 
     /// One of the maps in a file, by its name.
@@ -219,7 +219,7 @@ mod tests {
 
     fn tensor(shape: &[usize], step: f32) -> Tensor {
         let values: Vec<f32> = (0..shape.iter().product()).map(|i| (i as f32 * step).sin()).collect();
-        Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+        Tensor::from_vec(values, shape, &candle_core::Device::Cpu).unwrap()
     }
 
     /// The two ways of computing it agree, and the gradient is that of finite differences.

@@ -1,6 +1,5 @@
 //! The text encoder E_theta: tokenise, transform, pool, normalise.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,10 +9,10 @@ use super::config::{EncoderPrecision, TransformerConfig};
 use super::describe::{EncoderDescription, ReadText};
 use super::error::ModelError;
 use super::files::{self, TOKENIZER_FILE};
-use super::folder::{self, Folder, Prompt, ReadFolder, Reading, StaticForm, Tokens};
+use super::folder::{self, Folder, Prompt, StaticForm, Tokens};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
-use super::parts::{LazyParts, Source, Unchecked};
+use super::parts::{EncoderFiles, LazyParts, Unchecked};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
 use super::tokenize::{TextRules, Token};
@@ -39,9 +38,8 @@ pub struct Encoder {
     parts: LazyParts,
     pub(crate) pooler: Arc<Pooler>,
     folder: Folder,
-    reading: Reading,
     settings: EncoderSettings,
-    /// Of the prompt of each role, once it was used.
+    /// Tokens of the prompt of each role, once it was used.
     prompt_tokens: [OnceLock<usize>; 2],
 }
 
@@ -54,32 +52,28 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-/// Largest maximum length. The time that attention takes goes with its square.
-pub(super) const MOST_TOKENS: usize = 8192;
-
-/// Texts tokenised together, so that progress is reported and memory stays bounded.
+/// Texts tokenised together, so that memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
 
-/// Of a text the bytes that are looked at first for a token that is known.
+/// Bytes of a text in which a known token is looked for first.
 const FIRST_BYTES: usize = 64;
 
 /// The tokens of a question.
 pub(crate) struct QuestionTokens {
     /// Those that the encoder reads, special ones included.
     pub all: Vec<u32>,
-    /// Those of them that are no punctuation.
+    /// Those of them that are not punctuation.
     pub words: Vec<u32>,
 }
 
 impl Encoder {
     /// Loads an encoder in the sentence-transformers layout; [`LoadOptions`] has another precision than f32.
     ///
-    /// Needed: `config.json`, `tokenizer.json` and the weights, `model.safetensors`
-    /// (`encoder.safetensors` in bundles before format 3), as f32, f16 or bf16. Optional, with what
-    /// holds in their absence: `modules.json` and the folders of its modules (mean pooling, unit norm),
-    /// `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that of the
-    /// positions), `config_sentence_transformers.json` (no prompts, or those of the model's card where it is
-    /// one that this crate knows by name; `docs/models.md` has the list).
+    /// Required: `config.json`, `tokenizer.json` and the weights, `model.safetensors`, as f32, f16 or bf16.
+    /// Optional, with the defaults in brackets: `modules.json` and the folders of its modules (mean pooling,
+    /// unit norm); `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that
+    /// of the positions); `config_sentence_transformers.json` (no prompts, or those of the model's card if
+    /// this crate knows the model by name; `docs/models.md` has the list).
     ///
     /// # Errors
     /// [`ModelError`] names the file and what is wrong with it. A setting that this crate does not follow is
@@ -89,50 +83,9 @@ impl Encoder {
         LoadOptions::new().encoder(dir)
     }
 
-    /// Reads the configuration; weights and tokenizer are loaded when a text is first encoded, `unchecked`
-    /// files checked before.
-    fn on_use(
-        dir: &Path,
-        precision: EncoderPrecision,
-        settings: &EncoderSettings,
-        unchecked: Vec<Unchecked>,
-    ) -> Result<Self, ModelError> {
-        let form = StaticForm::of(dir)?;
-        let config_path = dir.join("config.json");
-        let (is_static, tokenizer) = (form.is_some(), dir.join(files::tokenizer_file(dir)));
-        for (is_there, missing) in
-            [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
-        {
-            if !is_there {
-                return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
-            }
-        }
-        let config = match form {
-            Some(_) if precision == EncoderPrecision::Int8 => {
-                return Err(ModelError::Unsupported {
-                    path: dir.to_owned(),
-                    what: "precision",
-                    found: precision.to_string(),
-                    supported: "f32: a table of token vectors has no matrix products",
-                });
-            }
-            Some(_) => folder::static_config(dir)?,
-            None => TransformerConfig::from_file(&config_path)?,
-        };
-        let ReadFolder { folder, reading, settings } = Folder::read(dir, &config, settings)?;
-        folder::check_weights(dir, dir, "SentenceTransformer")?;
-        let weights = dir.join(files::encoder_file(dir));
-        let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
-        let text =
-            TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
-        let source = Source { dir: dir.to_owned(), weights, tokenizer, config, text, precision, unchecked };
-        let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
-        Ok(Self { parts, pooler, folder, reading, settings, prompt_tokens })
-    }
-
     /// How texts are encoded.
     pub(crate) fn precision(&self) -> EncoderPrecision {
-        self.parts.precision()
+        self.parts.source.precision
     }
 
     /// Width m of the embeddings.
@@ -140,7 +93,7 @@ impl Encoder {
         self.pooler.dim()
     }
 
-    /// By what the model's folder says that embeddings are compared; cosine where it says nothing.
+    /// How embeddings are compared, as the model's folder says; cosine by default.
     pub fn similarity(&self) -> Similarity {
         self.folder.similarity
     }
@@ -163,17 +116,12 @@ impl Encoder {
     /// # Errors
     /// Those of reading `config.json`.
     pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
-        EncoderDescription::of(&self.folder, &self.pooler, self.config(), self.parts.dir())
+        EncoderDescription::of(&self.folder, &self.pooler, self.config(), &self.parts.source.dir)
     }
 
     /// What the folder says.
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
-    }
-
-    /// Whether a bundle in today's format would go on to encode in the same way.
-    pub(crate) fn is_read_as_today(&self) -> bool {
-        self.reading == Reading::Current || self.folder.is_read_alike(self.parts.dir(), self.config())
     }
 
     /// Tokens at the start of each text in its role that are left out of the pooling: those of the prompt,
@@ -195,18 +143,18 @@ impl Encoder {
             }
         };
         if tokens + 1 >= self.max_tokens() {
-            return Err(ModelError::BadConfig {
-                path: self.parts.dir().to_owned(),
-                what: "number of tokens of a prompt",
-                found: tokens as u64,
-                expected: format!("less than the {} that a text may have, by 2", self.max_tokens()),
-            });
+            return Err(ModelError::bad_config(
+                &self.parts.source.dir,
+                "number of tokens of a prompt",
+                tokens,
+                format!("less than the {} that a text may have, by 2", self.max_tokens()),
+            ));
         }
         Ok(if self.folder.include_prompt { 0 } else { tokens })
     }
 
     pub(crate) fn config(&self) -> &TransformerConfig {
-        self.parts.config()
+        &self.parts.source.config
     }
 
     /// The layers with their weights.
@@ -220,10 +168,10 @@ impl Encoder {
 
     /// The longest text that is read whole, in tokens; the rest of a longer one is cut.
     pub fn max_tokens(&self) -> usize {
-        self.parts.max_tokens()
+        self.parts.source.text.max_tokens
     }
 
-    /// So much of a text that its tokens and its embedding are those of all of it.
+    /// The start of a text that has the same tokens and embedding as all of it.
     pub(crate) fn head<'a>(&self, text: &'a str) -> Result<&'a str, ModelError> {
         Ok(self.parts.tokenizer()?.head(text))
     }
@@ -254,7 +202,7 @@ impl Encoder {
             return Ok(true);
         }
         let tokenizer = self.parts.tokenizer()?;
-        // Mostly the first words say so.
+        // The first words nearly always suffice.
         let start = text.get(..FIRST_BYTES).and_then(|start| start.rsplit_once(char::is_whitespace));
         match start {
             Some((start, _)) if !tokenizer.encode(start)?.is_empty() => Ok(true),
@@ -272,8 +220,8 @@ impl Encoder {
         Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
-    /// Tells of the tokens of all of a text in their order, without prompt and special ones. Returns how many
-    /// there are.
+    /// Calls `tell` with all tokens of a text in order, without prompt and special tokens. Returns their
+    /// number.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -281,8 +229,8 @@ impl Encoder {
         self.parts.tokenizer()?.tokens(text, tell)
     }
 
-    /// As [`Self::tokens`], with the same tokens for a word wherever it is. How many there are is told where
-    /// they are those of the text itself.
+    /// Like [`Self::tokens`], but a word has the same tokens wherever it stands. Returns their number if they
+    /// are the tokens of the text itself.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -294,8 +242,7 @@ impl Encoder {
         self.parts.tokenizer()?.words(text, tell)
     }
 
-    /// How a question is read; `None` where its tokens are not those of all of it and nothing else, or do not
-    /// know all of it.
+    /// How a question is read; `None` if its tokens do not cover exactly its text, or some are unknown.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
         if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
@@ -314,7 +261,7 @@ impl Encoder {
         self.parts.tokenizer()?.starts(text, out)
     }
 
-    /// How many of [`Self::max_tokens`] the text of a document cannot have: prompt and special tokens.
+    /// How many of [`Self::max_tokens`] the prompt and special tokens of a document take.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the prompt.
@@ -323,13 +270,13 @@ impl Encoder {
         Ok(self.tokenize("a", Role::Document)?.len().saturating_sub(1))
     }
 
-    /// Whether a token is punctuation alone. Few texts have a question mark, so in a question it would count
-    /// for much and mean nothing.
+    /// Whether a token is only punctuation. Few texts have a question mark, so it would weigh much in a
+    /// question and mean nothing.
     pub(crate) fn is_punctuation(&self, token: u32) -> bool {
         self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
     }
 
-    /// Whether a token goes on with the word of the one before it.
+    /// Whether a token continues the word of the token before it.
     pub(crate) fn continues(&self, token: u32) -> bool {
         self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
     }
@@ -353,23 +300,10 @@ impl Encoder {
     /// and [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at
     /// least.
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
-        match self.embed_with(texts, role, |_| ControlFlow::Continue(()))? {
-            ControlFlow::Continue(rows) => Ok(rows),
-            ControlFlow::Break(()) => unreachable!("the callback never breaks"),
-        }
-    }
-
-    /// As [`Self::embed`]; `progress` is told the number of texts done and may break off.
-    pub(crate) fn embed_with(
-        &self,
-        texts: &[&str],
-        role: Role,
-        mut progress: impl FnMut(usize) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<(), Vec<f32>>, ModelError> {
         // Before there are several threads, each of which would load it.
-        self.parts.packed()?;
-        let skip = self.skipped(role)?;
+        let packed = self.parts.packed()?;
         self.parts.tokenizer()?;
+        let skip = self.skipped(role)?;
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
             let tokens =
@@ -377,23 +311,15 @@ impl Encoder {
             if let Some(index) = tokens.iter().position(Vec::is_empty) {
                 return Err(ModelError::NoTokens { index: round * TEXTS_PER_ROUND + index });
             }
-            let embedded = self.embed_tokens(&tokens, skip)?;
+            let embedded = in_micro_batches(&tokens, self.dim(), |_, batch| {
+                Ok(self.pooler.packed(&packed.forward(batch)?, skip))
+            })?;
             if let Some(index) = embedded.chunks(self.dim()).position(|row| !has_direction(row)) {
                 return Err(ModelError::BadEmbedding { index: round * TEXTS_PER_ROUND + index });
             }
             rows.extend_from_slice(&embedded);
-            if progress(round * TEXTS_PER_ROUND + chunk.len()).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
         }
-        Ok(ControlFlow::Continue(rows))
-    }
-
-    fn embed_tokens(&self, texts: &[Vec<u32>], skip: usize) -> Result<Vec<f32>, ModelError> {
-        in_micro_batches(texts, self.dim(), |_, batch| {
-            let hidden = self.parts.packed()?.forward(batch)?;
-            Ok(self.pooler.packed(&hidden, skip))
-        })
+        Ok(rows)
     }
 }
 
@@ -461,19 +387,57 @@ impl LoadOptions {
         self.encoder_of(dir.as_ref(), settings, Vec::new())
     }
 
-    /// The encoder in `dir`, whose `unchecked` files are checked before they are used.
+    /// The encoder in `dir`, whose `unchecked` files are checked before they are used: weights and tokenizer
+    /// when a text is first encoded, where the encoder is lazy.
     pub(super) fn encoder_of(
         self,
         dir: &Path,
         settings: &EncoderSettings,
         unchecked: Vec<Unchecked>,
     ) -> Result<Encoder, ModelError> {
-        let encoder = Encoder::on_use(dir, self.precision, settings, unchecked)?;
-        if !self.lazy {
-            encoder.parts.packed()?;
-            encoder.parts.tokenizer()?;
+        let form = StaticForm::of(dir)?;
+        let config_path = dir.join("config.json");
+        let (is_static, tokenizer) = (form.is_some(), dir.join(files::tokenizer_file(dir)));
+        for (is_there, missing) in
+            [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
+        {
+            if !is_there {
+                return Err(ModelError::not_a_model(dir, missing));
+            }
         }
-        Ok(encoder)
+        let config = match form {
+            Some(_) if self.precision == EncoderPrecision::Int8 => {
+                return Err(ModelError::unsupported(
+                    dir,
+                    "precision",
+                    self.precision,
+                    "f32: a table of token vectors has no matrix products",
+                ));
+            }
+            Some(_) => folder::static_config(dir)?,
+            None => TransformerConfig::from_file(&config_path)?,
+        };
+        let (folder, settings) = Folder::read(dir, &config, settings)?;
+        folder::check_weights(dir, dir, "SentenceTransformer")?;
+        let weights = dir.join(files::encoder_file(dir));
+        let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
+        let text =
+            TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
+        let source = EncoderFiles {
+            dir: dir.to_owned(),
+            weights,
+            tokenizer,
+            config,
+            text,
+            precision: self.precision,
+            unchecked,
+        };
+        let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
+        if !self.lazy {
+            parts.packed()?;
+            parts.tokenizer()?;
+        }
+        Ok(Encoder { parts, pooler, folder, settings, prompt_tokens })
     }
 }
 

@@ -163,14 +163,14 @@ pub enum ModelError {
         /// The file.
         path: PathBuf,
     },
-    /// The bundle was written by a newer version of this crate.
-    #[error("{}: bundle format {found} is not known; this version reads 1 to {supported}", path.display())]
+    /// The bundle was written by another version of this crate.
+    #[error("{}: bundle format {found} is not known; this version reads {supported}", path.display())]
     UnsupportedBundle {
         /// The bundle's `ehi.json`.
         path: PathBuf,
         /// The format it names.
         found: u32,
-        /// The newest format that this build reads.
+        /// The format that this build reads.
         supported: u32,
     },
     /// The output directory of a bundle already holds something.
@@ -233,4 +233,68 @@ pub enum ModelError {
         /// The client's own words.
         message: String,
     },
+}
+
+impl ModelError {
+    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self::Io { action, path: path.into(), source }
+    }
+
+    pub(super) fn json(path: impl Into<PathBuf>, source: serde_json::Error) -> Self {
+        Self::Json { path: path.into(), source }
+    }
+
+    pub(super) fn safetensors(path: impl Into<PathBuf>, source: safetensors::SafeTensorError) -> Self {
+        Self::Safetensors { path: path.into(), source }
+    }
+
+    pub(super) fn not_a_model(path: impl Into<PathBuf>, missing: &'static str) -> Self {
+        Self::NotAModel { path: path.into(), missing }
+    }
+
+    /// Of what was found, the start.
+    pub(super) fn unsupported(
+        path: impl Into<PathBuf>,
+        what: &'static str,
+        found: impl ToString,
+        supported: &'static str,
+    ) -> Self {
+        Self::Unsupported { path: path.into(), what, found: shortened(&found.to_string()), supported }
+    }
+
+    pub(super) fn bad_config(
+        path: impl Into<PathBuf>,
+        what: &'static str,
+        found: usize,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::BadConfig { path: path.into(), what, found: found as u64, expected: expected.into() }
+    }
+
+    pub(super) fn missing_tensor(path: impl Into<PathBuf>, name: impl Into<String>) -> Self {
+        Self::MissingTensor { path: path.into(), name: name.into() }
+    }
+
+    pub(super) fn non_finite(path: impl Into<PathBuf>, name: impl Into<String>) -> Self {
+        Self::NonFiniteTensor { path: path.into(), name: name.into() }
+    }
+
+    pub(super) fn tensor_shape(
+        path: impl Into<PathBuf>,
+        name: impl Into<String>,
+        found: &[usize],
+        expected: &[usize],
+    ) -> Self {
+        let (found, expected) = (found.to_vec(), expected.to_vec());
+        Self::TensorShape { path: path.into(), name: name.into(), found, expected }
+    }
+}
+
+/// The start of something out of a file, for a message.
+pub(super) fn shortened(text: &str) -> String {
+    const MOST: usize = 100;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    text.chars().take(MOST).chain("...".chars()).collect()
 }

@@ -1,5 +1,5 @@
-//! The files of a model: their names, and reading them. They may come from strangers: regular files alone,
-//! each up to a size.
+//! The files of a model: their names, and reading them. They may come from strangers, so only regular files
+//! up to a limit are read.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -15,8 +15,6 @@ use super::error::ModelError;
 pub const MANIFEST_FILE: &str = "ehi.json";
 /// Weights of the encoder.
 pub const ENCODER_FILE: &str = "model.safetensors";
-/// Their name in bundles of formats 1 and 2.
-pub(super) const FORMER_ENCODER_FILE: &str = "encoder.safetensors";
 /// Weights of the tree.
 pub const INDEXER_FILE: &str = "indexer.safetensors";
 /// The transformer's settings in a sentence-transformers folder.
@@ -39,7 +37,7 @@ pub(super) const STATIC_FOLDER: &str = "0_StaticEmbedding";
 const STATIC_ENCODER_FILE: &str = "0_StaticEmbedding/model.safetensors";
 const STATIC_TOKENIZER_FILE: &str = "0_StaticEmbedding/tokenizer.json";
 /// The names under which weights of an encoder are looked for, and its tokenizer.
-pub(super) const ENCODER_FILES: [&str; 3] = [ENCODER_FILE, FORMER_ENCODER_FILE, STATIC_ENCODER_FILE];
+pub(super) const ENCODER_FILES: [&str; 2] = [ENCODER_FILE, STATIC_ENCODER_FILE];
 pub(super) const TOKENIZER_FILES: [&str; 2] = [TOKENIZER_FILE, STATIC_TOKENIZER_FILE];
 
 /// Where in a directory the weights of its encoder are, or should be.
@@ -52,7 +50,7 @@ pub(super) fn tokenizer_file(dir: &Path) -> &'static str {
     TOKENIZER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(TOKENIZER_FILE)
 }
 
-/// The module that a folder is of, by its name: a number and the module's name, as in `1_Pooling`.
+/// The module whose folder this is, by the folder's name: a number and the module's name, as in `1_Pooling`.
 pub(super) fn module_kind(folder: &str) -> Option<&str> {
     let (number, kind) = folder.split_once('_')?;
     let is_number = (1..=2).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -75,7 +73,7 @@ pub(super) fn is_module_file(name: &str) -> bool {
 
 /// The files of modules in a directory, by their paths inside it, in order.
 pub(super) fn module_files(dir: &Path) -> Result<Vec<String>, ModelError> {
-    let io = |source| ModelError::Io { action: "read", path: dir.to_owned(), source };
+    let io = |source| ModelError::io("read", dir, source);
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).map_err(io)? {
         let entry = entry.map_err(io)?.file_name();
@@ -98,9 +96,9 @@ pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
 
 /// Opens a regular file, or a link to one, of at most `most` bytes.
 ///
-/// Asks what it is before it is opened: opening a pipe would wait for its other end.
+/// The kind of file is checked first: opening a pipe would wait for its other end.
 pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
-    let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+    let io = |source| ModelError::io("read", path, source);
     let check = |metadata: &fs::Metadata| match metadata.len() {
         _ if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
         found if found > most => Err(ModelError::FileTooLarge { path: path.to_owned(), found, most }),
@@ -114,14 +112,8 @@ pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
 
 /// The content of a regular file of at most `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
-    let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
     let (file, length) = open(path, most)?;
-    let mut content = Vec::new();
-    let room = usize::try_from(length).map_err(|_| io(ErrorKind::OutOfMemory.into()))?;
-    content.try_reserve_exact(room).map_err(|_| io(ErrorKind::OutOfMemory.into()))?;
-    // It may have grown since.
-    file.take(length).read_to_end(&mut content).map_err(io)?;
-    Ok(content)
+    read_start(&file, length, path)
 }
 
 /// Whether a regular file begins with some bytes.
@@ -132,14 +124,18 @@ pub(super) fn begins_with(path: &Path, start: &[u8]) -> Result<bool, ModelError>
         return Ok(false);
     }
     let read = file.read_exact_at(&mut head, 0);
-    read.map_err(|source| ModelError::Io { action: "read", path: path.to_owned(), source })?;
+    read.map_err(|source| ModelError::io("read", path, source))?;
     Ok(head == start)
 }
 
 /// The content of an open file, whatever lies at its path by now.
 pub(super) fn read_open(file: &File, path: &Path) -> Result<Vec<u8>, ModelError> {
+    let length = file.metadata().map_err(|source| ModelError::io("read", path, source))?.len();
+    read_start(file, length, path)
+}
+
+fn read_start(file: &File, length: u64, path: &Path) -> Result<Vec<u8>, ModelError> {
     let read = || -> io::Result<Vec<u8>> {
-        let length = file.metadata()?.len();
         let mut content = Vec::new();
         let room = usize::try_from(length).map_err(|_| ErrorKind::OutOfMemory)?;
         content.try_reserve_exact(room).map_err(|_| ErrorKind::OutOfMemory)?;
@@ -147,18 +143,14 @@ pub(super) fn read_open(file: &File, path: &Path) -> Result<Vec<u8>, ModelError>
         file.read_exact_at(&mut content, 0)?;
         Ok(content)
     };
-    read().map_err(|source| ModelError::Io { action: "read", path: path.to_owned(), source })
+    read().map_err(|source| ModelError::io("read", path, source))
 }
 
 /// The SHA-256 of a regular file of at most `most` bytes, which is not held in memory.
 pub(super) fn digest(path: &Path, most: u64) -> Result<[u8; 32], ModelError> {
     let (file, length) = open(path, most)?;
     let mut digest = Sha256::new();
-    io::copy(&mut file.take(length), &mut digest).map_err(|source| ModelError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    })?;
+    io::copy(&mut file.take(length), &mut digest).map_err(|source| ModelError::io("read", path, source))?;
     Ok(digest.finalize().into())
 }
 
@@ -169,8 +161,7 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelErro
 
 /// Of a JSON file of at most `most` bytes.
 pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> Result<T, ModelError> {
-    serde_json::from_slice(&read(path, most)?)
-        .map_err(|source| ModelError::Json { path: path.to_owned(), source })
+    serde_json::from_slice(&read(path, most)?).map_err(|source| ModelError::json(path, source))
 }
 
 /// Settings from a JSON file that need not be there.
@@ -178,8 +169,7 @@ pub(super) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -
     if is_there(path) { read_json(path) } else { Ok(T::default()) }
 }
 
-/// Whether a folder has an entry of the name, be it a link to nothing: that is a damaged copy, which must not
-/// pass for a folder without the file.
+/// Whether the path exists, even as a broken link: that is a damaged copy, and not a folder without the file.
 pub(super) fn is_there(path: &Path) -> bool {
     !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

@@ -19,8 +19,8 @@ const OF_TABLE: [&str; 2] = ["tokenizer.json", "model.safetensors"];
 const MODULES: &str = "modules.json";
 
 /// Files that change how a model is used, where it has them.
-const OPTIONAL: [&str; 6] =
-    [MODULES, "config.json", files::LENGTH_FILE, files::PROMPTS_FILE, "tokenizer_config.json", "README.md"];
+const OPTIONAL: [&str; 5] =
+    ["config.json", files::LENGTH_FILE, files::PROMPTS_FILE, "tokenizer_config.json", "README.md"];
 
 /// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
 ///
@@ -38,46 +38,40 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
         None => Cache::from_env(),
     };
     let repo = Repo::new(name.to_owned(), RepoType::Model);
-    if is_offline() {
-        let cached = cache.repo(repo);
-        let mut directory = cached.get(MODULES).and_then(|path| Some(path.parent()?.to_owned()));
-        for file in required(cached.get(MODULES).as_deref())? {
-            let path = cached
-                .get(&file)
-                .ok_or_else(|| error(format!("{file} is not in the cache, and HF_HUB_OFFLINE is set")))?;
-            directory = directory.or_else(|| path.parent().map(ToOwned::to_owned));
-        }
-        return directory.ok_or_else(|| error("the cache gave no directory".to_owned()));
-    }
-    let mut builder = ApiBuilder::from_cache(cache).with_progress(false);
-    if let Ok(endpoint) = std::env::var("HF_ENDPOINT") {
-        builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
-    }
-    let api = builder.build().map_err(|e| error(e.to_string()))?.repo(repo);
-    let modules = api.get(MODULES).inspect_err(|reason| {
-        tracing::debug!(model = name, file = MODULES, %reason, "optional file not fetched");
-    });
-    let modules = modules.ok();
-    let mut directory = modules.as_ref().and_then(|path| Some(path.parent()?.to_owned()));
-    for file in required(modules.as_deref())? {
-        let path = api.get(&file).map_err(|e| error(format!("{file}: {e}")))?;
-        directory = directory.or_else(|| path.parent().map(ToOwned::to_owned));
-    }
-    for file in OPTIONAL {
-        // Not every model has these; one that is really needed is missed when the model is loaded.
-        match api.get(file) {
-            Err(reason) => tracing::debug!(model = name, file, %reason, "optional file not fetched"),
-            Ok(path) if file == MODULES => {
-                for file in module_files(&path)? {
-                    if let Err(reason) = api.get(&file) {
-                        tracing::debug!(model = name, file, %reason, "optional file not fetched");
-                    }
-                }
+    let api = match is_offline() {
+        true => None,
+        false => {
+            let mut builder = ApiBuilder::from_cache(cache.clone()).with_progress(false);
+            if let Ok(endpoint) = std::env::var("HF_ENDPOINT") {
+                builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
             }
-            Ok(_) => {}
+            Some(builder.build().map_err(|e| error(e.to_string()))?.repo(repo.clone()))
         }
+    };
+    let cached = cache.repo(repo);
+    let get = |file: &str| match &api {
+        Some(api) => api.get(file).map_err(|e| format!("{file}: {e}")),
+        None => {
+            cached.get(file).ok_or_else(|| format!("{file} is not in the cache, and HF_HUB_OFFLINE is set"))
+        }
+    };
+    // Not every model has these; one that is really needed is missed when the model is loaded.
+    let get_optional = |file: &str| {
+        get(file)
+            .inspect_err(|reason| tracing::debug!(model = name, reason, "optional file not fetched"))
+            .ok()
+    };
+    let modules = get_optional(MODULES);
+    let mut files = Vec::from_iter(modules.clone());
+    for file in required(modules.as_deref())? {
+        files.push(get(&file).map_err(error)?);
     }
-    directory.ok_or_else(|| error("the cache gave no directory".to_owned()))
+    OPTIONAL.into_iter().for_each(|file| drop(get_optional(file)));
+    if let Some(modules) = &modules {
+        module_files(modules)?.iter().for_each(|file| drop(get_optional(file)));
+    }
+    let directory = files.first().and_then(|path| path.parent());
+    directory.map(Path::to_owned).ok_or_else(|| error("the cache gave no directory".to_owned()))
 }
 
 /// Files without which a model with this `modules.json`, or none, cannot be loaded.

@@ -21,7 +21,7 @@ use super::error::ModelError;
 use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
 use crate::product::bytes::ByteKernel;
-use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
+use crate::tree::{Beam, LevelScorer, TreeShape};
 use shortlist::{Best, Shortlist};
 
 mod observe;
@@ -92,8 +92,7 @@ impl Indexer {
             if found == expected[0] * expected[1] && found > 0 {
                 return Ok(());
             }
-            let path = super::files::INDEXER_FILE.into();
-            Err(ModelError::TensorShape { path, name, found: vec![found], expected: expected.to_vec() })
+            Err(ModelError::tensor_shape(super::files::INDEXER_FILE, name, &[found], &expected))
         };
         let routing_dim = weights.projection.as_ref().map_or(dim, |p| p.len() / dim);
         if let Some(projection) = &weights.projection {
@@ -144,7 +143,6 @@ impl Indexer {
         self.shortlist.as_ref().map(|shortlist| shortlist.widest())
     }
 
-    #[cfg(feature = "train")]
     pub(crate) fn logit_scale(&self) -> f32 {
         self.logit_scale
     }
@@ -152,12 +150,7 @@ impl Indexer {
     /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). Where a level has
     /// many, a query may take one for another that is nearly as probable; a document does not.
     pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
-        let mut scorer = QueryScorer::new(self, unit);
-        let search = match scorer.shortlisted(beam, role) {
-            Some(best) => best.into_beam(),
-            None => beam_search(self.shape, &mut scorer, beam),
-        };
-        Routing { search, multiply_adds: scorer.multiply_adds }
+        self.route_observed(unit, beam, role).0
     }
 
     /// The best `count` leaves of each row, best first: where documents are stored.
@@ -180,34 +173,24 @@ impl Indexer {
         dim: usize,
         logit_scale: f32,
     ) -> Result<Self, ModelError> {
-        let weights = super::weights::Weights::from_file(path, &candle_core::Device::Cpu)?;
+        let weights = super::weights::Weights::from_file(path)?;
         let b = shape.branching_factor() as usize;
-        let read = |name: &str, shape: &[usize]| -> Result<Vec<f32>, ModelError> {
-            Ok(weights.get(name, shape)?.flatten_all()?.to_vec1()?)
-        };
         let routing_dim = match weights.shape(PROJECTION).as_deref() {
             Some([_, columns]) => *columns,
             Some(_) => 0,
             None => dim,
         };
-        let projection = match weights.shape(PROJECTION) {
-            Some(_) => Some(read(PROJECTION, &[dim, routing_dim])?),
-            None => None,
+        let optional = |name: &str, shape: [usize; 2]| {
+            weights.shape(name).map(|_| weights.values(name, &shape)).transpose()
         };
-        let levels = (0..shape.height() as usize)
-            .map(|level| {
-                let width = routing_dim + b * level;
-                let transform = tensor_name(level, TRANSFORM);
-                let transform = match weights.shape(&transform) {
-                    Some(_) => Some(read(&transform, &[width, width])?),
-                    None => None,
-                };
-                Ok(LevelWeights {
-                    transform,
-                    classifier: read(&tensor_name(level, CLASSIFIER), &[width, b])?,
-                })
-            })
-            .collect::<Result<Vec<_>, ModelError>>()?;
+        let level = |level: usize| -> Result<_, ModelError> {
+            let width = routing_dim + b * level;
+            let transform = optional(&tensor_name(level, TRANSFORM), [width, width])?;
+            let classifier = weights.values(&tensor_name(level, CLASSIFIER), &[width, b])?;
+            Ok(LevelWeights { transform, classifier })
+        };
+        let projection = optional(PROJECTION, [dim, routing_dim])?;
+        let levels = (0..shape.height() as usize).map(level).collect::<Result<_, _>>()?;
         Self::new(shape, dim, logit_scale, TreeWeights { projection, levels })
     }
 

@@ -18,6 +18,7 @@ mod gpu;
 #[cfg(feature = "hub")]
 mod hub;
 mod indexer;
+mod json;
 mod kernels;
 mod load;
 mod packed;
@@ -33,7 +34,7 @@ mod transformer;
 mod weights;
 mod words;
 
-pub use bundle::{BUNDLE_FORMAT, Bundle};
+pub use bundle::{BUNDLE_FORMAT, Bundle, Model};
 pub use config::{EncoderPrecision, ParsePrecisionError};
 pub use dense::DenseActivation;
 pub use describe::{EncoderDescription, ModuleDescription, ReadText};
@@ -104,22 +105,3 @@ pub(crate) use pooling::{Pooler, unit_rows};
 pub(crate) use tokenize::Token;
 #[cfg(feature = "train")]
 pub(crate) use transformer::{Embeddings, Stack, Transformer};
-
-/// The trained pair: text encoder E_theta and tree indexer I_phi.
-#[derive(Debug)]
-pub struct Model {
-    pub(crate) encoder: Encoder,
-    pub(crate) indexer: Indexer,
-}
-
-impl Model {
-    /// The text encoder.
-    pub fn encoder(&self) -> &Encoder {
-        &self.encoder
-    }
-
-    /// The tree indexer.
-    pub fn indexer(&self) -> &Indexer {
-        &self.indexer
-    }
-}

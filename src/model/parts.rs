@@ -1,10 +1,7 @@
-//! What of an encoder takes time and memory to load, each when it is first used: its weights and its
-//! tokenizer.
+//! The weights and the tokenizer of an encoder, each loaded on first use.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-
-use candle_core::Device;
 
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
@@ -15,7 +12,7 @@ use super::transformer::Transformer;
 use super::weights::Weights;
 
 /// Where they are read from, and how.
-pub(super) struct Source {
+pub(super) struct EncoderFiles {
     pub(super) dir: PathBuf,
     pub(super) weights: PathBuf,
     pub(super) tokenizer: PathBuf,
@@ -44,16 +41,16 @@ impl Unchecked {
 
 /// Parts that are loaded when they are first used.
 pub(super) struct LazyParts {
-    source: Source,
+    pub(super) source: EncoderFiles,
     packed: OnceLock<PackedTransformer>,
     tokenizer: OnceLock<TextTokenizer>,
-    /// The weights as training needs them. A search does without: they take as much memory again.
+    /// The weights as training needs them. Searches do not load them: they take as much memory again.
     #[cfg(feature = "train")]
     transformer: OnceLock<Transformer>,
 }
 
 impl LazyParts {
-    pub(super) fn new(source: Source) -> Self {
+    pub(super) fn new(source: EncoderFiles) -> Self {
         Self {
             source,
             packed: OnceLock::new(),
@@ -63,54 +60,38 @@ impl LazyParts {
         }
     }
 
-    pub(super) fn config(&self) -> &TransformerConfig {
-        &self.source.config
-    }
-
-    pub(super) fn dir(&self) -> &Path {
-        &self.source.dir
-    }
-
-    pub(super) fn precision(&self) -> EncoderPrecision {
-        self.source.precision
-    }
-
-    pub(super) fn max_tokens(&self) -> usize {
-        self.source.text.max_tokens
-    }
-
     /// The weights, as texts are encoded with them; a call after one that failed tries again.
     pub(super) fn packed(&self) -> Result<&PackedTransformer, ModelError> {
-        self.load_into(&self.packed, Source::packed)
+        self.load_into(&self.packed, EncoderFiles::packed)
     }
 
     /// The tokenizer, for which the weights are not loaded; a call after one that failed tries again.
     pub(super) fn tokenizer(&self) -> Result<&TextTokenizer, ModelError> {
-        self.load_into(&self.tokenizer, Source::tokenizer)
+        self.load_into(&self.tokenizer, EncoderFiles::tokenizer)
     }
 
     /// The layers, each with its own tensors.
     #[cfg(feature = "train")]
     pub(super) fn transformer(&self) -> Result<&Transformer, ModelError> {
-        self.load_into(&self.transformer, Source::transformer)
+        self.load_into(&self.transformer, EncoderFiles::transformer)
     }
 
     fn load_into<'a, T>(
         &'a self,
         cell: &'a OnceLock<T>,
-        load: impl FnOnce(&Source) -> Result<T, ModelError>,
+        load: impl FnOnce(&EncoderFiles) -> Result<T, ModelError>,
     ) -> Result<&'a T, ModelError> {
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
         }
-        // Without a lock: loading works in parallel, and a thread that waits for its part of it may take up
-        // other work, which would wait for the lock. Of two threads that load, one has loaded in vain.
+        // Without a lock: loading runs in parallel, and a thread that waits for a part of it may start other
+        // work, which would wait for the lock. If two threads load, one result is dropped.
         let loaded = load(&self.source)?;
         Ok(cell.get_or_init(|| loaded))
     }
 }
 
-impl Source {
+impl EncoderFiles {
     fn packed(&self) -> Result<PackedTransformer, ModelError> {
         let transformer = self.transformer()?;
         Ok(PackedTransformer::new(&transformer, transformer.config.layers, self.precision)?)
@@ -123,7 +104,7 @@ impl Source {
 
     fn transformer(&self) -> Result<Transformer, ModelError> {
         self.check(&self.weights)?;
-        let weights = Weights::from_file(&self.weights, &Device::Cpu)?;
+        let weights = Weights::from_file(&self.weights)?;
         Transformer::load(&weights, self.config.clone())
     }
 

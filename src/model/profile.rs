@@ -141,12 +141,12 @@ impl Bundle {
         if let Some(profiles) = &routing {
             for profile in [&profiles.documents, &profiles.queries] {
                 if profile.leaf_shares.len() != leaves as usize {
-                    return Err(ModelError::BadConfig {
+                    return Err(ModelError::bad_config(
                         path,
-                        what: "number of leaf_shares",
-                        found: profile.leaf_shares.len() as u64,
-                        expected: format!("one for each of {leaves} leaves"),
-                    });
+                        "number of leaf_shares",
+                        profile.leaf_shares.len(),
+                        format!("one for each of {leaves} leaves"),
+                    ));
                 }
             }
         }

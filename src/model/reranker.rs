@@ -8,17 +8,16 @@ pub(crate) use start::RerankerDraft;
 
 use std::path::Path;
 
-use candle_core::Device;
 use rayon::prelude::*;
 
-use super::config::{EncoderPrecision, TransformerConfig};
+use super::config::TransformerConfig;
 use super::dense::DenseActivation;
 use super::encoder::in_micro_batches;
 use super::error::ModelError;
 use super::files::{ENCODER_FILE, TOKENIZER_FILE};
 use super::folder;
 use super::load::LoadOptions;
-use super::parts::{LazyParts, Source};
+use super::parts::{EncoderFiles, LazyParts};
 use super::pooling::Pooler;
 use super::tokenize::{Pair, TextRules};
 #[cfg(feature = "train")]
@@ -81,54 +80,9 @@ impl Reranker {
         LoadOptions::new().reranker(dir)
     }
 
-    fn load(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
-        for missing in ["config.json", TOKENIZER_FILE] {
-            if !dir.join(missing).exists() {
-                return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
-            }
-        }
-        let settings = folder::reranker(dir)?;
-        let config = TransformerConfig::from_file(&dir.join("config.json"))?;
-        folder::check_weights(dir, dir, "CrossEncoder")?;
-        let max_tokens = folder::reranker_length(dir, config.max_positions)?;
-        let path = dir.join(ENCODER_FILE);
-        let weights = Weights::from_file(&path, &Device::Cpu)?;
-        let m = config.hidden_size;
-        #[cfg_attr(not(feature = "train"), allow(unused_variables, reason = "training writes them"))]
-        let (head, head_names) = head::load(dir, &weights, m)?;
-        let second = match config.type_vocab_size {
-            0 | 1 => None,
-            types => {
-                let table = weights.get("embeddings.token_type_embeddings.weight", &[types, m])?;
-                let rows: Vec<f32> = table.flatten_all()?.to_vec1()?;
-                let (first, second) = (&rows[..m], &rows[m..2 * m]);
-                Some(second.iter().zip(first).map(|(second, first)| second - first).collect())
-            }
-        };
-        drop(weights);
-        let (tokenizer, dir) = (dir.join(TOKENIZER_FILE), dir.to_owned());
-        let source = Source {
-            dir,
-            weights: path,
-            tokenizer,
-            config,
-            text: TextRules { max_tokens, ..TextRules::default() },
-            precision,
-            unchecked: Vec::new(),
-        };
-        Ok(Self {
-            parts: LazyParts::new(source),
-            head,
-            #[cfg(feature = "train")]
-            head_names,
-            activation: settings.activation,
-            second,
-        })
-    }
-
     /// The longest pair that is read whole, in tokens; of a longer one the longer text is cut.
     pub fn max_tokens(&self) -> usize {
-        self.parts.max_tokens()
+        self.parts.source.text.max_tokens
     }
 
     /// How well each document answers the question, higher is better: the output of the model's head, after
@@ -141,7 +95,7 @@ impl Reranker {
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses a text; [`ModelError::BadEmbedding`] for a score
-    /// that is no number.
+    /// that is not finite.
     pub fn score(&self, question: &str, documents: &[&str]) -> Result<Vec<f32>, ModelError> {
         let packed = self.parts.packed()?;
         let mut scores = Vec::with_capacity(documents.len());
@@ -185,7 +139,49 @@ impl LoadOptions {
     /// # Errors
     /// Those of [`Reranker::open`].
     pub fn reranker(self, dir: impl AsRef<Path>) -> Result<Reranker, ModelError> {
-        let reranker = Reranker::load(dir.as_ref(), self.precision)?;
+        let dir = dir.as_ref();
+        for missing in ["config.json", TOKENIZER_FILE] {
+            if !dir.join(missing).exists() {
+                return Err(ModelError::not_a_model(dir, missing));
+            }
+        }
+        let activation = folder::reranker(dir)?;
+        let config = TransformerConfig::from_file(&dir.join("config.json"))?;
+        folder::check_weights(dir, dir, "CrossEncoder")?;
+        let max_tokens = folder::reranker_length(dir, config.max_positions)?;
+        let path = dir.join(ENCODER_FILE);
+        let weights = Weights::from_file(&path)?;
+        let m = config.hidden_size;
+        #[cfg_attr(not(feature = "train"), allow(unused_variables, reason = "training writes them"))]
+        let (head, head_names) = head::load(dir, &weights, m)?;
+        let second = match config.type_vocab_size {
+            0 | 1 => None,
+            types => {
+                let table = weights.get("embeddings.token_type_embeddings.weight", &[types, m])?;
+                let rows: Vec<f32> = table.flatten_all()?.to_vec1()?;
+                let (first, second) = (&rows[..m], &rows[m..2 * m]);
+                Some(second.iter().zip(first).map(|(second, first)| second - first).collect())
+            }
+        };
+        drop(weights);
+        let (tokenizer, dir) = (dir.join(TOKENIZER_FILE), dir.to_owned());
+        let source = EncoderFiles {
+            dir,
+            weights: path,
+            tokenizer,
+            config,
+            text: TextRules { max_tokens, ..TextRules::default() },
+            precision: self.precision,
+            unchecked: Vec::new(),
+        };
+        let reranker = Reranker {
+            parts: LazyParts::new(source),
+            head,
+            #[cfg(feature = "train")]
+            head_names,
+            activation,
+            second,
+        };
         if !self.lazy {
             reranker.parts.packed()?;
             reranker.parts.tokenizer()?;

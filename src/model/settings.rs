@@ -56,6 +56,15 @@ impl EncoderSettings {
         self
     }
 
+    /// What stands for them in a checksum; nothing where nothing is set.
+    pub(super) fn identity(&self) -> String {
+        let Self { dim, query_prompt, document_prompt } = self;
+        match self.is_empty() {
+            true => String::new(),
+            false => format!("encoder {dim:?} {query_prompt:?} {document_prompt:?}\n"),
+        }
+    }
+
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

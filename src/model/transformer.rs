@@ -11,7 +11,7 @@ use super::config::{Norms, Span, TransformerConfig};
 use super::error::ModelError;
 use super::weights::Weights;
 use super::words::{Token, WordTable};
-use layout::{Layout, Part, full_name};
+use layout::{LayerPart, Layout, full_name};
 pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 
 /// `y = x W^T + b`, with W as checkpoints store it: `[out, in]`.
@@ -44,7 +44,7 @@ pub(crate) struct Layer {
     pub output_norm: LayerNorm,
 }
 
-/// The tables of words, positions and token types, as far as there are such, and the norm of their sum.
+/// The tables of words, positions and token types that the encoder has, and the norm of their sum.
 #[derive(Clone, Debug)]
 pub(crate) struct Embeddings {
     /// `[vocab, m]`
@@ -79,14 +79,14 @@ pub(crate) struct Transformer {
 }
 
 /// Gives a tensor by its name in a weight file and its shape.
-type Source<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
+type GetTensor<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
 
 impl Linear {
     fn build<E>(
         name: &str,
         [outputs, inputs]: [usize; 2],
         bias: bool,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         Ok(Self {
             weight: get(&format!("{name}.weight"), &[outputs, inputs])?,
@@ -96,7 +96,7 @@ impl Linear {
 }
 
 impl LayerNorm {
-    fn build<E>(name: &str, config: &TransformerConfig, get: Source<'_, E>) -> Result<Self, E> {
+    fn build<E>(name: &str, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
         let shape = [config.hidden_size];
         Ok(Self {
             weight: get(&format!("{name}.weight"), &shape)?,
@@ -104,14 +104,15 @@ impl LayerNorm {
             eps: config.layer_norm_eps,
         })
     }
+}
 
-    /// The same norm with other tensors, which `map` makes of its own, by their names.
-    #[cfg(feature = "train")]
-    pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
-        let weight = map("weight", &self.weight)?;
-        let bias = self.bias.as_ref().map(|bias| map("bias", bias)).transpose()?;
-        Ok(Self { weight, bias, eps: self.eps })
-    }
+/// The tensors of a map or a norm, by their names.
+#[cfg(feature = "train")]
+fn pair<'a>(
+    weight: &'a mut Tensor,
+    bias: &'a mut Option<Tensor>,
+) -> impl Iterator<Item = (&'static str, &'a mut Tensor)> {
+    [("weight", weight)].into_iter().chain(bias.as_mut().map(|bias| ("bias", bias)))
 }
 
 impl Layer {
@@ -119,12 +120,12 @@ impl Layer {
         config: &TransformerConfig,
         layout: &Layout,
         index: usize,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let (m, step) = (config.hidden_size, config.feed_forward);
-        let name = |part: Part| format!("{}.{index}.{}", layout.layers, part.file);
+        let name = |part: LayerPart| format!("{}.{index}.{}", layout.layers, part.file);
         let gated = if step.gated { 2 } else { 1 };
-        let mut maps = |parts: &[Part], [outputs, inputs]: [usize; 2], bias: bool| {
+        let mut maps = |parts: &[LayerPart], [outputs, inputs]: [usize; 2], bias: bool| {
             let shape = [outputs / parts.len(), inputs];
             parts
                 .iter()
@@ -135,7 +136,7 @@ impl Layer {
         let attention_output = maps(&[layout.attention_output], [m, m], config.attention_bias)?.remove(0);
         let inner = maps(layout.inner, [gated * step.inner_size, m], step.bias)?;
         let output = maps(&[layout.output], [m, step.inner_size], step.bias)?.remove(0);
-        let mut norm = |part: Part| LayerNorm::build(&name(part), config, get);
+        let mut norm = |part: LayerPart| LayerNorm::build(&name(part), config, get);
         let has_norm = config.has_attention_norm(index);
         Ok(Self {
             span: config.spans[index],
@@ -148,39 +149,26 @@ impl Layer {
         })
     }
 
-    /// The same layer with other tensors, which `map` makes of its own, by the parts they belong to and their
-    /// names in it.
+    /// All tensors, each with the part that it belongs to and its name in it.
     #[cfg(feature = "train")]
-    fn map<E>(
-        &self,
-        layout: &Layout,
-        map: &mut dyn FnMut(Part, &str, &Tensor) -> Result<Tensor, E>,
-    ) -> Result<Self, E> {
-        let mut linear = |part: Part, linear: &Linear| {
-            let weight = map(part, "weight", &linear.weight)?;
-            let bias = linear.bias.as_ref().map(|bias| map(part, "bias", bias)).transpose()?;
-            Ok(Linear { weight, bias })
-        };
-        let mut all = |parts: &[Part], linears: &[Linear]| {
-            parts.iter().zip(linears).map(|(&part, own)| linear(part, own)).collect::<Result<Vec<_>, E>>()
-        };
-        let one = std::slice::from_ref;
-        let projections = all(layout.projections, &self.projections)?;
-        let attention_output = all(&[layout.attention_output], one(&self.attention_output))?.remove(0);
-        let inner = all(layout.inner, &self.inner)?;
-        let output = all(&[layout.output], one(&self.output))?.remove(0);
-        let mut norm = |part: Part, norm: &LayerNorm| norm.map(&mut |kind, own| map(part, kind, own));
-        let attention_norm = self.attention_norm.as_ref();
-        let attention_norm = attention_norm.map(|own| norm(layout.attention_norm, own)).transpose()?;
-        let output_norm = norm(layout.output_norm, &self.output_norm)?;
-        Ok(Self {
-            span: self.span,
-            projections,
-            attention_output,
-            attention_norm,
-            inner,
-            output,
-            output_norm,
+    fn tensors<'a>(
+        &'a mut self,
+        layout: &'a Layout,
+    ) -> impl Iterator<Item = (LayerPart, &'static str, &'a mut Tensor)> {
+        let projections = layout.projections.iter().copied().zip(&mut self.projections);
+        let inner = layout.inner.iter().copied().zip(&mut self.inner);
+        let linears = projections
+            .chain([(layout.attention_output, &mut self.attention_output)])
+            .chain(inner)
+            .chain([(layout.output, &mut self.output)])
+            .map(|(part, linear)| (part, &mut linear.weight, &mut linear.bias));
+        let attention_norm = self.attention_norm.as_mut().map(|norm| (layout.attention_norm, norm));
+        let norms = attention_norm
+            .into_iter()
+            .chain([(layout.output_norm, &mut self.output_norm)])
+            .map(|(part, norm)| (part, &mut norm.weight, &mut norm.bias));
+        linears.chain(norms).flat_map(|(part, weight, bias)| {
+            pair(weight, bias).map(move |(kind, tensor)| (part, kind, tensor))
         })
     }
 }
@@ -190,7 +178,7 @@ impl Embeddings {
         config: &TransformerConfig,
         layout: &Layout,
         word: WordTable,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let m = config.hidden_size;
         let rows = [
@@ -229,8 +217,10 @@ impl Embeddings {
     ) -> Result<Self, E> {
         let word = WordTable::held(&map("embeddings.word", &self.word.tensor()?)?)?;
         let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
-        let mut mapped = |kind: &str, own: &Tensor| map(&format!("embeddings.norm.{kind}"), own);
-        let norm = self.norm.as_ref().map(|norm| norm.map(&mut mapped)).transpose()?;
+        let mut norm = self.norm.clone();
+        for (kind, own) in norm.iter_mut().flat_map(|norm| pair(&mut norm.weight, &mut norm.bias)) {
+            *own = map(&format!("embeddings.norm.{kind}"), own)?;
+        }
         Ok(Self { word, position, raw: self.raw.clone(), norm })
     }
 
@@ -309,7 +299,7 @@ fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Resu
         _ => tokens,
     };
     let token = |id: usize| Token {
-        // What is no row is beyond the last one.
+        // A negative number is not a row; it is refused like one beyond the last.
         row: rows.as_ref().map_or(id as u32, |rows| if rows[id] < 0.0 { u32::MAX } else { rows[id] as u32 }),
         weight: factors.as_ref().map_or(1.0, |factors| factors[id] as f32),
     };
@@ -332,7 +322,7 @@ impl Transformer {
         config: TransformerConfig,
         layout: &'static Layout,
         word: WordTable,
-        get: Source<'_, E>,
+        get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let embeddings = Embeddings::build(&config, layout, word, get)?;
         let mut layers = Vec::with_capacity(config.layers);
@@ -379,15 +369,16 @@ impl Transformer {
         let mut stack = self.stack.last(layers);
         let first = self.stack.layers.len() - layers;
         for (index, layer) in stack.layers.iter_mut().enumerate() {
-            *layer = layer.map(self.layout, &mut |part, kind, tensor| {
-                map(&format!("layer.{}.{}.{kind}", first + index, part.own), tensor)
-            })?;
+            for (part, kind, tensor) in layer.tensors(self.layout) {
+                *tensor = map(&format!("layer.{}.{}.{kind}", first + index, part.own), tensor)?;
+            }
         }
         if let (true, Some(bias)) = (shared, &mut stack.relative_bias) {
             *bias = map("relative_bias", bias)?;
         }
-        if let Some(norm) = &mut stack.final_norm {
-            *norm = norm.map(&mut |kind, tensor| map(&format!("final_norm.{kind}"), tensor))?;
+        for (kind, own) in stack.final_norm.iter_mut().flat_map(|norm| pair(&mut norm.weight, &mut norm.bias))
+        {
+            *own = map(&format!("final_norm.{kind}"), own)?;
         }
         Ok(stack)
     }
@@ -405,12 +396,10 @@ impl Transformer {
         add(layout.word.to_owned(), &e.word.tensor()?);
         e.norm.iter().for_each(|norm| add_norm(layout.embedding_norm, norm, &mut add));
         e.raw.iter().for_each(|(name, table)| add((*name).to_owned(), table));
-        for (index, layer) in self.stack.layers.iter().enumerate() {
-            let visited = layer.map(layout, &mut |part, kind, tensor| {
+        for (index, mut layer) in self.stack.layers.iter().cloned().enumerate() {
+            for (part, kind, tensor) in layer.tensors(layout) {
                 add(full_name(layout.layers, index, part, kind), tensor);
-                Ok::<_, std::convert::Infallible>(tensor.clone())
-            });
-            let Ok(_) = visited;
+            }
         }
         self.stack.relative_bias.iter().for_each(|bias| add(layout.relative_bias.to_owned(), bias));
         self.stack.final_norm.iter().for_each(|norm| add_norm(layout.final_norm, norm, &mut add));

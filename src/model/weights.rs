@@ -15,14 +15,18 @@ use super::error::ModelError;
 use super::words::{Numbers, WordTable};
 use crate::disk::Mapping;
 
-/// One weight file, open.
+/// One weight file, open or in memory.
 ///
 /// Names are looked up with or without the model prefix that some checkpoints carry.
 pub(crate) struct Weights {
     path: PathBuf,
-    file: File,
+    content: Content,
     tensors: HashMap<String, Stored>,
-    device: Device,
+}
+
+enum Content {
+    File(File),
+    Bytes(Vec<u8>),
 }
 
 /// A tensor in the file.
@@ -38,19 +42,31 @@ const PREFIXES: [&str; 7] =
 
 impl Weights {
     /// Opens a safetensors file and reads its header.
-    pub(crate) fn from_file(path: &Path, device: &Device) -> Result<Self, ModelError> {
+    pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let (file, length) = super::files::open(path, super::files::WEIGHTS_BYTES)?;
-        let error = |source| ModelError::Safetensors { path: path.to_owned(), source };
-        let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+        Self::new(path, Content::File(file), length)
+    }
+
+    /// Reads the header of a safetensors file in memory; `path` is for messages.
+    pub(super) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, ModelError> {
+        let length = bytes.len() as u64;
+        Self::new(path, Content::Bytes(bytes), length)
+    }
+
+    fn new(path: &Path, content: Content, length: u64) -> Result<Self, ModelError> {
+        let error = |source| ModelError::safetensors(path, source);
+        let mut weights = Self { path: path.to_owned(), content, tensors: HashMap::new() };
         let mut size = [0; LENGTH_BYTES as usize];
         if length < LENGTH_BYTES {
             return Err(error(SafeTensorError::HeaderTooSmall));
         }
-        file.read_exact_at(&mut size, 0).map_err(io)?;
+        weights.read_into(&mut size, 0)?;
         let size = u64::from_le_bytes(size);
-        check_header_size(size, length).map_err(error)?;
-        let mut header = vec![0; size as usize];
-        file.read_exact_at(&mut header, LENGTH_BYTES).map_err(io)?;
+        // Before it is parsed.
+        if size > HEADER_BYTES || size > length - LENGTH_BYTES {
+            return Err(error(SafeTensorError::HeaderTooLarge));
+        }
+        let header = weights.read(&(LENGTH_BYTES..LENGTH_BYTES + size))?;
         let header = std::str::from_utf8(&header).map_err(|e| error(SafeTensorError::InvalidHeader(e)))?;
         // Offsets and sizes are checked by this.
         let metadata: Metadata = serde_json::from_str(header)
@@ -65,7 +81,8 @@ impl Weights {
             let place = start + first as u64..start + end as u64;
             (bare.to_owned(), Stored { dtype: info.dtype, shape: info.shape.clone(), place })
         });
-        Ok(Self { path: path.to_owned(), file, tensors: tensors.collect(), device: device.clone() })
+        weights.tensors = tensors.collect();
+        Ok(weights)
     }
 
     /// Shape of the named tensor, if the file has it.
@@ -85,7 +102,20 @@ impl Weights {
         };
         let data = self.read(&stored.place)?;
         self.check_finite(name, stored.dtype, &data)?;
-        Ok(Tensor::from_raw_buffer(&data, dtype, shape, &self.device)?.to_dtype(DType::F32)?)
+        Ok(Tensor::from_raw_buffer(&data, dtype, shape, &Device::Cpu)?.to_dtype(DType::F32)?)
+    }
+
+    /// The values of the named tensor in f32, as [`Self::get`].
+    pub(super) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        Ok(self.get(name, shape)?.flatten_all()?.to_vec1()?)
+    }
+
+    /// The bytes of the named tensor, if it has this type.
+    pub(super) fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<Vec<u8>, ModelError> {
+        match self.find(name, shape)? {
+            stored if stored.dtype == dtype => self.read(&stored.place),
+            _ => Err(self.missing(name)),
+        }
     }
 
     /// Numbers of the tokens of a table, of any type, as f64: few of them.
@@ -127,13 +157,12 @@ impl Weights {
             self.read_into(&mut part, start)?;
             self.check_finite(name, stored.dtype, &part)?;
         }
-        if stored.place.start.is_multiple_of(numbers.bytes() as u64) && !stored.place.is_empty() {
-            let mapping = Mapping::of_part(&self.file, stored.place.clone());
-            let mapping = mapping.map_err(|source| ModelError::Io {
-                action: "map",
-                path: self.path.clone(),
-                source,
-            })?;
+        if let Content::File(file) = &self.content
+            && stored.place.start.is_multiple_of(numbers.bytes() as u64)
+            && !stored.place.is_empty()
+        {
+            let mapping = Mapping::of_part(file, stored.place.clone());
+            let mapping = mapping.map_err(|source| ModelError::io("map", &self.path, source))?;
             return Ok(WordTable::mapped(mapping, numbers, width));
         }
         Ok(WordTable::held(&numbers.tensor(&self.read(&stored.place)?, rows, width)?)?)
@@ -152,7 +181,7 @@ impl Weights {
         };
         match is_finite {
             true => Ok(()),
-            false => Err(ModelError::NonFiniteTensor { path: self.path.clone(), name: name.to_owned() }),
+            false => Err(ModelError::non_finite(&self.path, name)),
         }
     }
 
@@ -166,15 +195,21 @@ impl Weights {
     }
 
     fn read_into(&self, data: &mut [u8], start: u64) -> Result<(), ModelError> {
-        self.file.read_exact_at(data, start).map_err(|source| self.io(source))
+        match &self.content {
+            Content::File(file) => file.read_exact_at(data, start).map_err(|source| self.io(source)),
+            Content::Bytes(bytes) => {
+                data.copy_from_slice(&bytes[start as usize..][..data.len()]);
+                Ok(())
+            }
+        }
     }
 
     fn io(&self, source: std::io::Error) -> ModelError {
-        ModelError::Io { action: "read", path: self.path.clone(), source }
+        ModelError::io("read", &self.path, source)
     }
 
     fn missing(&self, name: &str) -> ModelError {
-        ModelError::MissingTensor { path: self.path.clone(), name: name.to_owned() }
+        ModelError::missing_tensor(&self.path, name)
     }
 
     /// A tensor by its name, if it has this shape.
@@ -185,12 +220,7 @@ impl Weights {
         let stored =
             self.tensors.get(name).or_else(|| self.tensors.get(&old)).ok_or_else(|| self.missing(name))?;
         if stored.shape != shape {
-            return Err(ModelError::TensorShape {
-                path: self.path.clone(),
-                name: name.to_owned(),
-                found: stored.shape.clone(),
-                expected: shape.to_vec(),
-            });
+            return Err(ModelError::tensor_shape(&self.path, name, &stored.shape, shape));
         }
         Ok(stored)
     }
@@ -202,20 +232,3 @@ const LENGTH_BYTES: u64 = 8;
 const HEADER_BYTES: u64 = 16 << 20;
 /// Bytes of a table that are checked at a time; a multiple of every number's size.
 const BYTES_PER_CHECK: usize = 1 << 20;
-
-/// Refuses a header that is longer than the file, or than any sound one, before it is parsed.
-fn check_header_size(size: u64, file: u64) -> Result<(), SafeTensorError> {
-    match size > HEADER_BYTES || size > file - LENGTH_BYTES {
-        true => Err(SafeTensorError::HeaderTooLarge),
-        false => Ok(()),
-    }
-}
-
-/// The same of a file in memory.
-pub(super) fn check_header(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
-    let Some((size, _)) = bytes.split_first_chunk::<8>() else {
-        return Ok(()); // The parser says that it is too short.
-    };
-    let checked = check_header_size(u64::from_le_bytes(*size), bytes.len() as u64);
-    checked.map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })
-}

@@ -3,18 +3,16 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use ehi::Bundle;
 use ehi::data::Dataset;
-use ehi::model::{ENCODER_FILE, Encoder, MANIFEST_FILE, ModelError, Role};
+use ehi::model::{BUNDLE_FORMAT, ENCODER_FILE, Encoder, MANIFEST_FILE, ModelError};
 use ehi::train::{Trainer, TrainingSet};
-use ehi::{Bundle, Document};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::program::SHAPE;
 use crate::support::{base_model, bundle, config, copy_directory, dataset};
-
-const FORMER_ENCODER_FILE: &str = "encoder.safetensors";
 
 fn copy() -> (TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
@@ -27,42 +25,23 @@ fn json(path: &Path) -> Value {
     serde_json::from_reader(File::open(path).unwrap()).unwrap()
 }
 
-/// As bundles were before format 3.
-fn make_former(dir: &Path) {
-    fs::rename(dir.join(ENCODER_FILE), dir.join(FORMER_ENCODER_FILE)).unwrap();
-    let mut manifest = json(&dir.join(MANIFEST_FILE));
-    manifest["format_version"] = 2.into();
-    let files = manifest["files"].as_object_mut().unwrap();
-    let sum = files.remove(ENCODER_FILE).unwrap();
-    files.insert(FORMER_ENCODER_FILE.to_owned(), sum);
-    fs::write(dir.join(MANIFEST_FILE), manifest.to_string()).unwrap();
-}
-
+/// The committed bundle is in the format of this build, and its query encoder can be used.
 #[test]
-fn bundles_of_former_formats_open_and_embed_alike() {
-    let (_dir, own) = copy();
-    make_former(&own);
-    let former = Bundle::open(&own).unwrap();
-    let text = ["a text"];
-    let embed = |bundle: &Bundle| bundle.model().encoder().embed(&text, Role::Document).unwrap();
-    assert_eq!(embed(&former), embed(&bundle(SHAPE)));
-    let index = ehi::Index::create(own.with_extension("index"), &former).unwrap();
-    index.insert(Document::new("a", "", "a text")).unwrap();
-    drop(index);
-    assert_eq!(ehi::Index::open(own.with_extension("index")).unwrap().len(), 1);
+fn the_committed_bundle_opens() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/scifact-minilm");
+    let bundle = Bundle::open(dir).unwrap();
+    assert!(bundle.has_tree() && bundle.query_encoder().is_some());
+    assert_eq!(json(&Path::new(dir).join(MANIFEST_FILE))["format_version"], BUNDLE_FORMAT);
 }
 
 #[test]
 fn weights_that_the_manifest_does_not_list_are_refused() {
-    for (former, added) in [(false, FORMER_ENCODER_FILE), (true, ENCODER_FILE)] {
-        let (_dir, own) = copy();
-        if former {
-            make_former(&own);
-        }
-        fs::write(own.join(added), b"").unwrap();
-        let error = Bundle::open(&own).unwrap_err();
-        assert!(matches!(&error, ModelError::Checksum { path } if *path == own.join(added)), "{error}");
-    }
+    let (_dir, own) = copy();
+    let added = own.join("0_StaticEmbedding/model.safetensors");
+    fs::create_dir(added.parent().unwrap()).unwrap();
+    fs::write(&added, b"").unwrap();
+    let error = Bundle::open(&own).unwrap_err();
+    assert!(matches!(&error, ModelError::Checksum { path } if *path == added), "{error}");
 }
 
 /// What sentence-transformers needs: `scripts/experiments/sentence_transformers.py` opens one with it.

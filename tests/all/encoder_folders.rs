@@ -369,36 +369,6 @@ fn similarity_comes_from_the_folder() {
     assert_eq!(builder.create(place.path().join("b"), &bundle).unwrap().similarity(), Similarity::Cosine);
 }
 
-/// Bundles of formats before 5 go on encoding as they did, settings of the folder that were passed over
-/// included, and keep their hash.
-#[test]
-fn former_bundles_are_read_as_before() {
-    let dir = folder("3.4", "mean");
-    edit(&dir.path().join("config_sentence_transformers.json"), |v| v["truncate_dim"] = 6.into());
-    let place = tempfile::tempdir().unwrap();
-    let bundle = Bundle::from_encoder(dir.path()).unwrap();
-    drop(Index::create(place.path().join("index"), &bundle).unwrap());
-    let model = place.path().join("index/models/1/model");
-    assert!(model.is_dir(), "{}", model.display());
-    let copied = tempfile::tempdir().unwrap();
-    copy(&model, copied.path());
-    let opened = Bundle::open(copied.path()).unwrap();
-    assert_eq!((opened.hash(), opened.model().encoder().dim()), (bundle.hash(), 6));
-
-    edit(&copied.path().join("ehi.json"), |v| (v["format_version"], v["dim"]) = (4.into(), 16.into()));
-    let former = Bundle::open(copied.path()).unwrap();
-    assert_eq!(former.model().encoder().dim(), 16);
-    // Made into another index it stays what it was.
-    drop(Index::create(place.path().join("again"), &former).unwrap());
-    let again = Index::open(place.path().join("again")).unwrap();
-    assert_eq!((again.bundle().hash(), again.bundle().model().encoder().dim()), (former.hash(), 16));
-    let alone = Bundle::from_encoder(copied.path()).unwrap();
-    assert_eq!(alone.model().encoder().dim(), 16);
-    // And new settings on top of it would change more than they say.
-    let error = Bundle::from_encoder_with(copied.path(), &EncoderSettings::new().dim(4)).unwrap_err();
-    assert!(error.to_string().contains("1 to 4"), "{error}");
-}
-
 /// A trained bundle does to a text what its base did, and opens without `ehi.json` as the same encoder.
 #[test]
 fn training_keeps_what_the_folder_and_its_settings_say() {

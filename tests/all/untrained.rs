@@ -236,7 +236,6 @@ fn manifests_that_lie_about_the_tree_are_refused() {
     let refused = [
         forge("leaves", &|manifest| manifest["branching_factor"] = 2.into()),
         forge("height", &|manifest| manifest["height"] = 2.into()),
-        forge("former", &|manifest| manifest["format_version"] = 3.into()),
         forge("several", &|manifest| manifest["leaves_per_document"] = 2.into()),
         forge("newer", &|manifest| manifest["format_version"] = (BUNDLE_FORMAT + 1).into()),
     ];

@@ -55,7 +55,7 @@ pub(super) fn made(number: u64) -> (QueryEncoderEntry, Vec<u8>) {
         QueryEncoderEntry {
             file: QueryEncoderEntry::file_name(&sha256),
             sha256,
-            encoder: None,
+            encoder: String::new(),
             unsure_below: 0.0,
             of_index: false,
             report,
@@ -101,7 +101,7 @@ fn it_changes_no_identity_and_goes_with_copies() {
     assert_eq!(encoder_of(&reader, None).unwrap(), Some(QueryEncoder::Fast), "the old one is open");
     reader.refresh().unwrap();
     let of_reader = reader.bundle().fast().unwrap().entry().clone();
-    let encoder = Some(bundles.a.encoder_digest());
+    let encoder = bundles.a.encoder_digest();
     assert_eq!(of_reader, QueryEncoderEntry { encoder, ..second });
     index.set_query_encoder(&index.serving(), None).unwrap();
     reader.refresh().unwrap();

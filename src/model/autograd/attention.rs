@@ -5,9 +5,10 @@
 //! them and their many views in the graph.
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Storage, Tensor};
+use candle_core::{CpuStorage, Layout, Result, Shape, Tensor};
 
-use super::slice;
+use super::operation::{self, Operand, Operation, apply};
+use super::{on_cpu, slice};
 use crate::model::kernels;
 
 /// `softmax(Q K^T / sqrt(width) + bias) V` for each text and head, over those of the text's own tokens that
@@ -25,23 +26,22 @@ pub(crate) fn attention(
     heads: usize,
     window: Option<usize>,
 ) -> Result<Tensor> {
-    let attention = Attention { lengths: lengths.to_vec(), heads, window };
+    let attention = Attention { lengths: lengths.to_vec(), heads, window, is_biased: bias.is_some() };
     let query = query.contiguous()?;
     match bias {
-        None => query.apply_op3(&key.contiguous()?, &value.contiguous()?, attention),
+        None => apply([&query, &key.contiguous()?, &value.contiguous()?], attention),
         // An operation has three operands at most.
-        Some(bias) => query.apply_op3(&Tensor::cat(&[key, value], 2)?, bias, Biased(attention)),
+        Some(bias) => apply([&query, &Tensor::cat(&[key, value], 2)?, bias], attention),
     }
 }
 
+/// Of queries, keys and values; or of queries, keys and values side by side, and a bias.
 struct Attention {
     lengths: Vec<usize>,
     heads: usize,
     window: Option<usize>,
+    is_biased: bool,
 }
-
-/// With a bias, and keys and values side by side.
-struct Biased(Attention);
 
 /// The rows of a batch, or some columns of them.
 #[derive(Clone, Copy)]
@@ -94,8 +94,8 @@ struct Sizes {
 }
 
 impl<'a> Rows<'a> {
-    fn new(storage: &'a CpuStorage, layout: &Layout) -> Result<Self> {
-        slice(storage, layout)?;
+    fn new((storage, layout): Operand<'a>) -> Result<Self> {
+        slice((storage, layout))?;
         let stride = layout.shape().dim(2)?;
         Ok(Self { storage, offset: layout.start_offset(), stride })
     }
@@ -188,21 +188,14 @@ fn values_mut(storage: &mut CpuStorage) -> Result<&mut [f32]> {
     }
 }
 
-fn on_cpu(storage: &Storage) -> Result<&CpuStorage> {
-    match storage {
-        Storage::Cpu(storage) => Ok(storage),
-        _ => candle_core::bail!("fused attention runs on the CPU"),
-    }
-}
-
 impl Attention {
-    fn operands<'a>(
-        &self,
-        [query, key, value]: [Rows<'a>; 3],
-        bias: Option<&'a [f32]>,
-        shape: &Shape,
-    ) -> Result<Operands<'a>> {
-        let (texts, tokens, m) = shape.dims3()?;
+    fn operands<'a>(&self, [query, second, third]: [Operand<'a>; 3]) -> Result<Operands<'a>> {
+        let (texts, tokens, m) = query.1.shape().dims3()?;
+        let (query, second_rows) = (Rows::new(query)?, Rows::new(second)?);
+        let (key, value, bias) = match self.is_biased {
+            true => (second_rows.half(false), second_rows.half(true), Some(slice(third)?)),
+            false => (second_rows, Rows::new(third)?, None),
+        };
         Ok(Operands { query, key, value, bias, texts, tokens, width: m / self.heads })
     }
 
@@ -227,7 +220,7 @@ impl Attention {
         Ok(out)
     }
 
-    fn backward(&self, of: &Operands<'_>, gradient: Rows<'_>) -> Result<Gradients> {
+    fn gradients(&self, of: &Operands<'_>, gradient: Rows<'_>) -> Result<Gradients> {
         let mut rows: [Vec<f32>; 3] =
             std::array::from_fn(|_| vec![0f32; of.texts * of.tokens * self.heads * of.width]);
         let mut bias = of.bias.map(|bias| vec![0f32; bias.len()]);
@@ -254,81 +247,35 @@ impl Attention {
     }
 }
 
-impl CustomOp3 for Attention {
+impl Operation for Attention {
     fn name(&self) -> &'static str {
         "attention"
     }
 
-    fn cpu_fwd(
-        &self,
-        query: &CpuStorage,
-        lq: &Layout,
-        key: &CpuStorage,
-        lk: &Layout,
-        value: &CpuStorage,
-        lv: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let rows = [Rows::new(query, lq)?, Rows::new(key, lk)?, Rows::new(value, lv)?];
-        let out = self.forward(&self.operands(rows, None, lq.shape())?)?;
-        Ok((CpuStorage::F32(out), lq.shape().clone()))
+    fn on_cpu(&self, operands: [Operand<'_>; 3]) -> Result<(CpuStorage, Shape)> {
+        let out = self.forward(&self.operands(operands)?)?;
+        Ok((CpuStorage::F32(out), operands[0].1.shape().clone()))
     }
 
-    fn bwd(
+    fn backward(
         &self,
-        query: &Tensor,
-        key: &Tensor,
-        value: &Tensor,
+        [query, second, third]: [&Tensor; 3],
         _y: &Tensor,
         gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let gradient = gradient.contiguous()?;
-        let guards = [query, key, value, &gradient].map(|tensor| tensor.storage_and_layout());
-        let rows = |at: usize| Rows::new(on_cpu(&guards[at].0)?, guards[at].1);
-        let of = self.operands([rows(0)?, rows(1)?, rows(2)?], None, query.shape())?;
-        let [dq, dk, dv] = self.backward(&of, rows(3)?)?.rows;
+    ) -> Result<operation::Gradients> {
+        let guards = [query, second, third, gradient].map(|tensor| tensor.storage_and_layout());
+        let operand =
+            |at: usize| Ok::<Operand<'_>, candle_core::Error>((on_cpu(&guards[at].0)?, guards[at].1));
+        let of = self.operands([operand(0)?, operand(1)?, operand(2)?])?;
+        let Gradients { rows: [dq, dk, dv], bias } = self.gradients(&of, Rows::new(operand(3)?)?)?;
         let tensor = |values: Vec<f32>| Tensor::from_vec(values, query.shape(), query.device());
-        Ok((Some(tensor(dq)?), Some(tensor(dk)?), Some(tensor(dv)?)))
-    }
-}
-
-impl CustomOp3 for Biased {
-    fn name(&self) -> &'static str {
-        "biased-attention"
-    }
-
-    fn cpu_fwd(
-        &self,
-        query: &CpuStorage,
-        lq: &Layout,
-        pair: &CpuStorage,
-        lp: &Layout,
-        bias: &CpuStorage,
-        lb: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let pair = Rows::new(pair, lp)?;
-        let rows = [Rows::new(query, lq)?, pair.half(false), pair.half(true)];
-        let out = self.0.forward(&self.0.operands(rows, Some(slice(bias, lb)?), lq.shape())?)?;
-        Ok((CpuStorage::F32(out), lq.shape().clone()))
-    }
-
-    fn bwd(
-        &self,
-        query: &Tensor,
-        pair: &Tensor,
-        bias: &Tensor,
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let gradient = gradient.contiguous()?;
-        let guards = [query, pair, bias, &gradient].map(|tensor| tensor.storage_and_layout());
-        let rows = |at: usize| Rows::new(on_cpu(&guards[at].0)?, guards[at].1);
-        let values = slice(on_cpu(&guards[2].0)?, guards[2].1)?;
-        let operands = [rows(0)?, rows(1)?.half(false), rows(1)?.half(true)];
-        let of = self.0.operands(operands, Some(values), query.shape())?;
-        let Gradients { rows: [dq, dk, dv], bias: total } = self.0.backward(&of, rows(3)?)?;
-        let tensor = |values: Vec<f32>| Tensor::from_vec(values, query.shape(), query.device());
-        let pair = Tensor::cat(&[tensor(dk)?, tensor(dv)?], 2)?;
-        let total = total.map(|total| Tensor::from_vec(total, bias.shape(), bias.device())).transpose()?;
-        Ok((Some(tensor(dq)?), Some(pair), total))
+        let (dk, dv) = (tensor(dk)?, tensor(dv)?);
+        let (second, third) = match bias {
+            Some(bias) => {
+                (Tensor::cat(&[dk, dv], 2)?, Tensor::from_vec(bias, third.shape(), third.device())?)
+            }
+            None => (dk, dv),
+        };
+        Ok([Some(tensor(dq)?), Some(second), Some(third)])
     }
 }

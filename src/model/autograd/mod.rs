@@ -4,31 +4,70 @@
 //! memory, and its fused ones have no gradient. On other devices the composed forms of
 //! [`super::differentiable`] run; tests hold these to them, values and gradients.
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
+use std::sync::Arc;
+
+use candle_core::{CpuStorage, D, Result, Shape, Storage, Tensor};
 
 use super::config::Activation;
 use super::kernels;
+use super::rotation::Rotation;
+use operation::{OnCpu, Operand, apply};
 
 mod attention;
-mod gate;
 mod linear;
-mod rotate;
+pub(super) mod operation;
 
 pub(crate) use attention::attention;
-pub(crate) use gate::gate;
 pub(crate) use linear::{linear, product, product_with_columns};
-pub(crate) use rotate::rotate;
 
-fn slice<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+fn slice<'a>((storage, layout): Operand<'a>) -> Result<&'a [f32]> {
     match (storage, layout.contiguous_offsets()) {
         (CpuStorage::F32(values), Some((start, end))) => Ok(&values[start..end]),
         _ => candle_core::bail!("fused operation needs contiguous f32"),
     }
 }
 
+fn on_cpu(storage: &Storage) -> Result<&CpuStorage> {
+    match storage {
+        Storage::Cpu(storage) => Ok(storage),
+        _ => candle_core::bail!("a fused operation runs on the CPU"),
+    }
+}
+
+/// A copy of an operand, changed by a kernel.
+fn changed(x: Operand<'_>, kernel: impl FnOnce(&mut [f32])) -> Result<(CpuStorage, Shape)> {
+    let mut y = slice(x)?.to_vec();
+    kernel(&mut y);
+    Ok((CpuStorage::F32(y), x.1.shape().clone()))
+}
+
+/// Runs a kernel over the values of tensors.
+fn over<R, const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
+    let guards = tensors.map(Tensor::storage_and_layout);
+    let mut values = [&[][..]; N];
+    for (values, (storage, layout)) in values.iter_mut().zip(&guards) {
+        *values = slice((on_cpu(storage)?, layout))?;
+    }
+    Ok(kernel(values))
+}
+
+/// A gradient changed by a kernel, with two tensors at hand.
+fn gradient_by(
+    gradient: &Tensor,
+    tensors: [&Tensor; 2],
+    kernel: impl FnOnce(&mut [f32], &[f32], &[f32]),
+) -> Result<Tensor> {
+    let changed = over([gradient, tensors[0], tensors[1]], |[gradient, a, b]| {
+        let mut changed = gradient.to_vec();
+        kernel(&mut changed, a, b);
+        changed
+    })?;
+    Tensor::from_vec(changed, gradient.shape(), gradient.device())
+}
+
 /// Sum over all but the last dimension, as a product with ones: `[.., n]` to `[n]`.
 fn column_sums(x: &Tensor) -> Result<Tensor> {
-    let n = x.dim(candle_core::D::Minus1)?;
+    let n = x.dim(D::Minus1)?;
     let flat = x.reshape(((), n))?;
     let ones = Tensor::ones((1, flat.dim(0)?), x.dtype(), x.device())?;
     ones.matmul(&flat)?.squeeze(0)
@@ -36,166 +75,102 @@ fn column_sums(x: &Tensor) -> Result<Tensor> {
 
 /// `ln softmax(scale * x)` over the last dimension.
 pub(crate) fn log_softmax(x: &Tensor, scale: f32) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(LogSoftmax { scale })
-}
-
-struct LogSoftmax {
-    scale: f32,
-}
-
-impl CustomOp1 for LogSoftmax {
-    fn name(&self) -> &'static str {
-        "log-softmax"
-    }
-
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let mut y = slice(storage, layout)?.to_vec();
-        let width = layout.shape().dim(candle_core::D::Minus1)?;
-        kernels::scaled_log_softmax(&mut y, width, self.scale);
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
-    }
-
-    fn bwd(&self, _x: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        let width = y.dim(candle_core::D::Minus1)?;
-        let kernel =
-            |dx: &mut [f32], y: &[f32], _: &[f32]| kernels::log_softmax_gradient(dx, y, width, self.scale);
-        let op = GradientKernel { name: "log-softmax-gradient", kernel };
-        Ok(Some(y.apply_op3_no_bwd(y, &gradient.contiguous()?, &op)?))
-    }
+    let width = x.dim(D::Minus1)?;
+    let operation = OnCpu(
+        "log-softmax",
+        move |[x, ..]: [Operand<'_>; 3]| changed(x, |y| kernels::scaled_log_softmax(y, width, scale)),
+        move |_: [&Tensor; 3], y: &Tensor, gradient: &Tensor| {
+            let kernel = |dx: &mut [f32], y: &[f32], _: &[f32]| {
+                kernels::log_softmax_gradient(dx, y, width, scale);
+            };
+            Ok([Some(gradient_by(gradient, [y, y], kernel)?), None, None])
+        },
+    );
+    apply([&x.contiguous()?], operation)
 }
 
 /// `activation(x + bias)` over the last dimension.
 pub(crate) fn bias_activation(x: &Tensor, bias: &Tensor, activation: Activation) -> Result<Tensor> {
-    x.contiguous()?.apply_op2(bias, BiasActivation(activation))
+    let operation = OnCpu(
+        "bias-activation",
+        move |[x, bias, _]: [Operand<'_>; 3]| {
+            let bias = slice(bias)?;
+            changed(x, |y| kernels::bias_activation(y, bias, activation))
+        },
+        move |[x, bias, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let kernel = |dx: &mut [f32], x: &[f32], bias: &[f32]| {
+                kernels::activation_gradient(dx, x, bias, activation);
+            };
+            let dx = gradient_by(gradient, [x, bias], kernel)?;
+            let db = column_sums(&dx)?;
+            Ok([Some(dx), Some(db), None])
+        },
+    );
+    apply([&x.contiguous()?, bias], operation)
 }
 
-struct BiasActivation(Activation);
-
-impl CustomOp2 for BiasActivation {
-    fn name(&self) -> &'static str {
-        "bias-activation"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let mut y = slice(s1, l1)?.to_vec();
-        kernels::bias_activation(&mut y, slice(s2, l2)?, self.0);
-        Ok((CpuStorage::F32(y), l1.shape().clone()))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        bias: &Tensor,
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let kernel =
-            |dx: &mut [f32], x: &[f32], bias: &[f32]| kernels::activation_gradient(dx, x, bias, self.0);
-        let op = GradientKernel { name: "activation-gradient", kernel };
-        let dx = x.apply_op3_no_bwd(bias, &gradient.contiguous()?, &op)?;
-        let db = column_sums(&dx)?;
-        Ok((Some(dx), Some(db)))
-    }
+/// `activation(x) * y`, value by value: the gate of a feed-forward step.
+///
+/// # Shapes
+/// All the same.
+pub(crate) fn gate(x: &Tensor, y: &Tensor, activation: Activation) -> Result<Tensor> {
+    let operation = OnCpu(
+        "gate",
+        move |[x, y, _]: [Operand<'_>; 3]| {
+            let y = slice(y)?;
+            changed(x, |out| kernels::gate(out, y, activation))
+        },
+        move |[x, y, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let kernel = |g: &mut [f32], x: &[f32], y: &[f32]| kernels::gate_gradient(g, x, y, activation);
+            let dx = gradient_by(gradient, [x, y], kernel)?;
+            // The product is the same with the factors' places changed.
+            let dy = gradient_by(x, [gradient, gradient], |out, g, _| kernels::gate(out, g, activation))?;
+            Ok([Some(dx), Some(dy), None])
+        },
+    );
+    apply([&x.contiguous()?, &y.contiguous()?], operation)
 }
 
-/// A kernel of a backward pass: it turns the third argument, a gradient, into another in place, with
-/// the other two at hand.
-struct GradientKernel<K> {
-    name: &'static str,
-    kernel: K,
-}
-
-impl<K: Fn(&mut [f32], &[f32], &[f32]) + Send + Sync> CustomOp3 for GradientKernel<K> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let mut dx = slice(s3, l3)?.to_vec();
-        (self.kernel)(&mut dx, slice(s1, l1)?, slice(s2, l2)?);
-        Ok((CpuStorage::F32(dx), l1.shape().clone()))
-    }
+/// The heads of each token turned by its place.
+///
+/// # Shapes
+/// `x` and the output `[texts, tokens, heads * width]`; the rotation has `tokens` places.
+pub(crate) fn rotate(x: &Tensor, rotation: &Arc<Rotation>) -> Result<Tensor> {
+    let (texts, tokens, m) = x.dims3()?;
+    let lengths = vec![tokens; texts];
+    let rotation = rotation.clone();
+    let turn = Arc::new(move |x: &mut [f32], way: f32| rotation.turn(x, m, m, &lengths, way));
+    let back = turn.clone();
+    let operation = OnCpu(
+        "rotate",
+        move |[x, ..]: [Operand<'_>; 3]| changed(x, |y| turn(y, 1.0)),
+        move |_: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            // A rotation's transpose turns back.
+            Ok([Some(gradient_by(gradient, [gradient, gradient], |g, _, _| back(g, -1.0))?), None, None])
+        },
+    );
+    apply([&x.contiguous()?], operation)
 }
 
 /// Layer normalisation over the last dimension.
 pub(crate) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f32) -> Result<Tensor> {
-    x.contiguous()?.apply_op3(weight, bias, LayerNorm { eps })
-}
-
-struct LayerNorm {
-    eps: f32,
-}
-
-impl CustomOp3 for LayerNorm {
-    fn name(&self) -> &'static str {
-        "layer-norm"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let mut y = slice(s1, l1)?.to_vec();
-        kernels::norm(&mut y, slice(s2, l2)?, slice(s3, l3)?, self.eps);
-        Ok((CpuStorage::F32(y), l1.shape().clone()))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weight: &Tensor,
-        _bias: &Tensor,
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let gradient = gradient.contiguous()?;
-        let kernel =
-            |dx: &mut [f32], x: &[f32], weight: &[f32]| kernels::norm_gradient(dx, x, weight, self.eps);
-        let op = GradientKernel { name: "layer-norm-gradient", kernel };
-        let dx = x.apply_op3_no_bwd(weight, &gradient, &op)?;
-        let dw = x.apply_op2_no_bwd(&gradient, &LayerNormWeightGradient { eps: self.eps })?;
-        Ok((Some(dx), Some(dw), Some(column_sums(&gradient)?)))
-    }
-}
-
-struct LayerNormWeightGradient {
-    eps: f32,
-}
-
-impl CustomOp2 for LayerNormWeightGradient {
-    fn name(&self) -> &'static str {
-        "layer-norm-weight-gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let width = l1.shape().dim(candle_core::D::Minus1)?;
-        let mut dw = vec![0f32; width];
-        kernels::add_norm_weight_gradient(&mut dw, slice(s1, l1)?, slice(s2, l2)?, self.eps);
-        Ok((CpuStorage::F32(dw), Shape::from(width)))
-    }
+    let operation = OnCpu(
+        "layer-norm",
+        move |[x, weight, bias]: [Operand<'_>; 3]| {
+            let (weight, bias) = (slice(weight)?, slice(bias)?);
+            changed(x, |y| kernels::norm(y, weight, bias, eps))
+        },
+        move |[x, weight, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let kernel =
+                |dx: &mut [f32], x: &[f32], weight: &[f32]| kernels::norm_gradient(dx, x, weight, eps);
+            let dx = gradient_by(gradient, [x, weight], kernel)?;
+            let zeros = weight.zeros_like()?;
+            let kernel = |dw: &mut [f32], x: &[f32], g: &[f32]| {
+                kernels::add_norm_weight_gradient(dw, x, g, eps);
+            };
+            let dw = gradient_by(&zeros, [x, gradient], kernel)?;
+            Ok([Some(dx), Some(dw), Some(column_sums(gradient)?)])
+        },
+    );
+    apply([&x.contiguous()?, weight, bias], operation)
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::query::{MANIFEST_NEW, QUERY_ENCODER_NEW};
 use super::{
-    Bundle, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError,
-    QueryEncoderEntry, REPORT_FILE, io_error, most_bytes,
+    Bundle, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, QueryEncoderEntry,
+    REPORT_FILE, most_bytes,
 };
 use crate::disk::{Backend, Kind, OpenMode};
 use crate::model::files;
@@ -19,7 +19,7 @@ impl Bundle {
     /// # Errors
     /// [`ModelError::Io`].
     pub(crate) fn copy_to(&self, backend: &dyn Backend, target: &Path) -> Result<(), ModelError> {
-        let make = |dir: &Path| backend.create_directory(dir).map_err(|e| io_error("create", dir, e));
+        let make = |dir: &Path| backend.create_directory(dir).map_err(|e| ModelError::io("create", dir, e));
         make(target)?;
         let mut folders = BTreeSet::new();
         let has_report = self.has_tree() && self.dir.join(REPORT_FILE).is_file();
@@ -35,7 +35,7 @@ impl Bundle {
         let fast = self.fast();
         let fast = fast.as_ref().and_then(|fast| match fast.bytes() {
             Ok(content) => Some((fast.entry(), content)),
-            // The copy does without it, as searches do.
+            // The copy has no query encoder then.
             Err(error) => {
                 tracing::warn!(path = %self.dir.display(), %error, "the query encoder is not copied");
                 None
@@ -49,14 +49,14 @@ impl Bundle {
         let entry = fast.as_ref().map(|(entry, _)| *entry);
         write(backend, &path, &self.manifest.to_json(&path, entry)?)?;
         for folder in &folders {
-            backend.sync_directory(folder).map_err(|e| io_error("sync", folder, e))?;
+            backend.sync_directory(folder).map_err(|e| ModelError::io("sync", folder, e))?;
         }
-        backend.sync_directory(target).map_err(|e| io_error("sync", target, e))
+        backend.sync_directory(target).map_err(|e| ModelError::io("sync", target, e))
     }
 }
 
-/// Removes the files of a bundle from a directory, and the directory where nothing else is in it. One that
-/// is not there is no error.
+/// Removes the files of a bundle from a directory, and the directory if nothing else is in it. A missing
+/// directory is not an error.
 ///
 /// # Errors
 /// [`ModelError::Io`].
@@ -64,19 +64,19 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
     if !is(backend, dir, Kind::Directory)? {
         return Ok(());
     }
-    // First what makes it a bundle.
+    // The manifest first: without it the directory is not a bundle.
     let new = [MANIFEST_NEW, QUERY_ENCODER_NEW];
-    let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
+    let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, INDEXER_FILE];
     let modules = module_folders(backend, dir)?;
     let in_modules =
         modules.iter().flat_map(|folder| files::MODULE_FILES.map(|file| format!("{folder}/{file}")));
     let own = own.into_iter().chain(new).chain(CARRIED_FILES).map(str::to_owned).chain(in_modules);
     for name in own.chain(query_encoder_files(backend, dir)?) {
         let path = dir.join(name);
-        // A link in the place of a folder leads elsewhere.
+        // A link may lead out of the directory.
         let is_own = path.parent().map_or(Ok(false), |folder| is(backend, folder, Kind::Directory))?;
         if is_own && is(backend, &path, Kind::File)? {
-            backend.remove(&path).map_err(|e| io_error("remove", &path, e))?;
+            backend.remove(&path).map_err(|e| ModelError::io("remove", &path, e))?;
         }
     }
     let folders: Vec<_> = modules.iter().map(|folder| dir.join(folder)).collect();
@@ -84,7 +84,7 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
         const LEFT: [ErrorKind; 3] =
             [ErrorKind::NotFound, ErrorKind::DirectoryNotEmpty, ErrorKind::NotADirectory];
         match backend.remove_directory(folder) {
-            Err(e) if !LEFT.contains(&e.kind()) => Err(io_error("remove", folder, e)),
+            Err(e) if !LEFT.contains(&e.kind()) => Err(ModelError::io("remove", folder, e)),
             _ => Ok(()),
         }
     })
@@ -92,14 +92,14 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
 
 /// Folders of modules in a directory.
 fn module_folders(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
-    let names = backend.list(dir).map_err(|e| io_error("read", dir, e))?;
+    let names = backend.list(dir).map_err(|e| ModelError::io("read", dir, e))?;
     let names = names.into_iter().filter_map(|name| name.into_string().ok());
     Ok(names.filter(|name| files::module_kind(name).is_some()).collect())
 }
 
 /// Names of the files of query encoders in a directory, in use or not.
 pub(super) fn query_encoder_files(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
-    let names = backend.list(dir).map_err(|e| io_error("read", dir, e))?;
+    let names = backend.list(dir).map_err(|e| ModelError::io("read", dir, e))?;
     let names = names.into_iter().filter_map(|name| name.into_string().ok());
     Ok(names.filter(|name| QueryEncoderEntry::is_file_name(name)).collect())
 }
@@ -110,10 +110,10 @@ pub(super) fn write(backend: &dyn Backend, path: &Path, content: &[u8]) -> Resul
         file.write_at(content, 0)?;
         file.sync_all()
     };
-    write().map_err(|e| io_error("write", path, e))
+    write().map_err(|e| ModelError::io("write", path, e))
 }
 
 fn is(backend: &dyn Backend, path: &Path, kind: Kind) -> Result<bool, ModelError> {
-    let found = backend.kind(path).map_err(|e| io_error("read", path, e))?;
+    let found = backend.kind(path).map_err(|e| ModelError::io("read", path, e))?;
     Ok(found == Some(kind))
 }

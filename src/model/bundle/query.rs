@@ -7,12 +7,12 @@ use std::sync::{Arc, PoisonError};
 use serde_json::Value;
 
 use super::copy::{query_encoder_files, write};
-use super::{Bundle, MANIFEST_FILE, ModelError, io_error, read_manifest};
+use super::{Bundle, MANIFEST_FILE, ModelError, read_manifest};
 use crate::disk::{Backend, Kind};
 use crate::model::Encoder;
 use crate::model::query_encoder::{FastEncoder, QueryEncoderEntry};
 
-/// Names of the two files before they are put into their places.
+/// Names of the two files while they are being written.
 pub(super) const MANIFEST_NEW: &str = "ehi.json.new";
 pub(super) const QUERY_ENCODER_NEW: &str = "query.safetensors.new";
 
@@ -26,21 +26,24 @@ pub(super) fn open(
     digest: &str,
     encoder: &Encoder,
 ) -> Result<FastEncoder, ModelError> {
-    let entry = parse(dir, entry, digest)?;
-    Ok(FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim()))
+    Ok(of_entry(dir, parse(dir, entry, digest)?, encoder))
+}
+
+fn of_entry(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEncoder {
+    FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim())
 }
 
 /// `digest`: that of the encoder of documents.
 fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
     let path = dir.join(MANIFEST_FILE);
     let entry: QueryEncoderEntry =
-        serde_json::from_value(entry).map_err(|source| ModelError::Json { path: path.clone(), source })?;
+        serde_json::from_value(entry).map_err(|source| ModelError::json(&path, source))?;
     entry.check(&path, digest)?;
     Ok(entry)
 }
 
 impl Bundle {
-    /// Takes the query encoder that the bundle has now: another process may have given it one. A new one is
+    /// Reads again which query encoder the bundle has: another process may have changed it. A new one is
     /// loaded when it is first used.
     ///
     /// # Errors
@@ -55,17 +58,16 @@ impl Bundle {
         if entry.as_ref() == known.as_ref().map(|fast| fast.entry()) {
             return Ok(());
         }
-        let encoder = self.model.encoder();
-        let of = |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());
+        let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
         *self.query.write().unwrap_or_else(PoisonError::into_inner) = entry.map(of).map(Arc::new);
         Ok(())
     }
 
-    /// Gives the bundle another query encoder, or takes it away; it lasts when this has returned.
+    /// Replaces the query encoder of the bundle, or removes it, durably.
     ///
-    /// The new file is written first, then the manifest that names it is put into the place of the old one,
-    /// so the bundle has one or the other whatever happens. Another process that has the old one open keeps
-    /// it. Of two processes that do this at a time the second one waits.
+    /// The new file is written first, then the manifest that names it replaces the old one in one
+    /// step, so the bundle always has one or the other. Another process that has the old one open keeps it.
+    /// If two processes do this at the same time, the second one waits.
     ///
     /// # Errors
     /// [`ModelError::NotABundle`] for an encoder in its own folder, [`ModelError::Io`]; the bundle is then as
@@ -76,11 +78,11 @@ impl Bundle {
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<(), ModelError> {
         self.check_own()?;
-        // Until this returns. No file of the bundle can stand for it, since those are replaced.
+        // Held until this returns. The directory is locked, since its files are replaced.
         let lock = File::open(&self.dir).and_then(|dir| dir.lock().map(|()| dir));
-        let _lock = lock.map_err(|e| io_error("lock", &self.dir, e))?;
+        let _lock = lock.map_err(|e| ModelError::io("lock", &self.dir, e))?;
         let written = self.write_query_encoder(backend, new);
-        // What was begun and what is out of use.
+        // Also what an interrupted call left.
         self.clear(backend);
         let fast = written?;
         *self.query.write().unwrap_or_else(PoisonError::into_inner) = fast.map(Arc::new);
@@ -95,16 +97,14 @@ impl Bundle {
         let (path, staged) = (self.dir.join(MANIFEST_FILE), self.dir.join(MANIFEST_NEW));
         let fast = match new {
             Some((entry, bytes)) => {
-                let entry = QueryEncoderEntry { encoder: Some(self.encoder_digest()), ..entry };
-                let encoder = self.model.encoder();
-                let of =
-                    |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());
-                // The same one again: it may be in service, and is left alone.
+                let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
+                let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
+                // The same file may be in use: it is not written again.
                 if of(entry.clone()).bytes().is_err() {
                     let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));
                     write(backend, &staged, bytes)?;
-                    backend.rename(&staged, &file).map_err(|e| io_error("replace", &file, e))?;
-                    backend.sync_directory(&self.dir).map_err(|e| io_error("sync", &self.dir, e))?;
+                    backend.rename(&staged, &file).map_err(|e| ModelError::io("replace", &file, e))?;
+                    backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
                 }
                 let fast = of(entry);
                 fast.load()?;
@@ -114,12 +114,12 @@ impl Bundle {
         };
         let json = self.manifest.to_json(&path, fast.as_ref().map(FastEncoder::entry))?;
         write(backend, &staged, &json)?;
-        backend.rename(&staged, &path).map_err(|e| io_error("replace", &path, e))?;
-        backend.sync_directory(&self.dir).map_err(|e| io_error("sync", &self.dir, e))?;
+        backend.rename(&staged, &path).map_err(|e| ModelError::io("replace", &path, e))?;
+        backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
         Ok(fast)
     }
 
-    /// Removes what is not used; where that fails the next writer does it.
+    /// Removes unused files; if that fails, the next writer tries again.
     fn clear(&self, backend: &dyn Backend) {
         let unused = unused_files(backend, &self.dir).unwrap_or_default();
         for path in unused.into_iter().map(|name| self.dir.join(name)) {
@@ -131,7 +131,7 @@ impl Bundle {
         }
     }
 
-    /// Refuses an encoder in its own folder, which is not ours to write to.
+    /// Refuses an encoder in a folder of the user's own, in which nothing is written.
     pub(crate) fn check_own(&self) -> Result<(), ModelError> {
         match self.dir.join(MANIFEST_FILE).is_file() {
             true => Ok(()),
@@ -151,8 +151,8 @@ impl Bundle {
     }
 }
 
-/// Names of the files of a bundle that nothing uses: those that were begun, and query encoders that its
-/// manifest does not name. None where it is no bundle.
+/// Names of the files of a bundle that nothing uses: unfinished ones, and query encoders that its manifest
+/// does not name. Empty for a directory that is not a bundle.
 ///
 /// # Errors
 /// [`ModelError::Io`].
@@ -164,7 +164,7 @@ pub(crate) fn unused_files(backend: &dyn Backend, dir: &Path) -> Result<Vec<Stri
     names.retain(|name| Some(name.as_str()) != in_use);
     for name in [MANIFEST_NEW, QUERY_ENCODER_NEW] {
         let path = dir.join(name);
-        if backend.kind(&path).map_err(|e| io_error("read", &path, e))?.is_some() {
+        if backend.kind(&path).map_err(|e| ModelError::io("read", &path, e))?.is_some() {
             names.push(name.to_owned());
         }
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{
-    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
-    ModelError, files, format_of, most_bytes,
+    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, files,
+    most_bytes,
 };
 use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
@@ -13,9 +13,9 @@ impl Bundle {
     /// ([`Encoder::load`](crate::model::Encoder::load) says which files). An index of it needs no training:
     /// it searches every document.
     ///
-    /// Of the folder of a bundle it takes the encoder alone. Nothing is written there; an index makes a copy,
-    /// with the weights as they are. Read [`Index::reencode`](crate::Index::reencode) for the change to a
-    /// trained bundle later.
+    /// From a bundle's folder, only the encoder is taken. Nothing is written there; an index copies the
+    /// weights unchanged. [`Index::reencode`](crate::Index::reencode) describes the later change to a trained
+    /// bundle.
     ///
     /// # Examples
     /// ```no_run
@@ -28,9 +28,8 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Encoder::load`](crate::model::Encoder::load). [`ModelError::NotAModel`] also where the
-    /// weights have the name that bundles before format 3 gave them, and for a bundle without its
-    /// `ehi.json`.
+    /// Those of [`Encoder::load`](crate::model::Encoder::load). [`ModelError::NotAModel`] also for a
+    /// bundle without its `ehi.json`.
     pub fn from_encoder(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::from_encoder_with(dir, &EncoderSettings::default())
     }
@@ -44,12 +43,12 @@ impl Bundle {
         let dir = dir.as_ref().to_owned();
         // A bundle that has lost its list of checksums.
         if dir.join(INDEXER_FILE).exists() && !dir.join(MANIFEST_FILE).exists() {
-            return Err(ModelError::NotAModel { path: dir, missing: MANIFEST_FILE });
+            return Err(ModelError::not_a_model(dir, MANIFEST_FILE));
         }
         let encoder = LoadOptions::new().encoder_with(&dir, settings)?;
         let weights = files::encoder_file(&dir);
-        if weights == FORMER_ENCODER_FILE || !dir.join(weights).exists() {
-            return Err(ModelError::NotAModel { path: dir, missing: ENCODER_FILE });
+        if !dir.join(weights).exists() {
+            return Err(ModelError::not_a_model(dir, ENCODER_FILE));
         }
         let modules = files::module_files(&dir)?;
         let carried = CARRIED_FILES.into_iter().filter(|name| dir.join(name).exists());
@@ -60,17 +59,7 @@ impl Bundle {
         };
         let files = carried.chain([weights]).map(digest).collect::<Result<_, _>>()?;
         let indexer = Indexer::single_leaf(encoder.dim())?;
-        let manifest = BundleManifest {
-            format_version: format_of(&encoder),
-            dim: encoder.dim(),
-            branching_factor: indexer.shape().branching_factor(),
-            height: indexer.shape().height(),
-            leaves_per_document: 1,
-            logit_scale: 1.0,
-            files,
-            encoder: Some(encoder.settings().clone()).filter(|settings| !settings.is_empty()),
-            query_encoder: None,
-        };
+        let manifest = BundleManifest::new(&encoder, &indexer, 1, files);
         Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))
     }
 }

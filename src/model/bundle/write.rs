@@ -2,19 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::copy::write;
 use super::query::carried;
-use super::{
-    BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, format_of,
-    io_error, most_bytes,
-};
-use crate::disk::names;
+use super::{BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, most_bytes};
+use crate::disk::{FileSystem, names};
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
 use crate::model::folder::StaticForm;
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
@@ -55,7 +53,7 @@ impl BundleParts<'_> {
         match self.fill(&partial) {
             Ok(()) => Ok(partial),
             Err(error) => {
-                // What it was is told; that it cannot be cleared away adds nothing.
+                // The first error is reported, whether or not the directory can be removed.
                 let _ = fs::remove_dir_all(&partial);
                 Err(error)
             }
@@ -63,10 +61,7 @@ impl BundleParts<'_> {
     }
 
     fn fill(&self, partial: &Path) -> Result<(), ModelError> {
-        let weights = match files::encoder_file(self.base) {
-            FORMER_ENCODER_FILE => ENCODER_FILE,
-            name => name,
-        };
+        let weights = files::encoder_file(self.base);
         let mut names = vec![weights.to_owned(), INDEXER_FILE.to_owned()];
         let defaults = if self.encoder.is_some() { self.defaults()? } else { Vec::new() };
         let modules = files::module_files(self.base)?;
@@ -92,19 +87,9 @@ impl BundleParts<'_> {
             let content = write_again(&partial.join(&name), &name)?;
             files.insert(name, hex(&Sha256::digest(&content)));
         }
-        let shape = self.indexer.shape();
-        let manifest = BundleManifest {
-            format_version: format_of(self.base_encoder),
-            dim: self.indexer.dim(),
-            branching_factor: shape.branching_factor(),
-            height: shape.height(),
-            leaves_per_document: self.leaves_per_document,
-            logit_scale: self.indexer.logit_scale(),
-            files,
-            encoder: Some(self.base_encoder.settings().clone()).filter(|settings| !settings.is_empty()),
-            query_encoder: None,
-        };
-        // Made for this encoder; what was measured by the tree was by another one.
+        let (encoder, leaves) = (self.base_encoder, self.leaves_per_document);
+        let manifest = BundleManifest::new(encoder, self.indexer, leaves, files);
+        // It was made for this encoder, but measured with another tree.
         let mut query_encoder = if self.encoder.is_none() { carried(self.base)? } else { None };
         if let Some((entry, content)) = &mut query_encoder {
             entry.report.tree = None;
@@ -132,9 +117,9 @@ impl BundleParts<'_> {
 pub(crate) fn publish(staged: &Path, out: &Path) -> Result<(), ModelError> {
     // An empty directory at the target is allowed; rename replaces it on Unix only.
     if out.exists() {
-        fs::remove_dir(out).map_err(|e| io_error("replace", out, e))?;
+        fs::remove_dir(out).map_err(|e| ModelError::io("replace", out, e))?;
     }
-    fs::rename(staged, out).map_err(|e| io_error("create", out, e))?;
+    fs::rename(staged, out).map_err(|e| ModelError::io("create", out, e))?;
     match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         _ => sync_dir(Path::new(".")),
@@ -148,13 +133,13 @@ impl BundleParts<'_> {
             return write_synced(&path, &files::read(&source, most_bytes(ENCODER_FILE))?);
         };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
+            fs::create_dir_all(folder).map_err(|e| ModelError::io("create", folder, e))?;
         }
         write_tensors(encoder, DType::F16, &path)
     }
 
-    /// What the base leaves to defaults that sentence-transformers does not share, and what only its settings
-    /// say, by the file's name.
+    /// Files, by name, that say what the base leaves to defaults of this crate, or what only its settings
+    /// say: sentence-transformers has other defaults.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         let (base, mut defaults) = (self.base_encoder, Vec::new());
         let form = StaticForm::of(self.base)?;
@@ -212,15 +197,15 @@ pub(in crate::model) fn write_tensors(
     // Without it, some releases of transformers refuse the file.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     safetensors::serialize_to_file(&tensors, Some(metadata), path)
-        .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })
+        .map_err(|source| ModelError::safetensors(path, source))
 }
 
-/// Makes an empty directory of a new name beside `out`, which [`publish`] puts in its place. What has such a
-/// name already is somebody's, or another run's.
+/// Makes an empty directory of a new name beside `out`, which [`publish`] moves there. An existing directory
+/// of such a name belongs to somebody else, or to another run.
 pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> {
     check_output(out)?;
     if let Some(parent) = out.parent() {
-        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
+        fs::create_dir_all(parent).map_err(|e| ModelError::io("create", parent, e))?;
     }
     let mut number = 0u32;
     loop {
@@ -228,19 +213,19 @@ pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> 
         match fs::create_dir(&partial) {
             Ok(()) => return Ok(partial),
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_PARTIAL => number += 1,
-            Err(error) => return Err(io_error("create", &partial, error)),
+            Err(error) => return Err(ModelError::io("create", &partial, error)),
         }
     }
 }
 
-/// Directories that were left by runs that were killed, or are of runs under way.
+/// Most directories that killed or unfinished runs may have left.
 const MOST_PARTIAL: u32 = 1000;
 
-/// Writes a file anew with the rights of any other: the safetensors writer makes files that only their owner
+/// Writes a file again with ordinary permissions: the safetensors writer makes files that only their owner
 /// may read.
 pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, ModelError> {
     let content = files::read(path, most_bytes(name))?;
-    fs::remove_file(path).map_err(|e| io_error("replace", path, e))?;
+    fs::remove_file(path).map_err(|e| ModelError::io("replace", path, e))?;
     write_synced(path, &content)?;
     Ok(content)
 }
@@ -272,28 +257,23 @@ fn partial_path(out: &Path, number: u32) -> PathBuf {
 
 pub(in crate::model) fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
+        fs::create_dir_all(parent).map_err(|e| ModelError::io("create", parent, e))?;
     }
-    let write = || -> std::io::Result<()> {
-        let mut file = fs::File::create(path)?;
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    write().map_err(|e| io_error("write", path, e))
-}
-
-fn sync_file(path: &Path) -> Result<(), ModelError> {
-    fs::File::open(path).and_then(|file| file.sync_all()).map_err(|e| io_error("sync", path, e))
+    write(&FileSystem, path, content)
 }
 
 /// Makes the names in a directory, and in the folders that a bundle has, durable.
 pub(in crate::model) fn sync_dir(dir: &Path) -> Result<(), ModelError> {
-    let entries = fs::read_dir(dir).map_err(|e| io_error("read", dir, e))?;
+    let sync = |dir: &Path| {
+        let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(|e| ModelError::io("sync", dir, e))
+    };
+    let entries = fs::read_dir(dir).map_err(|e| ModelError::io("read", dir, e))?;
     for entry in entries {
-        let entry = entry.map_err(|e| io_error("read", dir, e))?;
+        let entry = entry.map_err(|e| ModelError::io("read", dir, e))?;
         if entry.file_name().to_str().is_some_and(|name| files::module_kind(name).is_some()) {
-            sync_file(&entry.path())?;
+            sync(&entry.path())?;
         }
     }
-    sync_file(dir)
+    sync(dir)
 }

@@ -3,47 +3,80 @@
 //! What is absent has transformers' default. A setting that changes what is computed and is not done here is
 //! an error; settings of training (dropout, initialisation) and of heads that are not loaded are left alone.
 
-mod modern;
-mod nomic;
-
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::model::json::Settings;
 
 use super::{
-    Activation, Family, FeedForward, ModelError, Norms, PositionTable, RelativePositions, Span,
-    TransformerConfig,
+    Activation, Family, ModelError, Norms, PositionTable, RelativePositions, Sizes, Span, TransformerConfig,
 };
 
 /// BERT's default, and the fixed value of DistilBERT.
 const BERT_LAYER_NORM_EPS: f64 = 1e-12;
-
-/// More layers than this no encoder has.
+/// Most layers; no encoder has more.
 const MOST_LAYERS: usize = 4096;
+/// MPNet's, whatever its file says of the farthest.
+const MPNET_POSITIONS: RelativePositions = RelativePositions { buckets: 32, farthest: 128 };
+
+/// Settings that must have these values in any family, or be absent.
+const SUPPORTED: &[(&str, &str)] = &[
+    ("is_decoder", "false"),
+    ("add_cross_attention", "false"),
+    ("quantization_config", "null"),
+    ("rope_scaling", "null"),
+    ("pruned_heads", "null"),
+    ("partial_rotary_factor", "1"),
+    ("position_embedding_type", "absolute"),
+];
+/// Settings of the published NomicBERT that must have these values.
+const SUPPORTED_NOMIC: &[(&str, &str)] = &[
+    ("rotary_emb_interleaved", "false"),
+    ("prenorm", "false"),
+    ("parallel_block", "false"),
+    ("use_rms_norm", "false"),
+    ("causal", "false"),
+    ("qkv_proj_bias", "false"),
+    ("mlp_fc1_bias", "false"),
+    ("mlp_fc2_bias", "false"),
+    ("activation_function", "swiglu"),
+    ("rotary_emb_fraction", "1"),
+    ("rotary_emb_scale_base", "null"),
+    ("rotary_scaling_factor", "null"),
+];
+
+/// Names of settings in a family's files, and those that BERT has for them.
+type Names = &'static [(&'static str, &'static str)];
+
+const DISTILBERT: Names = &[
+    ("dim", "hidden_size"),
+    ("n_layers", "num_hidden_layers"),
+    ("n_heads", "num_attention_heads"),
+    ("hidden_dim", "intermediate_size"),
+    ("activation", "hidden_act"),
+];
+const MODERNBERT: Names = &[("norm_eps", "layer_norm_eps"), ("hidden_activation", "hidden_act")];
+/// As the published checkpoints have it, whose code came with them.
+const PUBLISHED_NOMIC: Names = &[
+    ("n_embd", "hidden_size"),
+    ("n_layer", "num_hidden_layers"),
+    ("n_head", "num_attention_heads"),
+    ("n_inner", "intermediate_size"),
+    ("n_positions", "max_position_embeddings"),
+    ("layer_norm_epsilon", "layer_norm_eps"),
+    ("rotary_emb_base", "rope_theta"),
+];
 
 /// A file that is being read.
-struct File<'a> {
-    path: &'a Path,
-    bytes: &'a [u8],
+struct File {
+    settings: Settings,
+    names: Names,
 }
 
-/// What any family may ask for.
-#[derive(Deserialize)]
-struct Common {
-    model_type: String,
-    #[serde(default)]
-    is_decoder: bool,
-    #[serde(default)]
-    add_cross_attention: bool,
-    position_embedding_type: Option<String>,
-    quantization_config: Option<Value>,
-    rope_scaling: Option<Value>,
-    partial_rotary_factor: Option<f64>,
-    pruned_heads: Option<Value>,
-}
-
+/// What every family's file says, in BERT's words.
 #[derive(Deserialize)]
 struct Bert {
     vocab_size: usize,
@@ -52,27 +85,37 @@ struct Bert {
     num_attention_heads: usize,
     intermediate_size: usize,
     max_position_embeddings: usize,
-    #[serde(default = "two")]
     type_vocab_size: usize,
-    #[serde(default = "bert_eps")]
     layer_norm_eps: f64,
-    #[serde(default = "gelu")]
     hidden_act: String,
-    #[serde(default = "one")]
-    pad_token_id: u32,
+    pad_token_id: Option<u32>,
     relative_attention_num_buckets: Option<usize>,
 }
 
 #[derive(Deserialize)]
-struct DistilBert {
-    vocab_size: usize,
-    dim: usize,
-    n_layers: usize,
-    n_heads: usize,
-    hidden_dim: usize,
-    max_position_embeddings: usize,
-    #[serde(default = "gelu")]
-    activation: String,
+struct NomicBert {
+    head_dim: Option<usize>,
+    rope_parameters: Option<Rope>,
+    rope_theta: f64,
+}
+
+#[derive(Deserialize)]
+struct ModernBert {
+    norm_bias: bool,
+    attention_bias: bool,
+    mlp_bias: bool,
+    local_attention: usize,
+    layer_types: Option<Vec<String>>,
+    global_attn_every_n_layers: usize,
+    global_rope_theta: f64,
+    local_rope_theta: f64,
+    rope_parameters: ModernRope,
+}
+
+#[derive(Deserialize)]
+struct ModernRope {
+    full_attention: Option<Rope>,
+    sliding_attention: Option<Rope>,
 }
 
 #[derive(Deserialize)]
@@ -83,32 +126,21 @@ struct Rope {
     partial_rotary_factor: Option<f64>,
 }
 
-fn one() -> u32 {
-    1
-}
-fn two() -> usize {
-    2
-}
-fn bert_eps() -> f64 {
-    BERT_LAYER_NORM_EPS
-}
-fn gelu() -> String {
-    "gelu".to_owned()
-}
-
 /// The description in a file, its sizes yet to be checked.
-pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<TransformerConfig, ModelError> {
-    let file = File { path, bytes };
-    let common: Common = file.parse()?;
-    file.check(&common)?;
-    match common.model_type.as_str() {
+pub(super) fn read(path: &Path) -> Result<TransformerConfig, ModelError> {
+    let mut settings = Settings::read(path)?;
+    settings.fields.retain(|_, value| !value.is_null());
+    let model_type: String = settings.need("model_type")?;
+    settings.check(SUPPORTED)?;
+    let mut file = File { settings, names: &[] };
+    match model_type.as_str() {
         "bert" => file.bert(Family::Bert, false),
         "roberta" | "xlm-roberta" | "camembert" => file.bert(Family::Bert, true),
         "mpnet" => file.bert(Family::MpNet, true),
         "distilbert" => file.distilbert(),
         "nomic_bert" => file.nomic_bert(),
         "modernbert" => file.modernbert(),
-        other => Err(file.unsupported(
+        other => Err(file.settings.unsupported(
             "model_type",
             other,
             "bert, roberta, xlm-roberta, camembert, mpnet, distilbert, nomic_bert, modernbert",
@@ -116,167 +148,216 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<TransformerConfig, Model
     }
 }
 
-impl File<'_> {
+impl File {
     fn parse<T: DeserializeOwned>(&self) -> Result<T, ModelError> {
-        serde_json::from_slice(self.bytes)
-            .map_err(|source| ModelError::Json { path: self.path.to_owned(), source })
+        serde_json::from_value(Value::Object(self.settings.fields.clone()))
+            .map_err(|source| ModelError::json(&self.settings.path, source))
     }
 
-    fn unsupported(&self, what: &'static str, found: impl ToString, supported: &'static str) -> ModelError {
-        ModelError::Unsupported { path: self.path.to_owned(), what, found: found.to_string(), supported }
-    }
-
-    /// An error unless a setting is `true` or `false` as it must be.
-    fn must_be(&self, what: &'static str, found: bool, supported: bool) -> Result<(), ModelError> {
-        match found == supported {
-            true => Ok(()),
-            false => Err(self.unsupported(what, found, if supported { "true" } else { "false" })),
+    /// Gives settings BERT's names, and those that are absent their defaults.
+    fn complete(&mut self, names: Names, defaults: Value) {
+        self.names = names;
+        for (own, name) in names {
+            self.settings.fields.remove(*name);
+            if let Some(value) = self.settings.fields.remove(*own) {
+                self.settings.fields.insert((*name).to_owned(), value);
+            }
+        }
+        for (name, value) in defaults.as_object().into_iter().flatten() {
+            self.settings.fields.entry(name).or_insert_with(|| value.clone());
         }
     }
 
-    /// An error where a setting is there and not empty.
-    fn must_be_absent(&self, what: &'static str, found: Option<&Value>) -> Result<(), ModelError> {
-        let is_empty = |value: &Value| match value {
-            Value::Null => true,
-            Value::Object(map) => map.is_empty(),
-            Value::Array(list) => list.is_empty(),
-            _ => false,
+    /// What is the same in every family, and what is BERT's where it is not.
+    fn base(&self, family: Family, raw: &Bert) -> Result<TransformerConfig, ModelError> {
+        let name =
+            self.names.iter().find(|(_, name)| *name == "hidden_act").map_or("hidden_act", |(own, _)| own);
+        let mut config = TransformerConfig::new(
+            family,
+            Sizes {
+                vocab_size: raw.vocab_size,
+                hidden_size: raw.hidden_size,
+                layers: raw.num_hidden_layers,
+                heads: raw.num_attention_heads,
+                inner_size: raw.intermediate_size,
+                max_positions: raw.max_position_embeddings,
+            },
+        );
+        if config.layers == 0 || config.layers > MOST_LAYERS {
+            return Err(self.settings.bad("number of layers", config.layers, format!("1 to {MOST_LAYERS}")));
+        }
+        config.spans = vec![Span::default(); config.layers];
+        config.type_vocab_size = raw.type_vocab_size;
+        config.layer_norm_eps = raw.layer_norm_eps;
+        config.feed_forward.activation = match raw.hidden_act.as_str() {
+            "gelu" => Activation::GeluErf,
+            "gelu_new" | "gelu_pytorch_tanh" => Activation::GeluTanh,
+            "relu" => Activation::Relu,
+            "silu" | "swish" => Activation::Silu,
+            other => {
+                let supported = "gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish";
+                return Err(self.settings.unsupported(name, other, supported));
+            }
         };
-        match found.filter(|value| !is_empty(value)) {
-            Some(value) => Err(self.unsupported(what, value, "null")),
-            None => Ok(()),
-        }
-    }
-
-    fn check(&self, common: &Common) -> Result<(), ModelError> {
-        self.must_be("is_decoder", common.is_decoder, false)?;
-        self.must_be("add_cross_attention", common.add_cross_attention, false)?;
-        self.must_be_absent("quantization_config", common.quantization_config.as_ref())?;
-        self.must_be_absent("rope_scaling", common.rope_scaling.as_ref())?;
-        self.must_be_absent("pruned_heads", common.pruned_heads.as_ref())?;
-        self.whole_rotation(common.partial_rotary_factor)?;
-        match common.position_embedding_type.as_deref() {
-            None | Some("absolute") => Ok(()),
-            Some(other) => Err(self.unsupported("position_embedding_type", other, "absolute")),
-        }
-    }
-
-    fn whole_rotation(&self, factor: Option<f64>) -> Result<(), ModelError> {
-        match factor {
-            Some(factor) if factor != 1.0 => Err(self.unsupported("partial_rotary_factor", factor, "1")),
-            _ => Ok(()),
-        }
+        Ok(config)
     }
 
     /// The base of a rotation without scaling.
-    fn theta(&self, rope: Option<&Rope>, default: f64) -> Result<f64, ModelError> {
-        let Some(rope) = rope else { return Ok(default) };
-        self.whole_rotation(rope.partial_rotary_factor)?;
+    fn theta(&self, rope: Option<&Rope>, default: f64) -> Result<Option<f32>, ModelError> {
+        let Some(rope) = rope else { return Ok(Some(default as f32)) };
+        if let Some(factor) = rope.partial_rotary_factor.filter(|factor| *factor != 1.0) {
+            return Err(self.settings.unsupported("partial_rotary_factor", factor, "1"));
+        }
         match rope.rope_type.as_deref() {
-            None | Some("default") => Ok(rope.rope_theta.unwrap_or(default)),
-            Some(other) => Err(self.unsupported("rope_type", other, "default")),
+            None | Some("default") => Ok(Some(rope.rope_theta.unwrap_or(default) as f32)),
+            Some(other) => Err(self.settings.unsupported("rope_type", other, "default")),
         }
     }
 
-    fn activation(&self, field: &'static str, name: &str) -> Result<Activation, ModelError> {
-        match name {
-            "gelu" => Ok(Activation::GeluErf),
-            "gelu_new" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
-            "relu" => Ok(Activation::Relu),
-            "silu" | "swish" => Ok(Activation::Silu),
-            other => {
-                Err(self.unsupported(field, other, "gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish"))
-            }
-        }
-    }
-
-    /// One span for each layer.
-    fn spans(&self, layers: usize, span: impl Fn(usize) -> Span) -> Result<Vec<Span>, ModelError> {
-        if layers == 0 || layers > MOST_LAYERS {
-            return Err(ModelError::BadConfig {
-                path: self.path.to_owned(),
-                what: "number of layers",
-                found: layers as u64,
-                expected: format!("1 to {MOST_LAYERS}"),
-            });
-        }
-        Ok((0..layers).map(span).collect())
-    }
-
-    /// BERT and what differs from it in positions alone.
-    fn bert(&self, family: Family, from_padding: bool) -> Result<TransformerConfig, ModelError> {
+    fn bert(&mut self, family: Family, from_padding: bool) -> Result<TransformerConfig, ModelError> {
+        self.complete(
+            &[],
+            json!({ "type_vocab_size": 2, "layer_norm_eps": BERT_LAYER_NORM_EPS, "hidden_act": "gelu" }),
+        );
         let raw: Bert = self.parse()?;
         let is_mpnet = family == Family::MpNet;
         if let (true, Some(buckets)) = (is_mpnet, raw.relative_attention_num_buckets)
             && buckets != MPNET_POSITIONS.buckets
         {
             // The reference takes 32 whatever the file says.
-            return Err(self.unsupported("relative_attention_num_buckets", buckets, "32"));
+            return Err(self.settings.unsupported("relative_attention_num_buckets", buckets, "32"));
         }
         // MPNet's is fixed.
-        let padding = from_padding.then_some(if is_mpnet { 1 } else { raw.pad_token_id });
+        let padding = from_padding.then_some(raw.pad_token_id.filter(|_| !is_mpnet).unwrap_or(1));
         let first = padding.map_or(0, |padding| padding as usize + 1);
         let rows = raw.max_position_embeddings;
         if rows <= first && rows > 0 {
-            return Err(ModelError::BadConfig {
-                path: self.path.to_owned(),
-                what: "max_position_embeddings",
-                found: rows as u64,
-                expected: format!("more than {first}, where places are numbered from"),
-            });
+            return Err(self.settings.bad(
+                "max_position_embeddings",
+                rows,
+                format!("more than {first}, where places are numbered from"),
+            ));
         }
         Ok(TransformerConfig {
-            family,
-            vocab_size: raw.vocab_size,
-            hidden_size: raw.hidden_size,
-            layers: raw.num_hidden_layers,
-            heads: raw.num_attention_heads,
             max_positions: rows.saturating_sub(first),
             position_table: Some(PositionTable { rows, padding }),
             relative_positions: is_mpnet.then_some(MPNET_POSITIONS),
             type_vocab_size: if is_mpnet { 0 } else { raw.type_vocab_size },
-            embedding_norm: true,
-            norms: Norms::After,
-            layer_norm_eps: raw.layer_norm_eps,
-            norm_bias: true,
-            attention_bias: true,
-            feed_forward: FeedForward {
-                inner_size: raw.intermediate_size,
-                activation: self.activation("hidden_act", &raw.hidden_act)?,
-                gated: false,
-                bias: true,
-            },
-            spans: self.spans(raw.num_hidden_layers, |_| Span::default())?,
+            ..self.base(family, &raw)?
         })
     }
 
-    fn distilbert(&self) -> Result<TransformerConfig, ModelError> {
-        let raw: DistilBert = self.parse()?;
-        Ok(TransformerConfig {
-            family: Family::DistilBert,
-            vocab_size: raw.vocab_size,
-            hidden_size: raw.dim,
-            layers: raw.n_layers,
-            heads: raw.n_heads,
-            max_positions: raw.max_position_embeddings,
-            position_table: Some(PositionTable { rows: raw.max_position_embeddings, padding: None }),
-            relative_positions: None,
-            type_vocab_size: 0,
-            embedding_norm: true,
-            norms: Norms::After,
-            layer_norm_eps: BERT_LAYER_NORM_EPS,
-            norm_bias: true,
-            attention_bias: true,
-            feed_forward: FeedForward {
-                inner_size: raw.hidden_dim,
-                activation: self.activation("activation", &raw.activation)?,
-                gated: false,
-                bias: true,
+    fn distilbert(&mut self) -> Result<TransformerConfig, ModelError> {
+        for fixed in ["layer_norm_eps", "type_vocab_size"] {
+            self.settings.fields.remove(fixed);
+        }
+        self.complete(
+            DISTILBERT,
+            json!({ "type_vocab_size": 0, "layer_norm_eps": BERT_LAYER_NORM_EPS, "hidden_act": "gelu" }),
+        );
+        let raw: Bert = self.parse()?;
+        let position_table = Some(PositionTable { rows: raw.max_position_embeddings, padding: None });
+        Ok(TransformerConfig { position_table, ..self.base(Family::DistilBert, &raw)? })
+    }
+
+    /// As published, with code of its own, and as transformers writes it from release 5 on.
+    fn nomic_bert(&mut self) -> Result<TransformerConfig, ModelError> {
+        if let Some(width) = self.settings.fields.get("n_embd").and_then(Value::as_u64) {
+            for (name, default) in [("qkv_proj_bias", true), ("mlp_fc1_bias", true), ("mlp_fc2_bias", true)] {
+                self.settings.fields.entry(name).or_insert(default.into());
+            }
+            self.settings.fields.entry("activation_function").or_insert("none".into());
+            self.settings.fields.entry("rotary_emb_fraction").or_insert(0.into());
+            self.settings.check(SUPPORTED_NOMIC)?;
+            let experts = self.settings.fields.get("num_experts").and_then(Value::as_u64);
+            if let Some(experts) = experts.filter(|&experts| experts > 1) {
+                return Err(self.settings.unsupported("num_experts", experts, "0"));
+            }
+            for other in ["hidden_act", "head_dim", "rope_parameters"] {
+                self.settings.fields.remove(other);
+            }
+            self.complete(
+                PUBLISHED_NOMIC,
+                json!({
+                    "intermediate_size": width.saturating_mul(4), "type_vocab_size": 0,
+                    "layer_norm_eps": 1e-5, "rope_theta": 10_000.0,
+                }),
+            );
+            if self.settings.fields.get("max_position_embeddings").is_none() {
+                return Err(self.settings.unsupported("n_positions", "none", "a number"));
+            }
+        }
+        self.complete(
+            &[],
+            json!({
+                "max_position_embeddings": 2048, "type_vocab_size": 2, "layer_norm_eps": BERT_LAYER_NORM_EPS,
+                "hidden_act": "silu", "rope_theta": 1000.0,
+            }),
+        );
+        let (raw, own): (Bert, NomicBert) = (self.parse()?, self.parse()?);
+        if let Some(width) = own.head_dim
+            && Some(width) != raw.hidden_size.checked_div(raw.num_attention_heads)
+        {
+            return Err(self.settings.unsupported("head_dim", width, "hidden_size / num_attention_heads"));
+        }
+        let theta = self.theta(own.rope_parameters.as_ref(), own.rope_theta)?;
+        let mut config = self.base(Family::NomicBert, &raw)?;
+        config.attention_bias = false;
+        (config.feed_forward.gated, config.feed_forward.bias) = (true, false);
+        config.spans.fill(Span { window: None, theta });
+        Ok(config)
+    }
+
+    /// Of transformers 5 and before.
+    fn modernbert(&mut self) -> Result<TransformerConfig, ModelError> {
+        self.settings.fields.remove("type_vocab_size");
+        self.complete(
+            MODERNBERT,
+            json!({
+                "vocab_size": 50_368, "max_position_embeddings": 8192, "type_vocab_size": 0,
+                "layer_norm_eps": 1e-5, "hidden_act": "gelu", "norm_bias": false, "attention_bias": false,
+                "mlp_bias": false, "local_attention": 128, "global_attn_every_n_layers": 3,
+                "global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "rope_parameters": {},
+            }),
+        );
+        let (raw, own): (Bert, ModernBert) = (self.parse()?, self.parse()?);
+        let global = self.theta(own.rope_parameters.full_attention.as_ref(), own.global_rope_theta)?;
+        let local = self.theta(own.rope_parameters.sliding_attention.as_ref(), own.local_rope_theta)?;
+        let mut config = self.base(Family::ModernBert, &raw)?;
+        let is_local: Vec<bool> = match &own.layer_types {
+            None => match own.global_attn_every_n_layers {
+                0 => return Err(self.settings.unsupported("global_attn_every_n_layers", 0, "1 and more")),
+                every => (0..config.layers).map(|layer| layer % every > 0).collect(),
             },
-            spans: self.spans(raw.n_layers, |_| Span::default())?,
-        })
+            Some(types) if types.len() == config.layers => types
+                .iter()
+                .map(|kind| match kind.as_str() {
+                    "full_attention" => Ok(false),
+                    "sliding_attention" => Ok(true),
+                    other => Err(self.settings.unsupported(
+                        "layer_types",
+                        other,
+                        "full_attention, sliding_attention",
+                    )),
+                })
+                .collect::<Result<_, _>>()?,
+            Some(types) => {
+                return Err(self.settings.unsupported(
+                    "number of layer_types",
+                    types.len(),
+                    "num_hidden_layers",
+                ));
+            }
+        };
+        // The window is what both sides have together, without the token itself.
+        let span = |is_local: bool| match is_local {
+            true => Span { window: Some(own.local_attention / 2), theta: local },
+            false => Span { window: None, theta: global },
+        };
+        config.spans = is_local.into_iter().map(span).collect();
+        config.norms = Norms::Before;
+        (config.norm_bias, config.attention_bias) = (own.norm_bias, own.attention_bias);
+        (config.feed_forward.gated, config.feed_forward.bias) = (true, own.mlp_bias);
+        Ok(config)
     }
 }
-
-/// MPNet's, whatever its file says of the farthest.
-const MPNET_POSITIONS: RelativePositions = RelativePositions { buckets: 32, farthest: 128 };

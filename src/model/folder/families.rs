@@ -6,13 +6,14 @@
 
 use std::path::{Component, Path};
 
-use super::EncoderSettings;
 use crate::model::error::ModelError;
 use crate::model::files::{self, CARD_FILE};
+use crate::model::settings::EncoderSettings;
 
 struct Family {
     owner: &'static str,
-    names: &'static [&'static str],
+    /// Separated by spaces.
+    names: &'static str,
     query: &'static str,
     document: &'static str,
 }
@@ -20,61 +21,36 @@ struct Family {
 const FAMILIES: [Family; 5] = [
     Family {
         owner: "intfloat",
-        names: &[
-            "e5-small",
-            "e5-base",
-            "e5-large",
-            "e5-small-v2",
-            "e5-base-v2",
-            "e5-large-v2",
-            "multilingual-e5-small",
-            "multilingual-e5-base",
-            "multilingual-e5-large",
-        ],
+        names: "e5-small e5-base e5-large e5-small-v2 e5-base-v2 e5-large-v2 \
+                multilingual-e5-small multilingual-e5-base multilingual-e5-large",
         query: "query: ",
         document: "passage: ",
     },
     Family {
         owner: "baai",
-        names: &[
-            "bge-small-en",
-            "bge-base-en",
-            "bge-large-en",
-            "bge-small-en-v1.5",
-            "bge-base-en-v1.5",
-            "bge-large-en-v1.5",
-        ],
+        names: "bge-small-en bge-base-en bge-large-en \
+                bge-small-en-v1.5 bge-base-en-v1.5 bge-large-en-v1.5",
         query: "Represent this sentence for searching relevant passages: ",
         document: "",
     },
     Family {
         owner: "baai",
-        names: &[
-            "bge-small-zh",
-            "bge-base-zh",
-            "bge-large-zh",
-            "bge-small-zh-v1.5",
-            "bge-base-zh-v1.5",
-            "bge-large-zh-v1.5",
-        ],
+        names: "bge-small-zh bge-base-zh bge-large-zh \
+                bge-small-zh-v1.5 bge-base-zh-v1.5 bge-large-zh-v1.5",
         query: "\u{4e3a}\u{8fd9}\u{4e2a}\u{53e5}\u{5b50}\u{751f}\u{6210}\u{8868}\u{793a}\u{4ee5}\u{7528}\
                 \u{4e8e}\u{68c0}\u{7d22}\u{76f8}\u{5173}\u{6587}\u{7ae0}\u{ff1a}",
         document: "",
     },
     Family {
         owner: "nomic-ai",
-        names: &[
-            "nomic-embed-text-v1",
-            "nomic-embed-text-v1.5",
-            "nomic-embed-text-v1-unsupervised",
-            "nomic-embed-text-v1-ablated",
-        ],
+        names: "nomic-embed-text-v1 nomic-embed-text-v1.5 nomic-embed-text-v1-unsupervised \
+                nomic-embed-text-v1-ablated",
         query: "search_query: ",
         document: "search_document: ",
     },
     Family {
         owner: "mixedbread-ai",
-        names: &["mxbai-embed-large-v1", "mxbai-embed-xsmall-v1"],
+        names: "mxbai-embed-large-v1 mxbai-embed-xsmall-v1",
         query: "Represent this sentence for searching relevant passages: ",
         document: "",
     },
@@ -103,7 +79,7 @@ impl Family {
     fn has(&self, name: &str) -> bool {
         let bare =
             name.strip_prefix(self.owner).map_or(name, |rest| rest.trim_start_matches(['/', '_', '-']));
-        self.names.contains(&bare)
+        self.names.split(' ').any(|own| own == bare)
     }
 }
 

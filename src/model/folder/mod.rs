@@ -12,18 +12,17 @@ mod task;
 
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
 use super::config::{Family, TransformerConfig};
-use super::dense::{Dense, DenseConfig};
+use super::dense::Dense;
 use super::error::ModelError;
 use super::files::{self, MANIFEST_FILE};
+use super::json::Settings;
 use super::pooling::{Pooler, PoolingMode, Step};
 use super::settings::EncoderSettings;
 use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
+pub(crate) use modules::Module;
 #[cfg(feature = "hub")]
 pub(super) use modules::table_folder;
 pub use prompts::{Prompt, PromptSource};
@@ -31,28 +30,6 @@ pub(super) use statics::{StaticForm, config as static_config};
 #[cfg(feature = "train")]
 pub(super) use task::is_reranker;
 pub(super) use task::{check_weights, model_type, modern_head, reranker};
-
-/// The bundle format from which on a folder is read as it is here.
-const SINCE_FORMAT: u32 = 5;
-
-/// How a folder is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// All of it.
-    Current,
-    /// As for bundles before format 5, so that an index goes on encoding as it began: without
-    /// `do_lower_case`, `truncate_dim`, `include_prompt`, `similarity_fn_name` and the tokenizer's maximum
-    /// length.
-    Former,
-}
-
-/// What follows the pooling, as the folder says.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Module {
-    /// The folder of its files, and what they say.
-    Dense(String, DenseConfig),
-    Normalise,
-}
 
 /// Which of a text's tokens an encoder reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,23 +64,9 @@ pub(crate) struct Folder {
     pub document_prompt: Prompt,
 }
 
-/// A folder, how it was read, and the settings that are not in its files.
-pub(crate) struct ReadFolder {
-    pub folder: Folder,
-    pub reading: Reading,
-    pub settings: EncoderSettings,
-}
-
-/// Of `ehi.json` what concerns the encoder.
-#[derive(Deserialize)]
-struct Own {
-    format_version: u32,
-    #[serde(default)]
-    encoder: Option<EncoderSettings>,
-}
-
 impl Folder {
-    /// Reads the folder of an encoder, or a bundle. What `given` says holds in place of what they say.
+    /// Reads the folder of an encoder, or a bundle, and the settings that are not in its files. What `given`
+    /// says overrides both.
     ///
     /// # Errors
     /// [`ModelError`] names the file and the setting that cannot be followed.
@@ -111,56 +74,19 @@ impl Folder {
         dir: &Path,
         config: &TransformerConfig,
         given: &EncoderSettings,
-    ) -> Result<ReadFolder, ModelError> {
+    ) -> Result<(Self, EncoderSettings), ModelError> {
         let path = dir.join(MANIFEST_FILE);
-        let own: Option<Own> = if path.exists() { Some(files::read_json(&path)?) } else { None };
-        let reading = match &own {
-            Some(own) if own.format_version < SINCE_FORMAT => Reading::Former,
-            _ => Reading::Current,
-        };
-        let is_bundle = own.is_some();
-        let settings = given.or(&own.and_then(|own| own.encoder).unwrap_or_default());
-        if reading == Reading::Former && !settings.is_empty() {
-            let as_now = Self::read_as(dir, config, &EncoderSettings::default(), Reading::Current)?;
-            if as_now != Self::read_as(dir, config, &EncoderSettings::default(), Reading::Former)? {
-                return Err(ModelError::Unsupported {
-                    path,
-                    what: "settings for an encoder of bundle format",
-                    found: "1 to 4, whose folder is read in another way today,".to_owned(),
-                    supported: "the folder of the encoder it was made from",
-                });
+        let (settings, source) = match path.exists() {
+            true => {
+                let own: Option<EncoderSettings> = Settings::read(path)?.take("encoder")?;
+                (given.or(&own.unwrap_or_default()), PromptSource::Settings)
             }
-        }
-        // What no file says is noted, so that a copy under another name goes on in the same way.
-        let settings = match is_bundle {
-            true => settings,
-            false => settings.or(&families::prompts(dir, &prompts::said(dir)?)?),
+            // Kept as settings, so that a copy under another name has the same prompts.
+            false => (given.or(&families::prompts(dir, &prompts::said(dir)?)?), PromptSource::Card),
         };
-        let reading = if settings.is_empty() { reading } else { Reading::Current };
-        let mut folder = Self::read_as(dir, config, &settings, reading)?;
-        if !is_bundle {
-            for (prompt, given) in [
-                (&mut folder.query_prompt, &given.query_prompt),
-                (&mut folder.document_prompt, &given.document_prompt),
-            ] {
-                if prompt.source == PromptSource::Settings && given.is_none() {
-                    prompt.source = PromptSource::Card;
-                }
-            }
-        }
-        Ok(ReadFolder { folder, reading, settings })
-    }
-
-    fn read_as(
-        dir: &Path,
-        config: &TransformerConfig,
-        settings: &EncoderSettings,
-        reading: Reading,
-    ) -> Result<Self, ModelError> {
-        let form = if config.family == Family::Static { StaticForm::of(dir)? } else { None };
-        let mut folder = match (form, reading) {
-            (Some(form), _) => statics::read(dir, form, config.hidden_size)?,
-            (None, Reading::Current) => {
+        let mut folder = match if config.family == Family::Static { StaticForm::of(dir)? } else { None } {
+            Some(form) => statics::read(dir, form, config.hidden_size)?,
+            None => {
                 task::check(dir)?;
                 let chain = modules::read(dir, config.hidden_size)?;
                 let body = length::read(dir, config.max_positions)?;
@@ -178,34 +104,19 @@ impl Folder {
                     document_prompt: said.document,
                 }
             }
-            (None, Reading::Former) => {
-                let chain = modules::read(dir, config.hidden_size)?;
-                let said = prompts::read_former(dir)?;
-                Self {
-                    pooling: chain.pooling,
-                    include_prompt: true,
-                    modules: chain.modules,
-                    max_tokens: length::read_former(dir, config.max_positions)?,
-                    tokens: Tokens::Marked,
-                    lowercase: false,
-                    truncate_dim: None,
-                    similarity: Similarity::Cosine,
-                    query_prompt: said.query,
-                    document_prompt: said.document,
-                }
-            }
         };
         folder.truncate_dim = settings.dim.or(folder.truncate_dim);
-        for (prompt, given) in [
-            (&mut folder.query_prompt, &settings.query_prompt),
-            (&mut folder.document_prompt, &settings.document_prompt),
+        for (prompt, text, given) in [
+            (&mut folder.query_prompt, &settings.query_prompt, &given.query_prompt),
+            (&mut folder.document_prompt, &settings.document_prompt, &given.document_prompt),
         ] {
-            if let Some(text) = given {
-                *prompt = Prompt { text: text.clone(), source: PromptSource::Settings };
+            if let Some(text) = text {
+                let source = if given.is_some() { PromptSource::Settings } else { source };
+                *prompt = Prompt { text: text.clone(), source };
             }
         }
         folder.check_dim(dir, config.hidden_size)?;
-        Ok(folder)
+        Ok((folder, settings))
     }
 
     /// Width of the embeddings before the first dimensions are taken.
@@ -220,27 +131,14 @@ impl Folder {
     fn check_dim(&self, dir: &Path, hidden: usize) -> Result<(), ModelError> {
         let width = self.width(hidden);
         match self.truncate_dim {
-            Some(dim) if dim == 0 || dim > width => Err(ModelError::BadConfig {
-                path: dir.to_owned(),
-                what: "number of dimensions to keep",
-                found: dim as u64,
-                expected: format!("1 to the encoder's {width}"),
-            }),
+            Some(dim) if dim == 0 || dim > width => Err(ModelError::bad_config(
+                dir,
+                "number of dimensions to keep",
+                dim,
+                format!("1 to the encoder's {width}"),
+            )),
             _ => Ok(()),
         }
-    }
-
-    /// Whether it asks for more than bundles before format 5 could.
-    #[cfg(feature = "train")]
-    pub(crate) fn is_special(&self) -> bool {
-        let plain = [PoolingMode::Cls, PoolingMode::Mean].map(|mode| vec![mode]);
-        let has_dense = self.modules.iter().any(|module| matches!(module, Module::Dense(..)));
-        has_dense
-            || !plain.contains(&self.pooling)
-            || !self.include_prompt
-            || self.lowercase
-            || self.tokens != Tokens::Marked
-            || self.truncate_dim.is_some()
     }
 
     /// Whether texts are encoded alike. Where a prompt is from does not count.
@@ -269,44 +167,4 @@ impl Folder {
         let steps = self.modules.iter().map(step).collect::<Result<_, ModelError>>()?;
         Ok(Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim))
     }
-
-    /// Whether a bundle of today's format means the same by these files.
-    pub(crate) fn is_read_alike(&self, dir: &Path, config: &TransformerConfig) -> bool {
-        Self::read_as(dir, config, &EncoderSettings::default(), Reading::Current)
-            .is_ok_and(|now| now.is_alike(self))
-    }
-}
-
-/// Refuses a setting that is not known, unless it says nothing.
-fn refuse_unknown(path: &Path, rest: &Map<String, Value>) -> Result<(), ModelError> {
-    let says = |value: &Value| match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(values) => !values.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
-        _ => true,
-    };
-    match rest.iter().find(|(_, value)| says(value)) {
-        Some((name, value)) => Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "setting",
-            found: shortened(&format!("{name}: {value}")),
-            supported: "a file without it",
-        }),
-        None => Ok(()),
-    }
-}
-
-/// A setting of a file that is not followed.
-fn unsupported(path: &Path, what: &'static str, found: &str, supported: &'static str) -> ModelError {
-    ModelError::Unsupported { path: path.to_owned(), what, found: shortened(found), supported }
-}
-
-/// The start of something out of a file, for a message.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 100;
-    if text.chars().count() <= MOST {
-        return text.to_owned();
-    }
-    text.chars().take(MOST).chain("...".chars()).collect()
 }

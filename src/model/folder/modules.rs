@@ -3,13 +3,21 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Module, refuse_unknown, unsupported};
 use crate::model::dense::{DenseActivation, DenseConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
+use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
+
+/// What follows the pooling, as the folder says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Module {
+    /// The folder of its files, and what they say.
+    Dense(String, DenseConfig),
+    Normalise,
+}
 
 /// What a chain of modules does.
 pub(super) struct Chain {
@@ -32,17 +40,38 @@ struct Entry {
 const PACKAGE: &str = "sentence_transformers.";
 const SUPPORTED: &str =
     "Transformer and Pooling, or StaticEmbedding, then Dense and Normalize of sentence_transformers";
+const FOLDERS: &str =
+    "the model's own folder for the first one, a number and its name, as in 1_Pooling, for others";
 /// The module that is a table of token vectors.
 pub(super) const STATIC_EMBEDDING: &str = "StaticEmbedding";
 pub(super) const FILE: &str = "modules.json";
 /// Most modules after the pooling, and most widths that a chain goes through.
 const MOST_MODULES: usize = 16;
 const MOST_WIDTH: usize = 1 << 16;
+/// The one input and output that modules after the pooling have here.
+const ENDS: [(&str, &str); 2] =
+    [("module_input_name", "sentence_embedding"), ("module_output_name", "sentence_embedding")];
 
 impl Entry {
     /// The name of a class of sentence-transformers.
     fn class(&self) -> Option<&str> {
         self.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next())
+    }
+
+    /// Whether it is in the folder that its class has. Names come from a file, and are joined to a path.
+    fn has_own_folder(&self) -> bool {
+        match self.class() {
+            Some(STATIC_EMBEDDING) => ["", ".", files::STATIC_FOLDER].contains(&self.path.as_str()),
+            Some("Transformer") => self.path.is_empty(),
+            class => class.is_some() && files::module_kind(&self.path) == class,
+        }
+    }
+}
+
+impl Chain {
+    /// The mean, and what follows it.
+    fn mean(modules: Vec<Module>) -> Self {
+        Self { pooling: vec![PoolingMode::Mean], include_prompt: true, modules }
     }
 }
 
@@ -57,61 +86,54 @@ pub(in crate::model) fn table_folder(path: &Path) -> Result<Option<String>, Mode
 pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
     let path = dir.join(FILE);
     if !files::is_there(&path) {
-        let pooling = vec![PoolingMode::Mean];
-        return Ok(Chain { pooling, include_prompt: true, modules: vec![Module::Normalise] });
+        return Ok(Chain::mean(vec![Module::Normalise]));
     }
+    let no = |what, found: &str, supported| ModelError::unsupported(&path, what, found, supported);
     let entries: Vec<Entry> = files::read_json(&path)?;
     if entries.len() > MOST_MODULES {
-        return Err(unsupported(&path, "number of modules", &entries.len().to_string(), "at most 16"));
+        return Err(no("number of modules", &entries.len().to_string(), "at most 16"));
     }
     let mut chain: Option<Chain> = None;
     let mut width = hidden;
     for (place, entry) in entries.iter().enumerate() {
-        if !entry.kwargs.is_empty() {
-            return Err(unsupported(&path, "arguments of module", &entry.class, "modules without kwargs"));
+        let (class, is_first) = (entry.class().unwrap_or_default(), place == 0);
+        let is_known = match class {
+            STATIC_EMBEDDING | "Transformer" => is_first,
+            "Pooling" => place == 1 && chain.is_none(),
+            "Dense" | "Normalize" => chain.is_some(),
+            _ => false,
+        };
+        if !is_known {
+            return Err(no("module", &entry.class, SUPPORTED));
         }
-        match (place, entry.class(), &mut chain) {
-            (0, Some(STATIC_EMBEDDING), None) => {
-                if !["", ".", files::STATIC_FOLDER].contains(&entry.path.as_str()) {
-                    let supported = "the model's own folder, or 0_StaticEmbedding";
-                    return Err(unsupported(&path, "folder of the StaticEmbedding", &entry.path, supported));
-                }
-                let pooling = vec![PoolingMode::Mean];
-                chain = Some(Chain { pooling, include_prompt: true, modules: Vec::new() });
-            }
-            (0, Some("Transformer"), None) if entry.path.is_empty() => {}
-            (0, Some("Transformer"), None) => {
-                return Err(unsupported(
-                    &path,
-                    "folder of the Transformer",
-                    &entry.path,
-                    "the model's own folder",
-                ));
-            }
-            (1, Some("Pooling"), chain @ None) => {
-                check_folder(&entry.path, "Pooling")
-                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
-                let own = read_pooling(&dir.join(&entry.path).join("config.json"))?;
+        if !entry.kwargs.is_empty() {
+            return Err(no("arguments of module", &entry.class, "modules without kwargs"));
+        }
+        if !entry.has_own_folder() {
+            return Err(no("folder of a module", &entry.path, FOLDERS));
+        }
+        let config = dir.join(&entry.path).join("config.json");
+        match (class, &mut chain) {
+            (STATIC_EMBEDDING, _) => chain = Some(Chain::mean(Vec::new())),
+            ("Pooling", _) => {
+                let own = read_pooling(&config)?;
                 width = own.pooling.len() * hidden;
-                *chain = Some(own);
+                chain = Some(own);
             }
-            (_, Some("Dense"), Some(chain)) => {
-                check_folder(&entry.path, "Dense")
-                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
-                let dense = read_dense(&dir.join(&entry.path).join("config.json"), width)?;
+            ("Dense", Some(chain)) => {
+                let dense = read_dense(&config, width)?;
                 width = dense.outputs;
                 chain.modules.push(Module::Dense(entry.path.clone(), dense));
             }
-            (_, Some("Normalize"), Some(chain)) => {
-                check_folder(&entry.path, "Normalize")
-                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
-                read_normalize(&dir.join(&entry.path).join("config.json"))?;
+            ("Normalize", Some(chain)) => {
+                // Has settings since release 6 alone.
+                Settings::read_or_none(config)?.check(&ENDS)?;
                 chain.modules.push(Module::Normalise);
             }
-            _ => return Err(unsupported(&path, "module", &entry.class, SUPPORTED)),
+            _ => {}
         }
     }
-    chain.ok_or_else(|| unsupported(&path, "chain of modules", "without Pooling", SUPPORTED))
+    chain.ok_or_else(|| no("chain of modules", "without Pooling", SUPPORTED))
 }
 
 /// Refuses a chain of anything but the Transformer; a folder need not say that it is one.
@@ -119,23 +141,14 @@ pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
     let path = dir.join(FILE);
     let entries: Vec<Entry> = files::read_json_or_default(&path)?;
     for (place, entry) in entries.iter().enumerate() {
-        if place > 0 || entry.class() != Some("Transformer") {
-            return Err(unsupported(&path, "module of a reranker", &entry.class, "one Transformer"));
-        }
-        if !entry.path.is_empty() || !entry.kwargs.is_empty() {
-            let supported = "the model's own folder, without kwargs";
-            return Err(unsupported(&path, "folder of the Transformer", &entry.path, supported));
+        let is_one = place == 0 && entry.class() == Some("Transformer");
+        if !(is_one && entry.path.is_empty() && entry.kwargs.is_empty()) {
+            let found = format!("{} in `{}`", entry.class, entry.path);
+            let supported = "one Transformer in the model's own folder, without kwargs";
+            return Err(ModelError::unsupported(&path, "module of a reranker", found, supported));
         }
     }
     Ok(())
-}
-
-/// Names come from a file, and are joined to a path.
-fn check_folder(path: &str, kind: &str) -> Result<(), &'static str> {
-    match files::module_kind(path) {
-        Some(found) if found == kind => Ok(()),
-        _ => Err("a number and the module's name, as in 1_Pooling"),
-    }
 }
 
 /// Both spellings: a setting for each mode, and since release 5.4 a mode or a list of them.
@@ -149,122 +162,66 @@ fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
         ("pooling_mode_weightedmean_tokens", "weightedmean", PoolingMode::WeightedMean),
         ("pooling_mode_lasttoken", "lasttoken", PoolingMode::LastToken),
     ];
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Modes {
-        One(String),
-        Several(Vec<String>),
-    }
-    #[derive(Deserialize)]
-    struct Config {
-        pooling_mode: Option<Modes>,
-        include_prompt: Option<bool>,
-        /// The transformer's width again; the library goes by the transformer.
-        #[serde(rename = "word_embedding_dimension")]
-        _former_width: Option<Value>,
-        #[serde(rename = "embedding_dimension")]
-        _width: Option<Value>,
-        #[serde(flatten)]
-        rest: Map<String, Value>,
-    }
-    let mut config: Config = files::read_json(path)?;
-    let supported = "cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken";
-    let other = |found: &str| unsupported(path, "pooling mode", found, supported);
+    const SUPPORTED: &str = "cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken";
+    let mut config = Settings::read(path)?;
     let mut pooling = Vec::new();
     for (name, _, mode) in MODES {
-        match config.rest.remove(name) {
-            Some(Value::Bool(true)) => pooling.push(mode),
-            None | Some(Value::Bool(false) | Value::Null) => {}
-            Some(value) => return Err(other(&format!("{name}: {value}"))),
+        if config.take(name)? == Some(true) {
+            pooling.push(mode);
         }
     }
-    if let Some(modes) = config.pooling_mode {
-        let names = match modes {
-            Modes::One(name) => vec![name],
-            Modes::Several(names) => names,
+    if let Some(modes) = config.take::<Value>("pooling_mode")? {
+        let names = match &modes {
+            Value::Array(names) if names.len() <= MODES.len() => names.as_slice(),
+            one => std::slice::from_ref(one),
         };
-        let mode = |name: &String| {
-            let own = MODES.iter().find(|(_, own, _)| own == name);
-            own.map(|(_, _, mode)| *mode).ok_or_else(|| other(name))
+        let mode = |name: &Value| {
+            let own = MODES.iter().find(|(_, own, _)| name.as_str() == Some(*own));
+            own.map(|(_, _, mode)| *mode).ok_or_else(|| config.unsupported("pooling mode", name, SUPPORTED))
         };
         pooling = names.iter().map(mode).collect::<Result<_, _>>()?;
-        if pooling.len() > MODES.len() {
-            return Err(other(&names.join(", ")));
-        }
     }
     // As the library does where nothing is said.
     if pooling.is_empty() {
         pooling.push(PoolingMode::Mean);
     }
-    refuse_unknown(path, &config.rest)?;
-    Ok(Chain { pooling, include_prompt: config.include_prompt.unwrap_or(true), modules: Vec::new() })
-}
-
-/// The one input and output that modules after the pooling have here.
-const EMBEDDING: &str = "sentence_embedding";
-
-fn check_ends(path: &Path, ends: [&Option<String>; 2]) -> Result<(), ModelError> {
-    match ends.into_iter().flatten().find(|end| *end != EMBEDDING) {
-        Some(end) => Err(unsupported(path, "input or output", end, EMBEDDING)),
-        None => Ok(()),
+    let include_prompt = config.take("include_prompt")?.unwrap_or(true);
+    // The transformer's width again; the library goes by the transformer.
+    for width in ["word_embedding_dimension", "embedding_dimension"] {
+        config.fields.remove(width);
     }
+    config.refuse_rest()?;
+    Ok(Chain { pooling, include_prompt, modules: Vec::new() })
 }
 
 fn read_dense(path: &Path, width: usize) -> Result<DenseConfig, ModelError> {
-    #[derive(Deserialize)]
-    struct Config {
-        in_features: usize,
-        out_features: usize,
-        #[serde(default = "yes")]
-        bias: bool,
-        activation_function: Option<String>,
-        module_input_name: Option<String>,
-        module_output_name: Option<String>,
-        #[serde(default)]
-        use_residual: bool,
-        #[serde(flatten)]
-        rest: Map<String, Value>,
+    let mut config = Settings::read(path)?;
+    config.check(&ENDS)?;
+    let (inputs, outputs) = (config.need("in_features")?, config.need("out_features")?);
+    if inputs != width {
+        return Err(config.bad("in_features", inputs, format!("the width before it, {width}")));
     }
-    fn yes() -> bool {
-        true
+    if outputs == 0 || outputs > MOST_WIDTH {
+        return Err(config.bad("out_features", outputs, format!("1 to {MOST_WIDTH}")));
     }
-    let config: Config = files::read_json(path)?;
-    refuse_unknown(path, &config.rest)?;
-    check_ends(path, [&config.module_input_name, &config.module_output_name])?;
-    let bad = |what, found: usize, expected| ModelError::BadConfig {
-        path: path.to_owned(),
-        what,
-        found: found as u64,
-        expected,
-    };
-    if config.in_features != width {
-        return Err(bad("in_features", config.in_features, format!("the width before it, {width}")));
-    }
-    if config.out_features == 0 || config.out_features > MOST_WIDTH {
-        return Err(bad("out_features", config.out_features, format!("1 to {MOST_WIDTH}")));
-    }
-    let activation = match &config.activation_function {
+    let dense = DenseConfig {
+        inputs,
+        outputs,
+        bias: config.take("bias")?.unwrap_or(true),
         // The library's default.
-        None => DenseActivation::Tanh,
-        Some(class) => DenseActivation::of_class(class)
-            .ok_or_else(|| unsupported(path, "activation", class, DenseActivation::SUPPORTED))?,
+        activation: activation(&mut config, "activation_function")?.unwrap_or(DenseActivation::Tanh),
+        residual: config.take("use_residual")?.unwrap_or(false),
     };
-    Ok(DenseConfig {
-        inputs: config.in_features,
-        outputs: config.out_features,
-        bias: config.bias,
-        activation,
-        residual: config.use_residual,
-    })
+    config.refuse_rest()?;
+    Ok(dense)
 }
 
-/// Has settings since release 6 alone.
-fn read_normalize(path: &Path) -> Result<(), ModelError> {
-    #[derive(Default, Deserialize)]
-    struct Config {
-        module_input_name: Option<String>,
-        module_output_name: Option<String>,
-    }
-    let config: Config = files::read_json_or_default(path)?;
-    check_ends(path, [&config.module_input_name, &config.module_output_name])
+/// The activation whose class a setting names.
+pub(super) fn activation(
+    config: &mut Settings,
+    name: &'static str,
+) -> Result<Option<DenseActivation>, ModelError> {
+    let Some(class) = config.take::<String>(name)? else { return Ok(None) };
+    let known = DenseActivation::of_class(&class);
+    known.map(Some).ok_or_else(|| config.unsupported("activation", class, DenseActivation::SUPPORTED))
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Serialize;
 
-use super::{refuse_unknown, unsupported};
 use crate::model::error::ModelError;
-use crate::model::files::{self, PROMPTS_FILE};
+use crate::model::files::PROMPTS_FILE;
+use crate::model::json::Settings;
 use crate::scan::Similarity;
 
 /// What is put before a text.
@@ -45,32 +44,28 @@ pub(super) struct Said {
     pub similarity: Similarity,
 }
 
-#[derive(Default, Deserialize)]
 struct Config {
-    #[serde(default)]
-    prompts: Option<BTreeMap<String, Option<String>>>,
-    #[serde(default)]
-    default_prompt_name: Option<String>,
-    similarity_fn_name: Option<String>,
-    truncate_dim: Option<usize>,
-    model_type: Option<String>,
-    #[serde(rename = "__version__")]
-    _version: Option<Value>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
+    settings: Settings,
+    prompts: BTreeMap<String, Option<String>>,
+    default_name: Option<String>,
 }
 
 const OF_QUERIES: [&str; 1] = ["query"];
 const OF_DOCUMENTS: [&str; 3] = ["document", "passage", "corpus"];
 
 impl Config {
+    fn read(dir: &Path) -> Result<Self, ModelError> {
+        let mut settings = Settings::read_or_none(dir.join(PROMPTS_FILE))?;
+        let prompts = settings.take("prompts")?.unwrap_or_default();
+        Ok(Self { prompts, default_name: settings.take("default_prompt_name")?, settings })
+    }
+
     /// The prompt of a role: the first that is not empty. The default one where no name is there, not even
     /// with an empty prompt: the library writes those since release 5, and then means no prompt by it.
     fn find(&self, names: &[&str]) -> Prompt {
-        let prompts = self.prompts.iter().flatten();
-        let of = |name: &str| prompts.clone().find(|(own, _)| *own == name).map(|(_, text)| text.as_deref());
+        let of = |name: &str| self.prompts.get(name).map(|text| text.as_deref());
         let named: Vec<_> = names.iter().filter_map(|name| of(name)).collect();
-        let default = || self.default_prompt_name.as_deref().and_then(of).flatten();
+        let default = || self.default_name.as_deref().and_then(of).flatten();
         let text = match named.is_empty() {
             true => default(),
             false => named.into_iter().flatten().find(|text| !text.is_empty()),
@@ -84,57 +79,28 @@ impl Config {
 
 /// Whether the file has a prompt for queries, and for documents.
 pub(super) fn said(dir: &Path) -> Result<[bool; 2], ModelError> {
-    let config: Config = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
+    let config = Config::read(dir)?;
     Ok([&OF_QUERIES[..], &OF_DOCUMENTS[..]].map(|names| !config.find(names).text.is_empty()))
 }
 
 pub(super) fn read(dir: &Path) -> Result<Said, ModelError> {
-    let path = dir.join(PROMPTS_FILE);
-    let config: Config = files::read_json_or_default(&path)?;
-    refuse_unknown(&path, &config.rest)?;
-    match config.model_type.as_deref() {
-        None | Some("SentenceTransformer") => {}
-        Some("CrossEncoder") => {
-            return Err(unsupported(
-                &path,
-                "model_type",
-                "CrossEncoder",
-                "SentenceTransformer; it is a reranker",
-            ));
-        }
-        Some(other) => return Err(unsupported(&path, "model_type", other, "SentenceTransformer")),
+    let mut config = Config::read(dir)?;
+    let settings = &mut config.settings;
+    settings.check(&[("model_type", "SentenceTransformer")])?;
+    settings.fields.remove("__version__");
+    if let Some(name) = config.default_name.as_ref().filter(|name| !config.prompts.contains_key(*name)) {
+        return Err(settings.unsupported("default_prompt_name", name, "the name of one of its prompts"));
     }
-    if let Some(name) = &config.default_prompt_name
-        && !config.prompts.iter().flatten().any(|(own, _)| own == name)
-    {
-        return Err(unsupported(&path, "default_prompt_name", name, "the name of one of its prompts"));
-    }
-    let similarity = match config.similarity_fn_name.as_deref() {
+    let similarity = match settings.take::<String>("similarity_fn_name")?.as_deref() {
         None | Some("cosine") => Similarity::Cosine,
         Some("dot") => Similarity::DotProduct,
         Some("manhattan") => Similarity::Manhattan,
-        Some(other) => return Err(unsupported(&path, "similarity_fn_name", other, "cosine, dot, manhattan")),
-    };
-    Ok(Said {
-        query: config.find(&OF_QUERIES),
-        document: config.find(&OF_DOCUMENTS),
-        truncate_dim: config.truncate_dim,
-        similarity,
-    })
-}
-
-/// As bundles before format 5 were read: the first name counts, empty or not.
-pub(super) fn read_former(dir: &Path) -> Result<Said, ModelError> {
-    let config: Config = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
-    let prompts = config.prompts.unwrap_or_default();
-    let find = |names: &[&str]| {
-        let named = names.iter().find_map(|name| prompts.get(*name));
-        let default = || config.default_prompt_name.as_ref().and_then(|name| prompts.get(name));
-        match named.or_else(default).cloned().flatten().filter(|text| !text.is_empty()) {
-            Some(text) => Prompt { text, source: PromptSource::Folder },
-            None => Prompt::default(),
+        Some(other) => {
+            return Err(settings.unsupported("similarity_fn_name", other, "cosine, dot, manhattan"));
         }
     };
-    let (query, document) = (find(&OF_QUERIES), find(&OF_DOCUMENTS));
-    Ok(Said { query, document, truncate_dim: None, similarity: Similarity::Cosine })
+    let truncate_dim = settings.take("truncate_dim")?;
+    settings.refuse_rest()?;
+    let (query, document) = (config.find(&OF_QUERIES), config.find(&OF_DOCUMENTS));
+    Ok(Said { query, document, truncate_dim, similarity })
 }

@@ -7,15 +7,14 @@
 
 use std::path::Path;
 
-use candle_core::Device;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Folder, Module, Tokens, modules, prompts, shortened};
-use crate::model::config::TransformerConfig;
-use crate::model::encoder::MOST_TOKENS;
+use super::{Folder, Module, Tokens, modules, prompts};
+use crate::model::config::{MOST_TOKENS, TransformerConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
+use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
 use crate::model::transformer::{STATIC_TABLES, TOKEN_ROWS};
 use crate::model::weights::Weights;
@@ -32,41 +31,16 @@ const MODEL2VEC: &str = "model2vec";
 /// The longest text where the file does not say so, as in the library.
 const DEFAULT_LENGTH: usize = 512;
 
-#[derive(Deserialize)]
-struct Config {
-    model_type: Option<String>,
-    #[serde(default)]
-    normalize: Option<bool>,
-    /// Absent, null for none, or a number.
-    #[serde(default, deserialize_with = "some")]
-    max_length: Option<Option<usize>>,
-    /// Of how the table was made; the first releases wrote it and no `model_type`.
-    apply_pca: Option<Value>,
-}
-
-fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<usize>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
-}
-
 impl StaticForm {
     /// Whether the folder is that of a static encoder, and of which form.
     pub(in crate::model) fn of(dir: &Path) -> Result<Option<Self>, ModelError> {
-        let path = dir.join(CONFIG);
-        if files::is_there(&path) {
-            #[derive(Deserialize)]
-            struct Kind {
-                model_type: Option<Value>,
-                #[serde(default)]
-                apply_pca: Value,
-                #[serde(default)]
-                tokenizer_name: Value,
-            }
-            let kind: Kind = files::read_json(&path)?;
-            let is_first =
-                kind.model_type.is_none() && !(kind.apply_pca.is_null() && kind.tokenizer_name.is_null());
-            if is_first || kind.model_type.as_ref().and_then(Value::as_str) == Some(MODEL2VEC) {
-                return Ok(Some(Self::Model2vec));
-            }
+        let config = Settings::read_or_none(dir.join(CONFIG))?.fields;
+        let says = |name: &str| config.get(name).filter(|value| !value.is_null());
+        // The first releases wrote of how the table was made, and no `model_type`.
+        let is_first = says("model_type").is_none()
+            && ["apply_pca", "tokenizer_name"].into_iter().any(|name| says(name).is_some());
+        if is_first || says("model_type").and_then(Value::as_str) == Some(MODEL2VEC) {
+            return Ok(Some(Self::Model2vec));
         }
         Ok(modules::table_folder(&dir.join(modules::FILE))?.map(|_| Self::SentenceTransformers))
     }
@@ -84,19 +58,14 @@ impl StaticForm {
 pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelError> {
     super::check_weights(dir, dir, "SentenceTransformer")?;
     let path = dir.join(files::encoder_file(dir));
-    let weights = Weights::from_file(&path, &Device::Cpu)?;
+    let weights = Weights::from_file(&path)?;
     let shape = |name: &str| weights.shape(name);
     let Some((name, table)) = STATIC_TABLES.iter().find_map(|name| Some((*name, shape(name)?))) else {
-        return Err(ModelError::MissingTensor { path, name: STATIC_TABLES[0].to_owned() });
+        return Err(ModelError::missing_tensor(path, STATIC_TABLES[0]));
     };
     let of_tokens = TOKEN_ROWS.iter().find_map(|name| shape(name));
     let [rows, width] = table[..] else {
-        return Err(ModelError::TensorShape {
-            path,
-            name: name.to_owned(),
-            found: table,
-            expected: vec![0, 0],
-        });
+        return Err(ModelError::tensor_shape(path, name, &table, &[0, 0]));
     };
     let tokens = of_tokens.as_deref().and_then(|shape| shape.first()).copied().unwrap_or(rows);
     TransformerConfig::of_table(&path, [tokens, width], MOST_TOKENS)
@@ -127,28 +96,24 @@ pub(super) fn read(dir: &Path, form: StaticForm, width: usize) -> Result<Folder,
 }
 
 fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), ModelError> {
-    let path = dir.join(CONFIG);
-    let config: Config = files::read_json(&path)?;
-    let _ = (config.model_type, config.apply_pca);
-    let normalises = config.normalize.unwrap_or(false);
+    let mut config = Settings::read(dir.join(CONFIG))?;
+    let normalises = config.take("normalize")?.unwrap_or(false);
     let own = if normalises { vec![Module::Normalise] } else { Vec::new() };
     let listed = dir.join(modules::FILE);
     if files::is_there(&listed) && modules::read(dir, width)?.modules != own {
-        return Err(ModelError::Unsupported {
-            path: listed,
-            what: "list of modules",
-            found: "other than config.json's normalize".to_owned(),
-            supported: "StaticEmbedding, and Normalize where that is true",
-        });
+        let supported = "StaticEmbedding, and Normalize where config.json's normalize is true";
+        return Err(ModelError::unsupported(
+            listed,
+            "list of modules",
+            "another than config.json's",
+            supported,
+        ));
     }
-    let length = config.max_length.unwrap_or(Some(DEFAULT_LENGTH));
+    // Absent, null for none, or a number.
+    let default = if config.fields.contains_key("max_length") { None } else { Some(DEFAULT_LENGTH) };
+    let length = config.take("max_length")?.or(default);
     if length == Some(0) {
-        return Err(ModelError::BadConfig {
-            path,
-            what: "max_length",
-            found: 0,
-            expected: "1 and more".to_owned(),
-        });
+        return Err(config.bad("max_length", 0, "1 and more"));
     }
     Ok((own, length.unwrap_or(MOST_TOKENS), Tokens::Known { length }))
 }
@@ -157,31 +122,15 @@ fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), M
 fn tokenizer_length(dir: &Path) -> Result<usize, ModelError> {
     #[derive(Deserialize)]
     struct File {
-        truncation: Option<Truncation>,
-    }
-    #[derive(Deserialize)]
-    struct Truncation {
-        max_length: usize,
-        direction: Option<String>,
+        truncation: Option<Map<String, Value>>,
     }
     let path = dir.join(files::tokenizer_file(dir));
-    let file: File = files::read_json_within(&path, files::TOKENIZER_BYTES)?;
-    let Some(truncation) = file.truncation else { return Ok(MOST_TOKENS) };
-    if let Some(side) = truncation.direction.filter(|side| side != "Right") {
-        return Err(ModelError::Unsupported {
-            path,
-            what: "direction of truncation",
-            found: shortened(&side),
-            supported: "Right",
-        });
-    }
-    match truncation.max_length {
-        0 => Err(ModelError::BadConfig {
-            path,
-            what: "max_length of truncation",
-            found: 0,
-            expected: "1 and more".to_owned(),
-        }),
+    let File { truncation } = files::read_json_within(&path, files::TOKENIZER_BYTES)?;
+    let Some(fields) = truncation else { return Ok(MOST_TOKENS) };
+    let mut truncation = Settings { path, fields };
+    truncation.check(&[("direction", "Right")])?;
+    match truncation.need("max_length")? {
+        0 => Err(truncation.bad("max_length of truncation", 0, "1 and more")),
         length => Ok(length),
     }
 }

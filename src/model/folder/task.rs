@@ -2,104 +2,97 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{modules, refuse_unknown, shortened, unsupported};
+use super::modules::{self, activation};
 use crate::model::dense::DenseActivation;
-use crate::model::error::ModelError;
+use crate::model::error::{ModelError, shortened};
 use crate::model::files::{self, ENCODER_FILE, PROMPTS_FILE};
+use crate::model::json::{self, Settings};
 use crate::model::pooling::PoolingMode;
 
-#[derive(Default, Deserialize)]
-struct Config {
-    architectures: Option<Vec<String>>,
-    #[serde(default)]
-    sentence_transformers: Option<Value>,
-    sbert_ce_default_activation_function: Option<String>,
-    id2label: Option<Map<String, Value>>,
-    num_labels: Option<usize>,
-    is_encoder_decoder: Option<bool>,
+const CONFIG: &str = "config.json";
+
+/// What the two files say that a model was made for.
+struct Purpose {
+    config: Settings,
+    /// What sentence-transformers says.
+    of_library: Settings,
+    /// The first of its classes in transformers.
+    class: Option<String>,
+    is_reranker: bool,
 }
 
-#[derive(Default, Deserialize)]
-struct OfLibrary {
-    model_type: Option<String>,
-    activation_fn: Option<String>,
-    prompts: Option<Map<String, Value>>,
-    default_prompt_name: Option<String>,
-    /// Versions of libraries, and what embeddings are compared by: no matter of a score.
-    #[serde(rename = "__version__")]
-    _version: Option<Value>,
-    #[serde(rename = "similarity_fn_name")]
-    _similarity: Option<Value>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
+impl Purpose {
+    fn read(dir: &Path) -> Result<Self, ModelError> {
+        let mut config = Settings::read(dir.join(CONFIG))?;
+        let mut of_library = Settings::read_or_none(dir.join(PROMPTS_FILE))?;
+        let classes: Vec<String> = config.take("architectures")?.unwrap_or_default();
+        let classifies = classes.iter().any(|name| name.ends_with(CLASSIFIER));
+        let has_activation = ["sentence_transformers", FORMER_ACTIVATION]
+            .into_iter()
+            .any(|name| config.fields.get(name).is_some_and(|value| !value.is_null()));
+        let is_one = of_library.take("model_type")? == Some("CrossEncoder".to_owned()) || has_activation;
+        let is_reranker = is_one || classifies && !files::is_there(&dir.join(modules::FILE));
+        Ok(Self { config, of_library, class: classes.into_iter().next(), is_reranker })
+    }
+
+    /// How many numbers a classifier gives.
+    fn labels(&mut self) -> Result<Option<usize>, ModelError> {
+        let named = self.config.take::<Map<_, _>>("id2label")?;
+        Ok(self.config.take("num_labels")?.or(named.map(|labels| labels.len())))
+    }
 }
 
-/// What a cross-encoder's folder says beside its transformer.
-pub(in crate::model) struct RerankerSettings {
-    /// What is applied to the output of the head.
-    pub activation: DenseActivation,
-}
-
-/// Reads the folder of a cross-encoder with one output.
-pub(in crate::model) fn reranker(dir: &Path) -> Result<RerankerSettings, ModelError> {
-    let path = dir.join("config.json");
-    let config: Config = files::read_json(&path)?;
-    let of_library: OfLibrary = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
+/// Reads the folder of a cross-encoder with one output: what is applied to the output of its head.
+pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelError> {
+    let mut purpose = Purpose::read(dir)?;
     let no = |why: String| Err(ModelError::NotAReranker { path: dir.to_owned(), why });
-    if !is_reranker(dir)? {
-        if files::is_there(&dir.join("modules.json")) {
+    if !purpose.is_reranker {
+        if files::is_there(&dir.join(modules::FILE)) {
             return no("its modules.json, without `model_type` CrossEncoder beside it, makes it an encoder"
                 .to_owned());
         }
-        let found = config.architectures.iter().flatten().next().map_or("an encoder", String::as_str);
-        return no(format!("`{}` is no classifier of pairs of texts, which a reranker is", shortened(found)));
+        let found = purpose.class.as_deref().unwrap_or("an encoder");
+        return no(format!("`{}` is not a classifier of pairs of texts", shortened(found)));
     }
     // The library's default where nothing says how many.
-    let labels = config.num_labels.or(config.id2label.as_ref().map(Map::len));
-    if let Some(labels) = labels.filter(|&labels| labels != 1) {
+    if let Some(labels) = purpose.labels()?.filter(|&labels| labels != 1) {
         return no(format!("it gives {labels} numbers for a pair, and not one score"));
     }
     modules::check_transformer_alone(dir)?;
-    check_extras(dir, &config)?;
-    let path_of_library = dir.join(PROMPTS_FILE);
-    refuse_unknown(&path_of_library, &of_library.rest)?;
-    if let Some(name) = of_library.default_prompt_name.as_deref().filter(|name| !name.is_empty()) {
-        return Err(unsupported(&path_of_library, "default_prompt_name", name, "a reranker without prompts"));
+    let Purpose { mut config, mut of_library, .. } = purpose;
+    check_extras(dir, &mut config)?;
+    // The library's own comes first, then those of its releases before.
+    let mut own = config.take::<Map<_, _>>("sentence_transformers")?.unwrap_or_default();
+    if let Some(class) = own.remove("activation_fn") {
+        config.fields.insert(FORMER_ACTIVATION.to_owned(), class);
     }
-    let prompt = of_library
-        .prompts
-        .iter()
-        .flatten()
-        .find(|(_, text)| text.as_str().is_some_and(|text| !text.is_empty()));
-    if let Some((name, _)) = prompt {
+    let said = activation(&mut of_library, "activation_fn")?;
+    let said = said.map_or_else(|| activation(&mut config, FORMER_ACTIVATION), |own| Ok(Some(own)))?;
+    // Versions of libraries, and what embeddings are compared by, have no part in a score.
+    for name in ["__version__", "similarity_fn_name"] {
+        of_library.fields.remove(name);
+    }
+    let prompts: Map<String, Value> = of_library.take("prompts")?.unwrap_or_default();
+    if let Some((name, _)) =
+        prompts.iter().find(|(_, text)| text.as_str().is_some_and(|text| !text.is_empty()))
+    {
         return no(format!("it has a prompt, `{}`", shortened(name)));
     }
-    let in_config = config.sentence_transformers.as_ref().and_then(|own| own.get("activation_fn")?.as_str());
-    let said = of_library.activation_fn.as_deref().or(in_config);
-    let said = said.or(config.sbert_ce_default_activation_function.as_deref());
-    let activation = match said {
-        // The library's default for one output.
-        None => DenseActivation::Sigmoid,
-        Some(class) => DenseActivation::of_class(class)
-            .ok_or_else(|| unsupported(&path, "activation", class, DenseActivation::SUPPORTED))?,
-    };
-    Ok(RerankerSettings { activation })
+    of_library.refuse_rest()?;
+    // The library's default for one output.
+    Ok(said.unwrap_or(DenseActivation::Sigmoid))
 }
 
+/// Where releases of sentence-transformers before 4 wrote the activation.
+const FORMER_ACTIVATION: &str = "sbert_ce_default_activation_function";
 const CLASSIFIER: &str = "ForSequenceClassification";
 
 /// Whether the folder holds a cross-encoder.
+#[cfg(feature = "train")]
 pub(in crate::model) fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
-    let config: Config = files::read_json(&dir.join("config.json"))?;
-    let of_library: OfLibrary = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
-    let classifies = config.architectures.iter().flatten().any(|name| name.ends_with(CLASSIFIER));
-    let has_activation =
-        config.sentence_transformers.is_some() || config.sbert_ce_default_activation_function.is_some();
-    let is_one = of_library.model_type.as_deref() == Some("CrossEncoder") || has_activation;
-    Ok(is_one || classifies && !files::is_there(&dir.join("modules.json")))
+    Ok(Purpose::read(dir)?.is_reranker)
 }
 
 /// What ModernBERT's configuration says of the head of its classifier.
@@ -111,69 +104,55 @@ pub(in crate::model) struct ModernHead {
 
 /// Reads it; the defaults are those of transformers.
 pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError> {
-    #[derive(Deserialize)]
-    struct Config {
-        classifier_pooling: Option<String>,
-        classifier_activation: Option<String>,
-        norm_eps: Option<f32>,
-        norm_bias: Option<bool>,
-    }
-    let path = dir.join("config.json");
-    let config: Config = files::read_json(&path)?;
-    if config.norm_bias == Some(true) {
-        return Err(unsupported(&path, "norm_bias of a classifier", "true", "false"));
-    }
-    let pooling = match config.classifier_pooling.as_deref().unwrap_or("cls") {
+    let mut config = Settings::read(dir.join(CONFIG))?;
+    config.check(&[("norm_bias", "false")])?;
+    let pooling = match config.take::<String>("classifier_pooling")?.as_deref().unwrap_or("cls") {
         "cls" => PoolingMode::Cls,
         "mean" => PoolingMode::Mean,
-        other => return Err(unsupported(&path, "classifier_pooling", other, "cls, mean")),
+        other => return Err(config.unsupported("classifier_pooling", other, "cls, mean")),
     };
-    let activation = match config.classifier_activation.as_deref().unwrap_or("gelu") {
+    let activation = match config.take::<String>("classifier_activation")?.as_deref().unwrap_or("gelu") {
         "gelu" => DenseActivation::Gelu,
         "relu" => DenseActivation::Relu,
         "silu" | "swish" => DenseActivation::Silu,
-        other => return Err(unsupported(&path, "classifier_activation", other, "gelu, relu, silu")),
+        other => {
+            return Err(config.unsupported("classifier_activation", other, "gelu, relu, silu"));
+        }
     };
     const EPS: f32 = 1e-5;
-    Ok(ModernHead { pooling, activation, eps: config.norm_eps.unwrap_or(EPS) })
+    Ok(ModernHead { pooling, activation, eps: config.take("norm_eps")?.unwrap_or(EPS) })
 }
 
 /// Refuses what would change the weights or the way they are used, and is not done here.
-fn check_extras(dir: &Path, config: &Config) -> Result<(), ModelError> {
+fn check_extras(dir: &Path, config: &mut Settings) -> Result<(), ModelError> {
     let adapter = dir.join("adapter_config.json");
     if files::is_there(&adapter) {
         let supported = "weights into which it is merged (`merge_and_unload` of peft)";
-        return Err(unsupported(&adapter, "weights beside an", "adapter", supported));
+        return Err(ModelError::unsupported(&adapter, "weights beside an", "adapter", supported));
     }
-    if config.is_encoder_decoder == Some(true) {
-        return Err(unsupported(&dir.join("config.json"), "is_encoder_decoder", "true", "false"));
-    }
-    Ok(())
+    config.check(&[("is_encoder_decoder", "false")])
 }
 
 /// Refuses a folder whose model is none that gives embeddings. `modules.json` says that one does, whatever
 /// the transformer in it was at first.
 pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
-    let path = dir.join("config.json");
-    let config: Config = files::read_json(&path)?;
-    check_extras(dir, &config)?;
-    let is_encoder = files::is_there(&dir.join("modules.json"));
+    let mut purpose = Purpose::read(dir)?;
+    check_extras(dir, &mut purpose.config)?;
     let error = |found: &str, kind| {
         Err(ModelError::NotAnEncoder { path: dir.to_owned(), found: shortened(found), kind })
     };
-    if is_reranker(dir)? {
-        let labels = config.id2label.map_or(0, |labels| labels.len());
-        return error(
-            config.architectures.iter().flatten().next().map_or("CrossEncoder", |name| name),
-            match labels {
-                0 | 1 => "a cross-encoder, which scores pairs of texts: give it as a reranker (`--rerank`)",
-                _ => "a classifier of texts or of pairs of them",
-            },
-        );
+    if purpose.is_reranker {
+        let labels = purpose.labels()?;
+        let kind = match labels {
+            None | Some(0 | 1) => {
+                "a cross-encoder, which scores pairs of texts: give it as a reranker (`--rerank`)"
+            }
+            _ => "a classifier of texts or of pairs of them",
+        };
+        return error(purpose.class.as_deref().unwrap_or("CrossEncoder"), kind);
     }
-    let Some(name) = config.architectures.iter().flatten().next().filter(|_| !is_encoder) else {
-        return Ok(());
-    };
+    let is_encoder = files::is_there(&dir.join(modules::FILE));
+    let Some(name) = purpose.class.filter(|_| !is_encoder) else { return Ok(()) };
     let kind = [
         ("ForMaskedLM", "a language model that fills in masked words"),
         ("ForPreTraining", "a language model as it was pre-trained"),
@@ -184,8 +163,8 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
         ("ForConditionalGeneration", "a language model that writes text"),
     ];
     match kind.into_iter().find(|(ending, _)| name.ends_with(ending)) {
-        Some((_, kind)) => error(name, kind),
-        None if name.contains("For") => error(name, "a model with a head of its own"),
+        Some((_, kind)) => error(&name, kind),
+        None if name.contains("For") => error(&name, "a model with a head of its own"),
         None => Ok(()),
     }
 }
@@ -208,7 +187,12 @@ pub(in crate::model) fn check_weights(
     }
     let index = dir.join("model.safetensors.index.json");
     if index.exists() {
-        return Err(unsupported(&index, "weights in", "several files", "one file, model.safetensors"));
+        return Err(ModelError::unsupported(
+            &index,
+            "weights in",
+            "several files",
+            "one file, model.safetensors",
+        ));
     }
     match [
         "pytorch_model.bin",
@@ -222,15 +206,11 @@ pub(in crate::model) fn check_weights(
     .find(|path| path.exists())
     {
         Some(path) => Err(ModelError::OtherWeights { path, model: model.to_owned(), class }),
-        None => Err(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE }),
+        None => Err(ModelError::not_a_model(dir, ENCODER_FILE)),
     }
 }
 
 /// The `model_type` of a folder's `config.json`.
 pub(in crate::model) fn model_type(dir: &Path) -> Result<String, ModelError> {
-    #[derive(Deserialize)]
-    struct Config {
-        model_type: String,
-    }
-    Ok(files::read_json::<Config>(&dir.join("config.json"))?.model_type)
+    json::field(&dir.join(CONFIG), "model_type")
 }

@@ -13,7 +13,10 @@ use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 mod operation;
 mod reshape;
 
-use operation::{OnGpu, Operand, Operation, ptx, rows_of, view};
+use super::autograd::operation::{
+    GpuOperand as Operand, Gradients, Operation, apply, apply_without_gradients,
+};
+use operation::{ptx, rows_of, view};
 use reshape::column_sums;
 pub(super) use reshape::permute;
 
@@ -22,7 +25,7 @@ pub(super) use reshape::permute;
 /// # Shapes
 /// `x` `[.., m]` and the output; `weight` and `bias` `[m]`; all f32.
 pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
-    x.contiguous()?.apply_op3(weight, bias, OnGpu(LayerNorm(epsilon)))
+    apply([&x.contiguous()?, weight, bias], LayerNorm(epsilon))
 }
 
 /// `softmax(scale * scores + mask)` over the last dimension.
@@ -33,12 +36,12 @@ pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f3
 pub(super) fn softmax(scores: &Tensor, mask: &Tensor, scale: f32) -> Result<Tensor> {
     let (_, heads, tokens, _) = scores.dims4()?;
     let softmax = Softmax { group: (heads * tokens) as u32, scale };
-    scores.contiguous()?.apply_op2(&mask.contiguous()?, OnGpu(softmax))
+    apply([&scores.contiguous()?, &mask.contiguous()?], softmax)
 }
 
 /// `x + bias` over the last dimension, followed by GELU where `gelu`.
 pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
-    x.contiguous()?.apply_op2(bias, OnGpu(Bias { gelu }))
+    apply([&x.contiguous()?, bias], Bias { gelu })
 }
 
 /// Rows of a table.
@@ -46,7 +49,7 @@ pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
 /// # Shapes
 /// `table` `[n, m]` f32; `ids` `[k]` u32, each below n; output `[k, m]`.
 pub(super) fn rows(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
-    table.apply_op2(ids, OnGpu(Rows))
+    apply([table, ids], Rows)
 }
 
 /// A kernel that takes a row a warp.
@@ -67,12 +70,12 @@ impl Kernel {
     }
 }
 
-impl Operation<3> for Kernel {
+impl Operation for Kernel {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn launch(&self, [a, b, c]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [a, b, c]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         let shape = a.1.shape().clone();
         let (rows, width) = rows_of(&shape)?;
         let device = a.0.device();
@@ -90,22 +93,17 @@ impl Operation<3> for Kernel {
 
 struct LayerNorm(f32);
 
-impl Operation<3> for LayerNorm {
+impl Operation for LayerNorm {
     fn name(&self) -> &'static str {
         "layer_norm"
     }
 
-    fn launch(&self, operands: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        Kernel::scaled(self.name(), self.0).launch(operands)
+    fn on_gpu(&self, operands: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
+        Kernel::scaled(self.name(), self.0).on_gpu(operands)
     }
 
-    fn backward(
-        &self,
-        [x, weight, _]: [&Tensor; 3],
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<[Option<Tensor>; 3]> {
-        let of = |name| x.apply_op3_no_bwd(weight, gradient, &OnGpu(Kernel::scaled(name, self.0)));
+    fn backward(&self, [x, weight, _]: [&Tensor; 3], _y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
+        let of = |name| apply_without_gradients([x, weight, gradient], Kernel::scaled(name, self.0));
         let (dx, dw) = (of("layer_norm_gradient")?, of("layer_norm_weight_gradient")?);
         Ok([Some(dx), Some(column_sums(&dw)?), Some(column_sums(gradient)?)])
     }
@@ -116,19 +114,19 @@ struct Softmax {
     scale: f32,
 }
 
-impl Operation<2> for Softmax {
+impl Operation for Softmax {
     fn name(&self) -> &'static str {
         "softmax"
     }
 
-    fn launch(&self, [scores, mask]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [scores, mask, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         let kernel = Kernel { group: self.group, ..Kernel::scaled(self.name(), self.scale) };
-        kernel.launch([scores, mask, mask])
+        kernel.on_gpu([scores, mask, mask])
     }
 
-    fn backward(&self, _: [&Tensor; 2], y: &Tensor, gradient: &Tensor) -> Result<[Option<Tensor>; 2]> {
-        let kernel = OnGpu(Kernel::scaled("softmax_gradient", self.scale));
-        Ok([Some(y.apply_op3_no_bwd(y, gradient, &kernel)?), None])
+    fn backward(&self, _: [&Tensor; 3], y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
+        let kernel = Kernel::scaled("softmax_gradient", self.scale);
+        Ok([Some(apply_without_gradients([y, y, gradient], kernel)?), None, None])
     }
 }
 
@@ -136,50 +134,40 @@ struct Bias {
     gelu: bool,
 }
 
-impl Operation<2> for Bias {
+impl Operation for Bias {
     fn name(&self) -> &'static str {
         if self.gelu { "bias_gelu" } else { "bias" }
     }
 
-    fn launch(&self, [x, bias]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
-        Kernel::new(self.name()).launch([x, bias, bias])
+    fn on_gpu(&self, [x, bias, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
+        Kernel::new(self.name()).on_gpu([x, bias, bias])
     }
 
-    fn backward(
-        &self,
-        [x, bias]: [&Tensor; 2],
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<[Option<Tensor>; 2]> {
+    fn backward(&self, [x, bias, _]: [&Tensor; 3], _y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
         let dx = match self.gelu {
-            true => x.apply_op3_no_bwd(bias, gradient, &OnGpu(Kernel::new("bias_gelu_gradient")))?,
+            true => apply_without_gradients([x, bias, gradient], Kernel::new("bias_gelu_gradient"))?,
             false => gradient.clone(),
         };
         let db = column_sums(&dx)?;
-        Ok([Some(dx), Some(db)])
+        Ok([Some(dx), Some(db), None])
     }
 }
 
 struct Rows;
 
-impl Operation<2> for Rows {
+impl Operation for Rows {
     fn name(&self) -> &'static str {
         "gather"
     }
 
-    fn launch(&self, [table, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [table, ids, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         let shape = Shape::from((ids.1.shape().elem_count(), table.1.shape().dim(D::Minus1)?));
         by_ids(self.name(), table, ids, shape)
     }
 
-    fn backward(
-        &self,
-        [table, ids]: [&Tensor; 2],
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<[Option<Tensor>; 2]> {
-        let scatter = OnGpu(Scatter { table: table.shape().clone() });
-        Ok([Some(gradient.apply_op2_no_bwd(ids, &scatter)?), None])
+    fn backward(&self, [table, ids, _]: [&Tensor; 3], _y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
+        let scatter = Scatter { table: table.shape().clone() };
+        Ok([Some(apply_without_gradients([gradient, ids], scatter)?), None, None])
     }
 }
 
@@ -187,12 +175,12 @@ struct Scatter {
     table: Shape,
 }
 
-impl Operation<2> for Scatter {
+impl Operation for Scatter {
     fn name(&self) -> &'static str {
         "scatter"
     }
 
-    fn launch(&self, [x, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [x, ids, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         by_ids(self.name(), x, ids, self.table.clone())
     }
 }

@@ -4,7 +4,10 @@ use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 
-use super::operation::{OnGpu, Operand, Operation, ptx, rows_of, view};
+use super::operation::{ptx, rows_of, view};
+use crate::model::autograd::operation::{
+    GpuOperand as Operand, Gradients, Operation, apply, apply_without_gradients,
+};
 
 /// Rows that one thread block sums.
 const ROWS_PER_BLOCK: u32 = 512;
@@ -13,19 +16,19 @@ const ROWS_PER_BLOCK: u32 = 512;
 pub(super) fn column_sums(x: &Tensor) -> Result<Tensor> {
     let mut x = x.reshape(((), x.dim(D::Minus1)?))?;
     while x.dim(0)? > 1 {
-        x = x.apply_op1_no_bwd(&OnGpu(ColumnSums))?;
+        x = apply_without_gradients([&x], ColumnSums)?;
     }
     x.squeeze(0)
 }
 
 struct ColumnSums;
 
-impl Operation<1> for ColumnSums {
+impl Operation for ColumnSums {
     fn name(&self) -> &'static str {
         "column_sums"
     }
 
-    fn launch(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [x, ..]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         let device = x.0.device();
         let function = device.get_or_load_custom_func(self.name(), "ehi", ptx()?)?;
         let (rows, width) = rows_of(x.1.shape())?;
@@ -46,19 +49,19 @@ impl Operation<1> for ColumnSums {
 
 /// A contiguous copy of `x` whose axis i is axis `axes[i]` of `x`, which has four.
 pub(in crate::model) fn permute(x: &Tensor, axes: [usize; 4]) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(OnGpu(Permute { axes }))
+    apply([&x.contiguous()?], Permute { axes })
 }
 
 struct Permute {
     axes: [usize; 4],
 }
 
-impl Operation<1> for Permute {
+impl Operation for Permute {
     fn name(&self) -> &'static str {
         "permute"
     }
 
-    fn launch(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
+    fn on_gpu(&self, [x, ..]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         let shape = x.1.shape();
         let n = shape.elem_count();
         let Ok(elements) = u32::try_from(n) else {
@@ -84,11 +87,11 @@ impl Operation<1> for Permute {
         Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), Shape::from(dims.to_vec())))
     }
 
-    fn backward(&self, _: [&Tensor; 1], _y: &Tensor, gradient: &Tensor) -> Result<[Option<Tensor>; 1]> {
+    fn backward(&self, _: [&Tensor; 3], _y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
         let mut axes = [0; 4];
         for (to, from) in self.axes.into_iter().enumerate() {
             axes[from] = to;
         }
-        Ok([Some(gradient.apply_op1_no_bwd(&OnGpu(Permute { axes }))?)])
+        Ok([Some(apply_without_gradients([gradient], Permute { axes })?), None, None])
     }
 }

@@ -85,34 +85,38 @@ impl Shortlist {
         let mut logits = Vec::new();
         self.bytes.products_of(&quantised, 0, &mut logits);
 
-        let best = match role {
-            Role::Query => greatest(&logits, beam),
-            Role::Document => self.exactly_greatest(&mut logits, &quantised, input, beam),
-        };
+        let of_document = role == Role::Document;
+        let best = self.greatest(&mut logits, &quantised, of_document.then_some(input), beam);
         let mut entropy = 0.0;
         log_softmax_entropy(&mut logits, 1.0, &mut entropy);
         let scored = |child: u32| ScoredLeaf { leaf: LeafId(child), log_probability: logits[child as usize] };
         Best { leaves: best.into_iter().map(scored).collect(), entropy }
     }
 
-    /// The children with the `n` greatest products in f32, which take the place of their logits, the greatest
-    /// first.
-    fn exactly_greatest(
+    /// The children with the `n` greatest logits, the greatest first, the lower number first among equals.
+    /// With an input of which `quantised` is made, by its products in f32, which take the place of logits.
+    fn greatest(
         &self,
         logits: &mut [f32],
         quantised: &ByteRows,
-        input: &[f32],
+        input: Option<&[f32]>,
         n: NonZeroUsize,
     ) -> Vec<u32> {
-        // |<w, x> - <w', x'>| <= |w| |x - x'| + |w - w'| |x'|.
-        let length = norm(quantised.unpack(0).take(input.len()));
-        let error = norm(quantised.unpack(0).zip(input).map(|(q, x)| x - q)) + SLACK * length;
-        let bounds = Bounds { logits, norms: &self.norms, errors: &self.errors, error, length };
-        let mut candidates = bounds.may_be_among(n);
-        products_of_rows(logits, &self.rows, input, &candidates);
-        candidates.sort_unstable_by_key(|&child| Place::new(logits[child as usize], child));
-        candidates.truncate(n.get());
-        candidates
+        let Self { norms, errors, .. } = self;
+        let mut bounds = Bounds { logits, norms, errors, error: 0.0, length: 0.0 };
+        if let Some(input) = input {
+            // |<w, x> - <w', x'>| <= |w| |x - x'| + |w - w'| |x'|.
+            bounds.length = norm(quantised.unpack(0).take(input.len()));
+            let left_out = norm(quantised.unpack(0).zip(input).map(|(q, x)| x - q));
+            bounds.error = left_out + SLACK * bounds.length;
+        }
+        let mut children = bounds.may_be_among(n);
+        if let Some(input) = input {
+            products_of_rows(logits, &self.rows, input, &children);
+        }
+        children.sort_unstable_by_key(|&child| Place::new(logits[child as usize], child));
+        children.truncate(n.get());
+        children
     }
 }
 
@@ -133,48 +137,6 @@ impl Place {
         let bits = (logit + 0.0).to_bits();
         let rising = bits ^ (((bits as i32 >> 31) as u32) | 1 << 31);
         Self(u64::from(!rising) << 32 | u64::from(child))
-    }
-
-    fn child(self) -> u32 {
-        self.0 as u32
-    }
-}
-
-/// The children with the `n` greatest logits, the greatest first, the lower number first among equals.
-fn greatest(logits: &[f32], n: NonZeroUsize) -> Vec<u32> {
-    let groups = logits.len().div_ceil(GROUP);
-    let mut most = vec![f32::NEG_INFINITY; groups];
-    Arch::new().dispatch(Maxima { logits, most: &mut most });
-    // So many groups have a child whose logit is at least this, so that at least as many children do.
-    let threshold = nth_greatest(&mut most.clone(), n);
-    let in_reach = (0..groups).filter(|group| most[*group] >= threshold);
-    let children = in_reach.flat_map(|group| (group..logits.len()).step_by(groups));
-    let children = children.filter(|child| logits[*child] >= threshold);
-    let mut places: Vec<Place> = children.map(|child| Place::new(logits[child], child as u32)).collect();
-    if places.len() > n.get() {
-        places.select_nth_unstable(n.get() - 1);
-        places.truncate(n.get());
-    }
-    places.sort_unstable();
-    places.into_iter().map(Place::child).collect()
-}
-
-/// The greatest logits of groups: child c is in group `c % groups`, so that groups lie side by side.
-struct Maxima<'a> {
-    logits: &'a [f32],
-    most: &'a mut [f32],
-}
-
-impl WithSimd for Maxima<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { logits, most } = self;
-        for logits in logits.chunks(most.len()) {
-            let pairs = most.iter_mut().zip(logits);
-            pairs.for_each(|(most, logit)| *most = if *logit > *most { *logit } else { *most });
-        }
     }
 }
 
@@ -213,7 +175,7 @@ impl Bounds<'_> {
     }
 }
 
-/// The greatest bounds of groups, which are those of [`Maxima`].
+/// The greatest bounds of groups: child c is in group `c % groups`, so that groups lie side by side.
 struct Greatest<'a, 'b> {
     of: &'a Bounds<'b>,
     least: &'a mut [f32],

@@ -6,8 +6,8 @@ use super::super::rotation::Rotation;
 use super::super::transformer::{Layer, Linear};
 use super::attention::{Attention, attend};
 use super::linear::{PackedLinear, Then};
+use super::norm::{PackedNorm, to_vec};
 use super::places::PlaceBias;
-use super::{PackedNorm, to_vec};
 use crate::product::bytes::ByteRows;
 
 pub(super) struct PackedLayer {

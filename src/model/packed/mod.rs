@@ -7,18 +7,17 @@
 mod attention;
 mod layer;
 mod linear;
+mod norm;
 mod places;
-
-use candle_core::{Device, Tensor};
 
 use super::config::{self, EncoderPrecision, PositionTable, TransformerConfig};
 use super::error::ModelError;
-use super::kernels;
 use super::rotation::Rotation;
-use super::transformer::{LayerNorm, Stack, Transformer};
+use super::transformer::{Stack, Transformer};
 use super::words::WordTable;
 use layer::{PackedLayer, Scratch, Shared};
 pub(super) use linear::{PackedLinear, Then};
+use norm::{PackedNorm, to_vec};
 use places::PlaceBias;
 
 /// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
@@ -34,45 +33,10 @@ pub(crate) struct PackedTransformer {
     layers: PackedLayers,
 }
 
-struct PackedNorm {
-    weight: Vec<f32>,
-    bias: Vec<f32>,
-    eps: f32,
-}
-
 /// Hidden states of a micro-batch: `[tokens, m]` f32, texts one behind another.
 pub(crate) struct PackedHidden {
     pub values: Vec<f32>,
     pub lengths: Vec<usize>,
-}
-
-fn to_vec(t: &Tensor) -> candle_core::Result<Vec<f32>> {
-    t.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()
-}
-
-impl PackedNorm {
-    fn new(norm: &LayerNorm) -> candle_core::Result<Self> {
-        let weight = to_vec(&norm.weight)?;
-        let bias = norm.bias.as_ref().map_or_else(|| Ok(vec![0.0; weight.len()]), to_vec)?;
-        Ok(Self { weight, bias, eps: norm.eps as f32 })
-    }
-
-    /// `x = norm(x + residual)`.
-    fn apply_to_sum(&self, x: &mut [f32], residual: &[f32]) {
-        kernels::add_norm(x, residual, &self.weight, &self.bias, self.eps);
-    }
-
-    fn apply_in_place(&self, x: &mut [f32]) {
-        kernels::norm(x, &self.weight, &self.bias, self.eps);
-    }
-
-    /// `out = norm(x)`.
-    fn apply<'a>(&self, x: &[f32], out: &'a mut Vec<f32>) -> &'a [f32] {
-        out.clear();
-        out.extend_from_slice(x);
-        self.apply_in_place(out);
-        out
-    }
 }
 
 impl PackedTransformer {

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use super::super::config::{RelativePositions, TransformerConfig};
-use super::to_vec;
+use super::norm::to_vec;
 
 /// What is added to the scores of each head for a key so many tokens before or behind the query.
 pub(super) struct PlaceBias {

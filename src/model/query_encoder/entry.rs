@@ -34,13 +34,6 @@ pub struct EncoderQuality {
     pub recall_at_100: f64,
 }
 
-#[cfg(feature = "train")]
-impl EncoderQuality {
-    pub(crate) fn new(ndcg_at_10: f64, recall_at_10: f64, recall_at_100: f64) -> Self {
-        Self { ndcg_at_10, recall_at_10, recall_at_100 }
-    }
-}
-
 /// A difference of nDCG@10, and how likely chance makes one as large.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -110,7 +103,7 @@ pub struct DistilReport {
     pub fast: Option<EncoderQuality>,
     /// Of nDCG@10; `None` with fewer than two questions.
     pub difference: Option<SignificantDifference>,
-    /// Routing; `None` where there is no tree.
+    /// Routing; `None` without a tree.
     pub tree: Option<TreeQuality>,
     /// Times.
     pub encode_us: EncodeMicroseconds,
@@ -127,13 +120,11 @@ pub(crate) struct QueryEncoderEntry {
     pub file: String,
     pub sha256: String,
     /// The encoder that it was made for, as [`Bundle::encoder_digest`](crate::model::Bundle::encoder_digest)
-    /// has it; earlier versions did not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encoder: Option<String>,
+    /// has it.
+    pub encoder: String,
     /// Confidence below which the full encoder is asked.
     pub unsure_below: f32,
     /// Whether the judged questions that it learned from are those of the index.
-    #[serde(default)]
     pub of_index: bool,
     pub report: DistilReport,
 }
@@ -159,13 +150,13 @@ impl QueryEncoderEntry {
     /// Refuses one that was made for another encoder than this, and a name that is not that of its checksum:
     /// it is joined to a path.
     pub fn check(&self, path: &std::path::Path, encoder: &str) -> Result<(), ModelError> {
-        if let Some(found) = self.encoder.as_ref().filter(|own| *own != encoder) {
-            return Err(ModelError::Unsupported {
-                path: path.to_owned(),
-                what: "query encoder of the encoder",
-                found: found.clone(),
-                supported: "one that was made for the encoder of this model",
-            });
+        if self.encoder != encoder {
+            return Err(ModelError::unsupported(
+                path,
+                "query encoder of the encoder",
+                &self.encoder,
+                "one that was made for the encoder of this model",
+            ));
         }
         if Self::is_file_name(&self.file)
             && self.file == Self::file_name(&self.sha256)
@@ -173,11 +164,11 @@ impl QueryEncoderEntry {
         {
             return Ok(());
         }
-        Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "query encoder",
-            found: self.file.clone(),
-            supported: "a file named by its checksum, with a finite bound",
-        })
+        Err(ModelError::unsupported(
+            path,
+            "query encoder",
+            &self.file,
+            "a file named by its checksum, with a finite bound",
+        ))
     }
 }

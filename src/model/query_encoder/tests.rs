@@ -27,7 +27,7 @@ fn weights(seed: u64) -> StaticWeights {
 }
 
 fn loaded(bytes: &[u8]) -> Result<Loaded, ModelError> {
-    Loaded::from_bytes(bytes, Path::new("query.safetensors"), VOCABULARY, DIM)
+    Loaded::from_bytes(bytes.to_vec(), Path::new("query.safetensors"), VOCABULARY, DIM)
 }
 
 /// The definition, in f64.
@@ -92,7 +92,8 @@ fn files_of_another_kind_are_refused() {
     for end in [0, 7, 8, 100, sound.len() - 1] {
         assert!(loaded(&sound[..end]).is_err(), "{end} bytes");
     }
-    let other = |vocabulary, dim| Loaded::from_bytes(&sound, Path::new("q"), vocabulary, dim).map(drop);
+    let other =
+        |vocabulary, dim| Loaded::from_bytes(sound.clone(), Path::new("q"), vocabulary, dim).map(drop);
     assert!(matches!(other(VOCABULARY + 1, DIM), Err(ModelError::TensorShape { .. })));
     assert!(matches!(other(VOCABULARY, DIM + 1), Err(ModelError::TensorShape { .. })));
     let mut flat = weights(3);
@@ -105,9 +106,12 @@ fn files_of_another_kind_are_refused() {
     for at in (0..sound.len()).filter(|at| *at < 1_200 || at % 7 == 0) {
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
-        fuzz_query_encoder(&bytes);
+        let Ok(loaded) = loaded(&bytes) else { continue };
+        for tokens in [&[][..], &[0], &[4, 4, 1, 2, 3]] {
+            let norm: f32 = loaded.embed(tokens).unwrap().row.iter().map(|x| x * x).sum();
+            assert!(norm == 0.0 || (norm - 1.0).abs() < 1e-3, "{norm}");
+        }
     }
-    fuzz_query_encoder(&sound);
 }
 
 #[test]

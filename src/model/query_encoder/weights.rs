@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+#[cfg(feature = "train")]
 use half::f16;
+use safetensors::Dtype;
+#[cfg(feature = "train")]
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
 
 use super::super::error::ModelError;
-use super::super::weights::check_header;
+use super::super::weights::Weights;
 use super::table::{SIGNALS, TokenTable};
 
 /// Names of the tensors.
@@ -94,7 +96,7 @@ impl StaticWeights {
             (OUTPUT, Dtype::F16, vec![dim, width], bytemuck::cast_slice(&output)),
             (CONFIDENCE, Dtype::F32, vec![SIGNALS], bytemuck::cast_slice(&self.confidence)),
         ];
-        let error = |source| ModelError::Safetensors { path: "query.safetensors".into(), source };
+        let error = |source| ModelError::safetensors("query.safetensors", source);
         let views = tensors
             .into_iter()
             .map(|(name, dtype, shape, data)| Ok((name, TensorView::new(dtype, shape, data)?)));
@@ -108,94 +110,31 @@ impl Stored {
     ///
     /// # Errors
     /// [`ModelError::Safetensors`], [`ModelError::MissingTensor`], [`ModelError::TensorShape`],
-    /// [`ModelError::NonFiniteTensor`]; [`ModelError::Unsupported`] for a tensor of another type.
-    pub fn read(bytes: &[u8], path: &Path, vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
-        check_header(path, bytes)?;
-        let tensors = SafeTensors::deserialize(bytes)
-            .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })?;
-        let file = Reader { path, tensors };
-        let width = file.tensor(HIDDEN_BIAS)?.shape().first().copied().unwrap_or_default();
+    /// [`ModelError::NonFiniteTensor`].
+    pub fn read(bytes: Vec<u8>, path: &Path, vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
+        let file = Weights::from_bytes(path, bytes)?;
+        let width = file.shape(HIDDEN_BIAS).and_then(|shape| shape.first().copied()).unwrap_or_default();
         if width == 0 {
-            return Err(ModelError::TensorShape {
-                path: path.to_owned(),
-                name: HIDDEN_BIAS.to_owned(),
-                found: vec![0],
-                expected: vec![2 * dim],
-            });
+            return Err(ModelError::tensor_shape(path, HIDDEN_BIAS, &[0], &[2 * dim]));
         }
-        let table = TokenTable {
-            values: file.bytes(TOKENS, Dtype::I8, &[vocabulary, dim])?.iter().map(|x| *x as i8).collect(),
-            scales: file.f32(SCALES, &[vocabulary])?,
-            weights: file.f32(WEIGHTS, &[vocabulary])?,
-            seen: file.bytes(SEEN, Dtype::U8, &[vocabulary])?.iter().map(|x| *x != 0).collect(),
-            norms: Vec::new(),
-            dim,
-        };
+        let values = file.bytes(TOKENS, Dtype::I8, &[vocabulary, dim])?;
+        let values: Vec<i8> = values.into_iter().map(|x| x as i8).collect();
+        let scales = file.values(SCALES, &[vocabulary])?;
         let norm = |(row, scale): (&[i8], &f32)| {
             scale * (row.iter().map(|x| i32::from(*x) * i32::from(*x)).sum::<i32>() as f32).sqrt()
         };
-        let norms = table.values.chunks_exact(dim).zip(&table.scales).map(norm).collect();
+        let norms = values.chunks_exact(dim).zip(&scales).map(norm).collect();
+        let seen = file.bytes(SEEN, Dtype::U8, &[vocabulary])?.iter().map(|x| *x != 0).collect();
+        let weights = file.values(WEIGHTS, &[vocabulary])?;
         let head = HeadWeights {
-            linear: file.f16(LINEAR, &[dim, dim])?,
-            bias: file.f32(BIAS, &[dim])?,
-            hidden: file.f16(HIDDEN, &[width, dim])?,
-            hidden_bias: file.f32(HIDDEN_BIAS, &[width])?,
-            output: file.f16(OUTPUT, &[dim, width])?,
+            linear: file.values(LINEAR, &[dim, dim])?,
+            bias: file.values(BIAS, &[dim])?,
+            hidden: file.values(HIDDEN, &[width, dim])?,
+            hidden_bias: file.values(HIDDEN_BIAS, &[width])?,
+            output: file.values(OUTPUT, &[dim, width])?,
         };
         let mut confidence = [0.0; SIGNALS];
-        confidence.copy_from_slice(&file.f32(CONFIDENCE, &[SIGNALS])?);
-        Ok(Self { table: TokenTable { norms, ..table }, head, confidence })
-    }
-}
-
-struct Reader<'a> {
-    path: &'a Path,
-    tensors: SafeTensors<'a>,
-}
-
-impl Reader<'_> {
-    fn tensor(&self, name: &str) -> Result<TensorView<'_>, ModelError> {
-        let missing = |_| ModelError::MissingTensor { path: self.path.to_owned(), name: name.to_owned() };
-        self.tensors.tensor(name).map_err(missing)
-    }
-
-    fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<Vec<u8>, ModelError> {
-        let tensor = self.tensor(name)?;
-        if tensor.dtype() != dtype {
-            return Err(ModelError::Unsupported {
-                path: self.path.to_owned(),
-                what: "type of a tensor",
-                found: format!("{:?} of {name}", tensor.dtype()),
-                supported: "the types that a query encoder is written with",
-            });
-        }
-        if tensor.shape() != shape {
-            return Err(ModelError::TensorShape {
-                path: self.path.to_owned(),
-                name: name.to_owned(),
-                found: tensor.shape().to_vec(),
-                expected: shape.to_vec(),
-            });
-        }
-        Ok(tensor.data().to_vec())
-    }
-
-    fn f32(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        let bytes = self.bytes(name, Dtype::F32, shape)?;
-        let (values, _) = bytes.as_chunks::<4>();
-        self.finite(name, values.iter().map(|value| f32::from_le_bytes(*value)).collect())
-    }
-
-    fn f16(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        let bytes = self.bytes(name, Dtype::F16, shape)?;
-        let (values, _) = bytes.as_chunks::<2>();
-        self.finite(name, values.iter().map(|value| f16::from_le_bytes(*value).to_f32()).collect())
-    }
-
-    fn finite(&self, name: &str, values: Vec<f32>) -> Result<Vec<f32>, ModelError> {
-        match values.iter().all(|x| x.is_finite()) {
-            true => Ok(values),
-            false => Err(ModelError::NonFiniteTensor { path: self.path.to_owned(), name: name.to_owned() }),
-        }
+        confidence.copy_from_slice(&file.values(CONFIDENCE, &[SIGNALS])?);
+        Ok(Self { table: TokenTable { values, scales, weights, norms, seen, dim }, head, confidence })
     }
 }

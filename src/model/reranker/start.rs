@@ -6,7 +6,7 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::head::{self, HeadNames};
 use super::{Pooler, Reranker, Transformer};
@@ -15,7 +15,7 @@ use crate::model::bundle::{
 };
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
-use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+use crate::model::files::{self, ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use crate::model::tokenize::Token;
 use crate::model::weights::Weights;
 use crate::model::{Bundle, LoadOptions, folder};
@@ -24,6 +24,8 @@ use crate::model::{Bundle, LoadOptions, folder};
 const DEFAULT_TOKENS: usize = 256;
 /// Standard deviation of new weights, as in BERT.
 const NEW_WEIGHTS: f32 = 0.02;
+const CONFIG: &str = "config.json";
+const MODULES: &str = "modules.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const BODY_CONFIG: &str = "sentence_bert_config.json";
 const LIBRARY_CONFIG: &str = "config_sentence_transformers.json";
@@ -31,10 +33,11 @@ const LIBRARY_CONFIG: &str = "config_sentence_transformers.json";
 const RELEASE: &str = "6.2.0";
 /// Files of tokenizers that only other libraries read.
 const VOCABULARIES: [&str; 4] = ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model"];
-const FAMILIES: &str = "bert, roberta, xlm-roberta, camembert, mpnet, distilbert, modernbert";
 
 /// How the rerankers of a family are called in transformers.
+#[derive(Clone, Copy)]
 struct Names {
+    model_type: &'static str,
     /// Before `ForSequenceClassification`.
     class: &'static str,
     /// Before the names of the body's tensors.
@@ -42,27 +45,26 @@ struct Names {
     head: HeadNames,
 }
 
+const BERT: Names = Names { model_type: "bert", class: "Bert", prefix: "bert", head: head::BERT };
+const ROBERTA: Names =
+    Names { model_type: "roberta", class: "Roberta", prefix: "roberta", head: head::ROBERTA };
+const FAMILIES: [Names; 7] = [
+    BERT,
+    ROBERTA,
+    Names { model_type: "xlm-roberta", class: "XLMRoberta", ..ROBERTA },
+    Names { model_type: "camembert", class: "Camembert", ..ROBERTA },
+    Names { model_type: "mpnet", class: "MPNet", prefix: "mpnet", ..ROBERTA },
+    Names { model_type: "distilbert", class: "DistilBert", prefix: "distilbert", head: head::DISTILBERT },
+    Names { model_type: "modernbert", class: "ModernBert", prefix: "model", head: head::MODERNBERT },
+];
+
 impl Names {
     fn of(dir: &Path) -> Result<Self, ModelError> {
-        let model_type = folder::model_type(dir)?;
-        let (class, prefix, head) = match model_type.as_str() {
-            "bert" => ("Bert", "bert", head::BERT),
-            "roberta" => ("Roberta", "roberta", head::ROBERTA),
-            "xlm-roberta" => ("XLMRoberta", "roberta", head::ROBERTA),
-            "camembert" => ("Camembert", "roberta", head::ROBERTA),
-            "mpnet" => ("MPNet", "mpnet", head::ROBERTA),
-            "distilbert" => ("DistilBert", "distilbert", head::DISTILBERT),
-            "modernbert" => ("ModernBert", "model", head::MODERNBERT),
-            other => {
-                return Err(ModelError::Unsupported {
-                    path: dir.join("config.json"),
-                    what: "model_type of a reranker",
-                    found: other.to_owned(),
-                    supported: FAMILIES,
-                });
-            }
-        };
-        Ok(Self { class, prefix, head })
+        let found = folder::model_type(dir)?;
+        FAMILIES.into_iter().find(|family| family.model_type == found).ok_or_else(|| {
+            let supported = "bert, roberta, xlm-roberta, camembert, mpnet, distilbert, modernbert";
+            ModelError::unsupported(dir.join(CONFIG), "model_type of a reranker", found, supported)
+        })
     }
 
     /// The name in a file of a tensor of the body; BERT counts the first part of its head as one.
@@ -97,9 +99,9 @@ impl RerankerDraft {
         activation: DenseActivation,
         rng: &mut ChaCha8Rng,
     ) -> Result<Self, ModelError> {
-        for missing in ["config.json", TOKENIZER_FILE] {
+        for missing in [CONFIG, TOKENIZER_FILE] {
             if !base.join(missing).exists() {
-                return Err(ModelError::NotAModel { path: base.to_owned(), missing });
+                return Err(ModelError::not_a_model(base, missing));
             }
         }
         if base.join(MANIFEST_FILE).exists() {
@@ -108,8 +110,8 @@ impl RerankerDraft {
         }
         let names = Names::of(base)?;
         let parts = match folder::is_reranker(base)? {
-            true => Parts::of_reranker(base, max_tokens)?,
-            false => Parts::of_encoder(base, &names, max_tokens, activation, rng)?,
+            true => StartingWeights::of_reranker(base, max_tokens)?,
+            false => StartingWeights::of_encoder(base, &names, max_tokens, activation, rng)?,
         };
         let dir = make_partial(out)?;
         for name in CARRIED_FILES.into_iter().chain(VOCABULARIES) {
@@ -193,7 +195,7 @@ impl Names {
 }
 
 /// What a reranker starts from.
-struct Parts {
+struct StartingWeights {
     /// Under their checkpoint names, without prefix.
     body: Vec<(String, Tensor)>,
     head: Vec<(String, Tensor)>,
@@ -202,10 +204,10 @@ struct Parts {
     of_encoder: bool,
 }
 
-impl Parts {
+impl StartingWeights {
     fn of_reranker(base: &Path, max_tokens: Option<usize>) -> Result<Self, ModelError> {
         let reranker = Reranker::open(base)?;
-        let weights = Weights::from_file(&base.join(ENCODER_FILE), &Device::Cpu)?;
+        let weights = Weights::from_file(&base.join(ENCODER_FILE))?;
         let mut head = Vec::new();
         for part in reranker.head_names.parts() {
             for kind in ["weight", "bias"] {
@@ -215,14 +217,16 @@ impl Parts {
                 }
             }
         }
-        let mut files = vec![("config.json", with_dtype(object(base, "config.json")?))];
+        let mut files = vec![(CONFIG, changed(base, CONFIG, in_f32())?)];
         if let Some(most) = max_tokens {
-            let most = most.min(reranker.parts.config().max_positions);
-            files.push((TOKENIZER_CONFIG, with_length(base, most)?));
-            let mut body = object(base, BODY_CONFIG)?;
-            if body.contains_key("max_seq_length") {
-                body.insert("max_seq_length".to_owned(), most.into());
-                files.push((BODY_CONFIG, Value::Object(body)));
+            let most = most.min(reranker.parts.source.config.max_positions);
+            files.push((
+                TOKENIZER_CONFIG,
+                changed(base, TOKENIZER_CONFIG, json!({ "model_max_length": most }))?,
+            ));
+            let body = changed(base, BODY_CONFIG, json!({}))?;
+            if body.get("max_seq_length").is_some() {
+                files.push((BODY_CONFIG, changed(base, BODY_CONFIG, json!({ "max_seq_length": most }))?));
             }
         }
         let body = reranker.parts.transformer()?.named()?;
@@ -238,18 +242,16 @@ impl Parts {
     ) -> Result<Self, ModelError> {
         let encoder = LoadOptions::new().lazy_encoder(true).encoder(base)?;
         if encoder.folder().lowercase {
-            return Err(ModelError::Unsupported {
-                path: base.join(BODY_CONFIG),
-                what: "do_lower_case of a reranker's base",
-                found: "true".to_owned(),
-                supported: "false",
-            });
+            return Err(ModelError::unsupported(
+                base.join(BODY_CONFIG),
+                "do_lower_case of a reranker's base",
+                "true",
+                "false",
+            ));
         }
         let config = encoder.config();
         let m = config.hidden_size;
-        let path = [ENCODER_FILE, FORMER_ENCODER_FILE].map(|name| base.join(name));
-        let path = path.iter().find(|path| path.exists()).unwrap_or(&path[0]);
-        let weights = Weights::from_file(path, &Device::Cpu)?;
+        let weights = Weights::from_file(&base.join(ENCODER_FILE))?;
         let mut new = |shape: &[usize]| {
             // As wide as a normal distribution of that deviation.
             let half = NEW_WEIGHTS * 3f32.sqrt();
@@ -281,74 +283,58 @@ impl Parts {
             }
         }
         let most = max_tokens.unwrap_or(DEFAULT_TOKENS).min(config.max_positions);
+        // A classifier with one output. Releases 4 and 5 of sentence-transformers look for its activation in
+        // `config.json`.
+        let mut config = json!({
+            "architectures": [format!("{}ForSequenceClassification", names.class)],
+            "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "num_labels": null,
+            "sentence_transformers": {"activation_fn": activation.class(), "version": RELEASE},
+        });
+        merge(&mut config, in_f32());
+        let of_library = json!({
+            "__version__": {"sentence_transformers": RELEASE}, "activation_fn": activation.class(),
+            "default_prompt_name": null, "model_type": "CrossEncoder", "prompts": {},
+        });
+        let class = "sentence_transformers.base.modules.transformer.Transformer";
+        let of_body = json!({
+            "transformer_task": "sequence-classification",
+            "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
+            "module_output_name": "scores",
+        });
         let files = vec![
-            ("config.json", classifier(object(base, "config.json")?, names, activation)),
-            (TOKENIZER_CONFIG, with_length(base, most)?),
-            (LIBRARY_CONFIG, of_library(activation)),
-            ("modules.json", modules()),
-            (BODY_CONFIG, of_body()),
+            (CONFIG, changed(base, CONFIG, config)?),
+            (TOKENIZER_CONFIG, changed(base, TOKENIZER_CONFIG, json!({ "model_max_length": most }))?),
+            (LIBRARY_CONFIG, of_library),
+            (MODULES, json!([{"idx": 0, "name": "0", "path": "", "type": class}])),
+            (BODY_CONFIG, of_body),
         ];
         Ok(Self { body: encoder.transformer()?.named()?, head, files, of_encoder: true })
     }
 
     /// Whether a file of the base holds for the reranker, too.
     fn carries(&self, name: &str) -> bool {
-        !self.of_encoder || ![LIBRARY_CONFIG, "modules.json", BODY_CONFIG].contains(&name)
+        !self.of_encoder || ![LIBRARY_CONFIG, MODULES, BODY_CONFIG].contains(&name)
     }
 }
 
-fn object(dir: &Path, name: &str) -> Result<Map<String, Value>, ModelError> {
-    files::read_json_or_default(&dir.join(name))
+/// A file of the base with other settings; those that are null are left out.
+fn changed(base: &Path, name: &str, changes: Value) -> Result<Value, ModelError> {
+    let mut settings = Value::Object(files::read_json_or_default(&base.join(name))?);
+    merge(&mut settings, changes.clone());
+    let is_out = |name: &String| changes.get(name).is_some_and(Value::is_null);
+    settings.as_object_mut().into_iter().for_each(|fields| fields.retain(|name, _| !is_out(name)));
+    Ok(settings)
 }
 
-/// Weights are in f16 in the file; other libraries are to reckon in f32, as is done here.
-fn with_dtype(mut config: Map<String, Value>) -> Value {
-    config.remove("torch_dtype");
-    config.insert("dtype".to_owned(), "float32".into());
-    Value::Object(config)
+fn merge(settings: &mut Value, changes: Value) {
+    if let (Value::Object(fields), Value::Object(changes)) = (settings, changes) {
+        fields.extend(changes);
+    }
 }
 
-/// The tokenizer's configuration with another maximum length.
-fn with_length(base: &Path, most: usize) -> Result<Value, ModelError> {
-    let mut config = object(base, TOKENIZER_CONFIG)?;
-    config.insert("model_max_length".to_owned(), most.into());
-    Ok(Value::Object(config))
-}
-
-/// An encoder's `config.json` as that of a classifier with one output, whose activation releases 4 and 5 of
-/// sentence-transformers look for in it.
-fn classifier(mut config: Map<String, Value>, names: &Names, activation: DenseActivation) -> Value {
-    let class = format!("{}ForSequenceClassification", names.class);
-    config.insert("architectures".to_owned(), json!([class]));
-    config.insert("id2label".to_owned(), json!({"0": "LABEL_0"}));
-    config.insert("label2id".to_owned(), json!({"LABEL_0": 0}));
-    config.remove("num_labels");
-    let own = json!({"activation_fn": activation.class(), "version": RELEASE});
-    config.insert("sentence_transformers".to_owned(), own);
-    with_dtype(config)
-}
-
-fn of_library(activation: DenseActivation) -> Value {
-    json!({
-        "__version__": {"sentence_transformers": RELEASE},
-        "activation_fn": activation.class(),
-        "default_prompt_name": null,
-        "model_type": "CrossEncoder",
-        "prompts": {},
-    })
-}
-
-fn modules() -> Value {
-    let class = "sentence_transformers.base.modules.transformer.Transformer";
-    json!([{"idx": 0, "name": "0", "path": "", "type": class}])
-}
-
-fn of_body() -> Value {
-    json!({
-        "transformer_task": "sequence-classification",
-        "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
-        "module_output_name": "scores",
-    })
+/// Weights are in f16 in the file; other libraries are to compute in f32, as is done here.
+fn in_f32() -> Value {
+    json!({ "torch_dtype": null, "dtype": "float32" })
 }
 
 impl Reranker {

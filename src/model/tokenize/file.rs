@@ -1,18 +1,19 @@
 //! A `tokenizer.json`, checked before the tokenizer is made of it.
 //!
-//! The file is read here and not by the tokenizers library, which would hold all of it three times
-//! over, accept parts by guessing at them, and panic on some that are crafted. Padding, truncation and
-//! the decoder are not read: this crate pads nothing, has a length of its own, and decodes nothing.
+//! The tokenizers library would hold all of the file three times over, and panic on some that are crafted. So
+//! it reads the parts of the pipeline alone, each within limits, and the vocabulary is read here. Padding,
+//! truncation and the decoder are not read: this crate pads nothing, has a length of its own, and decodes
+//! nothing.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokenizers::{
     AddedToken, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, Tokenizer, TruncationParams,
 };
 
-use super::part::Part;
 use super::pipeline;
-use super::vocabulary::{Model, Unknown};
+use super::vocabulary::{List, Model};
 
 /// Tokens beside the model's own vocabulary.
 const MOST_ADDED: usize = 65_536;
@@ -31,14 +32,17 @@ pub(super) struct Checked {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct File<'a> {
     version: Option<String>,
     truncation: Option<Truncation>,
     #[serde(default)]
-    added_tokens: AddedTokens,
-    normalizer: Option<Part>,
-    pre_tokenizer: Option<Part>,
-    post_processor: Option<Part>,
+    added_tokens: List<AddedToken, MOST_ADDED>,
+    #[serde(borrow)]
+    normalizer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pre_tokenizer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    post_processor: Option<&'a RawValue>,
     model: Model,
 }
 
@@ -48,43 +52,12 @@ struct Truncation {
     direction: Option<String>,
 }
 
-#[derive(Default)]
-struct AddedTokens(Vec<AddedToken>);
-
-impl<'de> Deserialize<'de> for AddedTokens {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-
-        impl<'de> serde::de::Visitor<'de> for List {
-            type Value = AddedTokens;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-                f.write_str("a list of added tokens")
-            }
-
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut access: A) -> Result<AddedTokens, A::Error> {
-                let mut tokens = Vec::new();
-                while let Some(token) = access.next_element::<AddedToken>()? {
-                    if tokens.len() >= MOST_ADDED || token.content.len() > LONGEST_ADDED {
-                        return Err(serde::de::Error::custom(format!(
-                            "at most {MOST_ADDED} added tokens of at most {LONGEST_ADDED} bytes are allowed"
-                        )));
-                    }
-                    tokens.push(token);
-                }
-                Ok(AddedTokens(tokens))
-            }
-        }
-        deserializer.deserialize_seq(List)
-    }
-}
-
 /// Makes the tokenizer, which gives at most `max_tokens` ids for a text.
 ///
 /// # Errors
 /// What is wrong with the file.
 pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<Checked, String> {
-    let file: File = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let file: File<'_> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     if let Some(version) = file.version.filter(|version| version != "1.0") {
         return Err(format!("version `{}` is not known", pipeline::shortened(&version)));
     }
@@ -95,48 +68,42 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
             pipeline::shortened(&direction)
         ));
     }
-    let value = |part: Option<Part>| part.map(|part| part.0).filter(|part| !part.is_null());
-    let normalizer = value(file.normalizer);
+    let normalizer = pipeline::json(file.normalizer, "normalizer")?;
     let normalizer = if lowercase { Some(lowercased(normalizer)) } else { normalizer };
-    let pre_tokenizer = value(file.pre_tokenizer);
-    let post_processor = value(file.post_processor);
+    let normalizer = pipeline::read::<NormalizerWrapper>(normalizer, "normalizer")?;
+    let json = pipeline::json(file.pre_tokenizer, "pre-tokenizer")?;
+    let pre_tokenizer = pipeline::read::<PreTokenizerWrapper>(json, "pre-tokenizer")?;
+    let json = pipeline::json(file.post_processor, "post-processor")?;
+    let post_processor = pipeline::read::<PostProcessorWrapper>(json, "post-processor")?;
 
-    let growth = normalizer.as_ref().map_or(Ok(1.0), pipeline::check_normalizer)?;
-    pre_tokenizer.as_ref().map_or(Ok(()), pipeline::check_pre_tokenizer)?;
-    let special = post_processor.as_ref().map_or(Ok(Vec::new()), pipeline::check_post_processor)?;
-    if special.len() >= max_tokens {
+    let growth = normalizer.as_ref().map_or(Ok(1.0), |(_, own)| pipeline::check_normalizer(own))?;
+    pre_tokenizer.as_ref().map_or(Ok(()), |(_, own)| pipeline::check_pre_tokenizer(own))?;
+    let special = post_processor.as_ref().map_or(Ok(0), |(_, own)| pipeline::check_post_processor(own))?;
+    if special >= max_tokens {
         return Err(format!(
-            "the post-processor adds {} special tokens to a text, of {max_tokens} tokens in all",
-            special.len()
+            "the post-processor adds {special} special tokens to a text, of {max_tokens} tokens in all"
         ));
     }
     let tokens = file.added_tokens.0;
+    if tokens.iter().any(|token| token.content.len() > LONGEST_ADDED) {
+        return Err(format!("added tokens of at most {LONGEST_ADDED} bytes are allowed"));
+    }
     let grown = |token: &AddedToken| if token.normalized { growth } else { 1.0 };
     let added: f64 = tokens.iter().map(|token| token.content.len() as f64 * grown(token)).sum();
     if added > MOST_ADDED_BYTES {
         return Err(format!("the added tokens can have {added} bytes, at most {MOST_ADDED_BYTES}"));
     }
 
-    let unknown = file.model.unknown();
+    let (unknown, unknown_token) = file.model.unknown();
     let mut tokenizer = Tokenizer::new(file.model.build().map_err(|e| format!("model: {e}"))?);
-    if let Some(part) = normalizer {
-        let part: NormalizerWrapper = parse(part, "normalizer")?;
-        tokenizer.with_normalizer(Some(part)).map_err(|e| e.to_string())?;
-    }
-    if let Some(part) = pre_tokenizer {
-        tokenizer.with_pre_tokenizer(Some(parse::<PreTokenizerWrapper>(part, "pre-tokenizer")?));
-    }
-    if let Some(part) = post_processor {
-        tokenizer.with_post_processor(Some(parse::<PostProcessorWrapper>(part, "post-processor")?));
-    }
+    let normalizer = normalizer.map(|(part, _)| part);
+    tokenizer.with_normalizer(normalizer).map_err(|e| e.to_string())?;
+    tokenizer.with_pre_tokenizer(pre_tokenizer.map(|(part, _)| part));
+    tokenizer.with_post_processor(post_processor.map(|(part, _)| part));
     tokenizer.add_tokens(tokens).map_err(|e| e.to_string())?;
     let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
     tokenizer.with_truncation(Some(truncation)).map_err(|e| e.to_string())?;
-    let unknown = match unknown {
-        Unknown::None => None,
-        Unknown::Id(id) => Some(id),
-        Unknown::Token(token) => tokenizer.token_to_id(&token),
-    };
+    let unknown = unknown.or_else(|| tokenizer.token_to_id(&unknown_token?));
     Ok(Checked { tokenizer, growth, unknown })
 }
 
@@ -154,8 +121,4 @@ fn lowercased(normalizer: Option<Value>) -> Value {
         parts.insert(0, json!({ "type": "Lowercase" }));
     }
     json!({ "type": "Sequence", "normalizers": parts })
-}
-
-fn parse<T: serde::de::DeserializeOwned>(part: Value, what: &str) -> Result<T, String> {
-    serde_json::from_value(part).map_err(|e| format!("{what}: {e}"))
 }

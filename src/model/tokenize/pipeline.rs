@@ -1,12 +1,17 @@
-//! The parts of a tokenizer's pipeline: which ones are known, and what they can do to a text.
+//! The parts of a tokenizer's pipeline: read with limits, and what they can do to a text.
 //!
-//! A part is refused unless its type and each of its settings is known, so that what was checked here
-//! is what the tokenizers library makes of it, whose own reading is lenient.
+//! The tokenizers library is lenient: it guesses at what it does not know, and passes over settings. So what
+//! it has made of a part is written again and compared with what it was given. Its own form of a part is then
+//! checked for what the part can do.
 
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::charsmap;
 
+/// Bytes of all parts of one kind as JSON. Character maps take some hundred thousand.
+const LONGEST_PART: usize = 1 << 20;
 /// Parts of one kind, those inside sequences included.
 const MOST_PARTS: usize = 32;
 /// Bytes of a pattern, a replacement or another string of a part; a character map apart.
@@ -15,58 +20,111 @@ const LONGEST_STRING: usize = 2048;
 const LONGEST_PREPEND: usize = 4;
 /// How much longer than a text its normalised form may be.
 const MOST_GROWTH: f64 = 512.0;
-
-/// Types and their settings. The sequences hold more parts under [`SEQUENCES`].
-const NORMALIZERS: [(&str, &[&str]); 14] = [
-    ("BertNormalizer", &["clean_text", "handle_chinese_chars", "strip_accents", "lowercase"]),
-    ("Strip", &["strip_left", "strip_right"]),
-    ("StripAccents", &[]),
-    ("NFC", &[]),
-    ("NFD", &[]),
-    ("NFKC", &[]),
-    ("NFKD", &[]),
-    ("Sequence", &["normalizers"]),
-    ("Lowercase", &[]),
-    ("Nmt", &[]),
-    ("Precompiled", &["precompiled_charsmap"]),
-    ("Replace", &["pattern", "content"]),
-    ("Prepend", &["prepend"]),
-    ("ByteLevel", &[]),
-];
-const PRE_TOKENIZERS: [(&str, &[&str]); 12] = [
-    ("BertPreTokenizer", &[]),
-    ("ByteLevel", &["add_prefix_space", "trim_offsets", "use_regex"]),
-    ("CharDelimiterSplit", &["delimiter"]),
-    ("Metaspace", &["replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"]),
-    ("Whitespace", &[]),
-    ("WhitespaceSplit", &[]),
-    ("Sequence", &["pretokenizers"]),
-    ("Split", &["pattern", "behavior", "invert"]),
-    ("Punctuation", &["behavior"]),
-    ("Digits", &["individual_digits"]),
-    ("UnicodeScripts", &[]),
-    ("FixedLength", &["length"]),
-];
-const POST_PROCESSORS: [(&str, &[&str]); 5] = [
-    ("BertProcessing", &["sep", "cls"]),
-    ("RobertaProcessing", &["sep", "cls", "trim_offsets", "add_prefix_space"]),
-    ("ByteLevel", &["add_prefix_space", "trim_offsets", "use_regex"]),
-    ("TemplateProcessing", &["single", "pair", "special_tokens"]),
-    ("Sequence", &["processors"]),
-];
+const CHARSMAP: &str = "precompiled_charsmap";
+/// Where sequences hold their parts.
 const SEQUENCES: [&str; 3] = ["normalizers", "pretokenizers", "processors"];
+/// Settings of older files, which the library reads and writes in other words.
+const FORMER_SETTINGS: [&str; 2] = ["add_prefix_space", "str_rep"];
 
-type Fields = Map<String, Value>;
+/// The JSON of a part.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn json(raw: Option<&RawValue>, what: &str) -> Result<Option<Value>, String> {
+    let Some(raw) = raw.map(RawValue::get) else { return Ok(None) };
+    match raw.len() {
+        length if length > LONGEST_PART => {
+            Err(format!("the {what} has {length} bytes, at most {LONGEST_PART} are read"))
+        }
+        _ => serde_json::from_str(raw).map(Some).map_err(|e| format!("{what}: {e}")),
+    }
+}
+
+/// A part as the tokenizers library reads it, and the same in its own words.
+///
+/// # Errors
+/// What is wrong with it, or what the library passes over.
+pub(super) fn read<T: for<'de> Deserialize<'de> + Serialize>(
+    json: Option<Value>,
+    what: &str,
+) -> Result<Option<(T, Value)>, String> {
+    let Some(json) = json else { return Ok(None) };
+    let mut patterns = 0;
+    check("", &json, &mut patterns)?;
+    if patterns > MOST_PARTS {
+        return Err(format!("more than {MOST_PARTS} patterns in the {what}"));
+    }
+    let part = T::deserialize(&json).map_err(|e| format!("{what}: {e}"))?;
+    let own = serde_json::to_value(&part).map_err(|e| format!("{what}: {e}"))?;
+    compare(&json, &own, what)?;
+    match flat(&own).len() {
+        count if count > MOST_PARTS => Err(format!("more than {MOST_PARTS} {what}s")),
+        _ => Ok(Some((part, own))),
+    }
+}
+
+/// Refuses what takes memory while the library reads it: long strings, and character maps that lie about
+/// their sizes. Counts patterns, which are compiled.
+fn check(name: &str, value: &Value, patterns: &mut usize) -> Result<(), String> {
+    match value {
+        Value::String(text) if name == CHARSMAP => charsmap::growth(text).map(|_| ()),
+        Value::String(text) if text.len() > LONGEST_STRING => {
+            Err(format!("`{name}` has {} bytes, at most {LONGEST_STRING} are allowed", text.len()))
+        }
+        Value::Array(values) => values.iter().try_for_each(|value| check(name, value, patterns)),
+        Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
+            *patterns += usize::from(name == "pattern");
+            check(name, value, patterns)
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what the library has changed or left out.
+fn compare(given: &Value, own: &Value, what: &str) -> Result<(), String> {
+    let differs =
+        |what: &str| Err(format!("{what} is `{}`, which is not known", shortened(&given.to_string())));
+    match (given, own) {
+        (Value::Object(given), Value::Object(own)) => {
+            given.iter().try_for_each(|(name, value)| match own.get(name) {
+                Some(own) => compare(value, own, name),
+                None if FORMER_SETTINGS.contains(&name.as_str()) => Ok(()),
+                None => Err(format!("the {what} has no setting `{}`", shortened(name))),
+            })
+        }
+        (Value::Array(given), Value::Array(own)) if given.len() == own.len() => {
+            given.iter().zip(own).try_for_each(|(given, own)| compare(given, own, what))
+        }
+        _ if given == own => Ok(()),
+        _ => differs(what),
+    }
+}
+
+/// The parts, those inside sequences in their place.
+fn flat(part: &Value) -> Vec<&Value> {
+    match SEQUENCES.iter().find_map(|name| part.get(name)?.as_array()) {
+        Some(inner) => inner.iter().flat_map(flat).collect(),
+        None => vec![part],
+    }
+}
+
+fn kind(part: &Value) -> &str {
+    string(part, "type")
+}
+
+fn string<'a>(part: &'a Value, name: &str) -> &'a str {
+    part.get(name).and_then(Value::as_str).unwrap_or_default()
+}
 
 /// How much longer a text can become, by bytes.
 ///
 /// # Errors
-/// What is wrong with a part.
-pub(super) fn check_normalizer(part: &Value) -> Result<f64, String> {
+/// What is wrong with a normalizer.
+pub(super) fn check_normalizer(normalizer: &Value) -> Result<f64, String> {
     let mut growth = 1f64;
     let mut prepends = 0;
-    for (kind, fields) in flat(part, "normalizer", &NORMALIZERS)? {
-        growth *= match kind {
+    for part in flat(normalizer) {
+        growth *= match kind(part) {
             // Spaces around a Chinese character, its decomposition, and lower case.
             "BertNormalizer" => 8.0,
             // Unicode's own bounds on the growth of its normal forms in UTF-8.
@@ -74,11 +132,18 @@ pub(super) fn check_normalizer(part: &Value) -> Result<f64, String> {
             "NFKC" | "NFKD" => 11.0,
             "Lowercase" => 1.5,
             "ByteLevel" => 2.0,
-            "Precompiled" => charsmap::growth(string(fields, "precompiled_charsmap")?)?,
-            "Replace" => replacement_growth(fields)?,
+            "Precompiled" => charsmap::growth(string(part, CHARSMAP))?,
+            "Replace" => {
+                let content = string(part, "content").len() as f64;
+                match part.get("pattern").map_or("", |pattern| string(pattern, "String")).len() {
+                    // An expression may match without taking a character, before each one and at the end.
+                    0 => 1.0 + 2.0 * content,
+                    length => (content / length as f64).max(1.0),
+                }
+            }
             "Prepend" => {
                 prepends += 1;
-                let length = string(fields, "prepend")?.len();
+                let length = string(part, "prepend").len();
                 if prepends > 1 || length > LONGEST_PREPEND {
                     return Err("the normalizers prepend more than one character".to_owned());
                 }
@@ -95,150 +160,64 @@ pub(super) fn check_normalizer(part: &Value) -> Result<f64, String> {
     Ok(growth)
 }
 
-/// A pattern with an expression may match without taking a character, before each one and at the end.
-fn replacement_growth(fields: &Fields) -> Result<f64, String> {
-    let content = string(fields, "content")?.len() as f64;
-    match pattern(fields)? {
-        ("String", text) if !text.is_empty() => Ok((content / text.len() as f64).max(1.0)),
-        _ => Ok(1.0 + 2.0 * content),
-    }
-}
-
 /// # Errors
-/// What is wrong with a part.
-pub(super) fn check_pre_tokenizer(part: &Value) -> Result<(), String> {
-    let mut growing = 0;
-    for (kind, fields) in flat(part, "pre-tokenizer", &PRE_TOKENIZERS)? {
-        match kind {
-            // These write a text anew: a few bytes for each byte, and one more before each word.
-            "ByteLevel" | "Metaspace" => growing += 1,
-            "Split" => {
-                pattern(fields)?;
-            }
-            "FixedLength" if fields.get("length").is_some_and(|length| length.as_u64() == Some(0)) => {
-                return Err("the length of a FixedLength pre-tokenizer is 0".to_owned());
-            }
-            _ => {}
-        }
+/// What is wrong with a pre-tokenizer.
+pub(super) fn check_pre_tokenizer(pre_tokenizer: &Value) -> Result<(), String> {
+    let parts = flat(pre_tokenizer);
+    if parts.iter().any(|part| kind(part) == "FixedLength" && part["length"] == 0) {
+        return Err("the length of a FixedLength pre-tokenizer is 0".to_owned());
     }
-    match growing {
+    // These write a text anew: a few bytes for each byte, and one more before each word.
+    match parts.iter().filter(|part| ["ByteLevel", "Metaspace"].contains(&kind(part))).count() {
         0 | 1 => Ok(()),
-        _ => Err(format!("{growing} pre-tokenizers that write the text anew, at most 1 is allowed")),
+        count => Err(format!("{count} pre-tokenizers that write the text anew, at most 1 is allowed")),
     }
 }
 
-/// Ids of the special tokens that each text gets.
+/// How many special tokens each text gets.
 ///
 /// # Errors
-/// What is wrong with a part.
-pub(super) fn check_post_processor(part: &Value) -> Result<Vec<u64>, String> {
+/// What is wrong with a post-processor.
+pub(super) fn check_post_processor(post_processor: &Value) -> Result<usize, String> {
     let mut added = None;
-    for (kind, fields) in flat(part, "post-processor", &POST_PROCESSORS)? {
-        let ids = match kind {
-            "BertProcessing" | "RobertaProcessing" => {
-                ["cls", "sep"].iter().filter_map(|name| fields.get(*name)?.get(1)?.as_u64()).collect()
-            }
-            "TemplateProcessing" => template_ids(fields)?,
+    for part in flat(post_processor) {
+        let count = match kind(part) {
+            "BertProcessing" | "RobertaProcessing" => 2,
+            "TemplateProcessing" => template_tokens(part)?,
             _ => continue,
         };
-        if added.replace(ids).is_some() {
+        if added.replace(count).is_some() {
             return Err("more than one post-processor adds special tokens".to_owned());
         }
     }
     Ok(added.unwrap_or_default())
 }
 
-fn template_ids(fields: &Fields) -> Result<Vec<u64>, String> {
-    let pieces =
-        fields.get("single").and_then(Value::as_array).ok_or("the template for one text is missing")?;
-    let (mut ids, mut texts) = (Vec::new(), 0);
-    for piece in pieces {
+fn template_tokens(template: &Value) -> Result<usize, String> {
+    let (mut count, mut texts) = (0, 0);
+    for piece in template["single"].as_array().into_iter().flatten() {
         if let Some(sequence) = piece.get("Sequence") {
-            if sequence.get("id").and_then(Value::as_str) != Some("A") {
+            if string(sequence, "id") != "A" {
                 return Err("the template for one text uses a second one".to_owned());
             }
             texts += 1;
             continue;
         }
-        let id = piece.get("SpecialToken").and_then(|token| token.get("id")?.as_str());
-        let id = id.ok_or("the template has a piece that is neither a text nor a special token")?;
-        let token = fields.get("special_tokens").and_then(|tokens| tokens.get(id));
-        let list = |name| token.and_then(|token| token.get(name)?.as_array());
-        let (Some(own), Some(tokens)) = (list("ids"), list("tokens")) else {
-            return Err(format!("the template uses `{id}`, which is not among its special tokens"));
-        };
-        if own.len() != tokens.len() {
-            return Err(format!("special token `{id}` has {} ids and {} tokens", own.len(), tokens.len()));
+        let id = piece.get("SpecialToken").map_or("", |token| string(token, "id"));
+        let token = template["special_tokens"].get(id);
+        let length = |name| token.and_then(|token| token.get(name)?.as_array()).map(Vec::len);
+        match (length("ids"), length("tokens")) {
+            (Some(ids), Some(tokens)) if ids == tokens => count += ids,
+            (Some(ids), Some(tokens)) => {
+                return Err(format!("special token `{id}` has {ids} ids and {tokens} tokens"));
+            }
+            _ => return Err(format!("the template uses `{id}`, which is not among its special tokens")),
         }
-        ids.extend(own.iter().filter_map(Value::as_u64));
     }
     match texts {
-        1 => Ok(ids),
+        1 => Ok(count),
         _ => Err(format!("the template has {texts} places for the text, expected 1")),
     }
-}
-
-/// The parts, those inside sequences in their place, each with its type and known settings alone.
-fn flat<'a>(
-    part: &'a Value,
-    what: &str,
-    known: &[(&'static str, &[&str])],
-) -> Result<Vec<(&'static str, &'a Fields)>, String> {
-    let mut parts = Vec::new();
-    let mut rest = vec![part];
-    while let Some(part) = rest.pop() {
-        let fields = part.as_object().ok_or_else(|| format!("a {what} is not an object"))?;
-        let kind = fields.get("type").and_then(Value::as_str);
-        let kind = kind.ok_or_else(|| format!("a {what} without a type"))?;
-        let Some((kind, settings)) = known.iter().find(|(name, _)| *name == kind) else {
-            return Err(format!("{what} `{}` is not known", shortened(kind)));
-        };
-        for (name, value) in fields {
-            if name != "type" && !settings.contains(&name.as_str()) {
-                return Err(format!("{what} {kind} has no setting `{}`", shortened(name)));
-            }
-            check_strings(name, value)?;
-        }
-        let inner = SEQUENCES.iter().find_map(|name| fields.get(*name));
-        match inner {
-            Some(inner) => {
-                let inner = inner.as_array().ok_or_else(|| format!("a {what} Sequence is not a list"))?;
-                rest.extend(inner.iter().rev());
-            }
-            None => parts.push((*kind, fields)),
-        }
-        if parts.len() + rest.len() > MOST_PARTS {
-            return Err(format!("more than {MOST_PARTS} {what}s"));
-        }
-    }
-    Ok(parts)
-}
-
-/// No setting but a character map is long. Settings of inner parts are checked with those.
-fn check_strings(name: &str, value: &Value) -> Result<(), String> {
-    match value {
-        Value::String(text) if text.len() > LONGEST_STRING && name != "precompiled_charsmap" => {
-            Err(format!("`{name}` has {} bytes, at most {LONGEST_STRING} are allowed", text.len()))
-        }
-        Value::Array(values) if !SEQUENCES.contains(&name) => {
-            values.iter().try_for_each(|value| check_strings(name, value))
-        }
-        Value::Object(fields) => fields.iter().try_for_each(|(name, value)| check_strings(name, value)),
-        _ => Ok(()),
-    }
-}
-
-fn pattern(fields: &Fields) -> Result<(&str, &str), String> {
-    let pattern = fields.get("pattern").and_then(Value::as_object);
-    let one = pattern.filter(|fields| fields.len() == 1).and_then(|fields| fields.iter().next());
-    match one {
-        Some((kind, Value::String(text))) if kind == "String" || kind == "Regex" => Ok((kind, text)),
-        _ => Err("a pattern is neither a String nor a Regex".to_owned()),
-    }
-}
-
-fn string<'a>(fields: &'a Fields, name: &str) -> Result<&'a str, String> {
-    fields.get(name).and_then(Value::as_str).ok_or_else(|| format!("`{name}` is not a string"))
 }
 
 /// The start of a name out of a file, for a message.

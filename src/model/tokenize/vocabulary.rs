@@ -1,6 +1,7 @@
 //! The model of a tokenizer: its vocabulary, read with limits.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -9,6 +10,8 @@ use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
+
+use super::pipeline::shortened;
 
 /// Entries of a vocabulary, and merges.
 const MOST_ENTRIES: usize = 1 << 20;
@@ -27,7 +30,7 @@ pub(super) struct Model {
     #[serde(rename = "type")]
     kind: Option<String>,
     vocab: Entries,
-    merges: Option<MergeList>,
+    merges: Option<List<Merge, MOST_ENTRIES>>,
     unk_token: Option<String>,
     unk_id: Option<usize>,
     continuing_subword_prefix: Option<String>,
@@ -44,22 +47,23 @@ enum Entries {
     Scored(Vec<(String, f64)>),
 }
 
-struct MergeList(Merges);
+/// A list of at most so many elements.
+pub(super) struct List<T, const MOST: usize>(pub Vec<T>);
 
-/// What stands for what the vocabulary does not have.
-pub(super) enum Unknown {
-    None,
-    Id(u32),
-    Token(String),
+/// `["a", "b"]`, or `"a b"` in older files, where a line with their version may come first.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Merge {
+    Pair(String, String),
+    Line(String),
 }
 
 impl Model {
-    /// What stands for what the vocabulary does not have.
-    pub fn unknown(&self) -> Unknown {
-        match (&self.vocab, &self.unk_token, self.unk_id) {
-            (Entries::Scored(_), _, Some(id)) => u32::try_from(id).map_or(Unknown::None, Unknown::Id),
-            (Entries::Table(_), Some(token), _) => Unknown::Token(token.clone()),
-            _ => Unknown::None,
+    /// What stands for what the vocabulary does not have: an id, or a token.
+    pub fn unknown(&self) -> (Option<u32>, Option<String>) {
+        match &self.vocab {
+            Entries::Scored(_) => (self.unk_id.and_then(|id| id.try_into().ok()), None),
+            Entries::Table(_) => (None, self.unk_token.clone()),
         }
     }
 
@@ -68,108 +72,98 @@ impl Model {
     /// # Errors
     /// What is wrong with it.
     pub fn build(self) -> Result<ModelWrapper, String> {
-        for affix in [&self.continuing_subword_prefix, &self.end_of_word_suffix].into_iter().flatten() {
-            if affix.len() > LONGEST_AFFIX {
-                return Err(format!("a prefix or suffix of {} bytes, at most {LONGEST_AFFIX}", affix.len()));
+        for (name, text, most) in [
+            ("continuing_subword_prefix", &self.continuing_subword_prefix, LONGEST_AFFIX),
+            ("end_of_word_suffix", &self.end_of_word_suffix, LONGEST_AFFIX),
+            ("unk_token", &self.unk_token, LONGEST_ENTRY),
+        ] {
+            if let Some(text) = text.as_ref().filter(|text| text.len() > most) {
+                return Err(format!("{name} has {} bytes, at most {most} are allowed", text.len()));
             }
         }
-        if self.unk_token.as_ref().is_some_and(|token| token.len() > LONGEST_ENTRY) {
-            return Err(format!("the unknown token is longer than {LONGEST_ENTRY} bytes"));
-        }
-        match (self.kind()?, self) {
-            (
-                "WordPiece",
-                Self {
-                    vocab: Entries::Table(vocab),
-                    unk_token,
-                    continuing_subword_prefix,
-                    max_input_chars_per_word,
-                    ..
-                },
-            ) => {
-                let most = max_input_chars_per_word.ok_or("max_input_chars_per_word is missing")?;
+        let kind = self.kind();
+        let prefix = self.continuing_subword_prefix.ok_or("continuing_subword_prefix is missing");
+        let unknown = self.unk_token.ok_or("unk_token is missing");
+        let model = match (kind.as_str(), self.vocab) {
+            ("WordPiece", Entries::Table(vocab)) => {
+                let most = self.max_input_chars_per_word.ok_or("max_input_chars_per_word is missing")?;
                 if most > MOST_WORD_CHARS {
                     return Err(format!("max_input_chars_per_word is {most}, at most {MOST_WORD_CHARS}"));
                 }
-                let builder = WordPiece::builder()
-                    .vocab(vocab)
-                    .unk_token(unk_token.ok_or("unk_token is missing")?)
-                    .continuing_subword_prefix(
-                        continuing_subword_prefix.ok_or("continuing_subword_prefix is missing")?,
-                    )
-                    .max_input_chars_per_word(most);
-                Ok(builder.build().map_err(|e| e.to_string())?.into())
+                let builder = WordPiece::builder().vocab(vocab).unk_token(unknown?);
+                let builder = builder.continuing_subword_prefix(prefix?).max_input_chars_per_word(most);
+                builder.build().map(ModelWrapper::from)
             }
-            ("WordLevel", Self { vocab: Entries::Table(vocab), unk_token, .. }) => {
-                let unk_token = unk_token.ok_or("unk_token is missing")?;
-                let model = WordLevel::builder().vocab(vocab).unk_token(unk_token).build();
-                Ok(model.map_err(|e| e.to_string())?.into())
+            ("WordLevel", Entries::Table(vocab)) => {
+                WordLevel::builder().vocab(vocab).unk_token(unknown?).build().map(ModelWrapper::from)
             }
-            ("Unigram", Self { vocab: Entries::Scored(vocab), unk_id, byte_fallback, .. }) => {
+            ("Unigram", Entries::Scored(vocab)) => {
                 let bytes: usize = vocab.iter().map(|(piece, _)| piece.len()).sum();
                 if bytes > MOST_UNIGRAM_BYTES {
                     return Err(format!("the pieces have {bytes} bytes, at most {MOST_UNIGRAM_BYTES}"));
                 }
-                let model = Unigram::from(vocab, unk_id, byte_fallback.unwrap_or(false));
-                Ok(model.map_err(|e| e.to_string())?.into())
+                Unigram::from(vocab, self.unk_id, self.byte_fallback.unwrap_or(false)).map(ModelWrapper::from)
             }
-            ("BPE", model) => model.build_bpe(),
-            (kind, _) => Err(format!("the vocabulary is not one of a {kind} model")),
-        }
+            ("BPE", Entries::Table(vocab)) => {
+                if self.dropout.is_some_and(|dropout| dropout != 0.0) {
+                    return Err("dropout gives a text different ids each time; set it to null".to_owned());
+                }
+                let prefix = prefix.unwrap_or_default();
+                let merges = merges(self.merges.ok_or("merges are missing")?.0, &vocab, prefix.len())?;
+                let mut builder = BPE::builder()
+                    .vocab_and_merges(vocab, merges)
+                    .continuing_subword_prefix(prefix)
+                    .fuse_unk(self.fuse_unk.unwrap_or(false))
+                    .byte_fallback(self.byte_fallback.unwrap_or(false))
+                    .ignore_merges(self.ignore_merges.unwrap_or(false));
+                if let Ok(token) = unknown {
+                    builder = builder.unk_token(token);
+                }
+                if let Some(suffix) = self.end_of_word_suffix {
+                    builder = builder.end_of_word_suffix(suffix);
+                }
+                builder.build().map(ModelWrapper::from)
+            }
+            (kind, _) => {
+                return Err(format!("the vocabulary is not one of a model `{}`", shortened(kind)));
+            }
+        };
+        model.map_err(|e| e.to_string())
     }
 
     /// The type; old files do not say it.
-    fn kind(&self) -> Result<&'static str, String> {
-        const KNOWN: [&str; 4] = ["WordPiece", "WordLevel", "Unigram", "BPE"];
-        match (&self.kind, &self.vocab) {
-            (Some(kind), _) => {
-                let known = KNOWN.into_iter().find(|known| known == kind);
-                known.ok_or_else(|| format!("model `{}` is not known", super::pipeline::shortened(kind)))
-            }
-            (None, Entries::Scored(_)) => Ok("Unigram"),
-            (None, Entries::Table(_)) if self.merges.is_some() => Ok("BPE"),
-            (None, Entries::Table(_)) if self.max_input_chars_per_word.is_some() => Ok("WordPiece"),
-            (None, Entries::Table(_)) => Ok("WordLevel"),
-        }
-    }
-
-    fn build_bpe(self) -> Result<ModelWrapper, String> {
-        let (Entries::Table(vocab), Some(MergeList(merges))) = (self.vocab, self.merges) else {
-            return Err("a BPE model without vocabulary and merges".to_owned());
+    fn kind(&self) -> String {
+        let guessed = match (&self.vocab, &self.merges, self.max_input_chars_per_word) {
+            (Entries::Scored(_), ..) => "Unigram",
+            (Entries::Table(_), Some(_), _) => "BPE",
+            (Entries::Table(_), None, Some(_)) => "WordPiece",
+            (Entries::Table(_), None, None) => "WordLevel",
         };
-        if self.dropout.is_some_and(|dropout| dropout != 0.0) {
-            return Err("dropout gives a text different ids each time; set it to null".to_owned());
-        }
-        let prefix = self.continuing_subword_prefix.as_deref().unwrap_or_default();
-        let longest = vocab.keys().map(String::len).max().unwrap_or(0);
-        for (left, right) in &merges {
-            // The library takes the prefix off the right part by its length alone, into a buffer as long
-            // as the longest entry.
-            let inner = right.get(prefix.len()..);
-            if inner.is_none_or(|inner| left.len() + inner.len() > longest) {
-                return Err(format!("merge `{} {}` makes no entry", short(left), short(right)));
-            }
-        }
-        let mut builder = BPE::builder()
-            .vocab_and_merges(vocab, merges)
-            .fuse_unk(self.fuse_unk.unwrap_or(false))
-            .byte_fallback(self.byte_fallback.unwrap_or(false))
-            .ignore_merges(self.ignore_merges.unwrap_or(false));
-        if let Some(token) = self.unk_token {
-            builder = builder.unk_token(token);
-        }
-        if let Some(prefix) = self.continuing_subword_prefix {
-            builder = builder.continuing_subword_prefix(prefix);
-        }
-        if let Some(suffix) = self.end_of_word_suffix {
-            builder = builder.end_of_word_suffix(suffix);
-        }
-        Ok(builder.build().map_err(|e| e.to_string())?.into())
+        self.kind.clone().unwrap_or_else(|| guessed.to_owned())
     }
 }
 
-fn short(entry: &str) -> String {
-    super::pipeline::shortened(entry)
+/// The merges of a BPE model.
+fn merges(list: Vec<Merge>, vocab: &Vocab, prefix: usize) -> Result<Merges, String> {
+    let longest = vocab.keys().map(String::len).max().unwrap_or(0);
+    let mut merges = Merges::new();
+    for merge in list {
+        let (left, right) = match merge {
+            Merge::Pair(left, right) => (left, right),
+            Merge::Line(line) if line.starts_with("#version") => continue,
+            Merge::Line(line) => match line.split_once(' ') {
+                Some((left, right)) if !right.contains(' ') => (left.to_owned(), right.to_owned()),
+                _ => return Err("a merge is not two tokens with a space between".to_owned()),
+            },
+        };
+        // The library takes the prefix off the right part by its length alone, into a buffer as long
+        // as the longest entry.
+        if right.get(prefix..).is_none_or(|inner| left.len() + inner.len() > longest) {
+            return Err(format!("merge `{} {}` makes no entry", shortened(&left), shortened(&right)));
+        }
+        merges.push((left, right));
+    }
+    Ok(merges)
 }
 
 fn check_entry<E: Error>(entry: &str, before: usize) -> Result<(), E> {
@@ -215,67 +209,34 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-impl<'de> Deserialize<'de> for MergeList {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ListVisitor;
-
-        impl<'de> Visitor<'de> for ListVisitor {
-            type Value = MergeList;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a list of merges")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<MergeList, A::Error> {
-                let mut merges = Merges::new();
-                while let Some(merge) = access.next_element::<Merge>()? {
-                    if let Some((left, right)) = merge.0 {
-                        check_entry(&left, merges.len())?;
-                        check_entry(&right, merges.len())?;
-                        merges.push((left, right));
-                    }
-                }
-                Ok(MergeList(merges))
-            }
-        }
-        deserializer.deserialize_seq(ListVisitor)
+impl<T, const MOST: usize> Default for List<T, MOST> {
+    fn default() -> Self {
+        Self(Vec::new())
     }
 }
 
-/// `["a", "b"]`, or `"a b"` in older files, where a line with their version may come first.
-struct Merge(Option<(String, String)>);
-
-impl<'de> Deserialize<'de> for Merge {
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for List<T, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MergeVisitor;
+        struct ListVisitor<T, const MOST: usize>(PhantomData<T>);
 
-        impl<'de> Visitor<'de> for MergeVisitor {
-            type Value = Merge;
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for ListVisitor<T, MOST> {
+            type Value = List<T, MOST>;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("two tokens, in a list or with a space between")
+                write!(f, "a list of at most {MOST} elements")
             }
 
-            fn visit_str<E: Error>(self, line: &str) -> Result<Merge, E> {
-                if line.starts_with("#version") {
-                    return Ok(Merge(None));
-                }
-                match line.split_once(' ') {
-                    Some((left, right)) if !right.contains(' ') => {
-                        Ok(Merge(Some((left.to_owned(), right.to_owned()))))
+            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<List<T, MOST>, A::Error> {
+                let mut list = Vec::new();
+                while let Some(element) = access.next_element()? {
+                    if list.len() >= MOST {
+                        return Err(A::Error::invalid_length(MOST + 1, &self));
                     }
-                    _ => Err(E::custom("a merge is not two tokens with a space between")),
+                    list.push(element);
                 }
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Merge, A::Error> {
-                let both = (access.next_element()?, access.next_element()?);
-                match (both, access.next_element::<String>()?) {
-                    ((Some(left), Some(right)), None) => Ok(Merge(Some((left, right)))),
-                    _ => Err(A::Error::custom("a merge is not a list of two tokens")),
-                }
+                Ok(List(list))
             }
         }
-        deserializer.deserialize_any(MergeVisitor)
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
     }
 }

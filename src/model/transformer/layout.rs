@@ -12,33 +12,33 @@ pub(crate) struct Layout {
     /// Before a layer's number.
     pub layers: &'static str,
     /// Queries, keys and values: three maps, or one with their rows one under another.
-    pub projections: &'static [Part],
-    pub attention_output: Part,
-    pub attention_norm: Part,
+    pub projections: &'static [LayerPart],
+    pub attention_output: LayerPart,
+    pub attention_norm: LayerPart,
     /// The first step of the feed-forward: one map; where it is gated two, what is activated first, or one
     /// map with the rows of both one under another.
-    pub inner: &'static [Part],
-    pub output: Part,
-    pub output_norm: Part,
+    pub inner: &'static [LayerPart],
+    pub output: LayerPart,
+    pub output_norm: LayerPart,
     pub relative_bias: &'static str,
     pub final_norm: &'static str,
 }
 
 /// A map or norm of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct LayerPart {
     /// What reports and checkpoints of training call it.
     pub own: &'static str,
     /// What the weight file calls it.
     pub file: &'static str,
 }
 
-const fn part(own: &'static str, file: &'static str) -> Part {
-    Part { own, file }
+const fn part(own: &'static str, file: &'static str) -> LayerPart {
+    LayerPart { own, file }
 }
 
 /// A tensor's name in the weight file.
-pub(crate) fn full_name(layers: &str, layer: usize, part: Part, kind: &str) -> String {
+pub(crate) fn full_name(layers: &str, layer: usize, part: LayerPart, kind: &str) -> String {
     format!("{layers}.{layer}.{}.{kind}", part.file)
 }
 

@@ -249,7 +249,7 @@ pub(super) fn difference([full, fast]: &[Values; 2]) -> Option<SignificantDiffer
 
 pub(super) fn quality(values: &Values) -> EncoderQuality {
     let mean = |place: usize| values.iter().map(|own| own[place]).sum::<f64>() / values.len() as f64;
-    EncoderQuality::new(mean(0), mean(1), mean(2))
+    EncoderQuality { ndcg_at_10: mean(0), recall_at_10: mean(1), recall_at_100: mean(2) }
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {

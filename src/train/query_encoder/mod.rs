@@ -147,7 +147,8 @@ pub(crate) fn make(
     let sha256 = hex(&Sha256::digest(&bytes));
     let file = QueryEncoderEntry::file_name(&sha256);
     // The bundle that it is given to says of which encoder it is.
-    let entry = QueryEncoderEntry { file, sha256, encoder: None, unsure_below, of_index: false, report };
+    let entry =
+        QueryEncoderEntry { file, sha256, encoder: String::new(), unsure_below, of_index: false, report };
     Ok((entry, bytes))
 }
 

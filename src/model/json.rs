@@ -1,0 +1,96 @@
+//! Files of settings: JSON objects whose fields are taken one by one.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::{DeserializeOwned, Error};
+use serde_json::{Map, Value};
+
+use super::error::ModelError;
+use super::files;
+
+/// The settings of a file that are yet to be looked at.
+pub(super) struct Settings {
+    pub path: PathBuf,
+    pub fields: Map<String, Value>,
+}
+
+impl Settings {
+    pub(super) fn read(path: impl Into<PathBuf>) -> Result<Self, ModelError> {
+        let path = path.into();
+        Ok(Self { fields: files::read_json(&path)?, path })
+    }
+
+    /// Those of a file that need not be there.
+    pub(super) fn read_or_none(path: impl Into<PathBuf>) -> Result<Self, ModelError> {
+        let path = path.into();
+        Ok(Self { fields: files::read_json_or_default(&path)?, path })
+    }
+
+    /// Takes a setting out; `None` where it is absent or null.
+    pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ModelError> {
+        let value = self.fields.remove(name).filter(|value| !value.is_null());
+        let error = |e| ModelError::json(&self.path, Error::custom(format!("{name}: {e}")));
+        value.map(serde_json::from_value).transpose().map_err(error)
+    }
+
+    /// Takes a setting out that must be there.
+    pub(super) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ModelError> {
+        let missing = || ModelError::json(&self.path, Error::custom(format!("missing field `{name}`")));
+        let missing = missing();
+        self.take(name)?.ok_or(missing)
+    }
+
+    /// Takes settings out that must have these values, where they are there and not empty.
+    pub(super) fn check(&mut self, supported: &[(&'static str, &'static str)]) -> Result<(), ModelError> {
+        for &(name, supported) in supported {
+            let found = match self.fields.remove(name) {
+                Some(Value::Number(number)) if number.as_f64() == supported.parse().ok() => continue,
+                Some(Value::String(text)) if !text.is_empty() => text,
+                Some(value) if says_something(&value) || value == Value::Bool(false) => value.to_string(),
+                _ => continue,
+            };
+            if found != supported {
+                return Err(self.unsupported(name, found, supported));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what is left, unless it says nothing.
+    pub(super) fn refuse_rest(&self) -> Result<(), ModelError> {
+        match self.fields.iter().find(|(_, value)| says_something(value)) {
+            Some((name, value)) => {
+                Err(self.unsupported("setting", format!("{name}: {value}"), "a file without it"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn unsupported(
+        &self,
+        what: &'static str,
+        found: impl ToString,
+        supported: &'static str,
+    ) -> ModelError {
+        ModelError::unsupported(&self.path, what, found, supported)
+    }
+
+    pub(super) fn bad(&self, what: &'static str, found: usize, expected: impl Into<String>) -> ModelError {
+        ModelError::bad_config(&self.path, what, found, expected)
+    }
+}
+
+/// Settings of one field of a file, whatever else is in it.
+pub(super) fn field<T: DeserializeOwned>(path: &Path, name: &str) -> Result<T, ModelError> {
+    Settings::read(path)?.need(name)
+}
+
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    }
+}
