@@ -63,7 +63,7 @@ pub(crate) struct StoredCodes<'a> {
     pub blocks: &'a [u8],
     /// `[rows]`.
     pub factors: &'a [[f32; FACTORS]],
-    /// `[rows]`; empty where codes are beside no mean.
+    /// `[rows]`.
     pub shifts: &'a [f32],
     pub means: Means<'a>,
 }

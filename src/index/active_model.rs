@@ -16,7 +16,7 @@ use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
-use crate::lexical::{Analyzer, Kind};
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
@@ -82,7 +82,7 @@ impl ActiveModel {
             leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
             model_hash: own.hash(),
-            terms: analyzer.map_or(0, |analyzer| Kind::new(analyzer).code()),
+            terms: analyzer.map_or(0, Analyzer::code),
             passages,
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
@@ -197,14 +197,9 @@ impl ActiveModel {
         self.bundle.model()
     }
 
-    /// What the index's posting lists are of, if it has any.
-    pub(super) fn words(&self) -> Option<Kind> {
-        Kind::from_code(self.store.terms())
-    }
-
-    /// What the index's words are, if it has any.
+    /// What the index's words are, if it has posting lists of any.
     pub(super) fn analyzer(&self) -> Option<Analyzer> {
-        self.words().map(|kind| kind.analyzer)
+        Analyzer::from_code(self.store.terms())
     }
 
     /// How long the passages of documents are, if documents have any.
@@ -214,12 +209,12 @@ impl ActiveModel {
 
     /// How texts are taken apart into terms.
     pub(crate) fn analysis(&self) -> Analysis<'_> {
-        Analysis { kind: self.words().unwrap_or_default(), encoder: self.model().encoder() }
+        Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
     }
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
-        let (similarity, words, passages) = (self.similarity, self.words(), self.passages());
-        Ingest { bundle: &self.bundle, similarity, words, passages }
+        let (similarity, analyzer, passages) = (self.similarity, self.analyzer(), self.passages());
+        Ingest { bundle: &self.bundle, similarity, analyzer, passages }
     }
 
     pub(crate) fn view(&self) -> View {
@@ -263,7 +258,7 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
 
 /// Refuses words that this version does not know.
 pub(super) fn check_analyzer(config: &StoreConfig) -> Result<(), StoreError> {
-    match config.is_lexical() && Kind::from_code(config.terms).is_none() {
+    match config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
         true => Err(StoreError::UnknownAnalyzer { code: config.terms }),
         false => Ok(()),
     }

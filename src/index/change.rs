@@ -301,12 +301,9 @@ impl Index {
         let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
         filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
-        // Words may have been added to the index, or made anew, since the target was begun or kept.
-        if let Some(kind) = before.words()
-            && !kind.is_earlier
-            && target.store.terms() != kind.code()
-        {
-            target.store.make_lexical(kind.code(), &mut || Ok(()))?;
+        // Words may have been added to the index since the target was begun or kept.
+        if before.store.is_lexical() && !target.store.is_lexical() {
+            target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
         }
         let number = target.number;
         // Opened again, with the durability of the handle.

@@ -14,7 +14,7 @@ use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
-use crate::lexical::Kind;
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
 use crate::passages::{self, Passages, Span};
 use crate::scan::{Similarity, unit_to_store};
@@ -27,7 +27,7 @@ pub(super) struct Ingest<'a> {
     pub similarity: Similarity,
     /// What terms documents get, if any. Here, on all threads, and not in the store, which would find them
     /// one after another.
-    pub words: Option<Kind>,
+    pub analyzer: Option<Analyzer>,
     /// Where a document is to have a row for each passage.
     pub passages: Option<Passages>,
 }
@@ -153,8 +153,8 @@ impl Ingest<'_> {
 
     /// The terms of documents, where they are to have any.
     fn terms(self, documents: &[Document]) -> Result<Vec<Option<Terms>>> {
-        let Some(kind) = self.words else { return Ok(vec![None; documents.len()]) };
-        let analysis = Analysis { kind, encoder: self.model().encoder() };
+        let Some(analyzer) = self.analyzer else { return Ok(vec![None; documents.len()]) };
+        let analysis = Analysis { analyzer, encoder: self.model().encoder() };
         // Before there are several threads, each of which would load the tokenizer.
         analysis.sequence("a")?;
         let terms = |document: &Document| Ok(Some(Terms::of(&document.title, &document.text, &analysis)?));
@@ -177,11 +177,11 @@ impl Ingest<'_> {
             }
             Ok(encoder.tokens(title, &mut |_| {})? + encoder.tokens(text, &mut |_| {})?)
         };
-        let (terms, tokens) = match self.words {
+        let (terms, tokens) = match self.analyzer {
             None => (None, count()?),
-            Some(kind) => {
+            Some(analyzer) => {
                 let counting = Counting {
-                    analysis: Analysis { kind, encoder },
+                    analysis: Analysis { analyzer, encoder },
                     tokens: AtomicUsize::new(0),
                     all: AtomicBool::new(true),
                 };
@@ -305,10 +305,6 @@ struct Counting<'a> {
 }
 
 impl Lexer for Counting<'_> {
-    fn kind(&self) -> u8 {
-        self.analysis.kind.code()
-    }
-
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
         match self.analysis.list_terms(text, out)? {
             Some(tokens) => {

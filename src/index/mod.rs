@@ -182,7 +182,7 @@ impl Index {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
-    /// [`StoreError::PreRelease`], [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
+    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
     /// [`StoreError::Corrupt`]; [`ModelError`](crate::model::ModelError) for a damaged model;
     /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) where the model folder holds another
     /// model than the index was made with.

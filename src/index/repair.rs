@@ -17,7 +17,7 @@ use super::verify::unmeasured;
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::lexical::Kind;
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, ModelError, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
@@ -239,9 +239,9 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the texts that are left of it.
-    let ingest = Ingest { bundle: &bundle, similarity, words: None, passages: repair.config().passages };
-    let kind = Kind::from_code(repair.config().terms);
-    let analysis = kind.map(|kind| Analysis { kind, encoder: bundle.model().encoder() });
+    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
+    let analyzer = Analyzer::from_code(repair.config().terms);
+    let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
     let mut done = 0;
     let mut tick = || {
         done += 1;

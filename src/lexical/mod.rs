@@ -11,9 +11,9 @@ mod bm25;
 mod bound;
 mod cursor;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../fuzz/inside/postings.rs"]
 mod fuzzing;
 mod given;
-mod kind;
 mod list;
 mod pieces;
 mod search;
@@ -30,7 +30,6 @@ pub use cursor::List;
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::fuzz_postings;
 pub use given::score_rows;
-pub(crate) use kind::Kind;
 pub use list::{EncodedList, encode};
 pub(crate) use pieces::{FIRST_OWN_TERM, Piece, normalised, own_term, pairs, pieces, singles, unknown};
 pub use search::{SearchError, search};

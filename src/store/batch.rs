@@ -154,19 +154,6 @@ impl WriteBatch {
     }
 }
 
-impl CheckedBatch {
-    /// Forgets terms that are of another kind than those of the index, so that they are found again: its
-    /// lists may have been made anew since the batch was.
-    pub(super) fn keep_terms(&mut self, kind: u8) {
-        for put in &mut self.puts {
-            let Some(put) = Arc::get_mut(put) else { continue };
-            if put.terms.get().is_some_and(|terms| terms.kind() != kind) {
-                put.terms = OnceLock::new();
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 impl WriteBatch {
     /// Without any check.

@@ -32,11 +32,10 @@ impl Store {
     /// again.
     pub fn commit(&self, batch: WriteBatch) -> Result<Committed> {
         // Before the lock: encoding a large batch holds up nobody.
-        let mut checked = batch.check(self.config())?;
+        let checked = batch.check(self.config())?;
         let commit = (self.options.durability != Durability::None)
             .then(|| log::encode(&checked, self.config().passages.is_some()));
         let mut writer = self.lock_writer()?;
-        checked.keep_terms(self.terms());
         let before = self.state();
         let (after, applied) = before.apply(self.config(), &checked)?;
         if after.generation == before.generation {

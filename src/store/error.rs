@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, io, path::PathBuf};
 
-use super::holder::LockHolder;
+use super::{holder::LockHolder, layout::FORMAT_VERSION};
 use crate::ids::{LeafId, Row};
 use crate::input::InputError;
 
@@ -85,28 +85,12 @@ pub enum StoreError {
     #[error("the handle was opened in the parent of this process; open the index again in this process")]
     Forked,
     /// The index was written in a format that this version does not read.
-    #[error(
-        "{file} has format version {found}, this version reads {oldest} to {newest}; use a matching release"
-    )]
+    #[error("{file} has format version {found}, this version reads {FORMAT_VERSION}; use a matching release")]
     UnsupportedVersion {
         /// The file that says so.
         file: Cow<'static, str>,
         /// Its version.
         found: u32,
-        /// The oldest version that this crate reads.
-        oldest: u32,
-        /// The newest version that this crate reads.
-        newest: u32,
-    },
-    /// A release before the first one wrote the index, with its first model in the index directory itself.
-    #[error(
-        "the index in {} was written by a pre-release, whose layout this version does not read; make the \
-         index again from its documents",
-        path.display()
-    )]
-    PreRelease {
-        /// The directory of the index.
-        path: PathBuf,
     },
     /// A file contradicts itself or another one; repair the index, or restore it from a copy.
     #[error("{file} is damaged: {detail}; repair the index, or restore it from a copy")]

@@ -9,10 +9,7 @@ use std::{
 
 use super::{
     error::{Damage, Operation, Result, StoreError},
-    layout::{
-        DTYPE_F16, FIRST_WITH_PASSAGES, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits,
-        manifest::*, names, u32_at, u64_at,
-    },
+    layout::{DTYPE_F16, FORMAT_VERSION, STORE_ID_BYTES, limits, manifest::*, names, u32_at, u64_at},
     sealed::Seal,
     segment::SegmentFiles,
     tombstones::TombstoneFile,
@@ -182,8 +179,7 @@ impl Manifest {
         if crc32fast::hash(&head[..AT_CRC.start]) != u32_at(head, AT_CRC.start) {
             return Err(corrupt(Damage::Checksum { what: "the head", number: 0 }));
         }
-        let version = u32_at(head, AT_VERSION.start);
-        check_version(names::MANIFEST, version)?;
+        check_version(names::MANIFEST, u32_at(head, AT_VERSION.start))?;
         let field = |field, found: u64| corrupt(Damage::Field { field, found });
         let dtype = head[AT_DTYPE.start];
         if dtype != DTYPE_F16 {
@@ -200,11 +196,10 @@ impl Manifest {
         store_id.copy_from_slice(&head[AT_STORE_ID]);
         let passages = match (u32_at(head, AT_PASSAGE_TOKENS.start), u32_at(head, AT_OVERLAP.start)) {
             (0, 0) => None,
-            (tokens, overlap) if version >= FIRST_WITH_PASSAGES => {
+            (tokens, overlap) => {
                 let sound = Passages::new(tokens, overlap);
                 Some(sound.map_err(|_| field("tokens of a passage", tokens.into()))?)
             }
-            (tokens, _) => return Err(field("tokens of a passage", tokens.into())),
         };
         let config = StoreConfig {
             dim: u32_at(head, AT_DIM.start),
@@ -365,21 +360,10 @@ impl SegmentEntry {
 
 /// Refuses, by number, a version that this crate does not read.
 pub(crate) fn check_version(file: &str, found: u32) -> Result<()> {
-    let (oldest, newest) = (OLDEST_READABLE_VERSION, FORMAT_VERSION);
-    if (oldest..=newest).contains(&found) {
-        return Ok(());
+    match found {
+        FORMAT_VERSION => Ok(()),
+        _ => Err(StoreError::UnsupportedVersion { file: file.to_owned().into(), found }),
     }
-    Err(StoreError::UnsupportedVersion { file: file.to_owned().into(), found, oldest, newest })
-}
-
-/// Whether a directory has a manifest of a version that was never released.
-pub(crate) fn is_pre_release(backend: &dyn Backend, dir: &Path) -> bool {
-    let mut head = [0; AT_VERSION.end];
-    let read = backend
-        .open(&dir.join(names::MANIFEST), OpenMode::Read)
-        .and_then(|file| file.read_at(&mut head, 0))
-        .is_ok();
-    read && head[AT_MAGIC] == MAGIC && u32_at(&head, AT_VERSION.start) < OLDEST_READABLE_VERSION
 }
 
 /// Sixteen bytes that nobody else has.

@@ -37,6 +37,7 @@ mod difference;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
+#[path = "../../fuzz/inside/store.rs"]
 pub mod fuzzing;
 mod health;
 mod holder;
@@ -91,7 +92,7 @@ pub use holder::LockHolder;
 pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
 pub(crate) use manifest::StoreConfig;
-pub(crate) use manifest::{check_version, is_pre_release, unique_id};
+pub(crate) use manifest::{check_version, unique_id};
 pub use notice::Notice;
 pub use repair::Undecided;
 pub(crate) use repair::{Anew, Repair};

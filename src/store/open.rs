@@ -307,7 +307,7 @@ fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
 impl StoreOptions {
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         match self.durability {
-            Durability::None => Arc::new(Unsynced(FileSystem)),
+            Durability::None => Arc::new(Unsynced),
             _ => Arc::new(FileSystem),
         }
     }

@@ -148,14 +148,6 @@ impl Part {
         }
     }
 
-    /// Whether codes are those of an older version, which are made anew when the rows are written again.
-    pub(super) fn has_older_codes(&self) -> bool {
-        match &self.place {
-            Place::Sealed(segment) => segment.has_older_codes(),
-            Place::Memtable(_) => false,
-        }
-    }
-
     /// The supplement of a row's code, as [`Segment::supplement`]; rows in memory have none.
     pub(super) fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {
         match &self.place {

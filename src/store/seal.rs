@@ -94,10 +94,8 @@ impl Store {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let _span = compaction("compact", &state).entered();
-        let compact = self.is_sealed(&writer)
-            && state.parts().len() <= 1
-            && state.live_rows() == state.rows()
-            && !state.parts().iter().any(Part::has_older_codes);
+        let compact =
+            self.is_sealed(&writer) && state.parts().len() <= 1 && state.live_rows() == state.rows();
         if !compact {
             let all = vec![true; state.parts().len()];
             let replaced = self.replace(&mut writer, &state, &all, Rewrite::default(), tick);
@@ -127,8 +125,8 @@ impl Store {
         self.replace(&mut writer, &state, &all, Rewrite { route: Some(route), ..Rewrite::default() }, tick)
     }
 
-    /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on.
-    /// Lists of another kind are made anew from the texts.
+    /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on. The
+    /// store must have none, or lists of this kind.
     ///
     /// # Errors
     ///
@@ -137,7 +135,7 @@ impl Store {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let _span = compaction("make_lexical", &state).entered();
-        if self.lexer_of(terms).is_none() {
+        if self.lexer_of(terms).is_none() || ![0, terms].contains(&self.terms()) {
             return Err(StoreError::no_lexer());
         }
         let all = vec![true; state.parts().len()];
@@ -266,8 +264,7 @@ impl Store {
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
         let passages = self.config.passages.is_some();
-        let from_texts = rewrite.terms != 0 && rewrite.terms != self.terms();
-        let segment = NewSegment { store_id: self.store_id, number, codes, lexer, from_texts, passages };
+        let segment = NewSegment { store_id: self.store_id, number, codes, lexer, passages };
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;

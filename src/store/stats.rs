@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
-use crate::lexical::{Analyzer, Kind};
+use crate::lexical::Analyzer;
 use crate::passages::Passages;
 use crate::scan::Similarity;
 
@@ -135,10 +135,6 @@ pub struct StoreStats {
     pub lexical: bool,
     /// By which words.
     pub analyzer: Option<Analyzer>,
-    /// Whether the lists of words were made by an earlier version, which misses words of languages without
-    /// spaces and other forms of the same letters; [`Index::make_lexical`](crate::Index::make_lexical) makes
-    /// them anew.
-    pub earlier_words: bool,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -197,7 +193,6 @@ impl Store {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        let words = Kind::from_code(self.terms());
         // The sum of no floats is -0.0.
         let squares = 0.0 + sizes.values().map(|&size| (size * size) as f64).sum::<f64>();
         Ok(StoreStats {
@@ -213,8 +208,7 @@ impl Store {
             encoded_by: Vec::new(),
             similarity,
             lexical: self.is_lexical(),
-            analyzer: words.map(|kind| kind.analyzer),
-            earlier_words: words.is_some_and(|kind| kind.is_earlier),
+            analyzer: Analyzer::from_code(self.terms()),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),

@@ -18,7 +18,7 @@ pub(super) use restore::{Restored, restore};
 
 use super::measured::Measured;
 use crate::disk::{Backend, Identity, Kind, OpenMode, names};
-use crate::store::{Damage, DirectoryLock, Operation, StoreError, is_pre_release};
+use crate::store::{Damage, DirectoryLock, Operation, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -45,8 +45,8 @@ impl Root {
     /// Opens a directory for writing.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::PreRelease`],
-    /// [`StoreError::InterruptedCreate`], [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
+    /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
+    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
     /// [`StoreError::Corrupt`], and failures of the file system.
     pub(super) fn open(backend: Arc<dyn Backend>, path: &Path, wait: Duration) -> Result<Self> {
         let dir = canonical(path)?;
@@ -282,10 +282,7 @@ fn check_is_index(backend: &dyn Backend, dir: &Path) -> Result<()> {
     if kind(backend, &model_dir(dir, FIRST_MODEL).join(names::MANIFEST))?.is_some() {
         return Err(StoreError::corrupt(names::CURRENT, Damage::Missing { what: "the file" }));
     }
-    match is_pre_release(backend, dir) {
-        true => Err(StoreError::PreRelease { path }),
-        false => Err(StoreError::NotAnIndex { path }),
-    }
+    Err(StoreError::NotAnIndex { path })
 }
 
 /// Refuses a link, or anything else, in the place of a directory. A missing one is for who needs it to say.

@@ -33,13 +33,6 @@ impl ActiveModel {
         if (plan.encoder, asked.encoder) == (Some(QueryEncoder::Fast), Some(QueryEncoder::Full)) {
             notes.push("the fast encoder is unsure of this question, so the full encoder read it".to_owned());
         }
-        if asked.words.is_some() && self.analysis().kind.is_earlier {
-            notes.push(
-                "the index's words were made by an earlier version, which misses words of languages without \
-                 spaces, and other forms of the same letters; `ehi compact --lexical` makes them anew"
-                    .to_owned(),
-            );
-        }
         Ok(notes)
     }
 

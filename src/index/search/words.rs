@@ -85,11 +85,7 @@ impl Words {
         let (terms, sequence) = (analysis.question(text)?.terms, analysis.sequence(text)?);
         self.look_for(places, &terms, 1, false);
         // The single terms are required: the two characters of a pair may be on different lines.
-        if !analysis.kind.is_earlier {
-            self.look_for(places, &sequence, 0, true);
-        } else if text.is_ascii() {
-            self.look_for(places, &terms, 0, true);
-        }
+        self.look_for(places, &sequence, 0, true);
         add(&mut self.required, sequence);
         Ok(())
     }

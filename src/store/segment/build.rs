@@ -66,8 +66,6 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) codes: Option<Codes>,
     /// Where its rows are to have posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
-    /// Whether these are made from the texts, whatever lists the sources have.
-    pub(in crate::store) from_texts: bool,
     /// Whether rows are passages.
     pub(in crate::store) passages: bool,
 }
@@ -85,7 +83,7 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, codes, lexer, from_texts, passages } = segment;
+    let NewSegment { store_id, number, codes, lexer, passages } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let Arranged { members, leaves } = arrange(sources, members)?;
@@ -134,7 +132,7 @@ pub(in crate::store) fn build(
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }
     if let Some(lexer) = lexer {
-        write_terms(&mut file, sources, &members, &is_head, lexer, from_texts)?;
+        write_terms(&mut file, sources, &members, &is_head, lexer)?;
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
@@ -289,11 +287,10 @@ fn write_terms(
     members: &[Member],
     is_head: &dyn Fn(usize) -> bool,
     lexer: &dyn Lexer,
-    from_texts: bool,
 ) -> Result<()> {
     let heads = (0..).zip(members).filter(|&(new, _)| is_head(new as usize));
     let rows = heads.map(|(new, member)| (new, member.source as usize, member.row));
-    let mut joined = Joined::new(sources, rows, lexer, from_texts)?;
+    let mut joined = Joined::new(sources, rows, lexer)?;
     let lengths = joined.lengths(members.len())?;
     let (mut terms, mut term_rows, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let (mut postings, mut bytes, mut end) = (Vec::new(), Vec::new(), 0);

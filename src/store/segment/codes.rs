@@ -47,10 +47,8 @@ impl CodeSections {
         };
         let rows = if sections.blocks.is_empty() { 0 } else { u64::from(rows) };
         let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
-        // None before version 4.
-        let beside = if sections.shifts.is_empty() { 0 } else { rows };
-        let own_means = count(&sections.mean_rows, 8).min(beside);
-        let means = if beside > 0 { own_means + 1 } else { 0 };
+        let own_means = count(&sections.mean_rows, 8).min(rows);
+        let means = if rows > 0 { own_means + 1 } else { 0 };
         let (record, mean) = (codes::supplement_bytes(dim) as u64, (dim * size_of::<f16>()) as u64);
         check_counts(
             file,
@@ -59,8 +57,8 @@ impl CodeSections {
                 ("bytes of codes' factors", &sections.factors, 1, rows * (codes::FACTORS * 4) as u64),
                 ("bytes of means' rows", &sections.mean_rows, 1, own_means * 8),
                 ("bytes of means", &sections.means, 1, means * mean),
-                ("bytes of codes' shifts", &sections.shifts, 1, beside * 4),
-                ("bytes of supplements", &sections.supplements, 1, beside * record),
+                ("bytes of codes' shifts", &sections.shifts, 1, rows * 4),
+                ("bytes of supplements", &sections.supplements, 1, rows * record),
             ],
         )?;
         Ok(sections)
@@ -76,18 +74,12 @@ impl Segment {
         let places = rows.start as usize..rows.end as usize;
         let bytes = codes::block_bytes(self.dim);
         let blocks = places.start / codes::BLOCK_ROWS * bytes..places.end.div_ceil(codes::BLOCK_ROWS) * bytes;
-        let beside = !self.codes.shifts.is_empty();
         Ok(Some(StoredCodes {
             blocks: vectors.elements(&self.codes.blocks, blocks)?,
             factors: vectors.elements(&self.codes.factors, places.clone())?,
-            shifts: if beside { vectors.elements(&self.codes.shifts, places)? } else { &[] },
-            means: if beside { self.means(vectors, rows)? } else { Means::none(rows.len()) },
+            shifts: vectors.elements(&self.codes.shifts, places)?,
+            means: self.means(vectors, rows)?,
         }))
-    }
-
-    /// Whether there are codes, and beside no mean.
-    pub(in crate::store) fn has_older_codes(&self) -> bool {
-        !self.codes.blocks.is_empty() && self.codes.shifts.is_empty()
     }
 
     fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {

@@ -18,7 +18,7 @@ use std::{
 pub(crate) use image::{Kept, image};
 pub(crate) use survey::{Cut, Survey, WITHOUT_A_SYNC, asked, in_memory, promised};
 
-use super::{Backend, BackendFile, Boot, FileSystem, Identity, Kind, OpenMode, names};
+use crate::disk::{Backend, BackendFile, Boot, FileSystem, Identity, Kind, OpenMode, names};
 
 /// One thing that was done, on paths below the directory.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use super::{Backend, BackendFile, Boot, FileSystem, Identity, Kind, OpenMode};
+use crate::disk::{Backend, BackendFile, Boot, FileSystem, Identity, Kind, OpenMode};
 
 /// Fails one operation, the `fail_at`th since it was made.
 #[derive(Clone)]
