@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt, io, path::PathBuf};
 
 use super::{holder::LockHolder, layout::FORMAT_VERSION};
-use crate::ids::{LeafId, Row};
+use crate::ids::Row;
 use crate::input::InputError;
 
 /// Result of the store.
@@ -150,51 +150,14 @@ pub enum StoreError {
         /// The largest value allowed.
         most: u64,
     },
-    /// An embedding has the wrong number of elements.
-    #[error("the embedding of {id:?} has {found} elements, the index has {expected}")]
-    DimensionMismatch {
-        /// The document.
-        id: String,
-        /// The dimension of the index.
-        expected: u32,
-        /// The number of elements given.
-        found: usize,
-    },
-    /// A document was given no leaf, or more leaves than the index allows.
-    #[error("{id:?} is put in {found} leaves, it must be in 1 to {most}")]
-    LeafCount {
-        /// The document.
-        id: String,
-        /// The number of leaves given.
-        found: usize,
-        /// The leaves per document of the index.
-        most: u32,
-    },
-    /// A document was given other rows than the index has: one, or one for each of its passages.
+    /// A document was given rows that the index has no place for: other embeddings, leaves or passages than its
+    /// own.
     #[error("{id:?}: {what}")]
     BadRows {
         /// The document.
         id: String,
         /// What is wrong.
-        what: &'static str,
-    },
-    /// A leaf outside the tree.
-    #[error("{id:?} is put in {leaf:?}, the tree has {leaves} leaves")]
-    LeafOutOfRange {
-        /// The document.
-        id: String,
-        /// The leaf given.
-        leaf: LeafId,
-        /// The number of leaves of the tree.
-        leaves: u64,
-    },
-    /// The same leaf twice for one document.
-    #[error("{id:?} is put in {leaf:?} twice")]
-    DuplicateLeaf {
-        /// The document.
-        id: String,
-        /// The leaf given twice.
-        leaf: LeafId,
+        what: String,
     },
     /// The document cannot be written as JSON.
     #[error("{id:?} cannot be written as JSON: {source}")]

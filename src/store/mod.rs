@@ -93,7 +93,7 @@ pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
 pub(crate) use manifest::StoreConfig;
 pub(crate) use manifest::{check_version, unique_id};
-pub use notice::Notice;
+pub use notice::{Entries, Notice};
 pub use repair::Undecided;
 pub(crate) use repair::{Anew, Repair};
 pub use repair_report::RepairReport;

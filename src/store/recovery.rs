@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
-    Notice, Result, Store, StoreError,
+    Entries, Notice, Result, Store, StoreError,
     error::{Damage, Operation},
     layout::names,
     lock,
@@ -104,7 +104,7 @@ pub(super) fn recover(
     found.check(place)?;
     let mut notices = Vec::new();
     if found.commits > 0 {
-        notices.push(Notice::TakenOver { commits: found.commits, documents });
+        notices.push(Notice::TakenOver { commits: found.commits, count: documents, of: Entries::Documents });
     }
     notices.extend(notice_of(&found, place));
     let log = Log::resume(backend, dir, place, &found)?;
@@ -142,7 +142,8 @@ impl Store {
         }
         let waits = || Notice::Waiting {
             commits: scan.commits,
-            documents: *documents,
+            count: *documents,
+            of: Entries::Documents,
             writer: lock::live_holder(&self.dir),
         };
         (scan.commits > 0).then(waits)

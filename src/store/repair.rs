@@ -26,7 +26,7 @@ use super::{
     repair_report::RepairReport,
     salvage::{Found, Salvaged},
     seal::orphans,
-    segment::{self, Codes, Member, NewSegment, Passage, Segment, SegmentFiles, Source},
+    segment::{self, Codes, Member, NewSegment, Passage, RowSource, Rows, Segment, SegmentFiles},
     terms::Lexer,
     tombstones::{TombstoneFile, Tombstones},
 };
@@ -222,12 +222,12 @@ impl Repair {
         for entry in &damaged {
             salvaged.extend(self.salvage(*entry, &sound, undecided, compute)?);
         }
-        let sources: Vec<&dyn Source> = salvaged.iter().map(|source| source as &dyn Source).collect();
+        let sources: Vec<&dyn RowSource> = salvaged.iter().map(|source| source as &dyn RowSource).collect();
         // Of an id that is in several, which only damage can bring about, the newest.
         let mut newest: HashMap<String, (u32, Range<u32>)> = HashMap::new();
         for (source, own) in (0..).zip(&salvaged) {
             for rows in own.documents() {
-                newest.insert(own.id(rows.start)?.into_owned(), (source, rows));
+                newest.insert(own.id(rows.start)?.to_owned(), (source, rows));
             }
         }
         self.report.recovered = newest.len() as u64;
@@ -388,7 +388,7 @@ fn rows_of(
     let (mut rows, mut at, mut last) = (Vec::new(), head, None);
     loop {
         let embedding = undamaged(segment.matrix(at..at + 1))?;
-        let leaves = undamaged(segment.leaves_of(at))?;
+        let leaves = undamaged(segment.leaves(at))?;
         let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
             && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, config).is_ok());
         if !whole {

@@ -1,6 +1,6 @@
 //! Documents with their leaves found anew.
 
-use std::{borrow::Cow, ops::Range};
+use std::ops::Range;
 
 use half::f16;
 
@@ -9,7 +9,7 @@ use super::{
     error::Result,
     manifest::StoreConfig,
     part::Part,
-    segment::{Passage, Source},
+    segment::{Passage, RowSource},
     terms::{Lexer, TermLists},
 };
 use crate::ids::{Generation, LeafId};
@@ -35,7 +35,7 @@ impl<'a> Rerouted<'a> {
             let rows = start..(start + ROWS).min(part.rows());
             for (row, leaves) in rows.clone().zip(route(part.matrix(rows)?)) {
                 if part.is_live(row) {
-                    check_leaves(&part.source().id(row)?, &leaves, config)?;
+                    check_leaves(part.id(row)?, &leaves, config)?;
                 }
                 rerouted.leaves.extend(leaves);
                 rerouted.ends.push(rerouted.leaves.len() as u64);
@@ -51,36 +51,36 @@ impl<'a> Rerouted<'a> {
     }
 }
 
-impl Source for Rerouted<'_> {
+impl RowSource for Rerouted<'_> {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
         Ok(self.leaves[self.span(row)].to_vec())
     }
 
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
-        self.part.source().embedding(row)
+    fn embedding(&self, row: u32) -> Result<&[f16]> {
+        self.part.embedding(row)
     }
 
-    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        self.part.source().id(row)
+    fn id(&self, row: u32) -> Result<&str> {
+        self.part.id(row)
     }
 
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        self.part.source().payload(row)
+    fn payload(&self, row: u32) -> Result<&[u8]> {
+        self.part.payload(row)
     }
 
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        self.part.source().metadata(row)
+    fn metadata(&self, row: u32) -> Result<&[u8]> {
+        self.part.metadata(row)
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {
-        self.part.source().created_at(row)
+        self.part.created_at(row)
     }
 
     fn passage(&self, row: u32) -> Result<Option<Passage>> {
-        self.part.source().passage(row)
+        self.part.passage(row)
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        self.part.source().term_lists(rows, lexer)
+        self.part.term_lists(rows, lexer)
     }
 }

@@ -1,13 +1,13 @@
 //! The readable rows of a damaged segment.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use half::f16;
 
 use super::{
     batch::{Put, PutRow},
     error::Result,
-    segment::{Passage, Segment, Source},
+    segment::{Passage, RowSource, Rows, Segment},
     terms::{self, Lexer, TermLists},
 };
 use crate::{
@@ -124,23 +124,23 @@ impl Salvaged {
     }
 }
 
-impl Source for Salvaged {
+impl RowSource for Salvaged {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
         match &self.row(row).from {
             From::Put(put) => Ok(put.leaves.clone()),
-            From::Segment(row) => self.segment.leaves_of(*row),
+            From::Segment(row) => self.segment.leaves(*row),
         }
     }
 
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
+    fn embedding(&self, row: u32) -> Result<&[f16]> {
         match &self.row(row).from {
-            From::Put(put) => Ok(Cow::Borrowed(&put.embedding)),
-            From::Segment(row) => Ok(Cow::Borrowed(self.segment.matrix(*row..*row + 1)?)),
+            From::Put(put) => Ok(&put.embedding),
+            From::Segment(row) => self.segment.embedding(*row),
         }
     }
 
-    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        Ok(Cow::Borrowed(self.segment.id(self.row(row).old_head)?))
+    fn id(&self, row: u32) -> Result<&str> {
+        self.segment.id(self.row(row).old_head)
     }
 
     fn passage(&self, row: u32) -> Result<Option<Passage>> {
@@ -154,12 +154,12 @@ impl Source for Salvaged {
         })
     }
 
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment.payload(self.row(row).old_head)?))
+    fn payload(&self, row: u32) -> Result<&[u8]> {
+        self.segment.payload(self.row(row).old_head)
     }
 
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment.metadata(self.row(row).old_head)?))
+    fn metadata(&self, row: u32) -> Result<&[u8]> {
+        self.segment.metadata(self.row(row).old_head)
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {

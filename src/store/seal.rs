@@ -34,7 +34,7 @@ use super::{
     manifest::{Manifest, SegmentEntry},
     part::{Part, Place},
     reroute::{Rerouted, Route},
-    segment::{self, Codes, Member, NewSegment, Segment, Source},
+    segment::{self, Codes, Member, NewSegment, RowSource, Segment},
     tombstones::{TombstoneFile, Tombstones},
     version::Version,
 };
@@ -115,8 +115,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::compact`], and [`StoreError::LeafCount`], [`StoreError::LeafOutOfRange`] or
-    /// [`StoreError::DuplicateLeaf`] for what cannot be stored.
+    /// As [`Store::compact`], and [`StoreError::BadRows`] for leaves that cannot be stored.
     pub fn rebuild_postings(&self, route: Route<'_>, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
@@ -245,9 +244,9 @@ impl Store {
                 Some(parts.collect::<Result<_>>()?)
             }
         };
-        let sources: Vec<&dyn Source> = match &rerouted {
-            None => chosen.iter().map(|part| part.source()).collect(),
-            Some(rerouted) => rerouted.iter().map(|part| part as &dyn Source).collect(),
+        let sources: Vec<&dyn RowSource> = match &rerouted {
+            None => chosen.iter().map(|part| &***part as &dyn RowSource).collect(),
+            Some(rerouted) => rerouted.iter().map(|part| part as &dyn RowSource).collect(),
         };
         let members: Vec<Member> = (0..)
             .zip(&chosen)

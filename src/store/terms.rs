@@ -9,7 +9,7 @@ use std::{error::Error, num::NonZeroUsize, sync::Arc};
 use super::{
     error::{Result, StoreError},
     payload,
-    segment::{Segment, Source},
+    segment::{RowSource, Segment},
 };
 use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, Posting};
 
@@ -198,7 +198,7 @@ impl TermLists for &Segment {
     }
 
     fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        (0..).zip(Segment::lengths(self)?).for_each(|(row, &length)| tell(row, length));
+        (0..).zip(Segment::stored_lengths(self)?).for_each(|(row, &length)| tell(row, length));
         Ok(())
     }
 }
@@ -218,7 +218,7 @@ struct Made {
 }
 
 impl Made {
-    fn new(source: &dyn Source, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
+    fn new(source: &dyn RowSource, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
         let terms = |rows: &[u32]| {
             let terms = rows.iter().map(|&row| {
                 // A text that cannot be read has no terms; reading it is an error of its own.
@@ -278,7 +278,7 @@ impl TermLists for Made {
 
 /// The lists of some rows of a source, ascending, made from their texts.
 pub(super) fn made_from_texts<'a>(
-    source: &dyn Source,
+    source: &dyn RowSource,
     rows: &[u32],
     lexer: &dyn Lexer,
 ) -> Result<Vec<Box<dyn TermLists + 'a>>> {
@@ -301,7 +301,7 @@ pub(super) struct Joined<'a> {
 impl<'a> Joined<'a> {
     /// `members`: new rows with source and row of each.
     pub(super) fn new(
-        sources: &[&'a dyn Source],
+        sources: &[&'a dyn RowSource],
         members: impl Iterator<Item = (u32, usize, u32)>,
         lexer: &dyn Lexer,
     ) -> Result<Self> {

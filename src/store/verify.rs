@@ -6,7 +6,7 @@ use std::{
     ops::Range,
 };
 
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::{Serialize, Serializer};
 
 use super::{
     Notice, Result, Store, StoreError,
@@ -14,7 +14,7 @@ use super::{
     layout::names,
     manifest::Manifest,
     part::{Part, Place},
-    segment::{Passage, Segment},
+    segment::{Passage, RowSource, Rows, Segment},
     terms::Terms,
     verify_codes as codes,
 };
@@ -66,7 +66,8 @@ pub struct Problem {
 }
 
 /// What a full check walked and found. Serialised with `sound`, as [`Self::is_sound`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Live documents, each read in full.
@@ -80,38 +81,28 @@ pub struct VerifyReport {
     /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were
     /// opened.
     pub file_bytes: u64,
+    /// Number of all problems found, each damaged page counted once as long as it is among [`Self::problems`].
+    pub problem_count: u64,
+    /// The first problems found, at most 100.
+    pub problems: Vec<Problem>,
     /// What the owner should know although nothing is wrong with what is stored: commits that wait in the
     /// log, files that nothing uses, what a repair set aside.
     pub warnings: Vec<Notice>,
-    /// The first problems found, at most 100.
-    pub problems: Vec<Problem>,
-    /// Number of all problems found, each damaged page counted once as long as it is among these.
-    pub problem_count: u64,
 }
 
 impl Serialize for VerifyReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self {
-            documents,
-            payload_bytes,
-            postings,
-            term_postings,
-            file_bytes,
-            warnings,
-            problems,
-            problem_count,
-        } = self;
-        let mut fields = serializer.serialize_struct("VerifyReport", 9)?;
-        fields.serialize_field("sound", &self.is_sound())?;
-        fields.serialize_field("documents", documents)?;
-        fields.serialize_field("payload_bytes", payload_bytes)?;
-        fields.serialize_field("postings", postings)?;
-        fields.serialize_field("term_postings", term_postings)?;
-        fields.serialize_field("file_bytes", file_bytes)?;
-        fields.serialize_field("problem_count", problem_count)?;
-        fields.serialize_field("problems", problems)?;
-        fields.serialize_field("warnings", warnings)?;
-        fields.end()
+        /// The fields that are derived.
+        fn fields<S: Serializer>(report: &&VerifyReport, serializer: S) -> Result<S::Ok, S::Error> {
+            VerifyReport::serialize(report, serializer)
+        }
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            sound: bool,
+            #[serde(flatten, serialize_with = "fields")]
+            report: &'a VerifyReport,
+        }
+        Shown { sound: self.is_sound(), report: self }.serialize(serializer)
     }
 }
 
@@ -222,7 +213,7 @@ impl Store {
         report: &mut VerifyReport,
         done: &mut Done<'_>,
     ) -> Result<()> {
-        let (file, mut passages) = (part.name(), 0);
+        let (file, mut passages) = (part.name().to_owned(), 0);
         for row in part.live_rows() {
             done.more(1)?;
             let number = u64::from(row);
@@ -239,8 +230,7 @@ impl Store {
             }
             let Some(document) = report.note(part.document(row))? else { continue };
             report.documents += 1;
-            let sizes =
-                part.source().payload(row).and_then(|p| Ok(p.len() + part.source().metadata(row)?.len()));
+            let sizes = part.payload(row).and_then(|p| Ok(p.len() + part.metadata(row)?.len()));
             report.payload_bytes += report.note(sizes)?.unwrap_or_default() as u64;
             if report.note(part.find(&document.id))?.is_some_and(|found| found != Some(row)) {
                 report.problem(file.clone(), Damage::Undecodable { what: "the place of id of row", number });
@@ -268,7 +258,7 @@ impl Store {
     /// whether there is one.
     fn are_passages(&self, part: &Part, text: &str, rows: &[u32]) -> bool {
         let mut last = None;
-        rows.iter().all(|&row| match part.source().passage(row) {
+        rows.iter().all(|&row| match part.passage(row) {
             Ok(Some(Passage { span, .. })) => {
                 let follows = last.replace(span.start).is_none_or(|last| last < span.start);
                 self.config.passages.is_some() && part.is_live(row) && follows && span.part(text).is_some()
@@ -296,7 +286,7 @@ impl Store {
             };
             for &(term, count) in terms.counts() {
                 postings.clear();
-                let decoded = match report.note(segment.term_list(term))? {
+                let decoded = match report.note(segment.term_list(term, &*lexer))? {
                     Some(List::Encoded(list)) => list.decode_all(&mut postings).is_ok(),
                     Some(List::Plain(_)) => true,
                     // Said above.
@@ -315,12 +305,12 @@ impl Store {
 
     /// Each row is in the lists of the leaves that it names, and in no others.
     fn check_lists(&self, part: &Part, report: &mut VerifyReport) -> Result<()> {
-        let (file, leaves) = (part.name(), self.config.leaves());
+        let (file, leaves) = (part.name().to_owned(), self.config.leaves());
         let mut expected = 0;
         // Each list is looked up once: it may be long.
         let mut lists: HashMap<LeafId, Option<LeafList<'_>>> = HashMap::new();
         for row in 0..part.rows() {
-            let Some(own) = report.note(part.source().leaves(row))? else { continue };
+            let Some(own) = report.note(part.leaves(row))? else { continue };
             let number = u64::from(row);
             let sound = !own.is_empty()
                 && own.len() <= self.config.leaves_per_document as usize

@@ -3,7 +3,7 @@
 use super::{
     Result,
     error::Damage,
-    segment::{Segment, SegmentFiles, SegmentMeans},
+    segment::{Rows, Segment, SegmentFiles, SegmentMeans},
     verify::{Done, VerifyReport},
 };
 use crate::codes::{self, CodeMaker};

@@ -1,6 +1,6 @@
 //! Reading one generation.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use half::f16;
 
@@ -80,7 +80,7 @@ impl View {
     /// As [`Self::head`].
     pub fn span(&self, row: Row) -> Result<Option<Span>> {
         let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
-        Ok(part.source().passage(local)?.map(|passage| passage.span))
+        Ok(part.passage(local)?.map(|passage| passage.span))
     }
 
     /// A live row's document with no more of its text than the row is of.
@@ -159,7 +159,7 @@ impl View {
 
     /// Whether all rows have posting lists of terms.
     pub fn is_lexical(&self) -> bool {
-        self.lexer.is_some() && self.state.parts().iter().all(Part::is_lexical)
+        self.lexer.is_some() && self.state.parts().iter().all(|part| part.is_lexical())
     }
 
     /// The parts with their posting lists of terms.
@@ -210,7 +210,7 @@ impl View {
         let mut newest = Vec::new();
         for part in self.state.parts() {
             for row in part.live_rows() {
-                newest.push((part.source().created_at(row)?, Row(part.base + row)));
+                newest.push((part.created_at(row)?, Row(part.base + row)));
             }
             if newest.len() > count {
                 newest.select_nth_unstable_by(count, |a, b| b.cmp(a));
@@ -228,7 +228,7 @@ impl View {
     /// [`StoreError::NoSuchRow`] where no live document has it, and damage.
     pub fn id(&self, row: Row) -> Result<String> {
         let (part, head) = self.live_head(row)?;
-        Ok(part.source().id(head)?.into_owned())
+        Ok(part.id(head)?.to_owned())
     }
 
     /// The live document of a row.
@@ -265,7 +265,7 @@ impl View {
     /// As [`Self::id`].
     pub fn leaves(&self, row: Row) -> Result<Vec<LeafId>> {
         let (part, local) = self.live_part(row)?;
-        part.source().leaves(local)
+        part.leaves(local)
     }
 
     /// The row that stands for a document, `None` where no live document has the id.
@@ -303,9 +303,9 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::document`].
-    pub fn stored(&self, row: Row) -> Result<[Cow<'_, [u8]>; 2]> {
+    pub fn stored(&self, row: Row) -> Result<[&[u8]; 2]> {
         let (part, head) = self.live_head(row)?;
-        Ok([part.source().payload(head)?, part.source().metadata(head)?])
+        Ok([part.payload(head)?, part.metadata(head)?])
     }
 
     /// Id and stored metadata of a row's document, a dead one included.
@@ -313,10 +313,10 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::embedding`].
-    pub fn tags(&self, row: Row) -> Result<(Cow<'_, str>, Cow<'_, [u8]>)> {
+    pub fn tags(&self, row: Row) -> Result<(&str, &[u8])> {
         let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
         let head = part.head(local)?;
-        Ok((part.source().id(head)?, part.source().metadata(head)?))
+        Ok((part.id(head)?, part.metadata(head)?))
     }
 
     /// All rows in their order, as they lie: one run for each segment, and one for those in memory.
@@ -342,7 +342,7 @@ impl View {
     /// As [`Self::document`].
     pub fn created_at(&self, row: Row) -> Result<Generation> {
         let (part, local) = self.live_part(row)?;
-        part.source().created_at(local)
+        part.created_at(local)
     }
 
     /// The part of a live row, and the row there that stands for its document.

@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
             };
             self.next += 1;
             if self.part.is_live(row) {
-                self.head = Some((self.part.source().id(row)?.into_owned(), row));
+                self.head = Some((self.part.id(row)?.to_owned(), row));
                 break;
             }
         }

@@ -1,19 +1,22 @@
 //! Building a segment from documents that are elsewhere: in the database, or in other segments.
 
-use std::{borrow::Cow, collections::HashMap, path::Path};
+use std::{borrow::Cow, collections::HashMap, ops::Range, path::Path};
 
 use half::f16;
 
 use super::{Codes, SegmentFiles};
 use crate::{
+    codes::StoredCodes,
     disk::Backend,
+    document::Document,
     ids::{Generation, LeafId},
-    lexical,
+    lexical::{self, List},
     passages::Span,
     store::{
-        error::{Result, StoreError},
+        error::{Damage, Result, StoreError},
         layout::segment::*,
         manifest::StoreId,
+        payload,
         sealed::{Identity, Kind, SealedWriter},
         terms::{Joined, Lexer, TermLists},
     },
@@ -30,23 +33,70 @@ pub(in crate::store) struct Passage {
 }
 
 /// Where a segment's documents come from.
-pub(in crate::store) trait Source: Sync {
+pub(in crate::store) trait RowSource: Send + Sync {
     /// The leaves that a row's document is in, the one it is to lie with first.
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
     /// `[dim]` f16.
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>>;
+    fn embedding(&self, row: u32) -> Result<&[f16]>;
     /// The id of a row's document.
-    fn id(&self, row: u32) -> Result<Cow<'_, str>>;
+    fn id(&self, row: u32) -> Result<&str>;
     /// What the row is of its document; `None` where documents have no passages, and each is one row.
     fn passage(&self, row: u32) -> Result<Option<Passage>>;
     /// Title and text, as stored.
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>>;
+    fn payload(&self, row: u32) -> Result<&[u8]>;
     /// Metadata as JSON; empty where there is none.
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>>;
+    fn metadata(&self, row: u32) -> Result<&[u8]>;
     /// The generation that the document came with.
     fn created_at(&self, row: u32) -> Result<Generation>;
     /// The posting lists of terms of these rows, ascending: those that there are, or made from the texts.
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>>;
+}
+
+/// Rows with all that is read of them: those of a segment, or those in memory. Dead ones included.
+pub(in crate::store) trait Rows: RowSource {
+    /// Number of rows.
+    fn rows(&self) -> u32;
+    /// Number of documents.
+    fn documents(&self) -> u32;
+    /// What errors call them.
+    fn name(&self) -> &str;
+    /// The row that stands for a row's document: that of its first passage, or the row itself.
+    fn head(&self, row: u32) -> Result<u32>;
+    /// Embeddings of consecutive rows, `[rows, dim]` f16.
+    fn matrix(&self, rows: Range<u32>) -> Result<&[f16]>;
+    /// The row of an id.
+    fn find(&self, id: &str) -> Result<Option<u32>>;
+    /// The leaves that have a document here, ascending.
+    fn all_leaves(&self) -> Result<Cow<'_, [u32]>>;
+    /// The rows of a leaf: those that lie with it, and those that lie with another leaf, ascending.
+    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])>;
+    /// Whether rows have posting lists of terms. Those in memory get theirs when they are asked for.
+    fn is_lexical(&self) -> bool;
+    /// The rows that hold a term.
+    fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>>;
+    /// Tells of each term how many rows hold it.
+    fn term_counts(&self, lexer: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()>;
+    /// Occurrences of all terms in each row.
+    fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]>;
+    /// The sum of [`Self::lengths`].
+    fn total_length(&self, lexer: &dyn Lexer) -> Result<u64>;
+
+    /// The codes of consecutive rows; `None` where they have none.
+    fn codes(&self, _rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
+        Ok(None)
+    }
+
+    /// The supplement of a row's code, `[supplement_bytes]`; `None` where it has none.
+    fn supplement(&self, _row: u32) -> Result<Option<&[u8]>> {
+        Ok(None)
+    }
+
+    /// The document that a row stands for.
+    fn document(&self, row: u32) -> Result<Document> {
+        let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
+        let detail = Damage::Undecodable { what: "the document of row", number: row.into() };
+        document.ok_or_else(|| StoreError::corrupt(self.name().to_owned(), detail))
+    }
 }
 
 /// A row of a source that goes into the segment.
@@ -79,7 +129,7 @@ pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
     segment: NewSegment<'_>,
-    sources: &[&dyn Source],
+    sources: &[&dyn RowSource],
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
@@ -101,7 +151,7 @@ pub(in crate::store) fn build(
     let mut file = SealedWriter::create(backend, &path, identity(Kind::Vectors))?;
     file.begin(ROWS)?;
     for member in &members {
-        file.write(bytemuck::cast_slice(&sources[member.source as usize].embedding(member.row)?))?;
+        file.write(bytemuck::cast_slice(sources[member.source as usize].embedding(member.row)?))?;
         tick()?;
     }
     if let Some(codes) = codes {
@@ -115,12 +165,12 @@ pub(in crate::store) fn build(
         tick()?;
         match is_head(row) {
             true => sources[member.source as usize].payload(member.row),
-            false => Ok(Cow::default()),
+            false => Ok(&[]),
         }
     })?;
     write_blobs(&mut file, METADATA, METADATA_ENDS, &members, |row, member| match is_head(row) {
         true => sources[member.source as usize].metadata(member.row),
-        false => Ok(Cow::default()),
+        false => Ok(&[]),
     })?;
     write_ids(&mut file, sources, &members, &is_head)?;
     leaves.write(&mut file)?;
@@ -160,7 +210,7 @@ struct Leaves {
 }
 
 /// Sorts by leaf; the order of the members, which is that of insertion, decides among those of one leaf.
-fn arrange(sources: &[&dyn Source], members: Vec<Member>) -> Result<Arranged> {
+fn arrange(sources: &[&dyn RowSource], members: Vec<Member>) -> Result<Arranged> {
     let mut keyed = Vec::with_capacity(members.len());
     let mut several = false;
     for (place, member) in members.iter().enumerate() {
@@ -228,7 +278,7 @@ struct Passages {
 }
 
 impl Passages {
-    fn of(sources: &[&dyn Source], members: &[Member]) -> Result<Self> {
+    fn of(sources: &[&dyn RowSource], members: &[Member]) -> Result<Self> {
         let rows = members.len();
         let mut own = Self { heads: vec![0; rows], spans: Vec::with_capacity(rows), next: vec![0; rows] };
         // By source and head there, the new rows of each document.
@@ -266,13 +316,13 @@ fn write_blobs<'a>(
     bytes: u32,
     ends: u32,
     members: &[Member],
-    mut entry: impl FnMut(usize, &Member) -> Result<Cow<'a, [u8]>>,
+    mut entry: impl FnMut(usize, &Member) -> Result<&'a [u8]>,
 ) -> Result<()> {
     let (mut end, mut all_ends) = (0, Vec::with_capacity(members.len()));
     file.begin(bytes)?;
     for (row, member) in members.iter().enumerate() {
         let entry = entry(row, member)?;
-        file.write(&entry)?;
+        file.write(entry)?;
         end += entry.len() as u64;
         all_ends.push(end);
     }
@@ -283,7 +333,7 @@ fn write_blobs<'a>(
 /// The posting lists of terms, those of all sources joined.
 fn write_terms(
     file: &mut SealedWriter,
-    sources: &[&dyn Source],
+    sources: &[&dyn RowSource],
     members: &[Member],
     is_head: &dyn Fn(usize) -> bool,
     lexer: &dyn Lexer,
@@ -320,14 +370,14 @@ fn write_terms(
 
 fn write_ids(
     file: &mut SealedWriter,
-    sources: &[&dyn Source],
+    sources: &[&dyn RowSource],
     members: &[Member],
     is_head: &dyn Fn(usize) -> bool,
 ) -> Result<()> {
     let (mut ids, mut ends) = (String::new(), Vec::with_capacity(members.len()));
     for (row, member) in members.iter().enumerate() {
         if is_head(row) {
-            ids.push_str(&sources[member.source as usize].id(member.row)?);
+            ids.push_str(sources[member.source as usize].id(member.row)?);
         }
         ends.push(ids.len() as u64);
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use half::f16;
 
 use super::{
-    Member, Segment, Source,
+    Member, RowSource, Segment,
     read::{check_counts, count},
 };
 use crate::{
@@ -67,7 +67,7 @@ impl CodeSections {
 
 impl Segment {
     /// The codes of consecutive rows; `None` where they have none.
-    pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
+    pub(super) fn stored_codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
         let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes.blocks.is_empty()) else {
             return Ok(None);
         };
@@ -111,7 +111,7 @@ impl Segment {
     }
 
     /// The supplement of a row's code, `[supplement_bytes]`; `None` where it has none.
-    pub(in crate::store) fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {
+    pub(super) fn stored_supplement(&self, row: u32) -> Result<Option<&[u8]>> {
         let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes.supplements.is_empty()) else {
             return Ok(None);
         };
@@ -187,7 +187,7 @@ impl Codes {
     pub(super) fn write(
         &self,
         file: &mut SealedWriter,
-        sources: &[&dyn Source],
+        sources: &[&dyn RowSource],
         members: &[Member],
         ends: &[u32],
     ) -> Result<()> {
@@ -195,7 +195,7 @@ impl Codes {
         let spans = mean_rows(ends);
         let mut means = SegmentMeans::new(self.dim, &spans);
         for member in members {
-            means.add(&embedding(member)?);
+            means.add(embedding(member)?);
         }
         let means = means.finish();
         let bytes = codes::block_bytes(self.dim);
@@ -212,7 +212,7 @@ impl Codes {
             for member in members.by_ref().take(rows) {
                 let (block, place) = (factors.len() / codes::BLOCK_ROWS, factors.len() % codes::BLOCK_ROWS);
                 let block = &mut blocks[block * bytes..(block + 1) * bytes];
-                let made = maker.encode(&embedding(member)?, place, block, Some(&mut record));
+                let made = maker.encode(embedding(member)?, place, block, Some(&mut record));
                 factors.push(made.factors);
                 shifts.push(made.shift);
                 file.write(&record)?;

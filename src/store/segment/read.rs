@@ -1,22 +1,23 @@
 //! Reading a segment.
 
-use std::{ops::Range, path::Path};
+use std::{borrow::Cow, ops::Range, path::Path};
 
 use half::f16;
 
-use super::{Passage, codes::CodeSections, terms::TermSections};
+use super::{Passage, RowSource, Rows, codes::CodeSections, terms::TermSections};
 use crate::{
+    codes::StoredCodes,
     disk::Backend,
-    document::Document,
     ids::{Generation, LeafId},
+    lexical::List,
     passages::Span,
     prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
         layout::{names, segment::*},
         manifest::StoreId,
-        payload,
         sealed::{Identity, Kind, Seal, SealedFile},
+        terms::{self, Lexer, TermLists},
     },
 };
 
@@ -204,18 +205,8 @@ impl Segment {
         Ok(Self { files, dim: dim as usize, vectors, documents, rows, codes, parts, terms })
     }
 
-    /// What errors call it.
-    pub(in crate::store) fn name(&self) -> &str {
-        self.documents.name()
-    }
-
     pub(in crate::store) fn files(&self) -> SegmentFiles {
         self.files
-    }
-
-    /// Rows, dead ones included.
-    pub(in crate::store) fn rows(&self) -> u32 {
-        self.files.rows
     }
 
     /// Bytes of `N.vectors` and of `N.documents`.
@@ -223,33 +214,8 @@ impl Segment {
         [self.vectors.as_ref().map_or(0, SealedFile::len), self.documents.len()]
     }
 
-    /// Embeddings of consecutive rows, `[rows, dim]` f16.
-    pub(in crate::store) fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
-        let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
-        let missing = || {
-            StoreError::corrupt(
-                SegmentFiles::vectors_name(self.files.number),
-                Damage::Missing { what: "the file" },
-            )
-        };
-        self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
-    }
-
-    /// The leaves that have a document here, ascending.
-    pub(in crate::store) fn leaves(&self) -> Result<&[u32]> {
-        self.numbers(&self.parts.leaves, 0..self.leaf_count())
-    }
-
-    /// The rows of a leaf: those that lie with it, and those that lie with another leaf, ascending.
-    pub(in crate::store) fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
-        match self.leaves()?.binary_search(&leaf.0) {
-            Ok(place) => self.leaf_at(place),
-            Err(_) => Ok((0..0, &[])),
-        }
-    }
-
-    /// As [`Self::leaf`], by the leaf's place in [`Self::leaves`].
-    pub(in crate::store) fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
+    /// As [`Rows::leaf`], by the leaf's place in [`Rows::all_leaves`].
+    fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
         let own = self.span(&self.parts.leaf_ends, place, self.rows().into())?;
         let all = (self.parts.secondary.end - self.parts.secondary.start) / 4;
         let secondary = self.span(&self.parts.secondary_ends, place, all)?;
@@ -259,66 +225,6 @@ impl Segment {
             return Err(self.undecodable("the posting list of leaf", place as u64));
         }
         Ok((own, secondary))
-    }
-
-    /// The leaves that a row's document is in, in the order they were given.
-    pub(in crate::store) fn leaves_of(&self, row: u32) -> Result<Vec<LeafId>> {
-        if self.parts.row_leaf_ends.is_empty() {
-            // One leaf for each document: the one whose rows these are.
-            let ends = self.numbers(&self.parts.leaf_ends, 0..self.leaf_count())?;
-            let place = ends.partition_point(|&end| end <= row);
-            let leaf = self.leaves()?.get(place).copied();
-            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
-        }
-        let all = (self.parts.row_leaves.end - self.parts.row_leaves.start) / 4;
-        let span = self.span(&self.parts.row_leaf_ends, row as usize, all)?;
-        let leaves = self.numbers(&self.parts.row_leaves, span.start as usize..span.end as usize)?;
-        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
-    }
-
-    /// The id of a row's document.
-    pub(in crate::store) fn id(&self, row: u32) -> Result<&str> {
-        let bytes = self.blob(&self.parts.id_ends, &self.parts.ids, row)?;
-        std::str::from_utf8(bytes).map_err(|_| self.undecodable("the id of row", row.into()))
-    }
-
-    /// Documents, dead ones included.
-    pub(in crate::store) fn documents(&self) -> u32 {
-        count(&self.parts.id_order, 4) as u32
-    }
-
-    /// What a row is of its document; `None` where documents have no passages.
-    pub(in crate::store) fn passage(&self, row: u32) -> Result<Option<Passage>> {
-        if self.parts.heads.is_empty() {
-            return Ok(None);
-        }
-        let at = row as usize;
-        let head = self.numbers(&self.parts.heads, at..at + 1)?[0];
-        let next = self.numbers(&self.parts.next, at..at + 1)?[0];
-        let span = self.numbers(&self.parts.spans, 2 * at..2 * at + 2)?;
-        if head >= self.rows() || next >= self.rows() {
-            return Err(self.undecodable("the document of row", row.into()));
-        }
-        Ok(Some(Passage { head, next, span: Span { start: span[0], end: span[1] } }))
-    }
-
-    /// The row that stands for a row's document: that of its first passage, or the row itself.
-    pub(in crate::store) fn head(&self, row: u32) -> Result<u32> {
-        if self.parts.heads.is_empty() {
-            return Ok(row);
-        }
-        let head = self.numbers(&self.parts.heads, row as usize..row as usize + 1)?[0];
-        if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
-    }
-
-    /// The row of an id.
-    pub(in crate::store) fn find(&self, id: &str) -> Result<Option<u32>> {
-        let place = self.first_from(id)?;
-        if place == self.documents() {
-            return Ok(None);
-        }
-        let row = self.by_id(place)?;
-        Ok((self.id(row)? == id).then_some(row))
     }
 
     /// How many ids come before this one: where it is, or would be, in the order of ids.
@@ -341,12 +247,6 @@ impl Segment {
         if row < self.rows() { Ok(row) } else { Err(self.undecodable("the order of ids", place.into())) }
     }
 
-    /// A row's document.
-    pub(in crate::store) fn document(&self, row: u32) -> Result<Document> {
-        let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
-        document.ok_or_else(|| self.undecodable("the document of row", row.into()))
-    }
-
     /// Asks for where the parts of a row's document end, which [`Self::prefetch_document`] reads.
     pub(in crate::store) fn prefetch_ends(&self, row: u32) -> Result<()> {
         for ends in [&self.parts.id_ends, &self.parts.payload_ends, &self.parts.metadata_ends] {
@@ -366,23 +266,6 @@ impl Segment {
         Ok(())
     }
 
-    /// Title and text of a row's document, as stored.
-    pub(in crate::store) fn payload(&self, row: u32) -> Result<&[u8]> {
-        self.blob(&self.parts.payload_ends, &self.parts.payloads, row)
-    }
-
-    /// Metadata of a row's document as JSON; empty where it has none.
-    pub(in crate::store) fn metadata(&self, row: u32) -> Result<&[u8]> {
-        self.blob(&self.parts.metadata_ends, &self.parts.metadata, row)
-    }
-
-    /// The generation that a row's document came with.
-    pub(in crate::store) fn created_at(&self, row: u32) -> Result<Generation> {
-        let created_at: &[u64] =
-            self.documents.elements(&self.parts.created_at, row as usize..row as usize + 1)?;
-        Ok(Generation(created_at[0]))
-    }
-
     /// Results of [`Self::check_bytes`].
     pub(in crate::store) fn checks(&self) -> u64 {
         self.vectors.iter().chain([&self.documents]).map(SealedFile::checks).sum()
@@ -391,6 +274,10 @@ impl Segment {
     /// Reads every byte of both files, the ends and then page after page.
     pub(in crate::store) fn check_bytes(&self) -> impl Iterator<Item = Result<()>> + '_ {
         self.vectors.iter().flat_map(SealedFile::check_all).chain(self.documents.check_all())
+    }
+
+    fn leaf_numbers(&self) -> Result<&[u32]> {
+        self.numbers(&self.parts.leaves, 0..self.leaf_count())
     }
 
     fn leaf_count(&self) -> usize {
@@ -445,5 +332,152 @@ impl Segment {
 
     pub(in crate::store) fn undecodable(&self, what: &'static str, number: u64) -> StoreError {
         self.corrupt(Damage::Undecodable { what, number })
+    }
+}
+
+impl RowSource for Segment {
+    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
+        if self.parts.row_leaf_ends.is_empty() {
+            // One leaf for each document: the one whose rows these are.
+            let ends = self.numbers(&self.parts.leaf_ends, 0..self.leaf_count())?;
+            let place = ends.partition_point(|&end| end <= row);
+            let leaf = self.leaf_numbers()?.get(place).copied();
+            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
+        }
+        let all = (self.parts.row_leaves.end - self.parts.row_leaves.start) / 4;
+        let span = self.span(&self.parts.row_leaf_ends, row as usize, all)?;
+        let leaves = self.numbers(&self.parts.row_leaves, span.start as usize..span.end as usize)?;
+        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
+    }
+
+    fn embedding(&self, row: u32) -> Result<&[f16]> {
+        self.matrix(row..row + 1)
+    }
+
+    fn id(&self, row: u32) -> Result<&str> {
+        let bytes = self.blob(&self.parts.id_ends, &self.parts.ids, row)?;
+        std::str::from_utf8(bytes).map_err(|_| self.undecodable("the id of row", row.into()))
+    }
+
+    fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        if self.parts.heads.is_empty() {
+            return Ok(None);
+        }
+        let at = row as usize;
+        let head = self.numbers(&self.parts.heads, at..at + 1)?[0];
+        let next = self.numbers(&self.parts.next, at..at + 1)?[0];
+        let span = self.numbers(&self.parts.spans, 2 * at..2 * at + 2)?;
+        if head >= self.rows() || next >= self.rows() {
+            return Err(self.undecodable("the document of row", row.into()));
+        }
+        Ok(Some(Passage { head, next, span: Span { start: span[0], end: span[1] } }))
+    }
+
+    fn payload(&self, row: u32) -> Result<&[u8]> {
+        self.blob(&self.parts.payload_ends, &self.parts.payloads, row)
+    }
+
+    fn metadata(&self, row: u32) -> Result<&[u8]> {
+        self.blob(&self.parts.metadata_ends, &self.parts.metadata, row)
+    }
+
+    fn created_at(&self, row: u32) -> Result<Generation> {
+        let created_at: &[u64] =
+            self.documents.elements(&self.parts.created_at, row as usize..row as usize + 1)?;
+        Ok(Generation(created_at[0]))
+    }
+
+    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
+        if self.is_lexical() {
+            match self.check_terms(false) {
+                Ok(_) => return Ok(vec![Box::new(self)]),
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    tracing::warn!(%error, "posting lists of terms are made again from the texts");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        terms::made_from_texts(self, rows, lexer)
+    }
+}
+
+impl Rows for Segment {
+    fn rows(&self) -> u32 {
+        self.files.rows
+    }
+
+    fn documents(&self) -> u32 {
+        count(&self.parts.id_order, 4) as u32
+    }
+
+    fn name(&self) -> &str {
+        self.documents.name()
+    }
+
+    fn head(&self, row: u32) -> Result<u32> {
+        if self.parts.heads.is_empty() {
+            return Ok(row);
+        }
+        let head = self.numbers(&self.parts.heads, row as usize..row as usize + 1)?[0];
+        if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
+    }
+
+    fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
+        let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
+        let missing = || {
+            StoreError::corrupt(
+                SegmentFiles::vectors_name(self.files.number),
+                Damage::Missing { what: "the file" },
+            )
+        };
+        self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
+    }
+
+    fn find(&self, id: &str) -> Result<Option<u32>> {
+        let place = self.first_from(id)?;
+        if place == self.documents() {
+            return Ok(None);
+        }
+        let row = self.by_id(place)?;
+        Ok((self.id(row)? == id).then_some(row))
+    }
+
+    fn all_leaves(&self) -> Result<Cow<'_, [u32]>> {
+        Ok(Cow::Borrowed(self.leaf_numbers()?))
+    }
+
+    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+        match self.leaf_numbers()?.binary_search(&leaf.0) {
+            Ok(place) => self.leaf_at(place),
+            Err(_) => Ok((0..0, &[])),
+        }
+    }
+
+    fn is_lexical(&self) -> bool {
+        self.has_terms()
+    }
+
+    fn term_list(&self, term: u32, _: &dyn Lexer) -> Result<List<'_>> {
+        self.stored_term_list(term)
+    }
+
+    fn term_counts(&self, _: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
+        self.tell_term_counts(tell)
+    }
+
+    fn lengths(&self, _: &dyn Lexer) -> Result<&[u32]> {
+        self.stored_lengths()
+    }
+
+    fn total_length(&self, _: &dyn Lexer) -> Result<u64> {
+        self.stored_total_length()
+    }
+
+    fn codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
+        self.stored_codes(rows)
+    }
+
+    fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {
+        self.stored_supplement(row)
     }
 }

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::read::{Segment, check_counts, count};
+use super::{
+    Rows,
+    read::{Segment, check_counts, count},
+};
 use crate::{
     lexical::{self, EncodedList, List},
     store::{
@@ -63,7 +66,7 @@ impl TermSections {
 
 impl Segment {
     /// Whether the rows have posting lists of terms.
-    pub(in crate::store) fn is_lexical(&self) -> bool {
+    pub(super) fn has_terms(&self) -> bool {
         !self.terms.lengths.is_empty()
     }
 
@@ -79,21 +82,21 @@ impl Segment {
     }
 
     /// Tells of each term how many rows hold it.
-    pub(in crate::store) fn term_counts(&self, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
+    pub(super) fn tell_term_counts(&self, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
         let (terms, rows) = (self.terms()?, self.numbers(&self.terms.rows, 0..self.terms.count())?);
         terms.iter().zip(rows).for_each(|(&term, &rows)| tell(term, rows.into()));
         Ok(())
     }
 
     /// The rows that hold a term.
-    pub(in crate::store) fn term_list(&self, term: u32) -> Result<List<'_>> {
+    pub(super) fn stored_term_list(&self, term: u32) -> Result<List<'_>> {
         match self.terms()?.binary_search(&term) {
             Ok(place) => Ok(List::Encoded(self.term_list_at(place)?)),
             Err(_) => Ok(List::Plain(&[])),
         }
     }
 
-    /// As [`Self::term_list`], by the term's place in [`Self::terms`].
+    /// As [`Rows::term_list`], by the term's place in [`Self::terms`].
     pub(in crate::store) fn term_list_at(&self, place: usize) -> Result<EncodedList<'_>> {
         let (bytes, rows) = self.term_bytes_at(place)?;
         let undecodable = |_| self.undecodable("the postings of term", place as u64);
@@ -119,16 +122,16 @@ impl Segment {
     }
 
     /// Occurrences of all terms in each row.
-    pub(in crate::store) fn lengths(&self) -> Result<&[u32]> {
-        match self.is_lexical() {
+    pub(in crate::store) fn stored_lengths(&self) -> Result<&[u32]> {
+        match self.has_terms() {
             true => self.numbers(&self.terms.lengths, 0..self.rows() as usize),
             false => Ok(&[]),
         }
     }
 
-    /// The sum of [`Self::lengths`].
-    pub(in crate::store) fn total_length(&self) -> Result<u64> {
-        match self.is_lexical() {
+    /// The sum of [`Self::stored_lengths`].
+    pub(super) fn stored_total_length(&self) -> Result<u64> {
+        match self.has_terms() {
             true => Ok(self.elements::<u64>(&self.terms.total, 0..1)?[0]),
             false => Ok(0),
         }
@@ -146,7 +149,7 @@ impl Segment {
             return Err(self.undecodable("the order of terms", place as u64));
         }
         let (mut found, mut postings) = (vec![0u64; self.rows() as usize], Vec::new());
-        let (mut all, mut again, lengths) = (0, Vec::new(), self.lengths()?);
+        let (mut all, mut again, lengths) = (0, Vec::new(), self.stored_lengths()?);
         for place in 0..terms.len() {
             let undecodable = || self.undecodable("the postings of term", place as u64);
             postings.clear();
@@ -163,7 +166,7 @@ impl Segment {
                 }
             }
         }
-        if !self.is_lexical() {
+        if !self.has_terms() {
             return Ok(all);
         }
         let mut total = 0;
@@ -173,7 +176,7 @@ impl Segment {
                 return Err(self.undecodable("the length of row", row as u64));
             }
         }
-        let (what, expected, found) = ("the total length of rows", total, self.total_length()?);
+        let (what, expected, found) = ("the total length of rows", total, self.stored_total_length()?);
         match found == expected {
             true => Ok(all),
             false => Err(self.corrupt(Damage::Disagreement { what, expected, found })),
