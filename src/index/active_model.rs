@@ -10,7 +10,7 @@ use super::fusion::KeptFusion;
 use super::health::RoutingLog;
 use super::ingest::Ingest;
 use super::measured::{FUSION, Measured, Origin, RECALL, Unusable};
-use super::root::{check_directory, kind, sync};
+use super::root::{check_directory, kind};
 use super::search::FilterCache;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
@@ -20,7 +20,7 @@ use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
-use crate::store::{Damage, EncodedBy, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
+use crate::store::{Damage, EncodedBy, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -309,6 +309,5 @@ pub(super) fn copy_model(backend: &dyn Backend, bundle: &Bundle, dir: &Path) -> 
         }
     }
     bundle.copy_to(backend, &partial)?;
-    backend.rename(&partial, &model).map_err(StoreError::io(&model, Operation::Rename))?;
-    Ok(sync(backend, dir)?)
+    Ok(rename(backend, &partial, &model)?)
 }

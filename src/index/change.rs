@@ -32,7 +32,8 @@ use crate::ids::{ModelHash, Row};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{
-    Difference, Durability, EncodedBy, Operation, Put, Store, StoreError, StoreOptions, View, WriteBatch,
+    Difference, Durability, EncodedBy, Put, Store, StoreError, StoreOptions, View, WriteBatch,
+    files::create_directory,
 };
 
 /// Documents of a pass after which the next one is the last.
@@ -503,6 +504,6 @@ impl WithoutText {
 
 /// Makes the directory of a model, durably.
 fn make_directory(backend: &dyn Backend, dir: &Path) -> Result<()> {
-    backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
+    create_directory(backend, dir)?;
     Ok(dir.parent().map_or(Ok(()), |models| sync(backend, models))?)
 }

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     error::{Damage, Operation, Result, StoreError},
+    files,
     layout::{DTYPE_F16, FORMAT_VERSION, STORE_ID_BYTES, limits, manifest::*, names, u32_at, u64_at},
     sealed::Seal,
     segment::SegmentFiles,
@@ -127,14 +128,7 @@ impl Manifest {
 
     /// Names of all files of the segments, inside the index.
     pub(super) fn files(&self) -> impl Iterator<Item = String> + '_ {
-        self.segments.iter().flat_map(|entry| {
-            let number = entry.files.number;
-            let tombstones =
-                entry.tombstones.map(|tombstones| TombstoneFile::name(number, tombstones.generation));
-            [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)]
-                .into_iter()
-                .chain(tombstones)
-        })
+        self.segments.iter().flat_map(SegmentEntry::file_names)
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -250,7 +244,7 @@ impl Manifest {
     /// Writes the copy that repair falls back on. Only once the manifest is published: until the directory is
     /// synced, a power failure may leave neither the copy before nor this one.
     pub(super) fn write_copy(&self, backend: &dyn Backend, dir: &Path) {
-        if let Err(error) = self.write(backend, dir, names::MANIFEST_COPY) {
+        if let Err(error) = files::write(backend, &dir.join(names::MANIFEST_COPY), &self.encode()) {
             tracing::warn!(index = %dir.display(), %error, "could not write a copy of the manifest");
             let _ = backend.remove(&dir.join(names::MANIFEST_COPY));
         }
@@ -273,24 +267,13 @@ impl Manifest {
 
     /// Writes the manifest under its provisional name and makes it durable.
     pub(super) fn write_provisional(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        self.write(backend, dir, names::MANIFEST_NEW)
-    }
-
-    fn write(&self, backend: &dyn Backend, dir: &Path, name: &str) -> Result<()> {
-        let path = dir.join(name);
-        let io = |operation| StoreError::io(&path, operation);
-        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
-        file.write_at(&self.encode(), 0).map_err(io(Operation::Write))?;
-        file.sync_all().map_err(io(Operation::Sync))
+        files::write(backend, &dir.join(names::MANIFEST_NEW), &self.encode())
     }
 
     /// Renames the provisional manifest into place. The commit point of everything; durable when
     /// this has returned.
     pub(super) fn publish(backend: &dyn Backend, dir: &Path) -> Result<()> {
-        backend
-            .rename(&dir.join(names::MANIFEST_NEW), &dir.join(names::MANIFEST))
-            .map_err(StoreError::io(dir.join(names::MANIFEST), Operation::Rename))?;
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
+        files::rename(backend, &dir.join(names::MANIFEST_NEW), &dir.join(names::MANIFEST))
     }
 
     pub(super) fn read(backend: &dyn Backend, dir: &Path) -> Result<Self> {
@@ -319,6 +302,15 @@ impl Manifest {
 const MOST_SEGMENTS: u64 = 1 << 16;
 
 impl SegmentEntry {
+    /// Names of its files, inside the index.
+    pub(super) fn file_names(&self) -> impl Iterator<Item = String> + use<> {
+        let number = self.files.number;
+        let tombstones = self.tombstones.map(|file| TombstoneFile::name(number, file.generation));
+        [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)]
+            .into_iter()
+            .chain(tombstones)
+    }
+
     fn encode(&self) -> [u8; ENTRY_BYTES] {
         let SegmentFiles { number, rows, vectors, documents } = self.files;
         let mut bytes = [0; ENTRY_BYTES];

@@ -35,6 +35,7 @@ mod clear;
 mod commit;
 mod difference;
 mod error;
+pub(crate) mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 #[path = "../../fuzz/inside/store.rs"]

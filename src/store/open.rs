@@ -11,6 +11,7 @@ use std::{
 use super::{
     Durability, Notice, Result, Store, StoreConfig, StoreError, StoreOptions, Writer,
     error::{Damage, Operation},
+    files,
     health::Health,
     layout::names,
     lock::DirectoryLock,
@@ -134,7 +135,7 @@ impl Store {
         options: StoreOptions,
     ) -> Result<Self> {
         config.check()?;
-        backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
+        files::create_directory(&*backend, dir)?;
         refuse_existing(dir)?;
         let dir = &absolute(dir)?;
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
@@ -143,31 +144,19 @@ impl Store {
         // First, and durable before anything else: it marks the directory as one where a create began.
         let manifest = Manifest::empty(config);
         manifest.write_provisional(&*backend, dir)?;
-        let sync = |dir: &Path| backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
-        sync(dir)?;
+        files::sync(&*backend, dir)?;
         for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
-            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
-            sync(&folder)?;
+            files::create_directory(&*backend, &folder)?;
+            files::sync(&*backend, &folder)?;
         }
-        sync(dir)?;
+        files::sync(&*backend, dir)?;
         Manifest::publish(&*backend, dir)?;
         manifest.write_copy(&*backend, dir);
         let state = Version::new(manifest.generation, Vec::new())?;
         let left = identity(&*backend, dir)?;
         let opened = Opened { manifest, state, left, durable: 0, log: None, notices: Vec::new() };
-        let made = Self::with(backend, dir, opened, options, Some(lock));
-        made.sync_parent(dir);
-        Ok(made)
-    }
-
-    /// Makes the entry of a directory that may be new durable. What is above it is not ours, so it may be
-    /// unreadable; then its entry is as durable as its owner makes it.
-    pub(super) fn sync_parent(&self, dir: &Path) {
-        if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent)
-            && let Err(error) = self.backend.sync_directory(parent)
-        {
-            tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
-        }
+        files::sync_parent(&*backend, dir);
+        Ok(Self::with(backend, dir, opened, options, Some(lock)))
     }
 
     pub(crate) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
@@ -180,7 +169,7 @@ impl Store {
         }
         // The rename that made it may have been the last thing before a crash. It must last before
         // anything is built on it.
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        files::sync(&*backend, dir)?;
         let left = identity(&*backend, dir)?;
         let manifest = Manifest::read(&*backend, dir)?;
         if let Some(error) = recovery::evidence_of_later(&*backend, dir, &manifest) {
@@ -283,7 +272,7 @@ fn identity(backend: &dyn Backend, dir: &Path) -> Result<Option<Identity>> {
 fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<()> {
     for name in [names::SEGMENTS, names::LOG] {
         let path = dir.join(name);
-        match backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))? {
+        match files::kind(backend, &path)? {
             Some(Kind::Directory) => {}
             None if name == names::LOG || manifest.segments.is_empty() => {}
             None => return Err(StoreError::corrupt(name, Damage::Missing { what: "the directory" })),
@@ -296,9 +285,9 @@ fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> 
 /// Makes missing directories.
 fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
     for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
-        if backend.kind(&folder).map_err(StoreError::io(&folder, Operation::Read))?.is_none() {
-            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
-            backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        if files::kind(backend, &folder)?.is_none() {
+            files::create_directory(backend, &folder)?;
+            files::sync(backend, dir)?;
         }
     }
     Ok(())

@@ -17,7 +17,8 @@ use half::f16;
 use super::{
     Result, StoreConfig, StoreError, StoreOptions,
     batch::{Put, check_leaves},
-    error::{Damage, Operation},
+    error::Damage,
+    files::{self, set_aside},
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
@@ -26,9 +27,9 @@ use super::{
     repair_report::RepairReport,
     salvage::{Found, Salvaged},
     seal::orphans,
-    segment::{self, Codes, Member, NewSegment, Passage, RowSource, Rows, Segment, SegmentFiles},
+    segment::{self, Codes, Member, NewSegment, Passage, RowSource, Rows, Segment},
     terms::Lexer,
-    tombstones::{TombstoneFile, Tombstones},
+    tombstones::Tombstones,
 };
 use crate::disk::{Backend, Kind};
 use crate::document::Document;
@@ -94,15 +95,13 @@ impl Repair {
         for path in
             [dir.to_owned(), dir.join(names::SEGMENTS), dir.join(names::LOG), dir.join(names::DAMAGED)]
         {
-            let found = backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))?;
-            if found.is_some_and(|kind| kind != Kind::Directory) {
+            if files::kind(&*backend, &path)?.is_some_and(|kind| kind != Kind::Directory) {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 return Err(StoreError::corrupt(name, Damage::NotADirectory));
             }
         }
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
-        let segments = dir.join(names::SEGMENTS);
-        backend.create_directory(&segments).map_err(StoreError::io(&segments, Operation::CreateDirectory))?;
+        files::create_directory(&*backend, &dir.join(names::SEGMENTS))?;
         let mut report = RepairReport::default();
         let manifest = match Manifest::read(&*backend, dir) {
             Ok(manifest) => match recovery::evidence_of_later(&*backend, dir, &manifest) {
@@ -127,20 +126,12 @@ impl Repair {
                 // The newest of which all files are there; where none is so, the newest.
                 copies.sort_by_key(|(copy, _)| (is_whole(&*backend, dir, copy), copy.generation));
                 let (manifest, found) = copies.pop().ok_or(error)?;
-                if there(names::MANIFEST) {
-                    report.set_aside.push(set_aside(&*backend, dir, names::MANIFEST)?);
-                }
-                // Of a later generation, if anything: not provably whole, but evidence.
-                let named: HashSet<String> = manifest.files().collect();
-                for name in orphans(&*backend, dir, &named) {
-                    report.set_aside.push(move_aside(&*backend, dir, &name)?);
-                }
+                set_others_aside(&*backend, dir, &manifest, &mut report)?;
                 // It may be the only one left, so it is not written again where it has the name already.
                 if found != names::MANIFEST_NEW {
                     manifest.write_provisional(&*backend, dir)?;
                 }
                 Manifest::publish(&*backend, dir)?;
-                report.manifest_restored = true;
                 manifest
             }
         };
@@ -164,15 +155,16 @@ impl Repair {
 
     /// Sets the files of segments aside and publishes a manifest without them.
     fn leave_out(&mut self, damaged: &[SegmentEntry], manifest: &Manifest) -> Result<()> {
-        for name in damaged.iter().flat_map(files_of).filter(|name| self.dir.join(name).exists()) {
+        for name in
+            damaged.iter().flat_map(SegmentEntry::file_names).filter(|name| self.dir.join(name).exists())
+        {
             self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
         }
-        let segments = self.dir.join(names::SEGMENTS);
-        self.backend.sync_directory(&segments).map_err(StoreError::io(&segments, Operation::Sync))?;
+        files::sync(&*self.backend, &self.dir.join(names::SEGMENTS))?;
         manifest.write_provisional(&*self.backend, &self.dir)?;
         Manifest::publish(&*self.backend, &self.dir)?;
         manifest.write_copy(&*self.backend, &self.dir);
-        for name in damaged.iter().flat_map(files_of) {
+        for name in damaged.iter().flat_map(SegmentEntry::file_names) {
             // They have their other name. A missing one is what was wrong.
             let _ = self.backend.remove(&self.dir.join(name));
         }
@@ -426,12 +418,6 @@ fn live(entry: &SegmentEntry) -> u64 {
     u64::from(entry.files.rows - entry.tombstones.map_or(0, |tombstones| tombstones.count))
 }
 
-fn files_of(entry: &SegmentEntry) -> impl Iterator<Item = String> + use<> {
-    let number = entry.files.number;
-    let tombstones = entry.tombstones.map(|tombstones| TombstoneFile::name(number, tombstones.generation));
-    [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(tombstones)
-}
-
 /// Whether all files that a manifest names are there, by their lengths and their ends.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
     let opens = |entry: &SegmentEntry| {
@@ -455,48 +441,28 @@ fn go_on_from_later(
             && is_whole(backend, dir, copy)
     };
     let copy = Manifest::read_named(backend, dir, names::MANIFEST_COPY).ok().filter(is_later);
-    report.set_aside.push(set_aside(backend, dir, names::MANIFEST)?);
-    report.manifest_restored = true;
     let manifest = copy.unwrap_or(manifest);
-    let named: HashSet<String> = manifest.files().collect();
-    for name in orphans(backend, dir, &named) {
-        report.set_aside.push(move_aside(backend, dir, &name)?);
-    }
+    set_others_aside(backend, dir, &manifest, report)?;
     manifest.write_provisional(backend, dir)?;
     Manifest::publish(backend, dir)?;
     Ok(manifest)
 }
 
-/// As [`set_aside`]; the file loses the name that it had.
-fn move_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
-    let aside = set_aside(backend, dir, name)?;
-    let path = dir.join(name);
-    backend.remove(&path).map_err(StoreError::io(path, Operation::Remove))?;
-    Ok(aside)
-}
-
-/// Gives a file a second, lasting name in `damaged`, and returns that.
-pub(super) fn set_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
-    let aside = dir.join(names::DAMAGED);
-    backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
-    let file =
-        Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let path = free_name(&aside, &file);
-    backend.link(&dir.join(name), &path).map_err(StoreError::io(&path, Operation::Create))?;
-    for dir in [&aside, dir] {
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+/// Sets aside the manifest that is there, before another one takes its place, and what that does not name: of
+/// a later generation, if anything, so it is evidence and not provably whole.
+fn set_others_aside(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+    report: &mut RepairReport,
+) -> Result<()> {
+    report.manifest_restored = true;
+    if dir.join(names::MANIFEST).exists() {
+        report.set_aside.push(set_aside(backend, dir, names::MANIFEST)?);
     }
-    Ok(path)
-}
-
-/// A name that nothing in a directory has.
-fn free_name(dir: &Path, name: &str) -> PathBuf {
-    let mut path = dir.join(name);
-    for number in 1.. {
-        if !path.exists() {
-            break;
-        }
-        path = dir.join(format!("{name}.{number}"));
+    for name in orphans(backend, dir, &manifest.files().collect()) {
+        report.set_aside.push(set_aside(backend, dir, &name)?);
+        files::remove_file(backend, &dir.join(name))?;
     }
-    path
+    Ok(())
 }

@@ -3,11 +3,9 @@
 
 use super::{
     Repair, Result, StoreError,
-    error::Operation,
-    layout::names,
+    files::{self, set_aside},
     log::{self, Log, Place, Room, Scan, Tail},
     recovery,
-    repair::set_aside,
 };
 use crate::ids::Generation;
 
@@ -64,8 +62,7 @@ impl Repair {
             if newer {
                 // It comes after a manifest that is gone.
                 self.report.lost_commits += last.saturating_sub(base.0);
-                let path = dir.join(&name);
-                backend.remove(&path).map_err(StoreError::io(path, Operation::Remove))?;
+                files::remove_file(&*backend, &dir.join(&name))?;
                 continue;
             }
             self.report.lost_commits += (last - base.0).saturating_sub(whole.len() as u64);
@@ -92,8 +89,6 @@ impl Repair {
             let _ = backend.remove(&from);
             return Err(error);
         }
-        backend.rename(&from, &to).map_err(StoreError::io(&to, Operation::Rename))?;
-        let folder = self.dir.join(names::LOG);
-        backend.sync_directory(&folder).map_err(StoreError::io(&folder, Operation::Sync))
+        files::rename(backend, &from, &to)
     }
 }

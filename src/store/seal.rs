@@ -29,6 +29,7 @@ use super::{
     Result, Store, StoreError, Writer,
     clear::is_sealed_file,
     error::Operation,
+    files,
     layout::names,
     log,
     manifest::{Manifest, SegmentEntry},
@@ -105,8 +106,7 @@ impl Store {
         self.collect_garbage(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);
         for dir in [&segments, &self.dir] {
-            let synced = self.backend.sync_directory(dir);
-            self.poison_if_sync(synced.map_err(StoreError::io(dir, Operation::Sync)))?;
+            self.poison_if_sync(files::sync(&*self.backend, dir))?;
         }
         Ok(())
     }
@@ -325,8 +325,7 @@ impl Store {
     fn make_current(&self, writer: &mut Writer, manifest: Manifest) -> Result<()> {
         let backend = &*self.backend;
         let segments = self.dir.join(names::SEGMENTS);
-        let synced = backend.sync_directory(&segments);
-        self.poison_if_sync(synced.map_err(StoreError::io(&segments, Operation::Sync)))?;
+        self.poison_if_sync(files::sync(backend, &segments))?;
         self.poison_if_sync(manifest.write_provisional(backend, &self.dir))?;
         let provisional = self.dir.join(names::MANIFEST_NEW);
         let left = backend.identity(&provisional).map_err(StoreError::io(&provisional, Operation::Read))?;
