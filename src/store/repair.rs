@@ -240,7 +240,7 @@ impl Repair {
                 false => None,
             };
             let passages = self.manifest.config.passages.is_some();
-            let segment = NewSegment { store_id, number, codes, lexer, passages };
+            let segment = NewSegment { store_id, number, codes, lexer, passages, leaves: &|_| None };
             let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }

@@ -237,17 +237,14 @@ impl Store {
     ) -> Result<Option<Segment>> {
         let chosen: Vec<&Part> =
             state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
-        let rerouted: Option<Vec<Rerouted<'_>>> = match rewrite.route {
-            None => None,
-            Some(route) => {
-                let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
-                Some(parts.collect::<Result<_>>()?)
-            }
-        };
-        let sources: Vec<&dyn RowSource> = match &rerouted {
-            None => chosen.iter().map(|part| &***part as &dyn RowSource).collect(),
-            Some(rerouted) => rerouted.iter().map(|part| part as &dyn RowSource).collect(),
-        };
+        let rerouted = rewrite.route.map(|route| {
+            let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
+            parts.collect::<Result<Vec<_>>>()
+        });
+        let rerouted = rerouted.transpose()?;
+        let found_anew =
+            |member: &Member| rerouted.as_ref().map(|parts| parts[member.source as usize].of(member.row));
+        let sources: Vec<&dyn RowSource> = chosen.iter().map(|part| &***part as &dyn RowSource).collect();
         let members: Vec<Member> = (0..)
             .zip(&chosen)
             .flat_map(|(source, part)| part.live_rows().map(move |row| Member { source, row }))
@@ -263,7 +260,8 @@ impl Store {
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
         let passages = self.config.passages.is_some();
-        let segment = NewSegment { store_id: self.store_id, number, codes, lexer, passages };
+        let segment =
+            NewSegment { store_id: self.store_id, number, codes, lexer, passages, leaves: &found_anew };
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;

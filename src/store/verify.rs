@@ -33,19 +33,8 @@ type LeafList<'a> = (Range<u32>, &'a [u32]);
 /// Hears how many of how many units are done; its error ends the call.
 type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// How far a check is.
-pub(super) struct Done<'a> {
-    units: u64,
-    total: u64,
-    tell: Tell<'a>,
-}
-
-impl Done<'_> {
-    pub(super) fn more(&mut self, units: u64) -> Result<()> {
-        self.units += units;
-        (self.tell)(self.units, self.total)
-    }
-}
+/// Hears that more units are done; its error ends the call.
+pub(super) type Done<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Pages, rows whose codes are looked at, and live documents.
 fn units(part: &Part) -> u64 {
@@ -176,7 +165,11 @@ impl Store {
     pub fn verify_with(&self, tell: Tell<'_>) -> Result<VerifyReport> {
         let state = self.state();
         let mut report = VerifyReport::default();
-        let mut done = Done { units: 0, total: state.parts().iter().map(units).sum(), tell };
+        let (mut units_done, total) = (0, state.parts().iter().map(units).sum());
+        let done: Done<'_> = &mut |more| {
+            units_done += more;
+            tell(units_done, total)
+        };
         let on_disk = report.note(Manifest::read(&*self.backend, &self.dir))?;
         if on_disk.as_ref().is_some_and(|manifest| manifest.store_id != self.store_id) {
             report.problem(names::MANIFEST, Damage::Foreign);
@@ -187,9 +180,9 @@ impl Store {
                 report.file_bytes += segment.bytes().iter().sum::<u64>();
                 for page in segment.check_bytes() {
                     report.note(page)?;
-                    done.more(1)?;
+                    done(1)?;
                 }
-                codes::check(segment, self.config.dim as usize, &mut report, &mut done)?;
+                codes::check(segment, self.config.dim as usize, &mut report, done)?;
                 report.term_postings += report.note(segment.check_terms(true))?.unwrap_or_default();
                 self.check_texts(segment, &mut report)?;
                 let lexical = self.is_lexical();
@@ -198,7 +191,7 @@ impl Store {
                     report.problem(segment.name().to_owned(), Damage::Missing { what });
                 }
             }
-            self.check_documents(part, &mut ids, &mut report, &mut done)?;
+            self.check_documents(part, &mut ids, &mut report, done)?;
             self.check_lists(part, &mut report)?;
         }
         self.check_files(&mut report)?;
@@ -211,11 +204,11 @@ impl Store {
         part: &Part,
         ids: &mut HashSet<String>,
         report: &mut VerifyReport,
-        done: &mut Done<'_>,
+        done: Done<'_>,
     ) -> Result<()> {
         let (file, mut passages) = (part.name().to_owned(), 0);
         for row in part.live_rows() {
-            done.more(1)?;
+            done(1)?;
             let number = u64::from(row);
             let finite = report.note(part.matrix(row..row + 1))?.map(|row| row.iter().all(|x| x.is_finite()));
             if finite == Some(false) {

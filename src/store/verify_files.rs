@@ -53,11 +53,7 @@ impl Store {
             report.note::<()>(Err(later))?;
         }
         for base in log::bases(backend, dir)? {
-            if base > manifest.generation {
-                let (what, expected) = ("the generation that it comes after", manifest.generation.0);
-                let damage = Damage::Disagreement { what, expected, found: base.0 };
-                report.problem(log::name(base), damage);
-            }
+            report.note(recovery::check_base(base, &manifest))?;
         }
         let waiting = report.note(recovery::waiting(backend, dir, &manifest))?.flatten();
         let Some(waiting) = waiting else { return Ok(()) };

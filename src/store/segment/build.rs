@@ -118,6 +118,8 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
     /// Whether rows are passages.
     pub(in crate::store) passages: bool,
+    /// The leaves of a row, where they are not those that its source says.
+    pub(in crate::store) leaves: &'a dyn Fn(&Member) -> Option<Vec<LeafId>>,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
@@ -133,10 +135,14 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, codes, lexer, passages } = segment;
+    let NewSegment { store_id, number, codes, lexer, passages, leaves } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
-    let Arranged { members, leaves } = arrange(sources, members)?;
+    let leaves_of = |member: &Member| match leaves(member) {
+        Some(leaves) => Ok(leaves),
+        None => sources[member.source as usize].leaves(member.row),
+    };
+    let Arranged { members, leaves } = arrange(members, &leaves_of)?;
     if u32::try_from(leaves.row_leaves.len()).is_err() {
         return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
     }
@@ -210,11 +216,11 @@ struct Leaves {
 }
 
 /// Sorts by leaf; the order of the members, which is that of insertion, decides among those of one leaf.
-fn arrange(sources: &[&dyn RowSource], members: Vec<Member>) -> Result<Arranged> {
+fn arrange(members: Vec<Member>, leaves_of: &dyn Fn(&Member) -> Result<Vec<LeafId>>) -> Result<Arranged> {
     let mut keyed = Vec::with_capacity(members.len());
     let mut several = false;
     for (place, member) in members.iter().enumerate() {
-        let leaves = sources[member.source as usize].leaves(member.row)?;
+        let leaves = leaves_of(member)?;
         several |= leaves.len() > 1;
         let first = leaves.first().map_or(0, |leaf| leaf.0);
         keyed.push((first, place as u32));
@@ -226,7 +232,7 @@ fn arrange(sources: &[&dyn RowSource], members: Vec<Member>) -> Result<Arranged>
     let mut lists = Leaves::default();
     if several {
         for (row, member) in (0..).zip(&sorted) {
-            let leaves = sources[member.source as usize].leaves(member.row)?;
+            let leaves = leaves_of(member)?;
             lists.row_leaves.extend(leaves.iter().map(|leaf| leaf.0));
             lists.row_ends.push(lists.row_leaves.len() as u32);
             secondary.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));

@@ -91,7 +91,14 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
     build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None, passages: false },
+        NewSegment {
+            store_id: STORE,
+            number: 9,
+            codes: None,
+            lexer: None,
+            passages: false,
+            leaves: &|_| None,
+        },
         &sources,
         members,
         &mut || Ok(()),
@@ -187,7 +194,14 @@ fn an_answer_to_cancel_ends_the_build() {
     let built = build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None, passages: false },
+        NewSegment {
+            store_id: STORE,
+            number: 9,
+            codes: None,
+            lexer: None,
+            passages: false,
+            leaves: &|_| None,
+        },
         &[&source],
         members,
         &mut tick,
