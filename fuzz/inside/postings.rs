@@ -1,6 +1,7 @@
 //! For the fuzz target; no part of the interface.
 
-use super::{Best, Bm25, EncodedList, List, Norms, Posting, QueryTerm, Role, score_rows, search, syntax};
+use super::{Bm25, EncodedList, List, Norms, Posting, QueryTerm, Role, score_rows, search, syntax};
+use crate::scan::TopK;
 
 /// Rows of the part that the list is taken for one of.
 const ROWS: u32 = 5_000;
@@ -24,7 +25,7 @@ pub fn fuzz_postings(bytes: &[u8]) {
     let norms = Norms::new(Bm25::default(), 7.0);
     for role in [Role::Optional, Role::Required] {
         let terms = [QueryTerm { list: List::Encoded(list), weight: 1.5, role }];
-        let mut best = Best::new(10);
+        let mut best = TopK::new(10);
         let mut accept = |row: u32, _: f32| Ok::<bool, ()>(row < ROWS);
         if search(&terms, &lengths, &norms, 0, &mut accept, &mut best).is_ok() {
             assert!(best.into_sorted().len() <= n.min(10));

@@ -19,7 +19,7 @@ use crate::store::{
     manifest::{Manifest, StoreConfig, StoreId},
     payload::{self, Encoded},
     sealed::{Identity, Kind, SealedWriter},
-    segment::{Segment, SegmentFiles},
+    segment::{RowSource, Rows, Segment, SegmentFiles},
 };
 use crate::{
     codes,
@@ -190,12 +190,12 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     );
     let (Ok(vectors), Ok(documents)) = (vectors, documents) else { return };
     let files = SegmentFiles { number: 1, rows, vectors, documents };
-    let Ok(segment) = Segment::open(&FileSystem, dir.path(), store_id, DIM, files) else { return };
+    let Ok(segment) = Segment::open(&FileSystem, dir.path(), store_id, DIM, files, false) else { return };
     for row in 0..rows {
         if let Ok(Some(passage)) = segment.passage(row) {
             assert!(passage.head < rows && passage.next < rows);
         }
-        let _ = (segment.head(row), segment.document(row), segment.leaves_of(row), segment.created_at(row));
+        let _ = (segment.head(row), segment.document(row), segment.leaves(row), segment.created_at(row));
         if row < segment.documents() {
             let _ = segment.by_id(row);
         }

@@ -127,10 +127,7 @@ impl ActiveModel {
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
         check_shape(config, &bundle)?;
-        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: names::MANIFEST.into(),
-            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
-        })?;
+        let similarity = config.similarity()?;
         check_analyzer(config)?;
         let opened = Self::new(number, store, Arc::new(bundle), similarity);
         opened.read_measured(backend);

@@ -85,13 +85,7 @@ impl Index {
     /// [`InputError::SameModel`]; [`InputError::WithoutText`]; [`InputError::ChangeUnderWay`]; failures of
     /// the encoder and of the disk, with nothing changed, and what was begun removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
-        self.change_model(bundle, &mut no_progress)
-    }
-
-    fn change_model(&self, bundle: &Bundle, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
-        self.check_writable()?;
-        let _only = self.alone()?;
-        self.change_model_alone(bundle, on_progress)
+        self.with_progress(no_progress).reencode(bundle)
     }
 
     /// As [`Self::change_model_alone`], with a bundle that nobody has once this has returned. A call that is
@@ -149,14 +143,7 @@ impl Index {
     /// # Errors
     /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
     pub fn rollback(&self) -> Result<ModelChange> {
-        self.return_to_kept(&mut no_progress)
-    }
-
-    fn return_to_kept(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
-        self.check_writable()?;
-        let _only = self.alone()?;
-        let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
-        self.change_to(self.open_for_filling(kept)?, on_progress)
+        self.with_progress(no_progress).rollback()
     }
 
     /// The model that [`Self::rollback`] would return to.
@@ -372,7 +359,9 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::reencode`], and [`Error::Cancelled`].
     pub fn reencode(mut self, bundle: &Bundle) -> Result<ModelChange> {
-        self.index.change_model(bundle, &mut self.on_progress)
+        self.index.check_writable()?;
+        let _only = self.index.alone()?;
+        self.index.change_model_alone(bundle, &mut self.on_progress)
     }
 
     /// As [`Index::rollback`], with progress in documents and cancellation between groups of them.
@@ -380,7 +369,11 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::rollback`], and [`Error::Cancelled`].
     pub fn rollback(mut self) -> Result<ModelChange> {
-        self.index.return_to_kept(&mut self.on_progress)
+        let index = self.index;
+        index.check_writable()?;
+        let _only = index.alone()?;
+        let kept = index.root.current().kept.ok_or(InputError::NoPreviousModel)?;
+        index.change_to(index.open_for_filling(kept)?, &mut self.on_progress)
     }
 }
 

@@ -311,11 +311,7 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn get(&self, id: &str) -> Result<Option<Document>> {
-        let view = self.serving().view();
-        match view.row_of(id)? {
-            Some(row) => Ok(Some(view.document(row)?)),
-            None => Ok(None),
-        }
+        Ok(self.get_many([id])?.pop().flatten())
     }
 
     /// The documents with these ids, in their order, all of one generation.

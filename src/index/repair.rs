@@ -105,12 +105,10 @@ impl Index {
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
-        let serving = serving.map_err(without_manifest)?;
+        let mut serving = serving.map_err(without_manifest)?;
         // First, so that what is done to documents is always reported.
-        let mut judgments = RepairReport::default();
-        repair_judgments(&root, options.undecided, &mut judgments)?;
+        repair_judgments(&root, options.undecided, &mut serving.report)?;
         let mut report = finish(serving, &root, &dir, options)?;
-        report.with_judgments(judgments);
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;

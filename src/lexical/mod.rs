@@ -6,7 +6,6 @@
 //! files. Nothing here knows files or tokenizers: lists, lengths and bytes are slices.
 
 mod analyzer;
-mod best;
 mod bm25;
 mod bound;
 mod cursor;
@@ -24,7 +23,6 @@ mod window;
 
 pub(crate) use analyzer::stems;
 pub use analyzer::{Analyzer, Language, UnknownAnalyzer};
-pub use best::Best;
 pub use bm25::{Bm25, Norms};
 pub use cursor::List;
 #[cfg(feature = "fuzzing")]

@@ -37,11 +37,10 @@ impl Store {
             .then(|| log::encode(&checked, self.config().passages.is_some()));
         let mut writer = self.lock_writer()?;
         let before = self.state();
-        let (after, applied) = before.apply(self.config(), &checked)?;
+        let (after, committed) = before.apply(self.config(), &checked)?;
         if after.generation == before.generation {
-            return Ok(Committed::new(after.generation, applied));
+            return Ok(committed);
         }
-        let generation = after.generation;
         let logged = writer.log.as_ref().map_or(0, Log::bytes);
         let bytes = commit.as_ref().map_or(0, Vec::len) as u64;
         let large = after.memtable_bytes() > SEAL_AT_BYTES
@@ -58,7 +57,7 @@ impl Store {
             logged.map(|()| self.publish(after))
         };
         done.map_err(|error| self.with_numbers(&writer, error, checked.puts.len()))?;
-        Ok(Committed::new(generation, applied))
+        Ok(committed)
     }
 
     /// A failed write with what became of the documents.

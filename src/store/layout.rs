@@ -114,6 +114,8 @@ pub(super) mod sealed {
     pub(in crate::store) const SECTION_BYTES: usize = AT_SECTION_LEN.end;
     /// More than any file has.
     pub(in crate::store) const MOST_SECTIONS: u32 = 64;
+    /// Names of sections are below it.
+    pub(in crate::store) const SECTION_NAMES: usize = 70;
 
     pub(in crate::store) const TAIL_MAGIC: [u8; MAGIC_BYTES] = *b"ehs-end\n";
     pub(in crate::store) const AT_BODY_BYTES: Range<usize> = 0..8;
@@ -248,6 +250,7 @@ pub(super) mod limits {
 
 const _: () = {
     assert!(manifest::HEAD_BYTES == 128 && manifest::ENTRY_BYTES == 64);
+    assert!(sealed::SECTION_NAMES > segment::TOTAL_LENGTH as usize);
     assert!(log::HEADER_BYTES == 40 && log::FRAME_BYTES == 40);
     assert!((log::HEADER_BYTES as u64).is_multiple_of(log::ALIGNMENT));
     assert!((log::FRAME_BYTES as u64).is_multiple_of(log::ALIGNMENT));

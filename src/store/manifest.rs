@@ -4,6 +4,7 @@
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     path::Path,
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -13,11 +14,12 @@ use super::{
     layout::{DTYPE_F16, FORMAT_VERSION, STORE_ID_BYTES, limits, manifest::*, names, u32_at, u64_at},
     sealed::Seal,
     segment::SegmentFiles,
-    tombstones::TombstoneFile,
+    tombstones::{TombstoneFile, Tombstones},
 };
 use crate::disk::{Backend, OpenMode};
 use crate::ids::{Generation, ModelHash};
 use crate::passages::Passages;
+use crate::scan::Similarity;
 
 /// What an index is: fixed at creation, bound to the model that made its embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,12 @@ impl StoreConfig {
     /// Whether rows have posting lists of terms.
     pub fn is_lexical(&self) -> bool {
         self.terms != 0
+    }
+
+    /// How documents are ranked.
+    pub fn similarity(&self) -> Result<Similarity> {
+        let detail = Damage::Field { field: "similarity", found: self.similarity.into() };
+        Similarity::from_code(self.similarity).ok_or(StoreError::corrupt(names::MANIFEST, detail))
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -302,6 +310,19 @@ impl Manifest {
 const MOST_SEGMENTS: u64 = 1 << 16;
 
 impl SegmentEntry {
+    /// Its dead rows; `damaged` as in [`SealedFile::open`](super::sealed::SealedFile::open).
+    pub(super) fn read_tombstones(
+        &self,
+        backend: &dyn Backend,
+        dir: &Path,
+        store_id: StoreId,
+        damaged: bool,
+    ) -> Result<Arc<Tombstones>> {
+        let SegmentFiles { number, rows, .. } = self.files;
+        let read = |file: TombstoneFile| file.read(backend, dir, store_id, number, rows, damaged);
+        self.tombstones.map_or_else(|| Ok(Arc::default()), read)
+    }
+
     /// Names of its files, inside the index.
     pub(super) fn file_names(&self) -> impl Iterator<Item = String> + use<> {
         let number = self.files.number;

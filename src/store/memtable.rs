@@ -7,6 +7,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
+    convert::Infallible,
     ops::Range,
     sync::{Arc, OnceLock},
 };
@@ -17,7 +18,7 @@ use super::{
     batch::{CheckedPut, PutRow},
     error::{Damage, Result, StoreError},
     layout::names,
-    segment::{Passage, RowSource, Rows},
+    segment::{LeafLists, Passage, RowSource, Rows, arrange},
     terms::{Lexer, TermLists, TermTable, Terms},
 };
 use crate::{
@@ -47,12 +48,7 @@ pub(super) struct Memtable {
     has_passages: bool,
     /// `[rows, dim]` f16.
     matrix: Vec<f16>,
-    /// The leaves that occur, ascending.
-    leaves: Vec<u32>,
-    /// Where the rows that lie with each leaf end.
-    ends: Vec<u32>,
-    /// Rows that lie with another leaf.
-    secondary: HashMap<u32, Vec<u32>>,
+    lists: LeafLists,
     by_id: HashMap<Arc<str>, u32>,
     /// Posting lists of terms, made when they are first asked for.
     terms: OnceLock<TermTable>,
@@ -66,40 +62,29 @@ impl Memtable {
         has_passages: bool,
         documents: impl IntoIterator<Item = (Arc<CheckedPut>, Generation)>,
     ) -> Self {
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let (mut given, mut bytes) = (Vec::new(), 0);
         // By the number of their document at first.
         for (number, (put, created_at)) in (0..).zip(documents) {
             bytes += put.bytes();
-            rows.extend((0..put.rows.len()).map(|place| {
+            given.extend((0..put.rows.len()).map(|place| {
                 let put = Arc::clone(&put);
                 MemoryRow { put, created_at, place, head: number, next: 0 }
             }));
         }
-        // Stable: among the documents of one leaf the order of insertion stays.
-        rows.sort_by_key(|row| row.own().leaves.first().map_or(0, |leaf| leaf.0));
+        let leaves_of = |row: usize| Ok::<_, Infallible>(Cow::Borrowed(&*given[row].own().leaves));
+        let Ok((order, lists)) = arrange(given.len(), &leaves_of);
+        let mut rows: Vec<MemoryRow> = order.into_iter().map(|row| given[row as usize].clone()).collect();
         if has_passages {
             chain(&mut rows);
         } else {
             (0..).zip(&mut rows).for_each(|(at, row)| (row.head, row.next) = (at, at));
         }
         let matrix = Vec::with_capacity(rows.len() * dim);
-        let mut part = Self { dim, has_passages, matrix, bytes, ..Self::default() };
+        let mut part = Self { dim, has_passages, matrix, bytes, lists, ..Self::default() };
         for (row, document) in (0..).zip(&rows) {
             part.matrix.extend_from_slice(&document.own().embedding);
             if document.head == row {
                 part.by_id.insert(Arc::clone(&document.put.id), row);
-            }
-            for (place, leaf) in document.own().leaves.iter().enumerate() {
-                if place > 0 {
-                    part.secondary.entry(leaf.0).or_default().push(row);
-                } else {
-                    if part.leaves.last() == Some(&leaf.0) {
-                        part.ends.pop();
-                    } else {
-                        part.leaves.push(leaf.0);
-                    }
-                    part.ends.push(row + 1);
-                }
             }
         }
         part.rows = rows;
@@ -236,20 +221,12 @@ impl Rows for Memtable {
         Ok(self.by_id.get(id).copied())
     }
 
-    fn all_leaves(&self) -> Result<Cow<'_, [u32]>> {
-        let mut leaves: Vec<u32> = self.leaves.iter().chain(self.secondary.keys()).copied().collect();
-        leaves.sort_unstable();
-        leaves.dedup();
-        Ok(leaves.into())
+    fn all_leaves(&self) -> Result<&[u32]> {
+        Ok(&self.lists.leaves)
     }
 
     fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
-        let own = match self.leaves.binary_search(&leaf.0) {
-            Ok(0) => 0..self.ends[0],
-            Ok(place) => self.ends[place - 1]..self.ends[place],
-            Err(_) => 0..0,
-        };
-        Ok((own, self.secondary.get(&leaf.0).map_or(&[], Vec::as_slice)))
+        Ok(self.lists.rows(leaf))
     }
 
     fn is_lexical(&self) -> bool {

@@ -16,12 +16,11 @@ use super::{
     layout::names,
     lock::DirectoryLock,
     log::Log,
-    manifest::{Manifest, SegmentEntry, StoreId},
+    manifest::Manifest,
     part::{Part, Place},
     recovery::{self, Recovered},
     reserve::Reserve,
     segment::Segment,
-    tombstones::Tombstones,
     version::Version,
 };
 use crate::disk::{Backend, FileSystem, Identity, Kind, Unsynced};
@@ -323,7 +322,7 @@ fn load(
             continue;
         }
         let store_id = manifest.store_id;
-        let tombstones = open_tombstones(backend, dir, store_id, entry, false)?;
+        let tombstones = entry.read_tombstones(backend, dir, store_id, false)?;
         let segment = known.and_then(|(_, part)| match &part.place {
             Place::Sealed(segment) => Some(Arc::clone(segment)),
             Place::Memtable(_) => None,
@@ -331,26 +330,12 @@ fn load(
         parts.push(match segment {
             Some(segment) => Part::sealed(segment, tombstones)?,
             None => {
-                let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files)?;
+                let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files, false)?;
                 Part::sealed(Arc::new(segment), tombstones)?
             }
         });
     }
     Version::new(manifest.generation, parts)
-}
-
-/// The dead rows of a segment; with `damaged` also from a file with a damaged header or end.
-pub(super) fn open_tombstones(
-    backend: &dyn Backend,
-    dir: &Path,
-    store_id: StoreId,
-    entry: &SegmentEntry,
-    damaged: bool,
-) -> Result<Arc<Tombstones>> {
-    match entry.tombstones {
-        Some(file) => file.read(backend, dir, store_id, entry.files.number, entry.files.rows, damaged),
-        None => Ok(Arc::default()),
-    }
 }
 
 /// The newest generation that can be opened while a writer goes on.

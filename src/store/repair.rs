@@ -22,10 +22,9 @@ use super::{
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
-    open::open_tombstones,
     recovery,
     repair_report::RepairReport,
-    salvage::{Found, Salvaged},
+    salvage::{ReadableDocument, Salvaged},
     seal::orphans,
     segment::{self, Codes, Member, NewSegment, Passage, RowSource, Rows, Segment},
     terms::Lexer,
@@ -201,7 +200,7 @@ impl Repair {
         }
         self.report.damaged_segments = damaged.len() as u64;
         for (entry, segment) in &sound {
-            let tombstones = open_tombstones(&*self.backend, &self.dir, store_id, entry, false)?;
+            let tombstones = entry.read_tombstones(&*self.backend, &self.dir, store_id, false)?;
             let is_live = |row: &u32| !tombstones.contains(*row);
             for row in (0..segment.rows()).filter(is_live) {
                 self.report.documents += u64::from(segment.head(row)? == row);
@@ -251,14 +250,14 @@ impl Repair {
     /// A segment of which every byte is right.
     fn open_sound(&self, entry: SegmentEntry) -> Result<Segment> {
         let Manifest { store_id, config, .. } = &self.manifest;
-        let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files)?;
+        let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files, false)?;
         segment.check_bytes().collect::<Result<()>>()?;
         segment.check_terms(true)?;
         if config.is_lexical() && !segment.is_lexical() {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
         }
-        open_tombstones(&*self.backend, &self.dir, *store_id, &entry, false)?;
+        entry.read_tombstones(&*self.backend, &self.dir, *store_id, false)?;
         Ok(segment)
     }
 
@@ -272,15 +271,15 @@ impl Repair {
     ) -> Result<Option<Salvaged>, E> {
         let Manifest { store_id, ref config, .. } = self.manifest;
         let config = config.clone();
-        let opened = Segment::open_as(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
+        let opened = Segment::open(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
         let Some(segment) = undamaged(opened)? else {
             self.report.lost += live(&entry);
             return Ok(None);
         };
-        let tombstones = undamaged(open_tombstones(&*self.backend, &self.dir, store_id, &entry, true))?;
+        let tombstones = undamaged(entry.read_tombstones(&*self.backend, &self.dir, store_id, true))?;
         let is_dead =
             |row| tombstones.as_ref().is_some_and(|tombstones: &Arc<Tombstones>| tombstones.contains(row));
-        let mut found = Found::default();
+        let mut found = Vec::new();
         let has_passages = config.passages.is_some();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
             // Of a document with passages the first alone has the id.
@@ -293,7 +292,7 @@ impl Repair {
             };
             let rows = rows_of(&segment, row, &document, &config)?;
             let rows = rows.filter(|rows| !rows.iter().any(|row| is_dead(*row)));
-            found.add(row, document.id, rows);
+            found.push(ReadableDocument { head: row, id: document.id, rows });
         }
         if tombstones.is_none() {
             self.decide(&entry, sound, undecided, &mut found)?;
@@ -335,20 +334,25 @@ impl Repair {
         entry: &SegmentEntry,
         sound: &[(SegmentEntry, Segment)],
         undecided: Undecided,
-        found: &mut Found,
+        found: &mut Vec<ReadableDocument>,
     ) -> Result<()> {
         // A live document elsewhere proves that the one of the same id here was replaced.
         let mut elsewhere = HashSet::new();
         for (other, segment) in sound {
             let tombstones =
-                open_tombstones(&*self.backend, &self.dir, self.manifest.store_id, other, false)?;
+                other.read_tombstones(&*self.backend, &self.dir, self.manifest.store_id, false)?;
             for row in (0..segment.rows()).filter(|row| !tombstones.contains(*row)) {
                 elsewhere.insert(segment.id(row)?);
             }
         }
         // That of passages behind the first.
         elsewhere.remove("");
-        let replaced = found.remove(|id| elsewhere.contains(id));
+        let (replaced, others): (Vec<_>, Vec<_>) =
+            found.drain(..).partition(|document| elsewhere.contains(&*document.id));
+        *found = others;
+        // One row for each whose rows are unknown.
+        let replaced: usize =
+            replaced.iter().map(|document| document.rows.as_ref().map_or(1, Vec::len)).sum();
         let tombstones = entry.tombstones.map_or(0, |tombstones| tombstones.count) as usize;
         if replaced >= tombstones {
             return Ok(());
@@ -362,7 +366,7 @@ impl Repair {
             }
             Undecided::Drop => {
                 self.report.undecided += documents;
-                found.remove(|_| true);
+                found.clear();
                 Ok(())
             }
         }
@@ -421,8 +425,8 @@ fn live(entry: &SegmentEntry) -> u64 {
 /// Whether all files that a manifest names are there, by their lengths and their ends.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
     let opens = |entry: &SegmentEntry| {
-        Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files).is_ok()
-            && open_tombstones(backend, dir, manifest.store_id, entry, false).is_ok()
+        Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files, false).is_ok()
+            && entry.read_tombstones(backend, dir, manifest.store_id, false).is_ok()
     };
     manifest.segments.iter().all(opens)
 }

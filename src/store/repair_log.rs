@@ -21,7 +21,7 @@ impl Repair {
                 continue;
             }
             let place = Place { base, ..place };
-            let mut whole: Vec<(Generation, Vec<u8>)> = Vec::new();
+            let (mut whole, mut behind): (Vec<(Generation, Vec<u8>)>, Vec<_>) = Default::default();
             let before = log::scan(
                 &*backend,
                 &dir,
@@ -30,7 +30,10 @@ impl Repair {
                     whole.push((frame.generation, bytes.to_vec()));
                     Ok(())
                 },
-                &mut |_, _| Ok(()),
+                &mut |frame, bytes| {
+                    behind.push((frame.generation, bytes.to_vec()));
+                    Ok(())
+                },
             );
             let damaged = match &before {
                 Ok(found) => newer || matches!(found.tail, Tail::Damaged { .. }),
@@ -45,13 +48,6 @@ impl Repair {
             let bad = whole.iter().position(|(_, bytes)| !usable(bytes));
             if !damaged && bad.is_none() {
                 continue;
-            }
-            let mut behind = Vec::new();
-            if before.is_ok() {
-                log::scan(&*backend, &dir, place, &mut |_, _| Ok(()), &mut |frame, bytes| {
-                    behind.push((frame.generation, bytes.to_vec()));
-                    Ok(())
-                })?;
             }
             whole.extend(behind);
             let last = whole.iter().map(|(generation, _)| generation.0).max().unwrap_or(base.0);

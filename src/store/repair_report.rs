@@ -97,15 +97,4 @@ impl RepairReport {
             && self.damaged_segments == 0
             && self.unmeasured.is_empty()
     }
-
-    /// Takes over what another report says of judgments.
-    pub(crate) fn with_judgments(&mut self, of: Self) {
-        self.judgments_damaged = of.judgments_damaged;
-        self.judgments_set_aside = of.judgments_set_aside;
-        self.lost_judgments = of.lost_judgments;
-        self.lost_judgment_commits = of.lost_judgment_commits;
-        self.waiting_judgments = of.waiting_judgments;
-        self.undecided_judgments = of.undecided_judgments;
-        self.set_aside.extend(of.set_aside);
-    }
 }

@@ -1,7 +1,5 @@
 //! The readable rows of a damaged segment.
 
-use std::collections::BTreeMap;
-
 use half::f16;
 
 use super::{
@@ -15,40 +13,13 @@ use crate::{
     ids::{Generation, LeafId},
 };
 
-/// Documents that could be read, by the rows that stand for them.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    documents: BTreeMap<u32, FoundDocument>,
-}
-
-#[derive(Debug)]
-struct FoundDocument {
-    id: String,
+/// A document of a damaged segment that could be read.
+pub(super) struct ReadableDocument {
+    /// The row of the segment that stands for it.
+    pub(super) head: u32,
+    pub(super) id: String,
     /// Its rows in the order of its text, where they could be read with their embeddings and leaves.
-    rows: Option<Vec<u32>>,
-}
-
-impl Found {
-    pub(super) fn add(&mut self, head: u32, id: String, rows: Option<Vec<u32>>) {
-        self.documents.insert(head, FoundDocument { id, rows });
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.documents.len()
-    }
-
-    /// Takes out documents by their ids; says how many rows they have, one for each whose rows are unknown.
-    pub(super) fn remove(&mut self, out: impl Fn(&str) -> bool) -> usize {
-        let mut removed = 0;
-        self.documents.retain(|_, document| {
-            let stays = !out(&document.id);
-            if !stays {
-                removed += document.rows.as_ref().map_or(1, Vec::len);
-            }
-            stays
-        });
-        removed
-    }
+    pub(super) rows: Option<Vec<u32>>,
 }
 
 /// A segment as a source of what is left of it.
@@ -76,9 +47,9 @@ enum From {
 }
 
 impl Salvaged {
-    pub(super) fn new(segment: Segment, found: Found) -> Self {
+    pub(super) fn new(segment: Segment, found: Vec<ReadableDocument>) -> Self {
         let mut own = Self { segment, rows: Vec::new(), heads: Vec::new(), incomplete: Vec::new() };
-        for (old_head, FoundDocument { rows, .. }) in found.documents {
+        for ReadableDocument { head: old_head, rows, .. } in found {
             match rows {
                 Some(rows) => own.add(old_head, rows.into_iter().map(From::Segment)),
                 None => own.incomplete.push(old_head),

@@ -117,11 +117,15 @@ impl Store {
     ///
     /// As [`Store::compact`], and [`StoreError::BadRows`] for leaves that cannot be stored.
     pub fn rebuild_postings(&self, route: Route<'_>, tick: Tick<'_>) -> Result<()> {
+        self.rewrite_all("rebuild_postings", Rewrite { route: Some(route), ..Rewrite::default() }, tick)
+    }
+
+    /// Writes the documents of all parts anew.
+    fn rewrite_all(&self, call: &'static str, rewrite: Rewrite<'_>, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
-        let _span = compaction("rebuild_postings", &state).entered();
-        let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, Rewrite { route: Some(route), ..Rewrite::default() }, tick)
+        let _span = compaction(call, &state).entered();
+        self.replace(&mut writer, &state, &vec![true; state.parts().len()], rewrite, tick)
     }
 
     /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on. The
@@ -131,14 +135,10 @@ impl Store {
     ///
     /// As [`Store::compact`], and [`StoreError::Terms`].
     pub fn make_lexical(&self, terms: u8, tick: Tick<'_>) -> Result<()> {
-        let mut writer = self.lock_writer()?;
-        let state = self.state();
-        let _span = compaction("make_lexical", &state).entered();
         if self.lexer_of(terms).is_none() || ![0, terms].contains(&self.terms()) {
             return Err(StoreError::no_lexer());
         }
-        let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, Rewrite { terms, ..Rewrite::default() }, tick)?;
+        self.rewrite_all("make_lexical", Rewrite { terms, ..Rewrite::default() }, tick)?;
         self.terms.store(terms, Ordering::Release);
         Ok(())
     }
@@ -265,7 +265,7 @@ impl Store {
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;
-        Segment::open(&*self.backend, &self.dir, self.store_id, dim, built).map(Some)
+        Segment::open(&*self.backend, &self.dir, self.store_id, dim, built, false).map(Some)
     }
 
     /// The file of a segment's dead rows: the one there is, or a new one.

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
+use super::{Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
 use crate::lexical::Analyzer;
 use crate::passages::Passages;
@@ -189,10 +189,6 @@ impl Store {
         }
         let entries: usize = sizes.values().sum();
         let config = self.config();
-        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: names::MANIFEST.into(),
-            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
-        })?;
         // The sum of no floats is -0.0.
         let squares = 0.0 + sizes.values().map(|&size| (size * size) as f64).sum::<f64>();
         Ok(StoreStats {
@@ -206,7 +202,7 @@ impl Store {
             expected_documents_per_leaf: squares / entries.max(1) as f64,
             dim: config.dim,
             encoded_by: Vec::new(),
-            similarity,
+            similarity: config.similarity()?,
             lexical: self.is_lexical(),
             analyzer: Analyzer::from_code(self.terms()),
             branching_factor: config.branching_factor,

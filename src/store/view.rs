@@ -436,20 +436,16 @@ impl<'a> Run<'a> {
     ///
     /// Damage of the pages that the rows are on.
     pub fn push_to(&self, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
-        push_rows(self.part, self.rows.clone(), out)
+        let Self { part, rows } = self;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let matrix = part.matrix(rows.clone())?;
+        let embeddings = matrix.chunks_exact(matrix.len() / rows.len());
+        let live = rows.clone().zip(embeddings).filter(|(row, _)| part.is_live(*row));
+        out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
+        Ok(())
     }
-}
-
-/// Adds the live ones of consecutive rows.
-fn push_rows<'a>(part: &'a Part, rows: std::ops::Range<u32>, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let matrix = part.matrix(rows.clone())?;
-    let dim = matrix.len() / rows.len();
-    let live = rows.zip(matrix.chunks_exact(dim)).filter(|(row, _)| part.is_live(*row));
-    out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
-    Ok(())
 }
 
 /// The rows of a part with their posting lists of terms.

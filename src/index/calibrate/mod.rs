@@ -80,7 +80,7 @@ impl Index {
     /// [`StoreError::ReadOnly`](crate::store::StoreError::ReadOnly); failures of the encoder and of the disk,
     /// with the former curve in place.
     pub fn calibrate(&self, options: &CalibrateOptions) -> Result<RecallCurve> {
-        self.calibrate_alone(options, &mut no_progress)
+        self.with_progress(no_progress).calibrate(options)
     }
 
     /// The curve by which this handle's searches choose their leaves; `None` where none was measured, or the
@@ -89,16 +89,6 @@ impl Index {
         let serving = self.serving();
         let curve = serving.recall_curve()?;
         curve.holds_for(serving.view().live()).then(|| RecallCurve::clone(&curve))
-    }
-
-    fn calibrate_alone(
-        &self,
-        options: &CalibrateOptions,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<RecallCurve> {
-        self.check_writable()?;
-        let _only = self.alone()?;
-        self.calibrate_serving(options, on_progress)
     }
 
     /// Measures the model in service, which must not change meanwhile.
@@ -149,7 +139,9 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::calibrate`], and [`Error::Cancelled`].
     pub fn calibrate(mut self, options: &CalibrateOptions) -> Result<RecallCurve> {
-        self.index.calibrate_alone(options, &mut self.on_progress)
+        self.index.check_writable()?;
+        let _only = self.index.alone()?;
+        self.index.calibrate_serving(options, &mut self.on_progress)
     }
 }
 

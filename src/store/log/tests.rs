@@ -11,7 +11,7 @@ use crate::{
     ids::LeafId,
     passages::Span,
     store::{
-        Operation,
+        Operation, StoreError,
         batch::{CheckedBatch, CheckedPut, PutRow},
         error::Damage,
         layout::{STORE_ID_BYTES, log::*},

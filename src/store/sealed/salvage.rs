@@ -16,19 +16,15 @@ use crate::disk::{Backend, BackendFile};
 use crate::store::error::{Result, StoreError};
 
 impl SealedFile {
-    /// As [`Self::open`]; a damaged header, a damaged tail, damaged page checksums or bytes behind the end
-    /// keep nothing from being read. Pages are checked as ever.
-    pub(in crate::store) fn open_damaged(
+    /// Opens a file of which a sound one is not all that is left, by the error `error`.
+    pub(super) fn open_damaged(
         backend: &dyn Backend,
         path: &Path,
         name: String,
         identity: Identity,
         seal: Seal,
+        error: StoreError,
     ) -> Result<Self> {
-        let error = match Self::open(backend, path, name.clone(), identity, seal) {
-            Err(error @ StoreError::Corrupt { .. }) => error,
-            opened => return opened,
-        };
         let (file, _) = open(backend, path, &name, seal)?;
         let header = identity.encode();
         let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];

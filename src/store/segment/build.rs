@@ -67,7 +67,7 @@ pub(in crate::store) trait Rows: RowSource {
     /// The row of an id.
     fn find(&self, id: &str) -> Result<Option<u32>>;
     /// The leaves that have a document here, ascending.
-    fn all_leaves(&self) -> Result<Cow<'_, [u32]>>;
+    fn all_leaves(&self) -> Result<&[u32]>;
     /// The rows of a leaf: those that lie with it, and those that lie with another leaf, ascending.
     fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])>;
     /// Whether rows have posting lists of terms. Those in memory get theirs when they are asked for.
@@ -138,11 +138,13 @@ pub(in crate::store) fn build(
     let NewSegment { store_id, number, codes, lexer, passages, leaves } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
-    let leaves_of = |member: &Member| match leaves(member) {
-        Some(leaves) => Ok(leaves),
-        None => sources[member.source as usize].leaves(member.row),
+    let leaves_of = |place: usize| {
+        let member = &members[place];
+        let found_anew = leaves(member).map(Ok);
+        found_anew.unwrap_or_else(|| sources[member.source as usize].leaves(member.row)).map(Cow::Owned)
     };
-    let Arranged { members, leaves } = arrange(members, &leaves_of)?;
+    let (order, leaves) = arrange(members.len(), &leaves_of)?;
+    let members: Vec<Member> = order.into_iter().map(|place| members[place as usize]).collect();
     if u32::try_from(leaves.row_leaves.len()).is_err() {
         return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
     }
@@ -194,17 +196,11 @@ pub(in crate::store) fn build(
     Ok(SegmentFiles { number, rows, vectors, documents })
 }
 
-/// Members in the order of their rows, and the posting lists of that order.
-struct Arranged {
-    members: Vec<Member>,
-    leaves: Leaves,
-}
-
-/// The posting lists as they are stored.
-#[derive(Default)]
-struct Leaves {
+/// The posting lists of leaves as they are stored.
+#[derive(Debug, Default)]
+pub(in crate::store) struct LeafLists {
     /// Ascending.
-    leaves: Vec<u32>,
+    pub(in crate::store) leaves: Vec<u32>,
     /// Where the rows that lie with each leaf end.
     ends: Vec<u32>,
     /// Rows that lie with another leaf, leaf after leaf, and where those of each end.
@@ -215,24 +211,26 @@ struct Leaves {
     row_ends: Vec<u32>,
 }
 
-/// Sorts by leaf; the order of the members, which is that of insertion, decides among those of one leaf.
-fn arrange(members: Vec<Member>, leaves_of: &dyn Fn(&Member) -> Result<Vec<LeafId>>) -> Result<Arranged> {
-    let mut keyed = Vec::with_capacity(members.len());
+/// Sorts rows by their first leaves, where each has one; among those of one leaf the order given stays. Answers
+/// their places in the new order, and the posting lists of that order.
+pub(in crate::store) fn arrange<'a, E>(
+    rows: usize,
+    leaves_of: &dyn Fn(usize) -> Result<Cow<'a, [LeafId]>, E>,
+) -> Result<(Vec<u32>, LeafLists), E> {
+    let mut keyed = Vec::with_capacity(rows);
     let mut several = false;
-    for (place, member) in members.iter().enumerate() {
-        let leaves = leaves_of(member)?;
+    for place in 0..rows {
+        let leaves = leaves_of(place)?;
         several |= leaves.len() > 1;
-        let first = leaves.first().map_or(0, |leaf| leaf.0);
-        keyed.push((first, place as u32));
+        keyed.push((leaves.first().map_or(0, |leaf| leaf.0), place as u32));
     }
     keyed.sort_unstable();
-    let sorted: Vec<Member> = keyed.iter().map(|&(_, place)| members[place as usize]).collect();
     // (leaf, row) of the leaves behind the first.
     let mut secondary: Vec<(u32, u32)> = Vec::new();
-    let mut lists = Leaves::default();
+    let mut lists = LeafLists::default();
     if several {
-        for (row, member) in (0..).zip(&sorted) {
-            let leaves = leaves_of(member)?;
+        for (row, &(_, place)) in (0..).zip(&keyed) {
+            let leaves = leaves_of(place as usize)?;
             lists.row_leaves.extend(leaves.iter().map(|leaf| leaf.0));
             lists.row_ends.push(lists.row_leaves.len() as u32);
             secondary.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));
@@ -255,10 +253,18 @@ fn arrange(members: Vec<Member>, leaves_of: &dyn Fn(&Member) -> Result<Vec<LeafI
         lists.ends.push(rows);
         lists.secondary_ends.push(lists.secondary.len() as u32);
     }
-    Ok(Arranged { members: sorted, leaves: lists })
+    Ok((keyed.into_iter().map(|(_, place)| place).collect(), lists))
 }
 
-impl Leaves {
+impl LeafLists {
+    /// The rows that lie with a leaf, and those that lie with another one, ascending.
+    pub(in crate::store) fn rows(&self, leaf: LeafId) -> (Range<u32>, &[u32]) {
+        let Ok(place) = self.leaves.binary_search(&leaf.0) else { return (0..0, &[]) };
+        let of = |ends: &[u32]| place.checked_sub(1).map_or(0, |before| ends[before])..ends[place];
+        let secondary = of(&self.secondary_ends);
+        (of(&self.ends), &self.secondary[secondary.start as usize..secondary.end as usize])
+    }
+
     fn write(&self, file: &mut SealedWriter) -> Result<()> {
         for (name, numbers) in [
             (LEAVES, &self.leaves),

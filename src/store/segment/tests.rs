@@ -107,7 +107,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
 }
 
 fn open(dir: &TempDir, files: SegmentFiles) -> Result<Segment> {
-    Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files)
+    Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files, false)
 }
 
 /// Where each row came from, by its id.
@@ -143,7 +143,7 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
         last = Some(order);
         own.leaves.iter().for_each(|leaf| lists.entry(*leaf).or_default().push(row));
     }
-    assert_eq!(*segment.all_leaves().unwrap(), lists.keys().map(|leaf| leaf.0).collect::<Vec<_>>());
+    assert_eq!(segment.all_leaves().unwrap(), lists.keys().map(|leaf| leaf.0).collect::<Vec<_>>());
     for (leaf, rows) in &lists {
         let (own, secondary) = segment.leaf(*leaf).unwrap();
         assert!(own.clone().all(|row| segment.leaves(row).unwrap()[0] == *leaf));
