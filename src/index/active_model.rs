@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use super::analysis::{Analysis, lexers};
-use super::calibrate::RecallCurve;
 use super::fusion::KeptFusion;
-use super::health::RoutingLog;
 use super::ingest::Ingest;
 use super::measured::{FUSION, Measured, Origin, RECALL, Unusable};
+use super::recall_curve::RecallCurve;
 use super::root::{check_directory, kind};
+use super::routing_log::RoutingLog;
 use super::search::FilterCache;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use half::f16;
 use half::vec::HalfFloatVecExt;
 use rayon::prelude::*;
+use serde::Serialize;
 
 use super::analysis::Analysis;
-use super::insert::CutTexts;
 use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
@@ -41,6 +41,40 @@ struct Read {
     texts: Vec<String>,
     /// Tokens of title and text; 0 where they are too few to be cut.
     tokens: usize,
+}
+
+/// Texts that are longer than what the encoder reads of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CutTexts {
+    /// Stored documents whose end does not count for their embedding.
+    pub documents: usize,
+    /// Tokens of their titles and texts.
+    pub tokens: u64,
+    /// Those of them that are not read.
+    pub tokens_cut: u64,
+    /// Tokens of the longest.
+    pub longest: usize,
+}
+
+impl CutTexts {
+    /// Notes a text of so many tokens, of which at most `read` are read.
+    fn note(&mut self, tokens: usize, read: usize) {
+        if tokens > read {
+            self.documents += 1;
+            self.tokens += tokens as u64;
+            self.tokens_cut += (tokens - read) as u64;
+            self.longest = self.longest.max(tokens);
+        }
+    }
+
+    /// These and others.
+    pub fn join(&mut self, others: Self) {
+        self.documents += others.documents;
+        self.tokens += others.tokens;
+        self.tokens_cut += others.tokens_cut;
+        self.longest = self.longest.max(others.longest);
+    }
 }
 
 /// What is stored for some documents.

@@ -22,9 +22,11 @@ mod options;
 mod private_pool;
 mod query_encoder;
 mod question_log;
+mod recall_curve;
 mod remedy;
 mod repair;
 pub(crate) mod root;
+mod routing_log;
 pub mod search;
 #[cfg(all(test, feature = "train"))]
 mod tests;
@@ -40,7 +42,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 pub use change::ModelChange;
 pub use documents::Documents;
 pub use fusion::LearnedFusion;
-pub use insert::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
+pub use ingest::CutTexts;
+pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
 #[cfg(feature = "train")]
 pub(crate) use judgments::check_judgment;

@@ -13,11 +13,11 @@ use rayon::prelude::*;
 use tracing::field::Empty;
 
 pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
-pub use summary::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
+pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
 
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
-use super::ingest::{Prepared, whole};
+use super::ingest::{CutTexts, Prepared, whole};
 use super::with_progress::WithProgress;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};

@@ -1,8 +1,6 @@
 //! How many leaves a search needs: a [`RecallCurve`], measured by [`Index::calibrate`] on questions of the
 //! index's own.
 
-mod curve;
-
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -12,9 +10,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-pub use curve::{DepthCurve, QuestionSource, RecallCurve, RecallPoint};
+pub use super::recall_curve::{DepthCurve, QuestionSource, RecallCurve, RecallPoint};
 
 use super::active_model::ActiveModel;
+use super::recall_curve::Tally;
 use super::search::{MOST_EXACT_DOCUMENTS, Plan, SearchMode};
 use super::vectors::unit;
 use super::with_progress::WithProgress;
@@ -26,7 +25,6 @@ use crate::model::Role;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::View;
 use crate::tree::TreeShape;
-use curve::Tally;
 
 /// Questions made from documents, unless there are fewer documents.
 pub const DEFAULT_QUESTIONS: usize = 256;

@@ -76,7 +76,7 @@ impl RecallCurve {
     }
 
     /// Whether it can have been measured on a tree of so many leaves.
-    pub(in crate::index) fn is_sane(&self, leaves: usize) -> bool {
+    pub(super) fn is_sane(&self, leaves: usize) -> bool {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let is_sane = |point: &RecallPoint| {
             (1..=leaves).contains(&point.beam) && share(point.recall) && share(point.visited)
