@@ -180,7 +180,7 @@ fn bounds_of_a_block_are_those_of_its_rows() {
         factors[0][0] = f32::NAN;
         let mut bounds = [0.0; BLOCK_ROWS];
         let mask = coded.upper_bounds(
-            Part { sums: &sums, factors: &factors, shifts: &shifts, near, width: 2.0 },
+            CodedRows { sums: &sums, factors: &factors, shifts: &shifts, near, width: 2.0 },
             threshold,
             &mut bounds,
         );

@@ -54,7 +54,7 @@ struct Question {
 }
 
 /// What one question found with one beam.
-struct Found {
+struct BeamRecall {
     /// Of exact search's hits, by [`DEPTHS`].
     recall: [f64; DEPTHS.len()],
     /// Of all documents.
@@ -170,12 +170,12 @@ impl ActiveModel {
         let sizes = self.leaf_sizes(&view)?;
         let mut tallies = vec![<[Tally; DEPTHS.len()]>::default(); beams.len()];
         for (block, of_block) in questions.chunks(BLOCK).enumerate() {
-            let found: Vec<Vec<Found>> = of_block
+            let found: Vec<Vec<BeamRecall>> = of_block
                 .par_iter()
                 .map(|question| self.recall_of(&view, question, &beams, &sizes))
                 .collect::<Result<_>>()?;
             for of_question in found {
-                for (tallies, Found { recall, visited }) in tallies.iter_mut().zip(of_question) {
+                for (tallies, BeamRecall { recall, visited }) in tallies.iter_mut().zip(of_question) {
                     tallies.iter_mut().zip(recall).for_each(|(tally, recall)| tally.add(recall, visited));
                 }
             }
@@ -203,7 +203,7 @@ impl ActiveModel {
         question: &Question,
         beams: &[NonZeroUsize],
         sizes: &[usize],
-    ) -> Result<Vec<Found>> {
+    ) -> Result<Vec<BeamRecall>> {
         let most = DEPTHS[DEPTHS.len() - 1];
         let depth = most + usize::from(question.own.is_some());
         let plan = Plan::new(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN), SearchMode::Exact);
@@ -225,7 +225,7 @@ impl ActiveModel {
             });
             // A document in several leaves counts in each of them: an upper bound.
             let visited: usize = reached.iter().filter_map(|leaf| sizes.get(leaf.index())).sum();
-            Found { recall, visited: (visited as f64 / view.live_rows() as f64).min(1.0) }
+            BeamRecall { recall, visited: (visited as f64 / view.live_rows() as f64).min(1.0) }
         };
         Ok(beams.iter().map(of_beam).collect())
     }

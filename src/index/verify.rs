@@ -168,8 +168,8 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Notes that something cannot be used. A failure of reading that may pass, as for want of files or of rights, is
-/// an error instead.
+/// Notes that something cannot be used. A failure of reading that may pass, as for want of files or of
+/// rights, is an error instead.
 fn note_unusable(
     report: &mut VerifyReport,
     file: String,

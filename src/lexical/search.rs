@@ -1,6 +1,6 @@
 //! The best rows of one part.
 
-use super::cursor::{Cursor, Part};
+use super::cursor::{Cursor, RowNorms};
 use super::{LexicalStats, Norms, QueryTerm, Role, Undecodable, together, window};
 use crate::ids::Row;
 use crate::scan::TopK;
@@ -71,7 +71,7 @@ pub(super) struct Query<'a> {
 
 impl<'a> Query<'a> {
     pub fn new(terms: &[QueryTerm<'a>], lengths: &'a [u32], norms: &'a Norms) -> Result<Self, Undecodable> {
-        let part = Part::new(lengths, norms, terms.iter().map(|term| term.list));
+        let part = RowNorms::new(lengths, norms, terms.iter().map(|term| term.list));
         let rows = u32::try_from(lengths.len()).unwrap_or(u32::MAX);
         let mut query = Self { terms: Vec::new(), excluded: Vec::new(), rows };
         for term in terms {

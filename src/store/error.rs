@@ -150,8 +150,8 @@ pub enum StoreError {
         /// The largest value allowed.
         most: u64,
     },
-    /// A document was given rows that the index has no place for: other embeddings, leaves or passages than its
-    /// own.
+    /// A document was given rows that the index has no place for: embeddings, leaves or passages that are not
+    /// as its own are.
     #[error("{id:?}: {what}")]
     BadRows {
         /// The document.

@@ -138,8 +138,8 @@ pub(super) mod segment {
     /// `N.vectors`: `[rows, dim]` f16.
     pub(in crate::store) const ROWS: u32 = 1;
     // All sections of codes or none.
-    /// `N.vectors`: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and `[rows, 2]` f32, their
-    /// factors.
+    /// `N.vectors`: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and `[rows, 2]` f32,
+    /// their factors.
     pub(in crate::store) const CODES: u32 = 2;
     pub(in crate::store) const CODE_FACTORS: u32 = 3;
     /// From which row on and up to which one a leaf has a mean, `[n, 2]` u32, ascending.

@@ -17,7 +17,7 @@ use super::{
     lock::DirectoryLock,
     log::Log,
     manifest::Manifest,
-    part::{Part, Place},
+    part::{Place, VersionPart},
     recovery::{self, Recovered},
     reserve::Reserve,
     segment::Segment,
@@ -328,10 +328,10 @@ fn load(
             Place::Memtable(_) => None,
         });
         parts.push(match segment {
-            Some(segment) => Part::sealed(segment, tombstones)?,
+            Some(segment) => VersionPart::sealed(segment, tombstones)?,
             None => {
                 let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files, false)?;
-                Part::sealed(Arc::new(segment), tombstones)?
+                VersionPart::sealed(Arc::new(segment), tombstones)?
             }
         });
     }

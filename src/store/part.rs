@@ -24,7 +24,7 @@ pub(super) enum Place {
 
 /// A part as one generation has it.
 #[derive(Clone)]
-pub(super) struct Part {
+pub(super) struct VersionPart {
     pub(super) place: Place,
     pub(super) tombstones: Arc<Tombstones>,
     /// Documents whose rows are dead.
@@ -35,7 +35,7 @@ pub(super) struct Part {
     rows: u32,
 }
 
-impl Deref for Part {
+impl Deref for VersionPart {
     type Target = dyn Rows;
 
     fn deref(&self) -> &(dyn Rows + 'static) {
@@ -46,7 +46,7 @@ impl Deref for Part {
     }
 }
 
-impl Part {
+impl VersionPart {
     /// # Errors
     ///
     /// Damage of what says which rows are a document's, where documents have passages.

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{batch::check_leaves, error::Result, manifest::StoreConfig, part::Part};
+use super::{batch::check_leaves, error::Result, manifest::StoreConfig, part::VersionPart};
 use crate::ids::LeafId;
 
 /// Rows routed at once.
@@ -19,7 +19,7 @@ pub(super) struct Rerouted {
 }
 
 impl Rerouted {
-    pub(super) fn new(part: &Part, config: &StoreConfig, route: Route<'_>) -> Result<Self> {
+    pub(super) fn new(part: &VersionPart, config: &StoreConfig, route: Route<'_>) -> Result<Self> {
         let mut rerouted = Self { leaves: Vec::new(), ends: Vec::with_capacity(part.rows() as usize) };
         for start in (0..part.rows()).step_by(ROWS as usize) {
             let rows = start..(start + ROWS).min(part.rows());

@@ -33,7 +33,7 @@ use super::{
     layout::names,
     log,
     manifest::{Manifest, SegmentEntry},
-    part::{Part, Place},
+    part::{Place, VersionPart},
     reroute::{Rerouted, Route},
     segment::{self, Codes, Member, NewSegment, RowSource, Segment},
     tombstones::{TombstoneFile, Tombstones},
@@ -215,7 +215,7 @@ impl Store {
         }
         if let Some(segment) = built {
             manifest.segments.push(SegmentEntry { files: segment.files(), tombstones: None });
-            parts.push(Part::sealed(Arc::new(segment), Arc::default())?);
+            parts.push(VersionPart::sealed(Arc::new(segment), Arc::default())?);
         }
         let next = Version::new(state.generation, parts)?;
         self.make_current(writer, manifest)?;
@@ -235,7 +235,7 @@ impl Store {
         rewrite: Rewrite<'_>,
         tick: Tick<'_>,
     ) -> Result<Option<Segment>> {
-        let chosen: Vec<&Part> =
+        let chosen: Vec<&VersionPart> =
             state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
         let rerouted = rewrite.route.map(|route| {
             let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
@@ -407,7 +407,7 @@ pub(super) fn segment_of(name: &str) -> Option<u64> {
 
 /// Which parts go into the next segment: the fresh ones, the sealed ones before them for as long as those
 /// are not much larger, and those with many dead rows.
-fn due(parts: &[Part]) -> Vec<bool> {
+fn due(parts: &[VersionPart]) -> Vec<bool> {
     let mut merged = vec![false; parts.len()];
     let mut rows = 0u32;
     let mut open = true;

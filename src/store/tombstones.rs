@@ -72,8 +72,8 @@ impl TombstoneFile {
         Ok(Self { generation, count: tombstones.count, seal: file.finish()? })
     }
 
-    /// Reads them back and checks that they are as many as the manifest says, all below `rows`; `damaged` as in
-    /// [`SealedFile::open`].
+    /// Reads them back and checks that they are as many as the manifest says, all below `rows`; `damaged` as
+    /// in [`SealedFile::open`].
     pub(super) fn read(
         self,
         backend: &dyn Backend,

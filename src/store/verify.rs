@@ -13,7 +13,7 @@ use super::{
     error::Damage,
     layout::names,
     manifest::Manifest,
-    part::{Part, Place},
+    part::{Place, VersionPart},
     segment::{Passage, RowSource, Rows, Segment},
     terms::Terms,
     verify_codes as codes,
@@ -27,7 +27,7 @@ const MOST_PROBLEMS: usize = 100;
 /// Rows of a segment whose texts are taken apart for the check.
 const ROWS_WITH_TERMS: u32 = 64;
 
-/// The rows of a leaf, as [`Part::leaf`] has them.
+/// The rows of a leaf, as [`Rows::leaf`](super::segment::Rows::leaf) has them.
 type LeafList<'a> = (Range<u32>, &'a [u32]);
 
 /// Hears how many of how many units are done; its error ends the call.
@@ -37,7 +37,7 @@ type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 pub(super) type Done<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Pages, rows whose codes are looked at, and live documents.
-fn units(part: &Part) -> u64 {
+fn units(part: &VersionPart) -> u64 {
     let sealed = match &part.place {
         Place::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
         Place::Memtable(_) => 0,
@@ -70,7 +70,8 @@ pub struct VerifyReport {
     /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were
     /// opened.
     pub file_bytes: u64,
-    /// Number of all problems found, each damaged page counted once as long as it is among [`Self::problems`].
+    /// Number of all problems found, each damaged page counted once as long as it is among
+    /// [`Self::problems`].
     pub problem_count: u64,
     /// The first problems found, at most 100.
     pub problems: Vec<Problem>,
@@ -201,7 +202,7 @@ impl Store {
     /// Each live document can be read, has an id of its own, and is found by it.
     fn check_documents(
         &self,
-        part: &Part,
+        part: &VersionPart,
         ids: &mut HashSet<String>,
         report: &mut VerifyReport,
         done: Done<'_>,
@@ -249,7 +250,7 @@ impl Store {
 
     /// Whether rows are passages of a text in their order, all of them live; of an index without passages,
     /// whether there is one.
-    fn are_passages(&self, part: &Part, text: &str, rows: &[u32]) -> bool {
+    fn are_passages(&self, part: &VersionPart, text: &str, rows: &[u32]) -> bool {
         let mut last = None;
         rows.iter().all(|&row| match part.passage(row) {
             Ok(Some(Passage { span, .. })) => {
@@ -297,7 +298,7 @@ impl Store {
     }
 
     /// Each row is in the lists of the leaves that it names, and in no others.
-    fn check_lists(&self, part: &Part, report: &mut VerifyReport) -> Result<()> {
+    fn check_lists(&self, part: &VersionPart, report: &mut VerifyReport) -> Result<()> {
         let (file, leaves) = (part.name().to_owned(), self.config.leaves());
         let mut expected = 0;
         // Each list is looked up once: it may be long.

@@ -7,7 +7,7 @@ use super::{
     error::{Result, StoreError},
     manifest::StoreConfig,
     memtable::Memtable,
-    part::{Part, Place},
+    part::{Place, VersionPart},
 };
 use crate::ids::{Generation, Row};
 
@@ -16,7 +16,7 @@ use crate::ids::{Generation, Row};
 pub(super) struct Version {
     pub(super) generation: Generation,
     /// In the order of their rows: the segments, then the memtables from the oldest on.
-    parts: Vec<Part>,
+    parts: Vec<VersionPart>,
     rows: u32,
     live: u32,
     live_rows: u32,
@@ -24,7 +24,7 @@ pub(super) struct Version {
 
 impl Version {
     /// A generation of these parts.
-    pub(super) fn new(generation: Generation, mut parts: Vec<Part>) -> Result<Self> {
+    pub(super) fn new(generation: Generation, mut parts: Vec<VersionPart>) -> Result<Self> {
         let (mut rows, mut live, mut live_rows) = (0u32, 0, 0);
         for part in &mut parts {
             part.base = rows;
@@ -36,7 +36,7 @@ impl Version {
         Ok(Self { generation, parts, rows, live, live_rows })
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[VersionPart] {
         &self.parts
     }
 
@@ -56,7 +56,7 @@ impl Version {
     }
 
     /// The part of a row, and the row in it.
-    pub(super) fn locate(&self, row: Row) -> Option<(&Part, u32)> {
+    pub(super) fn locate(&self, row: Row) -> Option<(&VersionPart, u32)> {
         let part = self.parts.partition_point(|part| part.base <= row.0).checked_sub(1)?;
         let part = &self.parts[part];
         let local = row.0 - part.base;
@@ -84,7 +84,7 @@ impl Version {
         self.memtables().map(|(_, memtable)| memtable.bytes()).sum()
     }
 
-    fn memtables(&self) -> impl Iterator<Item = (&Part, &Memtable)> {
+    fn memtables(&self) -> impl Iterator<Item = (&VersionPart, &Memtable)> {
         self.parts.iter().filter_map(|part| match &part.place {
             Place::Memtable(memtable) => Some((part, &**memtable)),
             Place::Sealed(_) => None,
@@ -117,7 +117,7 @@ impl Version {
         done.generation = self.generation.next();
         if !batch.puts.is_empty() {
             let puts = batch.puts.iter().map(|put| (Arc::clone(put), done.generation));
-            parts.push(Part::memtable(Memtable::new(dim, passages, puts)));
+            parts.push(VersionPart::memtable(Memtable::new(dim, passages, puts)));
             join_memtables(dim, passages, &mut parts);
         }
         Ok((Self::new(done.generation, parts)?, done))
@@ -125,7 +125,7 @@ impl Version {
 }
 
 /// Joins the newest memtable with the one before it for as long as that is not much larger.
-fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<Part>) {
+fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
     while let [.., older, newer] = parts.as_slice()
         && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)
         && older.live() < 2 * newer.rows()
@@ -134,6 +134,6 @@ fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<Part>) {
         let rows = rows.chain(newer.live_rows().map(|row| (&**second, row)));
         let joined = Memtable::joined(dim, passages, rows);
         parts.truncate(parts.len() - 2);
-        parts.push(Part::memtable(joined));
+        parts.push(VersionPart::memtable(joined));
     }
 }

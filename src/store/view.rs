@@ -6,7 +6,7 @@ use half::f16;
 
 use super::{
     error::{Result, StoreError},
-    part::{Part, Place},
+    part::{Place, VersionPart},
     segment::Segment,
     terms::{Lexer, SharedLexer},
     version::Version,
@@ -49,7 +49,7 @@ impl View {
 
     /// Whether a document may have several rows.
     pub fn has_several(&self) -> bool {
-        self.state.parts().iter().any(Part::has_several)
+        self.state.parts().iter().any(VersionPart::has_several)
     }
 
     /// The row that stands for a row's document, of which there is one; of a dead one too.
@@ -346,12 +346,12 @@ impl View {
     }
 
     /// The part of a live row, and the row there that stands for its document.
-    fn live_head(&self, row: Row) -> Result<(&Part, u32)> {
+    fn live_head(&self, row: Row) -> Result<(&VersionPart, u32)> {
         let (part, local) = self.live_part(row)?;
         Ok((part, part.head(local)?))
     }
 
-    fn live_part(&self, row: Row) -> Result<(&Part, u32)> {
+    fn live_part(&self, row: Row) -> Result<(&VersionPart, u32)> {
         let found = self.state.locate(row).filter(|(part, local)| part.is_live(*local));
         found.ok_or(StoreError::NoSuchRow { row })
     }
@@ -360,7 +360,7 @@ impl View {
 /// Rows of a view that lie side by side.
 #[derive(Clone)]
 pub struct Run<'a> {
-    part: &'a Part,
+    part: &'a VersionPart,
     rows: std::ops::Range<u32>,
 }
 
@@ -450,7 +450,7 @@ impl<'a> Run<'a> {
 
 /// The rows of a part with their posting lists of terms.
 pub struct TermPart<'a> {
-    part: &'a Part,
+    part: &'a VersionPart,
     lexer: &'a dyn Lexer,
     /// Occurrences of all terms in each row, dead ones included, and in all of them.
     pub lengths: &'a [u32],
@@ -458,7 +458,7 @@ pub struct TermPart<'a> {
 }
 
 impl<'a> TermPart<'a> {
-    fn new(part: &'a Part, lexer: &'a dyn Lexer) -> Result<Self> {
+    fn new(part: &'a VersionPart, lexer: &'a dyn Lexer) -> Result<Self> {
         if !part.is_lexical() {
             return Err(StoreError::NotLexical);
         }

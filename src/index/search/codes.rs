@@ -7,7 +7,7 @@ use half::f16;
 
 use super::candidates::Candidates;
 use super::damage::scan_failed;
-use crate::codes::{BLOCK_ROWS, CodedQuery, Near, Part, Rotation, StoredCodes, split_supplement};
+use crate::codes::{BLOCK_ROWS, CodedQuery, CodedRows, Near, Rotation, StoredCodes, split_supplement};
 use crate::error::Result;
 use crate::ids::Row;
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
@@ -168,7 +168,7 @@ impl<'a> CodeFilter<'a> {
                 if selected != 0 {
                     let sums = &sums[place..];
                     let (factors, shifts, width) = (own_factors, own_shifts, CODE_WIDTH);
-                    let part = Part { sums, factors, shifts, near, width };
+                    let part = CodedRows { sums, factors, shifts, near, width };
                     let mut reach = query.upper_bounds(part, threshold, &mut bounds) & selected;
                     while reach != 0 {
                         let next = reach.trailing_zeros() as usize;

@@ -30,8 +30,8 @@ pub(in crate::store) struct SealedFile {
 impl SealedFile {
     /// Opens a file that the manifest names, and checks all but its pages.
     ///
-    /// `name` is what errors call it. With `damaged`, a damaged header, a damaged tail, damaged page checksums
-    /// or bytes behind the end keep nothing from being read; pages are checked as ever.
+    /// `name` is what errors call it. With `damaged`, a damaged header, a damaged tail, damaged page
+    /// checksums or bytes behind the end keep nothing from being read; pages are checked as ever.
     pub(in crate::store) fn open(
         backend: &dyn Backend,
         path: &Path,

@@ -211,8 +211,8 @@ pub(in crate::store) struct LeafLists {
     row_ends: Vec<u32>,
 }
 
-/// Sorts rows by their first leaves, where each has one; among those of one leaf the order given stays. Answers
-/// their places in the new order, and the posting lists of that order.
+/// Sorts rows by their first leaves; among those of one leaf the order given stays. Returns their places in
+/// the new order, and the posting lists of that order.
 pub(in crate::store) fn arrange<'a, E>(
     rows: usize,
     leaves_of: &dyn Fn(usize) -> Result<Cow<'a, [LeafId]>, E>,

@@ -76,8 +76,9 @@ pub(super) fn check_counts<const N: usize>(
 }
 
 impl Segment {
-    /// Opens a segment and checks what its size does not matter for. With `damaged`, a file of embeddings that
-    /// cannot be used is as if every page of it were damaged, and posting lists of terms are not looked at.
+    /// Opens a segment, with checks that cost the same for a segment of any size. With `damaged`, a file of
+    /// embeddings that cannot be used is as if every page of it were damaged, and posting lists of terms are
+    /// not looked at.
     pub(in crate::store) fn open(
         backend: &dyn Backend,
         dir: &Path,

@@ -15,7 +15,8 @@ fn wide(n: u32) -> Vec<f16> {
     (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect()
 }
 
-/// A document with passages, with metadata or without; one leaf has so many rows that they have their own mean.
+/// A document with passages, with metadata or without; one leaf has so many rows that they have their own
+/// mean.
 fn one(n: u32) -> Put {
     let mut put = put_passages(&format!("id-{n:02}"), 10 * n, 1 + n % 5);
     put.document.metadata =
