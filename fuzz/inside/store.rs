@@ -88,7 +88,7 @@ pub fn log(bytes: &[u8]) {
         return;
     }
     read(0);
-    let Ok(mut written) = Log::create(&FileSystem, dir.path(), place) else { return };
+    let Ok(mut written) = Log::create(&FileSystem, dir.path(), &log::name(place.base), place) else { return };
     let batch = WriteBatch { puts: Vec::new(), deletes: vec!["id".to_owned()] };
     let config = StoreConfig {
         dim: 2,

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::Index;
 use super::active_model::{ActiveModel, HandleOptions, Ranking, check_passages};
 use super::begun::{self, remove_model};
-use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
+use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, stored_rows};
 use super::measured::{self, Files};
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
@@ -413,17 +413,8 @@ impl Filling<'_> {
         if !self.keeps_embeddings {
             return Ok(ingest.prepare(documents)?.puts);
         }
-        let mut embeddings = Vec::with_capacity(rows.len() * self.target.model().encoder.dim());
-        let mut spans = Vec::with_capacity(rows.len());
-        for &row in rows {
-            let mut own = Vec::new();
-            for row in view.rows_of(row)? {
-                embeddings.extend_from_slice(view.embedding(row)?);
-                own.push(view.span(row)?.unwrap_or_default());
-            }
-            spans.push(own);
-        }
-        ingest.place_stored(documents, spans, &embeddings)
+        let rows = rows.iter().map(|&row| stored_rows(view, row)).collect::<Result<_>>()?;
+        ingest.keep_stored(documents, rows, false)
     }
 
     /// Stores what the target lacks of a view; tells how many documents were stored, and how many are left.

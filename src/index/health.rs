@@ -253,7 +253,7 @@ impl Index {
                 .rev()
                 .max_by_key(|&(_, size)| size)
                 .filter(|&(_, size)| size > 0)
-                .map(|(leaf, size)| LeafSize::new(leaf, size)),
+                .map(|(leaf, size)| LeafSize { leaf, documents: size }),
             expected_documents_per_leaf: expected,
             ideal_documents_per_leaf: ideal,
             skew,

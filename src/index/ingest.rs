@@ -108,20 +108,6 @@ impl Ingest<'_> {
         Ok(Prepared { puts: self.place_with(documents, terms, spans, &rows), cut })
     }
 
-    /// Routes documents with their stored embeddings, `[rows, dim]` f16, which stay as they are. `spans`: of
-    /// each row of each document which part of the text it is of.
-    pub fn place_stored(
-        self,
-        documents: Vec<Document>,
-        spans: Vec<Vec<Span>>,
-        rows: &[f16],
-    ) -> Result<Vec<Put>> {
-        let terms = self.terms(&documents)?;
-        let leaves = self.route_stored(rows);
-        let rows = rows.chunks_exact(self.model().encoder.dim()).map(<[f16]>::to_vec);
-        Ok(puts(documents, terms, spans, rows.zip(leaves)))
-    }
-
     /// Documents with rows that are stored elsewhere; each row keeps its leaves where those are of the
     /// `same` model, and is routed else.
     pub fn keep_stored(
@@ -148,9 +134,9 @@ impl Ingest<'_> {
         for (document, is_known) in documents.into_iter().zip(&is_known) {
             if *is_known { known.push(document) } else { unknown.push(document) }
         }
-        let rows: Vec<f16> = embeddings.into_iter().flatten().flatten().collect();
-        let spans = whole(known.len());
-        let mut known = self.place_stored(known, spans, &rows)?.into_iter();
+        let row = |embedding| vec![PutRow { embedding, leaves: Vec::new(), span: Span::default() }];
+        let rows = embeddings.into_iter().flatten().map(row).collect();
+        let mut known = self.keep_stored(known, rows, false)?.into_iter();
         let mut unknown = match unknown.is_empty() {
             true => Vec::new().into_iter(),
             false => self.prepare(unknown)?.puts.into_iter(),
@@ -162,7 +148,8 @@ impl Ingest<'_> {
     /// Routes documents of one row each with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
-        let spans = whole(documents.len());
+        // Each has one row, of all of its text.
+        let spans = vec![vec![Span::default()]; documents.len()];
         Ok(self.place_with(documents, terms, spans, rows))
     }
 
@@ -271,11 +258,6 @@ fn unknown(documents: &[Document], read: &[Read], row: usize) -> Error {
     });
     let id = ends.zip(documents).find(|(end, _)| row < *end).map(|(_, document)| document.id.clone());
     InputError::UnknownText { id: id.unwrap_or_default() }.into()
-}
-
-/// Of documents without passages, of each which part of the text its row is of.
-pub(super) fn whole(documents: usize) -> Vec<Vec<Span>> {
-    vec![vec![Span::default()]; documents]
 }
 
 /// Documents with their rows, which are given one after another.

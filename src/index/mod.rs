@@ -251,10 +251,7 @@ impl Index {
             }
             return Ok(moved);
         }
-        self.serve(newest(&self.root, self.options.load)?)
-    }
-
-    fn serve(&self, next: ActiveModel) -> Result<bool> {
+        let next = newest(&self.root, self.options.load)?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         Ok(true)
     }

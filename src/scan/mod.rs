@@ -165,9 +165,7 @@ impl Kernel {
             Self::Neon(lanes) => lanes.sums::<T>(query, rows, sums),
         }
     }
-}
 
-impl Kernel {
     /// What the rows of a block of codes add up to, as [`CodedQuery::sums`].
     pub fn code_sums(self, query: &CodedQuery, block: &[u8]) -> [u32; codes::BLOCK_ROWS] {
         match self {

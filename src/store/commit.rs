@@ -100,10 +100,11 @@ impl Store {
         }
         if writer.log.is_none() {
             let place = Place { store_id: self.store_id, base: before.generation };
-            let made = match Log::create(backend, &self.dir, place) {
+            let name = log::name(place.base);
+            let made = match Log::create(backend, &self.dir, &name, place) {
                 Err(_) if room == Room::Last => {
                     writer.reserve.release();
-                    Log::create(backend, &self.dir, place)
+                    Log::create(backend, &self.dir, &name, place)
                 }
                 made => made,
             };

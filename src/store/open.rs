@@ -15,7 +15,6 @@ use super::{
     health::Health,
     layout::names,
     lock::DirectoryLock,
-    log::Log,
     manifest::Manifest,
     part::{Place, VersionPart},
     recovery::{self, Recovered},
@@ -84,8 +83,8 @@ impl Store {
         let (manifest, state) = read_newest(&*backend, dir, None)?;
         let waiting = recovery::waiting(&*backend, dir, &manifest);
         let durable = u64::from(state.live());
-        let opened = Opened { manifest, state, left: None, durable, log: None, notices: Vec::new() };
-        let mut opened = Self::with(backend, dir, opened, StoreOptions::default(), None);
+        let writer = Writer { manifest, left: None, durable, log: None, reserve: Reserve::new(dir) };
+        let mut opened = Self::with(backend, dir, writer, state, StoreOptions::default(), None);
         match waiting {
             Ok(Some(waiting)) => opened.notices.extend(opened.waiting_notice(&waiting)),
             Ok(None) => {}
@@ -153,9 +152,9 @@ impl Store {
         manifest.write_copy(&*backend, dir);
         let state = Version::new(manifest.generation, Vec::new())?;
         let left = identity(&*backend, dir)?;
-        let opened = Opened { manifest, state, left, durable: 0, log: None, notices: Vec::new() };
         files::sync_parent(&*backend, dir);
-        Ok(Self::with(backend, dir, opened, options, Some(lock)))
+        let writer = Writer { manifest, left, durable: 0, log: None, reserve: Reserve::new(dir) };
+        Ok(Self::with(backend, dir, writer, state, options, Some(lock)))
     }
 
     pub(crate) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
@@ -182,8 +181,9 @@ impl Store {
         for notice in &notices {
             tracing::warn!(index = %dir.display(), "{notice}");
         }
-        let opened = Opened { manifest, state, left, durable, log, notices };
-        let opened = Self::with(backend, dir, opened, options, Some(lock));
+        let writer = Writer { manifest, left, durable, log, reserve: Reserve::new(dir) };
+        let mut opened = Self::with(backend, dir, writer, state, options, Some(lock));
+        opened.notices = notices;
         opened.settle();
         Ok(opened)
     }
@@ -220,14 +220,16 @@ impl Store {
         Ok(())
     }
 
+    /// A handle, which has the lock of the directory where it may write.
     fn with(
         backend: Arc<dyn Backend>,
         dir: &Path,
-        opened: Opened,
+        writer: Writer,
+        state: Version,
         options: StoreOptions,
         lock: Option<DirectoryLock>,
     ) -> Self {
-        let Opened { manifest, state, left, durable, log, notices } = opened;
+        let manifest = &writer.manifest;
         Self {
             dir: dir.to_owned(),
             config: manifest.config.clone(),
@@ -237,22 +239,12 @@ impl Store {
             terms: AtomicU8::new(manifest.config.terms),
             lexers: OnceLock::new(),
             health: Health::default(),
-            notices,
-            writer: Mutex::new(Writer { manifest, left, durable, log, reserve: Reserve::new(dir) }),
+            notices: Vec::new(),
+            writer: Mutex::new(writer),
             state: RwLock::new(Arc::new(state)),
             lock,
         }
     }
-}
-
-/// What a handle begins with.
-struct Opened {
-    manifest: Manifest,
-    state: Version,
-    left: Option<Identity>,
-    durable: u64,
-    log: Option<Log>,
-    notices: Vec<Notice>,
 }
 
 /// The path of a directory that exists, whatever the process does to its working directory later.

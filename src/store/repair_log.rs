@@ -75,7 +75,7 @@ impl Repair {
     fn rewrite(&self, place: Place, commits: &[(Generation, Vec<u8>)]) -> Result<()> {
         let backend = &*self.backend;
         let provisional = format!("{}.new", log::name(place.base));
-        let mut log = Log::create_as(backend, &self.dir, &provisional, place)?;
+        let mut log = Log::create(backend, &self.dir, &provisional, place)?;
         let written = commits
             .iter()
             .try_for_each(|(_, commit)| log.append(commit, Room::Ordinary))

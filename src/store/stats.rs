@@ -71,12 +71,6 @@ pub struct LeafSize {
     pub documents: usize,
 }
 
-impl LeafSize {
-    pub(crate) fn new(leaf: LeafId, documents: usize) -> Self {
-        Self { leaf, documents }
-    }
-}
-
 /// What made an embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -212,7 +206,7 @@ impl Store {
             leaves_per_document: config.leaves_per_document,
             passages: config.passages,
             model: config.model_hash,
-            leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize::new(leaf, documents)).collect(),
+            leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize { leaf, documents }).collect(),
         })
     }
 }

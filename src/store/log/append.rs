@@ -52,12 +52,7 @@ pub(in crate::store) struct Log {
 
 impl Log {
     /// Makes an empty log; what a failed call made is removed.
-    pub(in crate::store) fn create(backend: &dyn Backend, dir: &Path, place: Place) -> Result<Self> {
-        Self::create_as(backend, dir, &name(place.base), place)
-    }
-
-    /// As [`Self::create`], under another name.
-    pub(in crate::store) fn create_as(
+    pub(in crate::store) fn create(
         backend: &dyn Backend,
         dir: &Path,
         name: &str,
