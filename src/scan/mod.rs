@@ -135,8 +135,8 @@ impl Kernel {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
-    /// Scores each row against `query`. A cosine is from -1 to 1, also of rows longer than 1, as they were
-    /// stored before 0.1.0.
+    /// Scores each row against `query`. A cosine is kept from -1 to 1, since rounding to f16 can make a row
+    /// slightly longer than 1.
     ///
     /// # Shapes
     /// `query` `[dim]` f32; `rows` n slices `[dim]` f16; `scores` `[n]` f32.
