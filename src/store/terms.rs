@@ -222,7 +222,7 @@ impl Made {
         let terms = |rows: &[u32]| {
             let terms = rows.iter().map(|&row| {
                 // A text that cannot be read has no terms; reading it is an error of its own.
-                Ok(Terms::of_stored(&source.payload(row)?, lexer)?.unwrap_or_default())
+                Ok(Terms::of_stored(source.payload(row)?, lexer)?.unwrap_or_default())
             });
             terms.collect::<Result<Vec<_>>>()
         };

@@ -64,14 +64,14 @@ fn why_filtered(view: &View, filter: &Filter) -> Result<Vec<String>> {
             continue;
         }
         let (id, metadata) = view.tags(row)?;
-        let metadata: Option<Value> = match &*metadata {
+        let metadata: Option<Value> = match metadata {
             [] => None,
             json => {
                 let read = serde_json::from_slice(json);
                 Some(read.map_err(|_| damaged("segments", "the metadata of a document"))?)
             }
         };
-        if filter.matches(&id, metadata.as_ref()) {
+        if filter.matches(id, metadata.as_ref()) {
             return Ok(Vec::new());
         }
         observed.look(metadata.as_ref());
