@@ -117,15 +117,21 @@ impl Store {
     ///
     /// As [`Store::compact`], and [`StoreError::BadRows`] for leaves that cannot be stored.
     pub fn rebuild_postings(&self, route: Route<'_>, tick: Tick<'_>) -> Result<()> {
-        self.rewrite_all("rebuild_postings", Rewrite { route: Some(route), ..Rewrite::default() }, tick)
+        let rewrite = Rewrite { route: Some(route), ..Rewrite::default() };
+        self.rewrite_all("rebuild_postings", &mut *self.lock_writer()?, rewrite, tick)
     }
 
     /// Writes the documents of all parts anew.
-    fn rewrite_all(&self, call: &'static str, rewrite: Rewrite<'_>, tick: Tick<'_>) -> Result<()> {
-        let mut writer = self.lock_writer()?;
+    fn rewrite_all(
+        &self,
+        call: &'static str,
+        writer: &mut Writer,
+        rewrite: Rewrite<'_>,
+        tick: Tick<'_>,
+    ) -> Result<()> {
         let state = self.state();
         let _span = compaction(call, &state).entered();
-        self.replace(&mut writer, &state, &vec![true; state.parts().len()], rewrite, tick)
+        self.replace(writer, &state, &vec![true; state.parts().len()], rewrite, tick)
     }
 
     /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on. The
@@ -135,10 +141,13 @@ impl Store {
     ///
     /// As [`Store::compact`], and [`StoreError::Terms`].
     pub fn make_lexical(&self, terms: u8, tick: Tick<'_>) -> Result<()> {
+        // Held until the handle has the new terms: a flush in between would write a segment without them.
+        let mut writer = self.lock_writer()?;
         if self.lexer_of(terms).is_none() || ![0, terms].contains(&self.terms()) {
             return Err(StoreError::no_lexer());
         }
-        self.rewrite_all("make_lexical", Rewrite { terms, ..Rewrite::default() }, tick)?;
+        let rewrite = Rewrite { terms, ..Rewrite::default() };
+        self.rewrite_all("make_lexical", &mut writer, rewrite, tick)?;
         self.terms.store(terms, Ordering::Release);
         Ok(())
     }
