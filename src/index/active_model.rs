@@ -179,7 +179,7 @@ impl ActiveModel {
         FUSION.read(backend, self.store.path(), &self.origin(), is_sane)
     }
 
-    /// The rotation of codes; `None` for a similarity that is not a dot product.
+    /// The rotation of codes; `None` for a similarity other than a dot product.
     pub(super) fn rotation(&self) -> Option<&Rotation> {
         let product = self.similarity.is_product();
         product.then(|| self.rotation.get_or_init(|| Rotation::new(self.model().indexer.dim())))

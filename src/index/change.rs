@@ -51,7 +51,7 @@ const READERS_WAIT: Duration = Duration::from_secs(60);
 pub struct ModelChange {
     /// The model that was in service.
     pub from: ModelHash,
-    /// The one that is now.
+    /// The present model.
     pub to: ModelHash,
     /// Live documents.
     pub documents: usize,

@@ -50,8 +50,8 @@ pub enum StoreError {
         /// As it is on disk.
         code: u8,
     },
-    /// Something that is no file is where one is to be written.
-    #[error("{} is no file; remove it", path.display())]
+    /// Something other than a file has the path of a file to be written.
+    #[error("{} is not a file; remove it", path.display())]
     InTheWay {
         /// What is in the way.
         path: PathBuf,

@@ -130,7 +130,7 @@ impl Memtable {
         order
     }
 
-    /// The id of a row that there is.
+    /// The id of a row, which must exist.
     pub(super) fn id_of(&self, row: u32) -> &str {
         &self.rows[row as usize].put.id
     }

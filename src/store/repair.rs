@@ -122,7 +122,7 @@ impl Repair {
                         Err(other) => return Err(other),
                     }
                 }
-                // The newest of which all files are there; where none is so, the newest.
+                // The newest copy whose files are all present, or else the newest.
                 copies.sort_by_key(|(copy, _)| (is_whole(&*backend, dir, copy), copy.generation));
                 let (manifest, found) = copies.pop().ok_or(error)?;
                 set_others_aside(&*backend, dir, &manifest, &mut report)?;
@@ -181,7 +181,7 @@ impl Repair {
     ) -> Result<RepairReport, E> {
         let Anew { compute, lexer } = anew;
         self.mend_log()?;
-        // A copy that is none would be of no use to the next repair.
+        // An unusable copy would not help the next repair.
         self.manifest.renew_copy(&*self.backend, &self.dir);
         let waiting = recovery::waiting(&*self.backend, &self.dir, &self.manifest)?;
         self.report.waiting_documents = waiting.map_or(0, |waiting| waiting.documents);

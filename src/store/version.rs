@@ -124,7 +124,7 @@ impl Version {
     }
 }
 
-/// Joins the newest memtable with the one before it for as long as that is not much larger.
+/// Joins the newest memtable with the one before it while the older one is not much larger.
 fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
     while let [.., older, newer] = parts.as_slice()
         && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)

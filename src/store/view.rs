@@ -52,7 +52,7 @@ impl View {
         self.state.parts().iter().any(VersionPart::has_several)
     }
 
-    /// The row that stands for a row's document, of which there is one; of a dead one too.
+    /// The row that stands for a row's document, also for a dead document.
     ///
     /// # Errors
     ///

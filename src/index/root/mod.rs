@@ -297,7 +297,7 @@ pub(super) fn check_directory(backend: &dyn Backend, path: &Path) -> Result<()> 
     }
 }
 
-/// Reads a `CURRENT`, of which no more than one byte too many.
+/// Reads a `CURRENT`, and at most one byte behind its end, which shows that the file is too long.
 fn read_bytes(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Vec<u8>> {
     let path = dir.join(name);
     let io = |operation| StoreError::io(&path, operation);

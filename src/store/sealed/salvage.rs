@@ -60,7 +60,8 @@ impl SealedFile {
 }
 
 impl Tail {
-    /// That of a file of this length with so many sections, if there is one; without its checksum.
+    /// The tail of a file of this length with so many sections, without its checksum; `None` where no such
+    /// file has this length.
     fn fitting(len: u64, sections: u32) -> Option<Self> {
         let rest = len.checked_sub(TAIL_BYTES as u64 + u64::from(sections) * SECTION_BYTES as u64)?;
         let pages = rest.div_ceil(PAGE_BYTES + CRC_BYTES as u64);

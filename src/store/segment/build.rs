@@ -48,7 +48,7 @@ pub(in crate::store) trait RowSource: Send + Sync {
     fn metadata(&self, row: u32) -> Result<&[u8]>;
     /// The generation that the document came with.
     fn created_at(&self, row: u32) -> Result<Generation>;
-    /// The posting lists of terms of these rows, ascending: those that there are, or made from the texts.
+    /// The posting lists of terms of these rows, ascending: the stored lists, or lists made from the texts.
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>>;
 }
 

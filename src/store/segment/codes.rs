@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Checks what the size of codes does not matter for, if there are any.
+/// Checks the lengths of the sections of codes, at a cost that does not grow with them.
 pub(super) fn check_codes(file: &SealedFile, rows: u32, dim: usize) -> Result<()> {
     let rows = if file.section(CODES).is_empty() { 0 } else { u64::from(rows) };
     let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
@@ -41,7 +41,7 @@ pub(super) fn check_codes(file: &SealedFile, rows: u32, dim: usize) -> Result<()
 }
 
 impl Segment {
-    /// The file of the codes, if there are any.
+    /// The file of the codes; `None` for a segment without codes.
     pub(super) fn coded(&self) -> Option<&SealedFile> {
         self.vectors.as_ref().filter(|vectors| !vectors.section(CODES).is_empty())
     }

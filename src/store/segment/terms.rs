@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Checks what the size of posting lists of terms does not matter for, if there are any.
+/// Checks the lengths of the sections of posting lists of terms, at a cost that does not grow with them.
 ///
 /// # Errors
 ///
