@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serializer;
 
 /// A duration in milliseconds, as a number with a fraction.
 pub(crate) fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -16,11 +16,7 @@ pub(crate) fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Res
     serializer.collect_str(value)
 }
 
-/// Paths as strings. What is no UTF-8 in them is replaced; serde would refuse the whole value.
-pub(crate) struct LossyPaths<'a>(pub &'a [PathBuf]);
-
-impl Serialize for LossyPaths<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|path| path.to_string_lossy()))
-    }
+/// Paths as strings. Bytes of them that are not UTF-8 are replaced; serde would refuse the whole value.
+pub(crate) fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ehi::store::Notice;
+use ehi::store::{Entries, Notice};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -25,16 +25,16 @@ struct Recovered {
 pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: args, wait } = args;
     let index = wait.open(&args.index)?;
-    let taken_over = |notice: &Notice| match notice {
-        Notice::TakenOver { commits, documents } => Some((*commits, *documents)),
-        _ => None,
+    let notices = index.notices();
+    let taken_over = |entries| {
+        let found = notices.iter().find_map(|notice| match notice {
+            Notice::TakenOver { commits, count, of } if *of == entries => Some((*commits, *count)),
+            _ => None,
+        });
+        found.unwrap_or_default()
     };
-    let (commits, recovered) = index.notices().iter().find_map(taken_over).unwrap_or_default();
-    let judgments = |notice: &Notice| match notice {
-        Notice::TakenOverJudgments { judgments, .. } => Some(*judgments),
-        _ => None,
-    };
-    let judgments = index.notices().iter().find_map(judgments).unwrap_or_default();
+    let (commits, recovered) = taken_over(Entries::Documents);
+    let (_, judgments) = taken_over(Entries::Judgments);
     index.flush()?;
     let documents = index.len();
     if args.json {

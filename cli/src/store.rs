@@ -236,12 +236,6 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         let note = if mixed { "; scores of the same text differ by up to about 0.01" } else { "" };
         writeln!(out, "encoded by     {}{note}", by.join(", "))?;
     }
-    if stats.earlier_words {
-        writeln!(
-            out,
-            "words          of an earlier version; `ehi compact --lexical` makes them for every script"
-        )?;
-    }
     match (stats.analyzer, fusion) {
         (None, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
         (Some(analyzer), None) => {

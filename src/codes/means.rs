@@ -29,11 +29,6 @@ impl<'a> Means<'a> {
         let (next, end) = (rows.start, rows.end);
         Self { spans, means, others, dim, next, end }
     }
-
-    /// Where rows have no mean.
-    pub fn none(rows: usize) -> Self {
-        Self { spans: &[], means: &[], others: None, dim: 0, next: 0, end: rows as u32 }
-    }
 }
 
 impl<'a> Iterator for Means<'a> {

@@ -31,7 +31,7 @@ mod tests;
 pub(crate) use make::Made;
 pub(crate) use make::{CodeMaker, MeanMaker};
 pub(crate) use means::Means;
-pub(crate) use query::{CodedQuery, Near, Part};
+pub(crate) use query::{CodedQuery, CodedRows, Near};
 pub(crate) use rotation::Rotation;
 pub(crate) use supplement::{UNIT, UNIT_BYTES, record_bytes as supplement_bytes, split as split_supplement};
 
@@ -63,7 +63,7 @@ pub(crate) struct StoredCodes<'a> {
     pub blocks: &'a [u8],
     /// `[rows]`.
     pub factors: &'a [[f32; FACTORS]],
-    /// `[rows]`; empty where codes are beside no mean.
+    /// `[rows]`.
     pub shifts: &'a [f32],
     pub means: Means<'a>,
 }

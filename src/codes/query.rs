@@ -59,7 +59,7 @@ pub(crate) struct Near {
 
 /// Rows of a block that are coded beside the same mean.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct CodedRows<'a> {
     /// `[rows or more]`, by [`CodedQuery::sums`].
     pub sums: &'a [u32],
     /// `[rows]`, at most [`BLOCK_ROWS`].
@@ -144,7 +144,11 @@ impl CodedQuery {
     pub(super) fn upper_bound(&self, sum: u32, near: Near, width: f32, made: super::Made) -> f32 {
         let (factors, shifts) = (&[made.factors], &[made.shift]);
         let mut bounds = [0.0; BLOCK_ROWS];
-        self.upper_bounds(Part { sums: &[sum], factors, shifts, near, width }, f32::INFINITY, &mut bounds);
+        self.upper_bounds(
+            CodedRows { sums: &[sum], factors, shifts, near, width },
+            f32::INFINITY,
+            &mut bounds,
+        );
         bounds[0]
     }
 
@@ -172,14 +176,14 @@ impl CodedQuery {
 
     /// The highest scores that rows are likely to have, to `bounds`, and a bit, the lowest first, for each
     /// that is not below the threshold, as one that cannot be compared.
-    pub fn upper_bounds(&self, part: Part<'_>, threshold: f32, bounds: &mut [f32; BLOCK_ROWS]) -> u32 {
+    pub fn upper_bounds(&self, part: CodedRows<'_>, threshold: f32, bounds: &mut [f32; BLOCK_ROWS]) -> u32 {
         Arch::new().dispatch(UpperBounds { query: self, part, threshold, bounds })
     }
 }
 
 struct UpperBounds<'a> {
     query: &'a CodedQuery,
-    part: Part<'a>,
+    part: CodedRows<'a>,
     threshold: f32,
     bounds: &'a mut [f32; BLOCK_ROWS],
 }
@@ -190,7 +194,7 @@ impl WithSimd for UpperBounds<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> u32 {
         let Self { query, part, threshold, bounds } = self;
-        let Part { sums, factors, shifts, near, width } = part;
+        let CodedRows { sums, factors, shifts, near, width } = part;
         let (base, error) = (query.base + ROUNDING_WIDTH * query.rounding, width * near.rest);
         let rows = sums.iter().zip(factors).zip(shifts);
         for (bound, ((&sum, factors), shift)) in bounds.iter_mut().zip(rows) {

@@ -180,7 +180,7 @@ fn bounds_of_a_block_are_those_of_its_rows() {
         factors[0][0] = f32::NAN;
         let mut bounds = [0.0; BLOCK_ROWS];
         let mask = coded.upper_bounds(
-            Part { sums: &sums, factors: &factors, shifts: &shifts, near, width: 2.0 },
+            CodedRows { sums: &sums, factors: &factors, shifts: &shifts, near, width: 2.0 },
             threshold,
             &mut bounds,
         );
@@ -237,7 +237,6 @@ fn runs_of_rows_are_cut_where_means_change() {
     assert_eq!(of(12, 20), [(8, Some(4.0))]);
     assert_eq!(of(19, 40), [(1, Some(4.0)), (20, Some(-1.0))]);
     assert_eq!(of(7, 7), []);
-    assert_eq!(Means::none(3).collect::<Vec<_>>(), [(3, None)]);
     // Spans that a damaged file may have: whatever they say, rows are counted once.
     for spans in [[[9, 1], [3, 2]], [[0, 0], [4, 4]], [[5, 90], [1, 3]], [[u32::MAX, 0], [0, u32::MAX]]] {
         let total: usize =

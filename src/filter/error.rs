@@ -22,9 +22,9 @@ pub enum FilterError {
         /// What stands there.
         found: &'static str,
     },
-    /// A name with `$` that is no operator. A field of such a name cannot be filtered by.
+    /// A name with `$` that is not an operator. A field of such a name cannot be filtered by.
     #[error(
-        "there is no operator `{operator}`, and a field's name cannot begin with `$`; write one of {} \
+        "unknown operator `{operator}`, and a field's name cannot begin with `$`; write one of {} \
          under a field, one of {} beside fields",
         ON_FIELDS.join(" "),
         ON_FILTERS.join(" ")
@@ -43,7 +43,7 @@ pub enum FilterError {
     },
     /// An object under a field which is empty or has a key that does not begin with `$`.
     #[error(
-        "the object under `{field}` is no operator; write {{\"$eq\": {{...}}}} to compare with an object, or \
+        "the object under `{field}` is not an operator; write {{\"$eq\": {{...}}}} to compare with an object, or \
          one of {}",
         ON_FIELDS.join(" ")
     )]

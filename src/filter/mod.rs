@@ -20,6 +20,7 @@ pub(crate) use kinds::Observed;
 use matches::{Relation, Test};
 use nodes::{Join, Node};
 use values::ValueSet;
+pub(crate) use values::depth;
 
 /// A condition on a document's metadata and id.
 ///

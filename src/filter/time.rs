@@ -14,7 +14,7 @@ const MINUTES_PER_DAY: i64 = 24 * 60;
 
 /// A string in the parts that order it.
 struct Parts<'a> {
-    /// All of a string that is no time; else date and time to the second, in UTC if the zone is known.
+    /// All of a string that is not a time; else date and time to the second, in UTC if the zone is known.
     start: Cow<'a, [u8]>,
     /// The point and the digits of a fraction of a second, without the zeros at its end.
     fraction: &'a [u8],

@@ -53,7 +53,7 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// Objects and arrays in each other: 0 for a scalar, at most `most + 1`.
-pub(super) fn depth(value: &Value, most: usize) -> usize {
+pub(crate) fn depth(value: &Value, most: usize) -> usize {
     let mut level = vec![value];
     for depth in 0..=most {
         level.retain(|value| value.is_array() || value.is_object());

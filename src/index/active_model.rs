@@ -5,22 +5,22 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use super::analysis::{Analysis, lexers};
-use super::calibrate::RecallCurve;
 use super::fusion::KeptFusion;
-use super::health::RoutingLog;
 use super::ingest::Ingest;
 use super::measured::{FUSION, Measured, Origin, RECALL, Unusable};
-use super::root::{check_directory, kind, sync};
+use super::recall_curve::RecallCurve;
+use super::root::{check_directory, kind};
+use super::routing_log::RoutingLog;
 use super::search::FilterCache;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
-use crate::lexical::{Analyzer, Kind};
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
-use crate::store::{Damage, EncodedBy, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
+use crate::store::{Damage, EncodedBy, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -82,7 +82,7 @@ impl ActiveModel {
             leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
             model_hash: own.hash(),
-            terms: analyzer.map_or(0, |analyzer| Kind::new(analyzer).code()),
+            terms: analyzer.map_or(0, Analyzer::code),
             passages,
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
@@ -127,10 +127,7 @@ impl ActiveModel {
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
         check_shape(config, &bundle)?;
-        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: names::MANIFEST.into(),
-            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
-        })?;
+        let similarity = config.similarity()?;
         check_analyzer(config)?;
         let opened = Self::new(number, store, Arc::new(bundle), similarity);
         opened.read_measured(backend);
@@ -182,7 +179,7 @@ impl ActiveModel {
         FUSION.read(backend, self.store.path(), &self.origin(), is_sane)
     }
 
-    /// The rotation of codes; `None` for a similarity that is not a dot product.
+    /// The rotation of codes; `None` for a similarity other than a dot product.
     pub(super) fn rotation(&self) -> Option<&Rotation> {
         let product = self.similarity.is_product();
         product.then(|| self.rotation.get_or_init(|| Rotation::new(self.model().indexer.dim())))
@@ -197,14 +194,9 @@ impl ActiveModel {
         self.bundle.model()
     }
 
-    /// What the index's posting lists are of, if it has any.
-    pub(super) fn words(&self) -> Option<Kind> {
-        Kind::from_code(self.store.terms())
-    }
-
-    /// What the index's words are, if it has any.
+    /// What the index's words are, if it has posting lists of any.
     pub(super) fn analyzer(&self) -> Option<Analyzer> {
-        self.words().map(|kind| kind.analyzer)
+        Analyzer::from_code(self.store.terms())
     }
 
     /// How long the passages of documents are, if documents have any.
@@ -214,12 +206,12 @@ impl ActiveModel {
 
     /// How texts are taken apart into terms.
     pub(crate) fn analysis(&self) -> Analysis<'_> {
-        Analysis { kind: self.words().unwrap_or_default(), encoder: self.model().encoder() }
+        Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
     }
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
-        let (similarity, words, passages) = (self.similarity, self.words(), self.passages());
-        Ingest { bundle: &self.bundle, similarity, words, passages }
+        let (similarity, analyzer, passages) = (self.similarity, self.analyzer(), self.passages());
+        Ingest { bundle: &self.bundle, similarity, analyzer, passages }
     }
 
     pub(crate) fn view(&self) -> View {
@@ -263,7 +255,7 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
 
 /// Refuses words that this version does not know.
 pub(super) fn check_analyzer(config: &StoreConfig) -> Result<(), StoreError> {
-    match config.is_lexical() && Kind::from_code(config.terms).is_none() {
+    match config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
         true => Err(StoreError::UnknownAnalyzer { code: config.terms }),
         false => Ok(()),
     }
@@ -314,6 +306,5 @@ pub(super) fn copy_model(backend: &dyn Backend, bundle: &Bundle, dir: &Path) -> 
         }
     }
     bundle.copy_to(backend, &partial)?;
-    backend.rename(&partial, &model).map_err(StoreError::io(&model, Operation::Rename))?;
-    Ok(sync(backend, dir)?)
+    Ok(rename(backend, &partial, &model)?)
 }

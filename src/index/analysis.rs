@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::lexical::{Analyzer, Kind, Piece, normalised, own_term, pairs, pieces, singles, stems, unknown};
+use crate::lexical::{Analyzer, Piece, normalised, own_term, pairs, pieces, singles, stems, unknown};
 use crate::model::{Bundle, Encoder, ModelError, Token};
 use crate::store::{Lexer, LexerError, Lexers, SharedLexer};
 
 /// What an index's posting lists are of, with the model that it may take to find that in a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Analysis<'a> {
-    pub kind: Kind,
+    pub analyzer: Analyzer,
     pub encoder: &'a Encoder,
 }
 
@@ -50,7 +50,7 @@ impl Analysis<'_> {
     /// neighbours.
     pub fn question(&self, text: &str) -> Result<QuestionTerms> {
         // Such a text is read alike by the encoder and here.
-        if self.kind.analyzer == Analyzer::Tokens
+        if self.analyzer == Analyzer::Tokens
             && text.is_ascii()
             && let Some(question) = self.encoder.question(text)?
         {
@@ -68,7 +68,7 @@ impl Analysis<'_> {
                 }
             }
         };
-        self.walk_lists(text, tell)?;
+        self.walk(text, tell)?;
         Ok(QuestionTerms { terms, tokens: None })
     }
 
@@ -79,7 +79,7 @@ impl Analysis<'_> {
         text: &str,
         out: &mut Vec<u32>,
     ) -> std::result::Result<Option<usize>, ModelError> {
-        self.walk_lists(text, &mut |found| match found {
+        self.walk(text, &mut |found| match found {
             Found::Token(term) | Found::Word(_, term) => out.push(term),
             Found::Run(run) => out.extend(singles(run).chain(pairs(run)).map(own_term)),
         })
@@ -87,7 +87,7 @@ impl Analysis<'_> {
 
     /// Whether a term goes on with the word of the one before it.
     pub fn continues(&self, term: u32) -> bool {
-        self.kind.analyzer == Analyzer::Tokens && self.encoder.continues(term)
+        self.analyzer == Analyzer::Tokens && self.encoder.continues(term)
     }
 
     /// How the terms of a question are written.
@@ -99,36 +99,13 @@ impl Analysis<'_> {
         let mut note = |word: &str, term: u32| {
             written.entry(term).or_insert_with(|| word.to_owned());
         };
-        self.walk_lists(question, &mut |found| match found {
+        self.walk(question, &mut |found| match found {
             Found::Token(_) => {}
             Found::Word(word, term) => note(word, term),
             Found::Run(run) => singles(run).chain(pairs(run)).for_each(|own| note(own, own_term(own))),
         })?;
         let encoder = self.encoder;
         Ok(move |term| written.get(&term).cloned().unwrap_or_else(|| encoder.token(term)))
-    }
-
-    /// As [`Self::walk`], as the lists of the index have it.
-    fn walk_lists(
-        &self,
-        text: &str,
-        tell: &mut dyn FnMut(Found<'_>),
-    ) -> std::result::Result<Option<usize>, ModelError> {
-        match (self.kind.is_earlier, self.kind.analyzer) {
-            (false, _) => self.walk(text, tell),
-            (true, Analyzer::Tokens) => {
-                let tell_known = &mut |token: Token<'_>| {
-                    if let Token::Known(id) = token {
-                        tell(Found::Token(id));
-                    }
-                };
-                self.encoder.tokens(text, tell_known).map(Some)
-            }
-            (true, Analyzer::Stems(language)) => {
-                stems(language, text, |word, term| tell(Found::Word(word, term)));
-                Ok(None)
-            }
-        }
     }
 
     /// Tells of the parts of a text in their order. Returns how many tokens it has where all of it, as it is,
@@ -140,8 +117,8 @@ impl Analysis<'_> {
     ) -> std::result::Result<Option<usize>, ModelError> {
         let normal = normalised(text);
         let mut tokens = None;
-        for piece in pieces(&normal, matches!(self.kind.analyzer, Analyzer::Stems(_))) {
-            match (piece, self.kind.analyzer) {
+        for piece in pieces(&normal, matches!(self.analyzer, Analyzer::Stems(_))) {
+            match (piece, self.analyzer) {
                 (Piece::Characters(run), _) => tell(Found::Run(run)),
                 (Piece::Text(part), Analyzer::Stems(language)) => {
                     stems(language, part, |word, term| tell(Found::Word(word, term)));
@@ -163,35 +140,26 @@ impl Analysis<'_> {
 }
 
 impl Lexer for Analysis<'_> {
-    fn kind(&self) -> u8 {
-        self.kind.code()
-    }
-
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
         self.list_terms(text, out)?;
         Ok(())
     }
 }
 
-/// Lists of a kind with the model that they may need.
-struct ModelLexer(Kind, Arc<Bundle>);
+/// An analyzer with the model that it may need.
+struct ModelLexer(Analyzer, Arc<Bundle>);
 
 impl Lexer for ModelLexer {
-    fn kind(&self) -> u8 {
-        self.0.code()
-    }
-
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        Analysis { kind: self.0, encoder: self.1.model().encoder() }.terms(text, out)
+        Analysis { analyzer: self.0, encoder: self.1.model().encoder() }.terms(text, out)
     }
 }
 
-/// The lexers of an index with this model, by the code of the kind.
+/// The lexers of an index with this model, by the code of the analyzer.
 pub(super) fn lexers(bundle: Arc<Bundle>) -> Lexers {
-    let tokens = Kind::default();
-    let common: SharedLexer = Arc::new(ModelLexer(tokens, Arc::clone(&bundle)));
-    Arc::new(move |code| match Kind::from_code(code)? {
-        kind if kind == tokens => Some(Arc::clone(&common)),
-        kind => Some(Arc::new(ModelLexer(kind, Arc::clone(&bundle)))),
+    let tokens: SharedLexer = Arc::new(ModelLexer(Analyzer::Tokens, Arc::clone(&bundle)));
+    Arc::new(move |code| match Analyzer::from_code(code)? {
+        Analyzer::Tokens => Some(Arc::clone(&tokens)),
+        stems => Some(Arc::new(ModelLexer(stems, Arc::clone(&bundle)))),
     })
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::root::{Current, kind, list, model_dir, sync};
 use crate::disk::{Backend, Kind, names};
+use crate::store::files::{path_aside, rename};
 use crate::store::{Operation, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -50,17 +51,9 @@ pub(super) fn keep_damaged(backend: &dyn Backend, index: &Path, dir: &Path, numb
 /// Moves a file or directory to the index's `damaged/`, under a name that is free there; returns where it is
 /// now.
 pub(super) fn set_aside(backend: &dyn Backend, index: &Path, from: &Path, name: &str) -> Result<PathBuf> {
-    let aside = index.join(names::DAMAGED);
-    backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
-    let mut to = aside.join(name);
-    let mut number = 0u32;
-    while kind(backend, &to)?.is_some() {
-        number += 1;
-        to = aside.join(format!("{name}.{number}"));
-    }
-    backend.rename(from, &to).map_err(StoreError::io(&to, Operation::Rename))?;
-    // The new name before the old one is gone for certain.
-    sync(backend, &aside)?;
+    let to = path_aside(backend, index, name)?;
+    // The new name lasts before the old one is gone for certain.
+    rename(backend, from, &to)?;
     sync(backend, index)?;
     if let Some(parent) = from.parent() {
         sync(backend, parent)?;

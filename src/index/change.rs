@@ -21,7 +21,7 @@ use super::Index;
 use super::active_model::{ActiveModel, HandleOptions, Ranking, check_passages};
 use super::begun::{self, remove_model};
 use super::fusion::KeptFusion;
-use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
+use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, stored_rows};
 use super::measured::{self, Files};
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
@@ -33,7 +33,8 @@ use crate::ids::{ModelHash, Row};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{
-    Difference, Durability, EncodedBy, Operation, Put, Store, StoreError, StoreOptions, View, WriteBatch,
+    Difference, Durability, EncodedBy, Put, Store, StoreError, StoreOptions, View, WriteBatch,
+    files::create_directory,
 };
 
 /// Documents of a pass after which the next one is the last.
@@ -51,7 +52,7 @@ const READERS_WAIT: Duration = Duration::from_secs(60);
 pub struct ModelChange {
     /// The model that was in service.
     pub from: ModelHash,
-    /// The one that is now.
+    /// The present model.
     pub to: ModelHash,
     /// Live documents.
     pub documents: usize,
@@ -85,13 +86,7 @@ impl Index {
     /// [`InputError::SameModel`]; [`InputError::WithoutText`]; [`InputError::ChangeUnderWay`]; failures of
     /// the encoder and of the disk, with nothing changed, and what was begun removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
-        self.change_model(bundle, &mut no_progress)
-    }
-
-    fn change_model(&self, bundle: &Bundle, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
-        self.check_writable()?;
-        let _only = self.alone()?;
-        changed(self.change_model_alone(bundle, &mut always, on_progress)?)
+        self.with_progress(no_progress).reencode(bundle)
     }
 
     /// Changes over to a bundle that is gone once this has returned, if `check` says so of the model that is
@@ -151,14 +146,7 @@ impl Index {
     /// # Errors
     /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
     pub fn rollback(&self) -> Result<ModelChange> {
-        self.return_to_kept(&mut no_progress)
-    }
-
-    fn return_to_kept(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
-        self.check_writable()?;
-        let _only = self.alone()?;
-        let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
-        changed(self.change_to(self.open_for_filling(kept)?, &mut always, on_progress)?)
+        self.with_progress(no_progress).rollback()
     }
 
     /// The model that [`Self::rollback`] would return to.
@@ -312,12 +300,9 @@ impl Index {
         let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
         filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
-        // Words may have been added to the index, or made anew, since the target was begun or kept.
-        if let Some(kind) = before.words()
-            && !kind.is_earlier
-            && target.store.terms() != kind.code()
-        {
-            target.store.make_lexical(kind.code(), &mut || Ok(()))?;
+        // Words may have been added to the index since the target was begun or kept.
+        if before.store.is_lexical() && !target.store.is_lexical() {
+            target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
         }
         let (number, learned) = (target.number, target.kept_fusion());
         // Opened again, with the durability of the handle.
@@ -389,7 +374,9 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::reencode`], and [`Error::Cancelled`].
     pub fn reencode(mut self, bundle: &Bundle) -> Result<ModelChange> {
-        self.index.change_model(bundle, &mut self.on_progress)
+        self.index.check_writable()?;
+        let _only = self.index.alone()?;
+        changed(self.index.change_model_alone(bundle, &mut always, &mut self.on_progress)?)
     }
 
     /// As [`Index::rollback`], with progress in documents and cancellation between groups of them.
@@ -397,7 +384,11 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::rollback`], and [`Error::Cancelled`].
     pub fn rollback(mut self) -> Result<ModelChange> {
-        self.index.return_to_kept(&mut self.on_progress)
+        let index = self.index;
+        index.check_writable()?;
+        let _only = index.alone()?;
+        let kept = index.root.current().kept.ok_or(InputError::NoPreviousModel)?;
+        changed(index.change_to(index.open_for_filling(kept)?, &mut always, &mut self.on_progress)?)
     }
 }
 
@@ -449,17 +440,8 @@ impl Filling<'_> {
         if !self.keeps_embeddings {
             return Ok(ingest.prepare(documents)?.puts);
         }
-        let mut embeddings = Vec::with_capacity(rows.len() * self.target.model().encoder.dim());
-        let mut spans = Vec::with_capacity(rows.len());
-        for &row in rows {
-            let mut own = Vec::new();
-            for row in view.rows_of(row)? {
-                embeddings.extend_from_slice(view.embedding(row)?);
-                own.push(view.span(row)?.unwrap_or_default());
-            }
-            spans.push(own);
-        }
-        ingest.place_stored(documents, spans, &embeddings)
+        let rows = rows.iter().map(|&row| stored_rows(view, row)).collect::<Result<_>>()?;
+        ingest.keep_stored(documents, rows, false)
     }
 
     /// Stores what the target lacks of a view; tells how many documents were stored, and how many are left.
@@ -533,6 +515,6 @@ impl WithoutText {
 
 /// Makes the directory of a model, durably.
 fn make_directory(backend: &dyn Backend, dir: &Path) -> Result<()> {
-    backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
+    create_directory(backend, dir)?;
     Ok(dir.parent().map_or(Ok(()), |models| sync(backend, models))?)
 }

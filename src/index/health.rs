@@ -1,23 +1,20 @@
 //! Whether the tree still fits what is stored and what is asked: [`Health`], made by [`Index::health`], and
 //! the thresholds behind its [`Advice`].
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Mutex;
 
 use serde::Serialize;
 
 use super::Index;
 pub use super::remedy::{Remedy, RemedyCommand};
+pub use super::routing_log::RECENT;
 use super::search::MOST_EXACT_DOCUMENTS;
 use crate::error::Result;
 use crate::ids::LeafId;
-use crate::model::{RoutingProfile, RoutingProfiles, RoutingSample};
+use crate::model::{RoutingProfile, RoutingProfiles};
 use crate::store::LeafSize;
 use crate::tree::Load;
 
-/// Rows, and queries, that count as recent. Enough that a share is off by a few percent at most.
-pub const RECENT: usize = 1_024;
 /// Fewer say nothing for certain.
 pub const FEWEST_RECENT: usize = 50;
 /// Expected over even load from which it is worth training again. A beam then costs four
@@ -185,29 +182,6 @@ pub struct Health {
     pub remedies: Vec<Remedy>,
 }
 
-/// Routing of the queries served since the index was opened, the newest ones.
-#[derive(Default)]
-pub(super) struct RoutingLog(Mutex<VecDeque<RoutingSample>>);
-
-impl RoutingLog {
-    /// Takes a query down, unless another thread is at it: no search waits for this.
-    pub fn record(&self, sample: RoutingSample) {
-        if let Ok(mut samples) = self.0.try_lock() {
-            if samples.len() == RECENT {
-                samples.pop_front();
-            }
-            samples.push_back(sample);
-        }
-    }
-
-    fn samples(&self) -> Vec<RoutingSample> {
-        match self.0.lock() {
-            Ok(samples) => samples.iter().copied().collect(),
-            Err(poisoned) => poisoned.into_inner().iter().copied().collect(),
-        }
-    }
-}
-
 impl Index {
     /// Whether the tree still fits: the load of its leaves, and how sure it is of the newest
     /// documents and queries, against those of its training.
@@ -279,7 +253,7 @@ impl Index {
                 .rev()
                 .max_by_key(|&(_, size)| size)
                 .filter(|&(_, size)| size > 0)
-                .map(|(leaf, size)| LeafSize::new(leaf, size)),
+                .map(|(leaf, size)| LeafSize { leaf, documents: size }),
             expected_documents_per_leaf: expected,
             ideal_documents_per_leaf: ideal,
             skew,

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use half::f16;
 use half::vec::HalfFloatVecExt;
 use rayon::prelude::*;
+use serde::Serialize;
 
 use super::analysis::Analysis;
-use super::insert::CutTexts;
 use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
-use crate::lexical::Kind;
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
 use crate::passages::{self, Passages, Span};
 use crate::scan::{Similarity, unit_to_store};
@@ -27,7 +27,7 @@ pub(super) struct Ingest<'a> {
     pub similarity: Similarity,
     /// What terms documents get, if any. Here, on all threads, and not in the store, which would find them
     /// one after another.
-    pub words: Option<Kind>,
+    pub analyzer: Option<Analyzer>,
     /// Where a document is to have a row for each passage.
     pub passages: Option<Passages>,
 }
@@ -41,6 +41,40 @@ struct Read {
     texts: Vec<String>,
     /// Tokens of title and text; 0 where they are too few to be cut.
     tokens: usize,
+}
+
+/// Texts that are longer than what the encoder reads of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CutTexts {
+    /// Stored documents whose end does not count for their embedding.
+    pub documents: usize,
+    /// Tokens of their titles and texts.
+    pub tokens: u64,
+    /// Those of them that are not read.
+    pub tokens_cut: u64,
+    /// Tokens of the longest.
+    pub longest: usize,
+}
+
+impl CutTexts {
+    /// Notes a text of so many tokens, of which at most `read` are read.
+    fn note(&mut self, tokens: usize, read: usize) {
+        if tokens > read {
+            self.documents += 1;
+            self.tokens += tokens as u64;
+            self.tokens_cut += (tokens - read) as u64;
+            self.longest = self.longest.max(tokens);
+        }
+    }
+
+    /// These and others.
+    pub fn join(&mut self, others: Self) {
+        self.documents += others.documents;
+        self.tokens += others.tokens;
+        self.tokens_cut += others.tokens_cut;
+        self.longest = self.longest.max(others.longest);
+    }
 }
 
 /// What is stored for some documents.
@@ -74,20 +108,6 @@ impl Ingest<'_> {
         Ok(Prepared { puts: self.place_with(documents, terms, spans, &rows), cut })
     }
 
-    /// Routes documents with their stored embeddings, `[rows, dim]` f16, which stay as they are. `spans`: of
-    /// each row of each document which part of the text it is of.
-    pub fn place_stored(
-        self,
-        documents: Vec<Document>,
-        spans: Vec<Vec<Span>>,
-        rows: &[f16],
-    ) -> Result<Vec<Put>> {
-        let terms = self.terms(&documents)?;
-        let leaves = self.route_stored(rows);
-        let rows = rows.chunks_exact(self.model().encoder.dim()).map(<[f16]>::to_vec);
-        Ok(puts(documents, terms, spans, rows.zip(leaves)))
-    }
-
     /// Documents with rows that are stored elsewhere; each row keeps its leaves where those are of the
     /// `same` model, and is routed else.
     pub fn keep_stored(
@@ -114,9 +134,9 @@ impl Ingest<'_> {
         for (document, is_known) in documents.into_iter().zip(&is_known) {
             if *is_known { known.push(document) } else { unknown.push(document) }
         }
-        let rows: Vec<f16> = embeddings.into_iter().flatten().flatten().collect();
-        let spans = whole(known.len());
-        let mut known = self.place_stored(known, spans, &rows)?.into_iter();
+        let row = |embedding| vec![PutRow { embedding, leaves: Vec::new(), span: Span::default() }];
+        let rows = embeddings.into_iter().flatten().map(row).collect();
+        let mut known = self.keep_stored(known, rows, false)?.into_iter();
         let mut unknown = match unknown.is_empty() {
             true => Vec::new().into_iter(),
             false => self.prepare(unknown)?.puts.into_iter(),
@@ -128,7 +148,8 @@ impl Ingest<'_> {
     /// Routes documents of one row each with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
-        let spans = whole(documents.len());
+        // Each has one row, of all of its text.
+        let spans = vec![vec![Span::default()]; documents.len()];
         Ok(self.place_with(documents, terms, spans, rows))
     }
 
@@ -153,8 +174,8 @@ impl Ingest<'_> {
 
     /// The terms of documents, where they are to have any.
     fn terms(self, documents: &[Document]) -> Result<Vec<Option<Terms>>> {
-        let Some(kind) = self.words else { return Ok(vec![None; documents.len()]) };
-        let analysis = Analysis { kind, encoder: self.model().encoder() };
+        let Some(analyzer) = self.analyzer else { return Ok(vec![None; documents.len()]) };
+        let analysis = Analysis { analyzer, encoder: self.model().encoder() };
         // Before there are several threads, each of which would load the tokenizer.
         analysis.sequence("a")?;
         let terms = |document: &Document| Ok(Some(Terms::of(&document.title, &document.text, &analysis)?));
@@ -177,11 +198,11 @@ impl Ingest<'_> {
             }
             Ok(encoder.tokens(title, &mut |_| {})? + encoder.tokens(text, &mut |_| {})?)
         };
-        let (terms, tokens) = match self.words {
+        let (terms, tokens) = match self.analyzer {
             None => (None, count()?),
-            Some(kind) => {
+            Some(analyzer) => {
                 let counting = Counting {
-                    analysis: Analysis { kind, encoder },
+                    analysis: Analysis { analyzer, encoder },
                     tokens: AtomicUsize::new(0),
                     all: AtomicBool::new(true),
                 };
@@ -237,11 +258,6 @@ fn unknown(documents: &[Document], read: &[Read], row: usize) -> Error {
     });
     let id = ends.zip(documents).find(|(end, _)| row < *end).map(|(_, document)| document.id.clone());
     InputError::UnknownText { id: id.unwrap_or_default() }.into()
-}
-
-/// Of documents without passages, of each which part of the text its row is of.
-pub(super) fn whole(documents: usize) -> Vec<Vec<Span>> {
-    vec![vec![Span::default()]; documents]
 }
 
 /// Documents with their rows, which are given one after another.
@@ -305,10 +321,6 @@ struct Counting<'a> {
 }
 
 impl Lexer for Counting<'_> {
-    fn kind(&self) -> u8 {
-        self.analysis.kind.code()
-    }
-
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
         match self.analysis.list_terms(text, out)? {
             Some(tokens) => {

@@ -16,7 +16,7 @@ use super::with_progress::WithProgress;
 use super::{Index, begun, root};
 use crate::disk::names;
 use crate::error::{InputError, Result};
-use crate::lexical::{Analyzer, Kind};
+use crate::lexical::Analyzer;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{StoreStats, bytes_below};
 
@@ -52,9 +52,8 @@ impl Index {
     }
 
     /// Makes posting lists of words for every document, for an index that was made without
-    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), or with the words of an earlier version
-    /// ([`SearchResult::notes`](crate::SearchResult::notes) says so), and writes all anew as
-    /// [`Self::compact`] does.
+    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), and writes all anew as [`Self::compact`]
+    /// does.
     ///
     /// Texts are taken apart at some thousand a second on each core; nothing is encoded. Searches go on
     /// meanwhile, writes wait. A call that is cut off leaves the index as it was. An index that has the lists
@@ -91,7 +90,7 @@ impl Index {
                     Some(index) if index != given => {
                         Err(InputError::AnalyzerMismatch { index, given }.into())
                     }
-                    _ => Ok(serving.store.make_lexical(Kind::new(given).code(), tick)?),
+                    _ => Ok(serving.store.make_lexical(given.code(), tick)?),
                 },
                 Rewrite::Postings => {
                     let (ingest, apart) = (serving.ingest(), PrivatePool::new());

@@ -22,9 +22,11 @@ mod options;
 mod private_pool;
 mod query_encoder;
 mod question_log;
+mod recall_curve;
 mod remedy;
 mod repair;
 pub(crate) mod root;
+mod routing_log;
 pub mod search;
 #[cfg(all(test, feature = "train"))]
 mod tests;
@@ -40,7 +42,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 pub use change::ModelChange;
 pub use documents::Documents;
 pub use fusion::LearnedFusion;
-pub use insert::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
+pub use ingest::CutTexts;
+pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
 #[cfg(feature = "train")]
 pub(crate) use judgments::check_judgment;
@@ -182,7 +185,7 @@ impl Index {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
-    /// [`StoreError::PreRelease`], [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
+    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
     /// [`StoreError::Corrupt`]; [`ModelError`](crate::model::ModelError) for a damaged model;
     /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) where the model folder holds another
     /// model than the index was made with.
@@ -248,10 +251,7 @@ impl Index {
             }
             return Ok(moved);
         }
-        self.serve(newest(&self.root, self.options.load)?)
-    }
-
-    fn serve(&self, next: ActiveModel) -> Result<bool> {
+        let next = newest(&self.root, self.options.load)?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         Ok(true)
     }
@@ -311,11 +311,7 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn get(&self, id: &str) -> Result<Option<Document>> {
-        let view = self.serving().view();
-        match view.row_of(id)? {
-            Some(row) => Ok(Some(view.document(row)?)),
-            None => Ok(None),
-        }
+        Ok(self.get_many([id])?.pop().flatten())
     }
 
     /// The documents with these ids, in their order, all of one generation.

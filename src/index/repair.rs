@@ -17,7 +17,7 @@ use super::verify::unmeasured;
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::lexical::Kind;
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, ModelError, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
@@ -105,12 +105,10 @@ impl Index {
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
-        let serving = serving.map_err(without_manifest)?;
+        let mut serving = serving.map_err(without_manifest)?;
         // First, so that what is done to documents is always reported.
-        let mut judgments = RepairReport::default();
-        repair_judgments(&root, options.undecided, &mut judgments)?;
+        repair_judgments(&root, options.undecided, &mut serving.report)?;
         let mut report = finish(serving, &root, &dir, options)?;
-        report.with_judgments(judgments);
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;
@@ -239,9 +237,9 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the texts that are left of it.
-    let ingest = Ingest { bundle: &bundle, similarity, words: None, passages: repair.config().passages };
-    let kind = Kind::from_code(repair.config().terms);
-    let analysis = kind.map(|kind| Analysis { kind, encoder: bundle.model().encoder() });
+    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
+    let analyzer = Analyzer::from_code(repair.config().terms);
+    let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
     let mut done = 0;
     let mut tick = || {
         done += 1;

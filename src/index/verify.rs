@@ -63,11 +63,7 @@ impl Index {
                 Err(Error::Store(StoreError::Corrupt { file, detail })) => {
                     report.problem(format!("{}{file}", model_prefix(number)), detail);
                 }
-                Err(error) if may_pass(&error) => return Err(error),
-                Err(error) => report.problem(
-                    model_prefix(number),
-                    Damage::Unusable { what: "the model", report: error.to_string() },
-                ),
+                Err(error) => note_unusable(&mut report, model_prefix(number), "the model", error)?,
             }
         }
         self.verify_judgments(on_progress, &mut report)?;
@@ -94,30 +90,20 @@ impl Index {
     /// The bundle on disk is the one that was opened.
     fn verify_bundle(&self, number: u32, report: &mut VerifyReport) -> Result<()> {
         let dir = self.root.model_dir(number).join(names::BUNDLE);
-        let unusable = |report: String| Damage::Unusable { what: "the bundle", report };
         let file = format!("{}{}", model_prefix(number), names::BUNDLE);
         match Bundle::open(dir) {
             Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {
                 verify_query_encoder(number, &bundle, report)?;
-                if let Err(error) = bundle.routing_profiles().map_err(Error::from) {
-                    if may_pass(&error) {
-                        return Err(error);
-                    }
-                    let damage =
-                        Damage::Unusable { what: "the report of the training", report: error.to_string() };
-                    report.problem(format!("{file}/{REPORT_FILE}"), damage);
+                if let Err(error) = bundle.routing_profiles() {
+                    let file = format!("{file}/{REPORT_FILE}");
+                    note_unusable(report, file, "the report of the training", error)?;
                 }
             }
             Ok(_) => {
-                report.problem(file, unusable("it is another one than the index was made with".to_owned()))
+                let why = "it is another one than the index was made with".to_owned();
+                report.problem(file, Damage::Unusable { what: "the bundle", report: why });
             }
-            Err(error) => {
-                let error = Error::from(error);
-                if may_pass(&error) {
-                    return Err(error);
-                }
-                report.problem(file, unusable(error.to_string()));
-            }
+            Err(error) => note_unusable(report, file, "the bundle", error)?,
         }
         Ok(())
     }
@@ -182,13 +168,22 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Whether an error is of reading, for want of files or of rights say, and no damage.
-fn may_pass(error: &Error) -> bool {
-    let source = match error {
-        Error::Store(StoreError::Io { source, .. }) | Error::Model(ModelError::Io { source, .. }) => source,
-        _ => return false,
-    };
-    !matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidInput)
+/// Notes that something cannot be used. A failure of reading that may pass, as for want of files or of
+/// rights, is an error instead.
+fn note_unusable(
+    report: &mut VerifyReport,
+    file: String,
+    what: &'static str,
+    error: impl Into<Error>,
+) -> Result<()> {
+    let error = error.into();
+    if let Error::Store(StoreError::Io { source, .. }) | Error::Model(ModelError::Io { source, .. }) = &error
+        && !matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidInput)
+    {
+        return Err(error);
+    }
+    report.problem(file, Damage::Unusable { what, report: error.to_string() });
+    Ok(())
 }
 
 /// Checks a store.
@@ -217,14 +212,8 @@ pub(super) fn unmeasured(
 
 /// The query encoder of a model can be used.
 fn verify_query_encoder(number: u32, bundle: &Bundle, report: &mut VerifyReport) -> Result<()> {
-    let Err(error) = bundle.check_query_encoder().map_err(Error::from) else { return Ok(()) };
-    if may_pass(&error) {
-        return Err(error);
-    }
-    let (what, said) = ("the query encoder", error.to_string());
     let file = format!("{}{}", model_prefix(number), names::BUNDLE);
-    report.problem(file, Damage::Unusable { what, report: said });
-    Ok(())
+    bundle.check_query_encoder().or_else(|error| note_unusable(report, file, "the query encoder", error))
 }
 
 impl ActiveModel {

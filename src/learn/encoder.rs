@@ -100,7 +100,7 @@ impl Index {
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); those of [`Trainer::fit`] and
     /// [`Self::reencode`]. The index is then as before.
     pub fn learn(&self, options: &LearnOptions) -> Result<Learned> {
-        self.learn_alone(options, &mut by_verdict(options), &mut no_progress)
+        self.with_progress(no_progress).learn(options)
     }
 
     fn learn_alone(

@@ -38,7 +38,7 @@ impl Index {
     /// # Errors
     /// Those of [`distil`](crate::train::distil); [`InputError::ChangeUnderWay`].
     pub fn distil(&self, options: &DistilOptions) -> Result<Option<DistilReport>> {
-        self.distil_alone(options, &mut no_progress)
+        self.with_progress(no_progress).distil(options)
     }
 
     fn distil_alone(

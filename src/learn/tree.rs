@@ -166,7 +166,7 @@ impl Index {
     /// [`TrainError`] for settings out of range; those of [`Self::reencode`]. The index is
     /// then as before.
     pub fn tune(&self, options: &TuneOptions) -> Result<Tuned> {
-        self.tune_alone(options, &mut no_progress)
+        self.with_progress(no_progress).tune(options)
     }
 
     /// As [`Self::tune`], with the new tree in a bundle of its own at `output`, which must not exist or be
@@ -176,32 +176,7 @@ impl Index {
     /// # Errors
     /// Those of [`Self::tune`]; [`InputError::InapplicableOption`] for [`TuneOptions::always`].
     pub fn make_tree(&self, output: impl AsRef<Path>, options: &TuneOptions) -> Result<Tuned> {
-        self.make_tree_at(output.as_ref(), options, &mut no_progress)
-    }
-
-    fn make_tree_at(
-        &self,
-        output: &Path,
-        options: &TuneOptions,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Tuned> {
-        self.check_process()?;
-        if options.always {
-            return Err(InputError::InapplicableOption { option: "always", call: "make_tree" }.into());
-        }
-        self.tune_into(output, false, options, on_progress)
-    }
-
-    fn tune_alone(&self, options: &TuneOptions, on_progress: &mut OnProgress<'_>) -> Result<Tuned> {
-        self.check_writable()?;
-        // Until the change is done: it is made from what serves now.
-        let _only = self.alone()?;
-        let output = self.path().join(names::TRAINED);
-        self.clear_begun()?;
-        let tuned = self.tune_into(&output, true, options, on_progress);
-        // The tree serves, or the index is as before: both are true without the bundle.
-        self.discard_begun();
-        tuned
+        self.with_progress(no_progress).make_tree(output, options)
     }
 
     /// `changes`: whether the index is to change over.
@@ -321,7 +296,15 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// Those of [`Index::tune`], and [`Error::Cancelled`].
     pub fn tune(mut self, options: &TuneOptions) -> Result<Tuned> {
         let (index, on_progress) = self.parts();
-        index.tune_alone(options, on_progress)
+        index.check_writable()?;
+        // Until the change is done: it is made from what serves now.
+        let _only = index.alone()?;
+        let output = index.path().join(names::TRAINED);
+        index.clear_begun()?;
+        let tuned = index.tune_into(&output, true, options, on_progress);
+        // The tree serves, or the index is as before: both are true without the bundle.
+        index.discard_begun();
+        tuned
     }
 
     /// As [`Index::make_tree`], with progress and cancellation.
@@ -330,7 +313,11 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// Those of [`Index::make_tree`], and [`Error::Cancelled`].
     pub fn make_tree(mut self, output: impl AsRef<Path>, options: &TuneOptions) -> Result<Tuned> {
         let (index, on_progress) = self.parts();
-        index.make_tree_at(output.as_ref(), options, on_progress)
+        index.check_process()?;
+        if options.always {
+            return Err(InputError::InapplicableOption { option: "always", call: "make_tree" }.into());
+        }
+        index.tune_into(output.as_ref(), false, options, on_progress)
     }
 }
 

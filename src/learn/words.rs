@@ -79,14 +79,7 @@ impl Index {
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); failures of the encoder and of the
     /// disk, with what was learned before in place.
     pub fn fuse(&self, pairs: &[Judgment]) -> Result<Fused> {
-        self.fuse_alone(pairs, &mut no_progress)
-    }
-
-    fn fuse_alone(&self, pairs: &[Judgment], on_progress: &mut OnProgress<'_>) -> Result<Fused> {
-        self.check_writable()?;
-        pairs.iter().try_for_each(check_judgment)?;
-        let _only = self.alone()?;
-        self.fuse_on(pairs, on_progress)
+        self.with_progress(no_progress).fuse(pairs)
     }
 
     /// As [`Self::fuse`], for a caller that holds the right to ([`Self::alone`]).
@@ -147,7 +140,10 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// Those of [`Index::fuse`], and [`Error::Cancelled`].
     pub fn fuse(mut self, pairs: &[Judgment]) -> Result<Fused> {
         let (index, on_progress) = self.parts();
-        index.fuse_alone(pairs, on_progress)
+        index.check_writable()?;
+        pairs.iter().try_for_each(check_judgment)?;
+        let _only = index.alone()?;
+        index.fuse_on(pairs, on_progress)
     }
 }
 

@@ -109,7 +109,7 @@ impl Analyzer {
     }
 }
 
-/// A name that is no analyzer.
+/// A name of an unknown analyzer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is neither `tokens` nor the name of a language whose words can be stemmed, as `english`")]
 pub struct UnknownAnalyzer {

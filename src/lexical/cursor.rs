@@ -30,7 +30,7 @@ impl List<'_> {
 
 /// What cursors of one search share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct RowNorms<'a> {
     /// By row.
     pub lengths: &'a [u32],
     pub norms: &'a Norms,
@@ -38,7 +38,7 @@ pub(super) struct Part<'a> {
     pub shortest: u32,
 }
 
-impl<'a> Part<'a> {
+impl<'a> RowNorms<'a> {
     /// The part for these lists: the shortest length is sought only where a plain list needs it.
     pub fn new<'l>(lengths: &'a [u32], norms: &'a Norms, mut lists: impl Iterator<Item = List<'l>>) -> Self {
         let plain = lists.any(|list| matches!(list, List::Plain([_, ..])));
@@ -59,7 +59,7 @@ impl<'a> Part<'a> {
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     list: List<'a>,
-    part: Part<'a>,
+    part: RowNorms<'a>,
     weight: f32,
     /// Of all the list.
     blocks: usize,
@@ -94,10 +94,10 @@ impl<'a> Cursor<'a> {
         lengths: &'a [u32],
         norms: &'a Norms,
     ) -> Result<Self, Undecodable> {
-        Self::new(list, weight, Part::new(lengths, norms, [list].into_iter()))
+        Self::new(list, weight, RowNorms::new(lengths, norms, [list].into_iter()))
     }
 
-    pub(super) fn new(list: List<'a>, weight: f32, part: Part<'a>) -> Result<Self, Undecodable> {
+    pub(super) fn new(list: List<'a>, weight: f32, part: RowNorms<'a>) -> Result<Self, Undecodable> {
         let mut cursor = Self {
             list,
             part,

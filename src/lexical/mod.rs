@@ -6,14 +6,13 @@
 //! files. Nothing here knows files or tokenizers: lists, lengths and bytes are slices.
 
 mod analyzer;
-mod best;
 mod bm25;
 mod bound;
 mod cursor;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../fuzz/inside/postings.rs"]
 mod fuzzing;
 mod given;
-mod kind;
 mod list;
 mod pieces;
 mod search;
@@ -24,13 +23,11 @@ mod window;
 
 pub(crate) use analyzer::stems;
 pub use analyzer::{Analyzer, Language, UnknownAnalyzer};
-pub use best::Best;
 pub use bm25::{Bm25, Norms};
 pub use cursor::List;
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::fuzz_postings;
 pub use given::score_rows;
-pub(crate) use kind::Kind;
 pub use list::{EncodedList, encode};
 pub(crate) use pieces::{FIRST_OWN_TERM, Piece, normalised, own_term, pairs, pieces, singles, unknown};
 pub use search::{SearchError, search};

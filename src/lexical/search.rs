@@ -1,7 +1,9 @@
 //! The best rows of one part.
 
-use super::cursor::{Cursor, Part};
-use super::{Best, LexicalStats, Norms, QueryTerm, Role, Undecodable, together, window};
+use super::cursor::{Cursor, RowNorms};
+use super::{LexicalStats, Norms, QueryTerm, Role, Undecodable, together, window};
+use crate::ids::Row;
+use crate::scan::TopK;
 
 /// Why a search ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub fn search<E>(
     norms: &Norms,
     base: u32,
     accept: &mut dyn FnMut(u32, f32) -> Result<bool, E>,
-    best: &mut Best,
+    best: &mut TopK,
 ) -> Result<LexicalStats, SearchError<E>> {
     let mut query = Query::new(terms, lengths, norms)?;
     let mut stats = LexicalStats::default();
@@ -69,7 +71,7 @@ pub(super) struct Query<'a> {
 
 impl<'a> Query<'a> {
     pub fn new(terms: &[QueryTerm<'a>], lengths: &'a [u32], norms: &'a Norms) -> Result<Self, Undecodable> {
-        let part = Part::new(lengths, norms, terms.iter().map(|term| term.list));
+        let part = RowNorms::new(lengths, norms, terms.iter().map(|term| term.list));
         let rows = u32::try_from(lengths.len()).unwrap_or(u32::MAX);
         let mut query = Self { terms: Vec::new(), excluded: Vec::new(), rows };
         for term in terms {
@@ -103,24 +105,25 @@ pub(super) fn holds_any(cursors: &mut [Cursor], row: u32) -> Result<bool, Undeco
 pub(super) struct Sink<'s, E> {
     pub base: u32,
     pub accept: &'s mut dyn FnMut(u32, f32) -> Result<bool, E>,
-    pub best: &'s mut Best,
+    pub best: &'s mut TopK,
 }
 
 impl<E> Sink<'_, E> {
-    /// The score that a row needs.
+    /// The score that a row needs at least; minus infinity while there is room.
     #[inline(always)]
     pub fn floor(&self) -> f32 {
-        self.best.floor()
+        self.best.threshold().unwrap_or(f32::NEG_INFINITY)
     }
 
     /// Offers a row with its exact score; rows ascend.
     pub fn offer(&mut self, row: u32, score: f32, excluded: &mut [Cursor]) -> Result<(), SearchError<E>> {
-        let global = self.base.saturating_add(row);
-        if self.best.admits(score)
+        if score >= self.floor()
             && !holds_any(excluded, row)?
             && (self.accept)(row, score).map_err(SearchError::Accept)?
         {
-            self.best.push(score, global);
+            // A floor must be a number.
+            let score = if score.is_nan() { f32::NEG_INFINITY } else { score };
+            self.best.push(score, Row(self.base.saturating_add(row)));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::bm25::Bm25Error;
 use super::cursor::Cursor;
 use super::*;
+use crate::scan::TopK;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -142,7 +143,7 @@ proptest! {
         for role in [Role::Optional, Role::Required, Role::Excluded] {
             let term = |list, role| QueryTerm { list, weight: 1.0, role };
             let terms = [term(List::Encoded(damaged), role), term(List::Plain(&list), Role::Optional)];
-            let _ = search::<()>(&terms, &lengths, &norms, 0, &mut |_, _| Ok(true), &mut Best::new(k));
+            let _ = search::<()>(&terms, &lengths, &norms, 0, &mut |_, _| Ok(true), &mut TopK::new(k));
             let _ = score_rows(&terms, &lengths, &norms, &[0, 5, 700, 90_000], &mut Vec::new());
         }
     }
@@ -302,7 +303,7 @@ proptest! {
             bases.reverse();
         }
         let refused = |row: u32| case.refuse > 0 && row.is_multiple_of(case.refuse + 1);
-        let mut best = Best::new(case.k);
+        let mut best = TopK::new(case.k);
         let mut expected = Vec::new();
         for (place, ((lengths, lists), base)) in parts.into_iter().zip(bases).enumerate() {
             let encoded: Vec<_> = lists.iter().map(|list| bytes(list, |row| lengths[row as usize])).collect();
@@ -341,7 +342,7 @@ proptest! {
         expected.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         expected.truncate(case.k);
         let bits = |found: Vec<(f32, u32)>| found.into_iter().map(|(score, row)| (score.to_bits(), row)).collect::<Vec<_>>();
-        prop_assert_eq!(bits(best.into_sorted()), bits(expected));
+        prop_assert_eq!(bits(best.into_sorted().into_iter().map(|(score, row)| (score, row.0)).collect()), bits(expected));
     }
 }
 
@@ -350,9 +351,9 @@ fn what_is_not_asked_for_is_not_found() {
     let list = [posting((0, 1)), posting((2, 3))];
     let norms = Norms::new(Bm25::default(), 3.0);
     let found = |terms: &[QueryTerm], k| {
-        let mut best = Best::new(k);
+        let mut best = TopK::new(k);
         search::<()>(terms, &[3, 3, 3], &norms, 0, &mut |_, _| Ok(true), &mut best).unwrap();
-        best.into_sorted().into_iter().map(|(_, row)| row).collect::<Vec<_>>()
+        best.into_sorted().into_iter().map(|(_, row)| row.0).collect::<Vec<_>>()
     };
     let term = |list, role| QueryTerm { list: List::Plain(list), weight: 1.0, role };
     assert!(found(&[], 5).is_empty());
@@ -365,7 +366,7 @@ fn what_is_not_asked_for_is_not_found() {
     // Weights that are no numbers count as 0, and rows match all the same.
     assert_eq!(found(&[QueryTerm { weight: f32::NAN, ..term(&list, Role::Optional) }], 5), [0, 2]);
 
-    let mut best = Best::new(5);
+    let mut best = TopK::new(5);
     let mut failing = |_, _| Err("disk");
     let terms = [term(&list, Role::Optional)];
     assert_eq!(search(&terms, &[3; 3], &norms, 0, &mut failing, &mut best), Err(SearchError::Accept("disk")));

@@ -47,14 +47,14 @@ pub(super) fn search<E>(
 
 /// Postings of a term in the window that were added up.
 #[derive(Default)]
-struct Found {
+struct AddedPostings {
     rows: Vec<u32>,
     scores: Vec<f32>,
     /// Those before are of rows below the last one asked for.
     place: usize,
 }
 
-impl Found {
+impl AddedPostings {
     fn score(&mut self, row: u32) -> f32 {
         let ahead = self.rows.get(self.place..).unwrap_or(&[]);
         // Rows asked for are often near.
@@ -89,7 +89,7 @@ struct Window {
     /// The sum of the bounds.
     total: f64,
     /// By term: all of its postings that were added.
-    found: Vec<Found>,
+    found: Vec<AddedPostings>,
     /// Terms that are added up first, in query order.
     first: Vec<usize>,
     /// The other ones, the highest bound first.
@@ -110,7 +110,7 @@ impl Window {
             sums: Box::new([UNTOUCHED; WINDOW]),
             bounds: vec![0.0; terms],
             total: 0.0,
-            found: (0..terms).map(|_| Found::default()).collect(),
+            found: (0..terms).map(|_| AddedPostings::default()).collect(),
             first: Vec::with_capacity(terms),
             others: Vec::with_capacity(terms),
             ahead: Vec::with_capacity(terms + 1),
@@ -304,6 +304,6 @@ impl Window {
         } else {
             self.sums.fill(UNTOUCHED);
         }
-        self.found.iter_mut().for_each(Found::clear);
+        self.found.iter_mut().for_each(AddedPostings::clear);
     }
 }

@@ -10,12 +10,12 @@ use crate::prefetch::CACHE_LINE_BYTES;
 
 /// What one of several sets lies in, side by side with the others.
 #[derive(Debug)]
-pub(super) struct Part<T> {
+pub(super) struct SetMemory<T> {
     memory: Arc<Memory<T>>,
     range: Range<usize>,
 }
 
-impl<T: Pod> Part<T> {
+impl<T: Pod> SetMemory<T> {
     /// A part for each set, of `size` zeros that `fill` makes its values of, with what `fill` gives.
     pub fn side_by_side<S, R, const N: usize>(
         sets: [S; N],

@@ -11,7 +11,7 @@ mod memory;
 
 pub(crate) use block::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, put};
 
-use memory::Part;
+use memory::SetMemory;
 use rayon::prelude::*;
 
 /// A set of rows packed for products with many others.
@@ -19,7 +19,7 @@ use rayon::prelude::*;
 pub(crate) struct Panels {
     /// `[panel, dim, PANEL]`: the value of `PANEL` rows in one dimension lie together; the last panel is
     /// padded with zeros.
-    values: Part<f32>,
+    values: SetMemory<f32>,
     rows: usize,
     dim: usize,
 }
@@ -39,7 +39,7 @@ impl Panels {
     /// If a set is ragged or `dim` is 0.
     pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
         let size = |&(rows, dim): &(&[f32], usize)| count(rows, dim).div_ceil(PANEL) * dim * PANEL;
-        let filled = Part::side_by_side(sets, size, |(rows, dim), values| {
+        let filled = SetMemory::side_by_side(sets, size, |(rows, dim), values| {
             values
                 .par_chunks_mut(dim * PANEL)
                 .zip(rows.par_chunks(dim * PANEL))

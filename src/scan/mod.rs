@@ -135,8 +135,8 @@ impl Kernel {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
-    /// Scores each row against `query`. A cosine is from -1 to 1, also of rows longer than 1, as they were
-    /// stored before 0.1.0.
+    /// Scores each row against `query`. A cosine is kept from -1 to 1, since rounding to f16 can make a row
+    /// slightly longer than 1.
     ///
     /// # Shapes
     /// `query` `[dim]` f32; `rows` n slices `[dim]` f16; `scores` `[n]` f32.
@@ -165,9 +165,7 @@ impl Kernel {
             Self::Neon(lanes) => lanes.sums::<T>(query, rows, sums),
         }
     }
-}
 
-impl Kernel {
     /// What the rows of a block of codes add up to, as [`CodedQuery::sums`].
     pub fn code_sums(self, query: &CodedQuery, block: &[u8]) -> [u32; codes::BLOCK_ROWS] {
         match self {

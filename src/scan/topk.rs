@@ -252,9 +252,7 @@ impl Entry {
         let score = if score.is_nan() { f32::NAN.copysign(-1.0) } else { score + 0.0 };
         Self { score, row }
     }
-}
 
-impl Entry {
     /// The better score is the lesser one.
     fn compare_scores(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score)

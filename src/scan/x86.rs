@@ -30,18 +30,14 @@ impl Avx2 {
         // SAFETY: an `Avx2` exists only where `detect` found these features.
         unsafe { with_features::<T>(self, query, rows, sums) }
     }
-}
 
-impl Avx2 {
     /// [`CodedQuery::sums`](crate::codes::CodedQuery::sums) by shuffles: a table is a vector, and the bits of
     /// a group choose one of its bytes for each row.
     pub(super) fn code_sums(self, tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
         // SAFETY: an `Avx2` exists only where `detect` found this feature.
         unsafe { code_sums(tables, block) }
     }
-}
 
-impl Avx2 {
     /// [`CodedQuery::levels`](crate::codes::CodedQuery::levels), the levels of a unit unpacked side by side.
     pub(super) fn code_levels(self, query: &[i8], bits: &[u8]) -> i32 {
         // SAFETY: an `Avx2` exists only where `detect` found this feature.

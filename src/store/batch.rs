@@ -124,8 +124,7 @@ impl WriteBatch {
             check_parts(&put.document.id, &put.rows, config)?;
             let text = &put.document.text;
             if config.passages.is_some() && put.rows.iter().any(|row| row.span.part(text).is_none()) {
-                let what = "a passage is no part of the text";
-                return Err(StoreError::BadRows { id: put.document.id.clone(), what });
+                return bad_rows(&put.document.id, "a passage is no part of the text");
             }
         }
         let mut last: HashMap<&str, usize> = HashMap::with_capacity(self.puts.len());
@@ -151,19 +150,6 @@ impl WriteBatch {
             }
         }
         Ok(CheckedBatch { puts, deletes })
-    }
-}
-
-impl CheckedBatch {
-    /// Forgets terms that are of another kind than those of the index, so that they are found again: its
-    /// lists may have been made anew since the batch was.
-    pub(super) fn keep_terms(&mut self, kind: u8) {
-        for put in &mut self.puts {
-            let Some(put) = Arc::get_mut(put) else { continue };
-            if put.terms.get().is_some_and(|terms| terms.kind() != kind) {
-                put.terms = OnceLock::new();
-            }
-        }
     }
 }
 
@@ -203,7 +189,7 @@ pub(crate) fn check_document(document: &Document) -> std::result::Result<(), Inp
 
 fn check_parts(id: &str, rows: &[PutRow], config: &StoreConfig) -> Result<()> {
     check_id(id).map_err(StoreError::Input)?;
-    let bad = |what| Err(StoreError::BadRows { id: id.to_owned(), what });
+    let bad = |what| bad_rows(id, what);
     let rising = rows.windows(2).all(|pair| pair[0].span.start < pair[1].span.start);
     match (config.passages, rows) {
         (_, []) => return bad("it has no row"),
@@ -219,8 +205,8 @@ fn check_parts(id: &str, rows: &[PutRow], config: &StoreConfig) -> Result<()> {
 
 fn check_row(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
     if embedding.len() != config.dim as usize {
-        let (expected, found) = (config.dim, embedding.len());
-        return Err(StoreError::DimensionMismatch { id: id.to_owned(), expected, found });
+        let what = format!("its embedding has {} elements, the index has {}", embedding.len(), config.dim);
+        return bad_rows(id, what);
     }
     if let Some(position) = embedding.iter().position(|element| !element.is_finite()) {
         return Err(StoreError::Input(InputError::NotFinite { id: id.to_owned(), position }));
@@ -229,20 +215,22 @@ fn check_row(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfi
 }
 
 pub(super) fn check_leaves(id: &str, leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
-    let id = || id.to_owned();
-    let (found, most) = (leaves.len(), config.leaves_per_document);
+    let (found, most, all) = (leaves.len(), config.leaves_per_document, config.leaves());
     if found == 0 || found > most as usize {
-        return Err(StoreError::LeafCount { id: id(), found, most });
+        return bad_rows(id, format!("it is put in {found} leaves, it must be in 1 to {most}"));
     }
-    let all = config.leaves();
     let mut seen = HashSet::with_capacity(found);
     for &leaf in leaves {
         if u64::from(leaf.0) >= all {
-            return Err(StoreError::LeafOutOfRange { id: id(), leaf, leaves: all });
+            return bad_rows(id, format!("it is put in {leaf:?}, the tree has {all} leaves"));
         }
         if !seen.insert(leaf) {
-            return Err(StoreError::DuplicateLeaf { id: id(), leaf });
+            return bad_rows(id, format!("it is put in {leaf:?} twice"));
         }
     }
     Ok(())
+}
+
+fn bad_rows<T>(id: &str, what: impl Into<String>) -> Result<T> {
+    Err(StoreError::BadRows { id: id.to_owned(), what: what.into() })
 }

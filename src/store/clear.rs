@@ -2,7 +2,13 @@
 
 use std::{io::ErrorKind, path::Path};
 
-use super::{Result, StoreError, error::Operation, layout::names, log};
+use super::{
+    Result, StoreError,
+    error::Operation,
+    files::{list, remove_file},
+    layout::names,
+    log,
+};
 use crate::disk::Backend;
 
 /// Removes the files of a store from a directory, and the directories that are empty then. Files of other
@@ -14,34 +20,21 @@ use crate::disk::Backend;
 pub(crate) fn clear_store(backend: &dyn Backend, dir: &Path) -> Result<()> {
     // First what makes it a store.
     for name in [names::MANIFEST, names::MANIFEST_NEW, names::MANIFEST_COPY, names::RESERVE] {
-        remove(backend, &dir.join(name))?;
+        remove_file(backend, &dir.join(name))?;
     }
     clear_folder(backend, &dir.join(names::SEGMENTS), is_sealed_file)?;
     clear_folder(backend, &dir.join(names::LOG), is_log)?;
-    remove(backend, &dir.join(names::LOCK))
+    remove_file(backend, &dir.join(names::LOCK))
 }
 
 /// Removes the files of these names in a folder, and the folder where nothing else is in it.
 fn clear_folder(backend: &dyn Backend, folder: &Path, is_own: fn(&str) -> bool) -> Result<()> {
-    let listed = match backend.list(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        listed => listed.map_err(StoreError::io(folder, Operation::Read))?,
-    };
-    for name in listed.iter().filter(|name| name.to_str().is_some_and(is_own)) {
-        remove(backend, &folder.join(name))?;
+    for name in list(backend, folder)?.iter().filter(|name| is_own(name)) {
+        remove_file(backend, &folder.join(name))?;
     }
     match backend.remove_directory(folder) {
-        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
             Err(StoreError::io(folder, Operation::Remove)(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn remove(backend: &dyn Backend, path: &Path) -> Result<()> {
-    match backend.remove(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(StoreError::io(path, Operation::Remove)(error))
         }
         _ => Ok(()),
     }

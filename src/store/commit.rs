@@ -32,17 +32,15 @@ impl Store {
     /// again.
     pub fn commit(&self, batch: WriteBatch) -> Result<Committed> {
         // Before the lock: encoding a large batch holds up nobody.
-        let mut checked = batch.check(self.config())?;
+        let checked = batch.check(self.config())?;
         let commit = (self.options.durability != Durability::None)
             .then(|| log::encode(&checked, self.config().passages.is_some()));
         let mut writer = self.lock_writer()?;
-        checked.keep_terms(self.terms());
         let before = self.state();
-        let (after, applied) = before.apply(self.config(), &checked)?;
+        let (after, committed) = before.apply(self.config(), &checked)?;
         if after.generation == before.generation {
-            return Ok(Committed::new(after.generation, applied));
+            return Ok(committed);
         }
-        let generation = after.generation;
         let logged = writer.log.as_ref().map_or(0, Log::bytes);
         let bytes = commit.as_ref().map_or(0, Vec::len) as u64;
         let large = after.memtable_bytes() > SEAL_AT_BYTES
@@ -59,7 +57,7 @@ impl Store {
             logged.map(|()| self.publish(after))
         };
         done.map_err(|error| self.with_numbers(&writer, error, checked.puts.len()))?;
-        Ok(Committed::new(generation, applied))
+        Ok(committed)
     }
 
     /// A failed write with what became of the documents.
@@ -102,10 +100,11 @@ impl Store {
         }
         if writer.log.is_none() {
             let place = Place { store_id: self.store_id, base: before.generation };
-            let made = match Log::create(backend, &self.dir, place) {
+            let name = log::name(place.base);
+            let made = match Log::create(backend, &self.dir, &name, place) {
                 Err(_) if room == Room::Last => {
                     writer.reserve.release();
-                    Log::create(backend, &self.dir, place)
+                    Log::create(backend, &self.dir, &name, place)
                 }
                 made => made,
             };

@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, fmt, io, path::PathBuf};
 
-use super::holder::LockHolder;
-use crate::ids::{LeafId, Row};
+use super::{holder::LockHolder, layout::FORMAT_VERSION};
+use crate::ids::Row;
 use crate::input::InputError;
 
 /// Result of the store.
@@ -50,8 +50,8 @@ pub enum StoreError {
         /// As it is on disk.
         code: u8,
     },
-    /// Something that is no file is where one is to be written.
-    #[error("{} is no file; remove it", path.display())]
+    /// Something other than a file has the path of a file to be written.
+    #[error("{} is not a file; remove it", path.display())]
     InTheWay {
         /// What is in the way.
         path: PathBuf,
@@ -85,28 +85,12 @@ pub enum StoreError {
     #[error("the handle was opened in the parent of this process; open the index again in this process")]
     Forked,
     /// The index was written in a format that this version does not read.
-    #[error(
-        "{file} has format version {found}, this version reads {oldest} to {newest}; use a matching release"
-    )]
+    #[error("{file} has format version {found}, this version reads {FORMAT_VERSION}; use a matching release")]
     UnsupportedVersion {
         /// The file that says so.
         file: Cow<'static, str>,
         /// Its version.
         found: u32,
-        /// The oldest version that this crate reads.
-        oldest: u32,
-        /// The newest version that this crate reads.
-        newest: u32,
-    },
-    /// A release before the first one wrote the index, with its first model in the index directory itself.
-    #[error(
-        "the index in {} was written by a pre-release, whose layout this version does not read; make the \
-         index again from its documents",
-        path.display()
-    )]
-    PreRelease {
-        /// The directory of the index.
-        path: PathBuf,
     },
     /// A file contradicts itself or another one; repair the index, or restore it from a copy.
     #[error("{file} is damaged: {detail}; repair the index, or restore it from a copy")]
@@ -166,51 +150,14 @@ pub enum StoreError {
         /// The largest value allowed.
         most: u64,
     },
-    /// An embedding has the wrong number of elements.
-    #[error("the embedding of {id:?} has {found} elements, the index has {expected}")]
-    DimensionMismatch {
-        /// The document.
-        id: String,
-        /// The dimension of the index.
-        expected: u32,
-        /// The number of elements given.
-        found: usize,
-    },
-    /// A document was given no leaf, or more leaves than the index allows.
-    #[error("{id:?} is put in {found} leaves, it must be in 1 to {most}")]
-    LeafCount {
-        /// The document.
-        id: String,
-        /// The number of leaves given.
-        found: usize,
-        /// The leaves per document of the index.
-        most: u32,
-    },
-    /// A document was given other rows than the index has: one, or one for each of its passages.
+    /// A document was given rows that the index has no place for: embeddings, leaves or passages that are not
+    /// as its own are.
     #[error("{id:?}: {what}")]
     BadRows {
         /// The document.
         id: String,
         /// What is wrong.
-        what: &'static str,
-    },
-    /// A leaf outside the tree.
-    #[error("{id:?} is put in {leaf:?}, the tree has {leaves} leaves")]
-    LeafOutOfRange {
-        /// The document.
-        id: String,
-        /// The leaf given.
-        leaf: LeafId,
-        /// The number of leaves of the tree.
-        leaves: u64,
-    },
-    /// The same leaf twice for one document.
-    #[error("{id:?} is put in {leaf:?} twice")]
-    DuplicateLeaf {
-        /// The document.
-        id: String,
-        /// The leaf given twice.
-        leaf: LeafId,
+        what: String,
     },
     /// The document cannot be written as JSON.
     #[error("{id:?} cannot be written as JSON: {source}")]

@@ -1,46 +1,33 @@
 //! Whether a handle may still be used after a failure.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::{path::PathBuf, sync::OnceLock};
 
 use super::error::{Result, StoreError};
 
-/// Why a handle refuses writes. Reading goes on: sealed files do not change.
-#[derive(Debug)]
-enum Refusal {
-    /// After a failed sync nobody knows what is on disk, and a second sync may report success for pages that
-    /// the first one lost.
-    Unknown,
-    /// The directory is another one.
-    Replaced(PathBuf),
-}
-
+/// Why a handle refuses writes, if it does: the file that turned out to be another one; `None` after a failed
+/// sync, when nobody knows what is on disk, and a second sync may report success for pages that the first one
+/// lost. The first reason stays. Reading goes on: sealed files do not change.
 #[derive(Debug, Default)]
-pub(super) struct Health(Mutex<Option<Refusal>>);
+pub(super) struct Health(OnceLock<Option<PathBuf>>);
 
 impl Health {
     pub(super) fn check_writes(&self) -> Result<()> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match self.0.get() {
             None => Ok(()),
-            Some(Refusal::Unknown) => Err(StoreError::Poisoned),
-            Some(Refusal::Replaced(path)) => Err(StoreError::Replaced { path: path.clone() }),
+            Some(None) => Err(StoreError::Poisoned),
+            Some(Some(path)) => Err(StoreError::Replaced { path: path.clone() }),
         }
     }
 
     pub(super) fn refuse_writes(&self) {
-        self.refuse(Refusal::Unknown);
+        let _ = self.0.set(None);
     }
 
     /// Refuses writes for ever where the directory turned out to be another one.
     pub(super) fn refuse_if_replaced<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(StoreError::Replaced { path }) = &result {
-            self.refuse(Refusal::Replaced(path.clone()));
+            let _ = self.0.set(Some(path.clone()));
         }
         result
-    }
-
-    /// The first reason stays.
-    fn refuse(&self, why: Refusal) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 }

@@ -6,12 +6,8 @@ use std::ops::Range;
 
 pub(super) use crate::disk::names;
 
-/// The format this crate writes. Independent of the crate's version.
-pub(crate) const FORMAT_VERSION: u32 = 5;
-/// The first in which documents may have passages.
-pub(super) const FIRST_WITH_PASSAGES: u32 = 5;
-/// The oldest format this crate still opens. Version 1 was never released.
-pub(crate) const OLDEST_READABLE_VERSION: u32 = 2;
+/// The format that this crate writes and reads. Independent of the crate's version.
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// Width of a magic; the first byte is no text and the line ends show a text-mode copy.
 pub(super) const MAGIC_BYTES: usize = 8;
@@ -52,7 +48,7 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_DIM: Range<usize> = after(&AT_VERSION, 4);
     pub(in crate::store) const AT_DTYPE: Range<usize> = after(&AT_DIM, 1);
     pub(in crate::store) const AT_SIMILARITY: Range<usize> = after(&AT_DTYPE, 1);
-    /// 1 where rows have posting lists of terms, else 0. Since version 3.
+    /// What the terms of rows are; 0 where rows have no posting lists of terms.
     pub(in crate::store) const AT_LEXICAL: Range<usize> = after(&AT_SIMILARITY, 1);
     pub(in crate::store) const AT_PAD: Range<usize> = after(&AT_LEXICAL, 1);
     pub(in crate::store) const AT_BRANCHING: Range<usize> = after(&AT_PAD, 4);
@@ -65,8 +61,7 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_SEGMENTS: Range<usize> = after(&AT_NEXT_SEGMENT, 4);
     pub(in crate::store) const AT_ZEROS: Range<usize> = after(&AT_SEGMENTS, 4);
     pub(in crate::store) const AT_ENTRIES_CRC: Range<usize> = after(&AT_ZEROS, CRC_BYTES);
-    /// Tokens of a passage, and of what two have in common; both 0 where a document is one row. Since version
-    /// 5.
+    /// Tokens of a passage, and of what two have in common; both 0 where a document is one row.
     pub(in crate::store) const AT_PASSAGE_TOKENS: Range<usize> = after(&AT_ENTRIES_CRC, 4);
     pub(in crate::store) const AT_OVERLAP: Range<usize> = after(&AT_PASSAGE_TOKENS, 4);
     pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_OVERLAP, 8);
@@ -119,6 +114,8 @@ pub(super) mod sealed {
     pub(in crate::store) const SECTION_BYTES: usize = AT_SECTION_LEN.end;
     /// More than any file has.
     pub(in crate::store) const MOST_SECTIONS: u32 = 64;
+    /// Names of sections are below it.
+    pub(in crate::store) const SECTION_NAMES: usize = 70;
 
     pub(in crate::store) const TAIL_MAGIC: [u8; MAGIC_BYTES] = *b"ehs-end\n";
     pub(in crate::store) const AT_BODY_BYTES: Range<usize> = 0..8;
@@ -140,11 +137,11 @@ pub(super) mod tombstones {
 pub(super) mod segment {
     /// `N.vectors`: `[rows, dim]` f16.
     pub(in crate::store) const ROWS: u32 = 1;
-    /// `N.vectors`, both or neither: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and
-    /// `[rows, 2]` f32, their factors.
+    // All sections of codes or none.
+    /// `N.vectors`: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and `[rows, 2]` f32,
+    /// their factors.
     pub(in crate::store) const CODES: u32 = 2;
     pub(in crate::store) const CODE_FACTORS: u32 = 3;
-    // All of these where there are codes, since version 4; before, codes are beside no mean.
     /// From which row on and up to which one a leaf has a mean, `[n, 2]` u32, ascending.
     pub(in crate::store) const MEAN_ROWS: u32 = 4;
     /// The directions of the means, `[1 + n, dim]` f16, that of all other rows first.
@@ -176,7 +173,7 @@ pub(super) mod segment {
     /// All leaves of each row, u32; ends u32. Both empty where no row has more than one.
     pub(in crate::store) const ROW_LEAVES: u32 = 36;
     pub(in crate::store) const ROW_LEAF_ENDS: u32 = 37;
-    // All of these where documents have passages, since version 5; empty otherwise.
+    // All of these where documents have passages; empty otherwise.
     /// The row of the first passage of each row's document, u32. That one alone has the id, payload, metadata
     /// and terms.
     pub(in crate::store) const HEADS: u32 = 38;
@@ -185,7 +182,7 @@ pub(super) mod segment {
     /// The row of the next passage of each row's document, its own for the last, u32.
     pub(in crate::store) const NEXT: u32 = 40;
 
-    // All of these or none, since version 3.
+    // All of these or none.
     /// The terms that occur, ascending, u32; for each the rows that hold it, u32, and where its postings end,
     /// u64.
     pub(in crate::store) const TERMS: u32 = 64;
@@ -253,6 +250,7 @@ pub(super) mod limits {
 
 const _: () = {
     assert!(manifest::HEAD_BYTES == 128 && manifest::ENTRY_BYTES == 64);
+    assert!(sealed::SECTION_NAMES > segment::TOTAL_LENGTH as usize);
     assert!(log::HEADER_BYTES == 40 && log::FRAME_BYTES == 40);
     assert!((log::HEADER_BYTES as u64).is_multiple_of(log::ALIGNMENT));
     assert!((log::FRAME_BYTES as u64).is_multiple_of(log::ALIGNMENT));

@@ -4,22 +4,22 @@
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     path::Path,
+    sync::Arc,
     time::SystemTime,
 };
 
 use super::{
     error::{Damage, Operation, Result, StoreError},
-    layout::{
-        DTYPE_F16, FIRST_WITH_PASSAGES, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits,
-        manifest::*, names, u32_at, u64_at,
-    },
+    files,
+    layout::{DTYPE_F16, FORMAT_VERSION, STORE_ID_BYTES, limits, manifest::*, names, u32_at, u64_at},
     sealed::Seal,
     segment::SegmentFiles,
-    tombstones::TombstoneFile,
+    tombstones::{TombstoneFile, Tombstones},
 };
 use crate::disk::{Backend, OpenMode};
 use crate::ids::{Generation, ModelHash};
 use crate::passages::Passages;
+use crate::scan::Similarity;
 
 /// What an index is: fixed at creation, bound to the model that made its embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,12 @@ impl StoreConfig {
     /// Whether rows have posting lists of terms.
     pub fn is_lexical(&self) -> bool {
         self.terms != 0
+    }
+
+    /// How documents are ranked.
+    pub fn similarity(&self) -> Result<Similarity> {
+        let detail = Damage::Field { field: "similarity", found: self.similarity.into() };
+        Similarity::from_code(self.similarity).ok_or(StoreError::corrupt(names::MANIFEST, detail))
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -130,14 +136,7 @@ impl Manifest {
 
     /// Names of all files of the segments, inside the index.
     pub(super) fn files(&self) -> impl Iterator<Item = String> + '_ {
-        self.segments.iter().flat_map(|entry| {
-            let number = entry.files.number;
-            let tombstones =
-                entry.tombstones.map(|tombstones| TombstoneFile::name(number, tombstones.generation));
-            [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)]
-                .into_iter()
-                .chain(tombstones)
-        })
+        self.segments.iter().flat_map(SegmentEntry::file_names)
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -182,8 +181,7 @@ impl Manifest {
         if crc32fast::hash(&head[..AT_CRC.start]) != u32_at(head, AT_CRC.start) {
             return Err(corrupt(Damage::Checksum { what: "the head", number: 0 }));
         }
-        let version = u32_at(head, AT_VERSION.start);
-        check_version(names::MANIFEST, version)?;
+        check_version(names::MANIFEST, u32_at(head, AT_VERSION.start))?;
         let field = |field, found: u64| corrupt(Damage::Field { field, found });
         let dtype = head[AT_DTYPE.start];
         if dtype != DTYPE_F16 {
@@ -200,11 +198,10 @@ impl Manifest {
         store_id.copy_from_slice(&head[AT_STORE_ID]);
         let passages = match (u32_at(head, AT_PASSAGE_TOKENS.start), u32_at(head, AT_OVERLAP.start)) {
             (0, 0) => None,
-            (tokens, overlap) if version >= FIRST_WITH_PASSAGES => {
+            (tokens, overlap) => {
                 let sound = Passages::new(tokens, overlap);
                 Some(sound.map_err(|_| field("tokens of a passage", tokens.into()))?)
             }
-            (tokens, _) => return Err(field("tokens of a passage", tokens.into())),
         };
         let config = StoreConfig {
             dim: u32_at(head, AT_DIM.start),
@@ -255,7 +252,7 @@ impl Manifest {
     /// Writes the copy that repair falls back on. Only once the manifest is published: until the directory is
     /// synced, a power failure may leave neither the copy before nor this one.
     pub(super) fn write_copy(&self, backend: &dyn Backend, dir: &Path) {
-        if let Err(error) = self.write(backend, dir, names::MANIFEST_COPY) {
+        if let Err(error) = files::write(backend, &dir.join(names::MANIFEST_COPY), &self.encode()) {
             tracing::warn!(index = %dir.display(), %error, "could not write a copy of the manifest");
             let _ = backend.remove(&dir.join(names::MANIFEST_COPY));
         }
@@ -278,24 +275,13 @@ impl Manifest {
 
     /// Writes the manifest under its provisional name and makes it durable.
     pub(super) fn write_provisional(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        self.write(backend, dir, names::MANIFEST_NEW)
-    }
-
-    fn write(&self, backend: &dyn Backend, dir: &Path, name: &str) -> Result<()> {
-        let path = dir.join(name);
-        let io = |operation| StoreError::io(&path, operation);
-        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
-        file.write_at(&self.encode(), 0).map_err(io(Operation::Write))?;
-        file.sync_all().map_err(io(Operation::Sync))
+        files::write(backend, &dir.join(names::MANIFEST_NEW), &self.encode())
     }
 
     /// Renames the provisional manifest into place. The commit point of everything; durable when
     /// this has returned.
     pub(super) fn publish(backend: &dyn Backend, dir: &Path) -> Result<()> {
-        backend
-            .rename(&dir.join(names::MANIFEST_NEW), &dir.join(names::MANIFEST))
-            .map_err(StoreError::io(dir.join(names::MANIFEST), Operation::Rename))?;
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
+        files::rename(backend, &dir.join(names::MANIFEST_NEW), &dir.join(names::MANIFEST))
     }
 
     pub(super) fn read(backend: &dyn Backend, dir: &Path) -> Result<Self> {
@@ -324,6 +310,28 @@ impl Manifest {
 const MOST_SEGMENTS: u64 = 1 << 16;
 
 impl SegmentEntry {
+    /// Its dead rows; `damaged` as in [`SealedFile::open`](super::sealed::SealedFile::open).
+    pub(super) fn read_tombstones(
+        &self,
+        backend: &dyn Backend,
+        dir: &Path,
+        store_id: StoreId,
+        damaged: bool,
+    ) -> Result<Arc<Tombstones>> {
+        let SegmentFiles { number, rows, .. } = self.files;
+        let read = |file: TombstoneFile| file.read(backend, dir, store_id, number, rows, damaged);
+        self.tombstones.map_or_else(|| Ok(Arc::default()), read)
+    }
+
+    /// Names of its files, inside the index.
+    pub(super) fn file_names(&self) -> impl Iterator<Item = String> + use<> {
+        let number = self.files.number;
+        let tombstones = self.tombstones.map(|file| TombstoneFile::name(number, file.generation));
+        [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)]
+            .into_iter()
+            .chain(tombstones)
+    }
+
     fn encode(&self) -> [u8; ENTRY_BYTES] {
         let SegmentFiles { number, rows, vectors, documents } = self.files;
         let mut bytes = [0; ENTRY_BYTES];
@@ -365,21 +373,10 @@ impl SegmentEntry {
 
 /// Refuses, by number, a version that this crate does not read.
 pub(crate) fn check_version(file: &str, found: u32) -> Result<()> {
-    let (oldest, newest) = (OLDEST_READABLE_VERSION, FORMAT_VERSION);
-    if (oldest..=newest).contains(&found) {
-        return Ok(());
+    match found {
+        FORMAT_VERSION => Ok(()),
+        _ => Err(StoreError::UnsupportedVersion { file: file.to_owned().into(), found }),
     }
-    Err(StoreError::UnsupportedVersion { file: file.to_owned().into(), found, oldest, newest })
-}
-
-/// Whether a directory has a manifest of a version that was never released.
-pub(crate) fn is_pre_release(backend: &dyn Backend, dir: &Path) -> bool {
-    let mut head = [0; AT_VERSION.end];
-    let read = backend
-        .open(&dir.join(names::MANIFEST), OpenMode::Read)
-        .and_then(|file| file.read_at(&mut head, 0))
-        .is_ok();
-    read && head[AT_MAGIC] == MAGIC && u32_at(&head, AT_VERSION.start) < OLDEST_READABLE_VERSION
 }
 
 /// Sixteen bytes that nobody else has.

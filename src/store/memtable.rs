@@ -7,6 +7,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
+    convert::Infallible,
     ops::Range,
     sync::{Arc, OnceLock},
 };
@@ -17,13 +18,12 @@ use super::{
     batch::{CheckedPut, PutRow},
     error::{Damage, Result, StoreError},
     layout::names,
-    payload,
-    segment::{Passage, Source},
+    segment::{LeafLists, Passage, RowSource, Rows, arrange},
     terms::{Lexer, TermLists, TermTable, Terms},
 };
 use crate::{
-    document::Document,
     ids::{Generation, LeafId},
+    lexical::List,
 };
 
 /// A row in memory.
@@ -48,12 +48,7 @@ pub(super) struct Memtable {
     has_passages: bool,
     /// `[rows, dim]` f16.
     matrix: Vec<f16>,
-    /// The leaves that occur, ascending.
-    leaves: Vec<u32>,
-    /// Where the rows that lie with each leaf end.
-    ends: Vec<u32>,
-    /// Rows that lie with another leaf.
-    secondary: HashMap<u32, Vec<u32>>,
+    lists: LeafLists,
     by_id: HashMap<Arc<str>, u32>,
     /// Posting lists of terms, made when they are first asked for.
     terms: OnceLock<TermTable>,
@@ -67,40 +62,29 @@ impl Memtable {
         has_passages: bool,
         documents: impl IntoIterator<Item = (Arc<CheckedPut>, Generation)>,
     ) -> Self {
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let (mut given, mut bytes) = (Vec::new(), 0);
         // By the number of their document at first.
         for (number, (put, created_at)) in (0..).zip(documents) {
             bytes += put.bytes();
-            rows.extend((0..put.rows.len()).map(|place| {
+            given.extend((0..put.rows.len()).map(|place| {
                 let put = Arc::clone(&put);
                 MemoryRow { put, created_at, place, head: number, next: 0 }
             }));
         }
-        // Stable: among the documents of one leaf the order of insertion stays.
-        rows.sort_by_key(|row| row.own().leaves.first().map_or(0, |leaf| leaf.0));
+        let leaves_of = |row: usize| Ok::<_, Infallible>(Cow::Borrowed(&*given[row].own().leaves));
+        let Ok((order, lists)) = arrange(given.len(), &leaves_of);
+        let mut rows: Vec<MemoryRow> = order.into_iter().map(|row| given[row as usize].clone()).collect();
         if has_passages {
             chain(&mut rows);
         } else {
             (0..).zip(&mut rows).for_each(|(at, row)| (row.head, row.next) = (at, at));
         }
         let matrix = Vec::with_capacity(rows.len() * dim);
-        let mut part = Self { dim, has_passages, matrix, bytes, ..Self::default() };
+        let mut part = Self { dim, has_passages, matrix, bytes, lists, ..Self::default() };
         for (row, document) in (0..).zip(&rows) {
             part.matrix.extend_from_slice(&document.own().embedding);
             if document.head == row {
                 part.by_id.insert(Arc::clone(&document.put.id), row);
-            }
-            for (place, leaf) in document.own().leaves.iter().enumerate() {
-                if place > 0 {
-                    part.secondary.entry(leaf.0).or_default().push(row);
-                } else {
-                    if part.leaves.last() == Some(&leaf.0) {
-                        part.ends.pop();
-                    } else {
-                        part.leaves.push(leaf.0);
-                    }
-                    part.ends.push(row + 1);
-                }
             }
         }
         part.rows = rows;
@@ -121,7 +105,7 @@ impl Memtable {
     }
 
     /// The posting lists of terms.
-    pub(super) fn terms(&self, lexer: &dyn Lexer) -> Result<&TermTable> {
+    fn terms(&self, lexer: &dyn Lexer) -> Result<&TermTable> {
         if let Some(table) = self.terms.get() {
             return Ok(table);
         }
@@ -134,43 +118,9 @@ impl Memtable {
         Ok(self.terms.get_or_init(|| TermTable::new(rows.into_iter())))
     }
 
-    pub(super) fn rows(&self) -> u32 {
-        self.rows.len() as u32
-    }
-
-    /// Documents, dead ones included.
-    pub(super) fn documents(&self) -> u32 {
-        self.by_id.len() as u32
-    }
-
     /// Memory that the documents and their embeddings take, about.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    pub(super) fn matrix(&self, rows: Range<u32>) -> Option<&[f16]> {
-        self.matrix.get(rows.start as usize * self.dim..rows.end as usize * self.dim)
-    }
-
-    pub(super) fn leaf(&self, leaf: LeafId) -> (Range<u32>, &[u32]) {
-        let own = match self.leaves.binary_search(&leaf.0) {
-            Ok(0) => 0..self.ends[0],
-            Ok(place) => self.ends[place - 1]..self.ends[place],
-            Err(_) => 0..0,
-        };
-        (own, self.secondary.get(&leaf.0).map_or(&[], Vec::as_slice))
-    }
-
-    /// The leaves that have a document here, ascending.
-    pub(super) fn all_leaves(&self) -> Vec<u32> {
-        let mut leaves: Vec<u32> = self.leaves.iter().chain(self.secondary.keys()).copied().collect();
-        leaves.sort_unstable();
-        leaves.dedup();
-        leaves
-    }
-
-    pub(super) fn find(&self, id: &str) -> Option<u32> {
-        self.by_id.get(id).copied()
     }
 
     /// Rows of documents, of several the first, in the byte order of their ids.
@@ -180,19 +130,9 @@ impl Memtable {
         order
     }
 
-    /// The id of a row that there is.
+    /// The id of a row, which must exist.
     pub(super) fn id_of(&self, row: u32) -> &str {
         &self.rows[row as usize].put.id
-    }
-
-    pub(super) fn document(&self, row: u32) -> Result<Document> {
-        let put = self.put(row)?;
-        let document = payload::decode(put.id.to_string(), &put.payload, &put.metadata);
-        document.ok_or_else(|| missing("a document that was just encoded"))
-    }
-
-    fn put(&self, row: u32) -> Result<&CheckedPut> {
-        Ok(&self.row(row)?.put)
     }
 
     fn row(&self, row: u32) -> Result<&MemoryRow> {
@@ -219,25 +159,25 @@ fn chain(rows: &mut [MemoryRow]) {
     }
 }
 
-impl Source for Memtable {
+impl RowSource for Memtable {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
         Ok(self.row(row)?.own().leaves.clone())
     }
 
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
-        Ok(Cow::Borrowed(&self.row(row)?.own().embedding))
+    fn embedding(&self, row: u32) -> Result<&[f16]> {
+        Ok(&self.row(row)?.own().embedding)
     }
 
-    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        Ok(Cow::Borrowed(&self.put(row)?.id))
+    fn id(&self, row: u32) -> Result<&str> {
+        Ok(&self.row(row)?.put.id)
     }
 
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(&self.put(row)?.payload))
+    fn payload(&self, row: u32) -> Result<&[u8]> {
+        Ok(&self.row(row)?.put.payload)
     }
 
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(&self.put(row)?.metadata))
+    fn metadata(&self, row: u32) -> Result<&[u8]> {
+        Ok(&self.row(row)?.put.metadata)
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {
@@ -252,6 +192,62 @@ impl Source for Memtable {
 
     fn term_lists(&self, _rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
         Ok(vec![Box::new(self.terms(lexer)?)])
+    }
+}
+
+impl Rows for Memtable {
+    fn rows(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
+    fn documents(&self) -> u32 {
+        self.by_id.len() as u32
+    }
+
+    fn name(&self) -> &str {
+        names::LOG
+    }
+
+    fn head(&self, row: u32) -> Result<u32> {
+        Ok(self.row(row)?.head)
+    }
+
+    fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
+        let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
+        self.matrix.get(elements).ok_or_else(|| missing("a row in memory"))
+    }
+
+    fn find(&self, id: &str) -> Result<Option<u32>> {
+        Ok(self.by_id.get(id).copied())
+    }
+
+    fn all_leaves(&self) -> Result<&[u32]> {
+        Ok(&self.lists.leaves)
+    }
+
+    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+        Ok(self.lists.rows(leaf))
+    }
+
+    fn is_lexical(&self) -> bool {
+        true
+    }
+
+    fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>> {
+        Ok(List::Plain(self.terms(lexer)?.list(term)))
+    }
+
+    fn term_counts(&self, lexer: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
+        self.terms(lexer)?.counts(tell);
+        Ok(())
+    }
+
+    fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]> {
+        Ok(self.terms(lexer)?.lengths())
+    }
+
+    fn total_length(&self, lexer: &dyn Lexer) -> Result<u64> {
+        Ok(self.lengths(lexer)?.iter().map(|&length| u64::from(length)).sum())
     }
 }
 

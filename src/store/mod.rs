@@ -35,8 +35,10 @@ mod clear;
 mod commit;
 mod difference;
 mod error;
+pub(crate) mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
+#[path = "../../fuzz/inside/store.rs"]
 pub mod fuzzing;
 mod health;
 mod holder;
@@ -91,8 +93,8 @@ pub use holder::LockHolder;
 pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
 pub(crate) use manifest::StoreConfig;
-pub(crate) use manifest::{check_version, is_pre_release, unique_id};
-pub use notice::Notice;
+pub(crate) use manifest::{check_version, unique_id};
+pub use notice::{Entries, Notice};
 pub use repair::Undecided;
 pub(crate) use repair::{Anew, Repair};
 pub use repair_report::RepairReport;

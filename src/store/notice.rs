@@ -13,8 +13,10 @@ pub enum Notice {
     Waiting {
         /// Commits.
         commits: u64,
-        /// Documents that they store.
-        documents: u64,
+        /// How many documents or judgments they store.
+        count: u64,
+        /// Which of these.
+        of: Entries,
         /// The writer that is at work, as far as the lock file says.
         writer: Option<LockHolder>,
     },
@@ -24,15 +26,6 @@ pub enum Notice {
         file: String,
         /// What is wrong with it.
         damage: Damage,
-    },
-    /// The same of judgments.
-    WaitingJudgments {
-        /// Commits.
-        commits: u64,
-        /// Judgments that they store.
-        judgments: u64,
-        /// The writer that is at work, as far as the lock file says.
-        writer: Option<LockHolder>,
     },
     /// What was measured of a model is missing, damaged, or was measured on something else, so it is not
     /// used.
@@ -60,15 +53,10 @@ pub enum Notice {
     TakenOver {
         /// Commits.
         commits: u64,
-        /// Documents that they stored.
-        documents: u64,
-    },
-    /// The same of judgments.
-    TakenOverJudgments {
-        /// Commits.
-        commits: u64,
-        /// Judgments that they stored.
-        judgments: u64,
+        /// How many documents or judgments they stored.
+        count: u64,
+        /// Which of these.
+        of: Entries,
     },
     /// The log ended in bytes that are no whole commit: a commit that was cut off before it was acknowledged,
     /// or damage of the last one.
@@ -112,6 +100,21 @@ pub enum Notice {
     },
 }
 
+/// What commits store, as a notice counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// Documents.
+    Documents,
+    /// Judgments.
+    Judgments,
+}
+
+impl fmt::Display for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Documents { "documents" } else { "judgments" })
+    }
+}
+
 impl Notice {
     /// The same with the names of files below a directory.
     pub(crate) fn below(mut self, prefix: &str) -> Self {
@@ -126,25 +129,17 @@ impl Notice {
             | Self::DamagedHeader { file }
             | Self::Unfinished { directory: file }
             | Self::SetAside { path: file } => file.insert_str(0, prefix),
-            Self::Waiting { .. }
-            | Self::WaitingJudgments { .. }
-            | Self::TakenOver { .. }
-            | Self::TakenOverJudgments { .. } => {}
+            Self::Waiting { .. } | Self::TakenOver { .. } => {}
         }
         self
     }
 
     /// The same of the store of the judgments, whose documents these are.
-    pub(crate) fn of_judgments(self) -> Self {
-        match self {
-            Self::Waiting { commits, documents: judgments, writer } => {
-                Self::WaitingJudgments { commits, judgments, writer }
-            }
-            Self::TakenOver { commits, documents: judgments } => {
-                Self::TakenOverJudgments { commits, judgments }
-            }
-            other => other,
+    pub(crate) fn of_judgments(mut self) -> Self {
+        if let Self::Waiting { of, .. } | Self::TakenOver { of, .. } = &mut self {
+            *of = Entries::Judgments;
         }
+        self
     }
 }
 
@@ -157,12 +152,15 @@ impl serde::Serialize for Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Waiting { commits, documents, writer } => {
-                waiting(f, "documents", *commits, *documents, writer)
-            }
-            Self::WaitingJudgments { commits, judgments, writer } => {
-                waiting(f, "judgments", *commits, *judgments, writer)
-            }
+            Self::Waiting { commits, count, of, writer: Some(writer) } => write!(
+                f,
+                "{count} {of} in {commits} commits are not flushed yet; the index is open for writing by {writer}"
+            ),
+            Self::Waiting { commits, count, of, writer: None } => write!(
+                f,
+                "{count} {of} in {commits} commits wait in the log; the next write or `ehi recover` brings them \
+                 back"
+            ),
             Self::DamagedLog { file, damage } => write!(
                 f,
                 "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back \
@@ -182,14 +180,9 @@ impl fmt::Display for Notice {
                 "a change of model was cut off ({directory}); the same command goes on with it, \
                  `ehi drop-previous` removes it"
             ),
-            Self::TakenOver { commits, documents } => write!(
+            Self::TakenOver { commits, count, of } => write!(
                 f,
-                "{documents} documents in {commits} commits that were not flushed were brought back from \
-                 the log"
-            ),
-            Self::TakenOverJudgments { commits, judgments } => write!(
-                f,
-                "{judgments} judgments in {commits} commits that were not flushed were brought back from the log"
+                "{count} {of} in {commits} commits that were not flushed were brought back from the log"
             ),
             Self::TornLog { file, offset, bytes: 0 } => {
                 write!(f, "{file} was cut short behind offset {offset}; whole commits before that are there")
@@ -215,26 +208,5 @@ impl fmt::Display for Notice {
             }
             Self::StaleCopy { file } => write!(f, "{file} is no copy of what it is to copy"),
         }
-    }
-}
-
-/// Commits that wait in the log.
-fn waiting(
-    f: &mut fmt::Formatter<'_>,
-    what: &str,
-    commits: u64,
-    count: u64,
-    writer: &Option<LockHolder>,
-) -> fmt::Result {
-    match writer {
-        Some(writer) => write!(
-            f,
-            "{count} {what} in {commits} commits are not flushed yet; the index is open for writing by {writer}"
-        ),
-        None => write!(
-            f,
-            "{count} {what} in {commits} commits wait in the log; the next write or `ehi recover` brings them \
-             back"
-        ),
     }
 }

@@ -11,16 +11,15 @@ use std::{
 use super::{
     Durability, Notice, Result, Store, StoreConfig, StoreError, StoreOptions, Writer,
     error::{Damage, Operation},
+    files,
     health::Health,
     layout::names,
     lock::DirectoryLock,
-    log::Log,
-    manifest::{Manifest, SegmentEntry, StoreId},
-    part::{Part, Place},
+    manifest::Manifest,
+    part::{Place, VersionPart},
     recovery::{self, Recovered},
     reserve::Reserve,
     segment::Segment,
-    tombstones::Tombstones,
     version::Version,
 };
 use crate::disk::{Backend, FileSystem, Identity, Kind, Unsynced};
@@ -84,8 +83,8 @@ impl Store {
         let (manifest, state) = read_newest(&*backend, dir, None)?;
         let waiting = recovery::waiting(&*backend, dir, &manifest);
         let durable = u64::from(state.live());
-        let opened = Opened { manifest, state, left: None, durable, log: None, notices: Vec::new() };
-        let mut opened = Self::with(backend, dir, opened, StoreOptions::default(), None);
+        let writer = Writer { manifest, left: None, durable, log: None, reserve: Reserve::new(dir) };
+        let mut opened = Self::with(backend, dir, writer, state, StoreOptions::default(), None);
         match waiting {
             Ok(Some(waiting)) => opened.notices.extend(opened.waiting_notice(&waiting)),
             Ok(None) => {}
@@ -134,7 +133,7 @@ impl Store {
         options: StoreOptions,
     ) -> Result<Self> {
         config.check()?;
-        backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
+        files::create_directory(&*backend, dir)?;
         refuse_existing(dir)?;
         let dir = &absolute(dir)?;
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
@@ -143,31 +142,19 @@ impl Store {
         // First, and durable before anything else: it marks the directory as one where a create began.
         let manifest = Manifest::empty(config);
         manifest.write_provisional(&*backend, dir)?;
-        let sync = |dir: &Path| backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
-        sync(dir)?;
+        files::sync(&*backend, dir)?;
         for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
-            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
-            sync(&folder)?;
+            files::create_directory(&*backend, &folder)?;
+            files::sync(&*backend, &folder)?;
         }
-        sync(dir)?;
+        files::sync(&*backend, dir)?;
         Manifest::publish(&*backend, dir)?;
         manifest.write_copy(&*backend, dir);
         let state = Version::new(manifest.generation, Vec::new())?;
         let left = identity(&*backend, dir)?;
-        let opened = Opened { manifest, state, left, durable: 0, log: None, notices: Vec::new() };
-        let made = Self::with(backend, dir, opened, options, Some(lock));
-        made.sync_parent(dir);
-        Ok(made)
-    }
-
-    /// Makes the entry of a directory that may be new durable. What is above it is not ours, so it may be
-    /// unreadable; then its entry is as durable as its owner makes it.
-    pub(super) fn sync_parent(&self, dir: &Path) {
-        if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent)
-            && let Err(error) = self.backend.sync_directory(parent)
-        {
-            tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
-        }
+        files::sync_parent(&*backend, dir);
+        let writer = Writer { manifest, left, durable: 0, log: None, reserve: Reserve::new(dir) };
+        Ok(Self::with(backend, dir, writer, state, options, Some(lock)))
     }
 
     pub(crate) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
@@ -180,7 +167,7 @@ impl Store {
         }
         // The rename that made it may have been the last thing before a crash. It must last before
         // anything is built on it.
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        files::sync(&*backend, dir)?;
         let left = identity(&*backend, dir)?;
         let manifest = Manifest::read(&*backend, dir)?;
         if let Some(error) = recovery::evidence_of_later(&*backend, dir, &manifest) {
@@ -194,8 +181,9 @@ impl Store {
         for notice in &notices {
             tracing::warn!(index = %dir.display(), "{notice}");
         }
-        let opened = Opened { manifest, state, left, durable, log, notices };
-        let opened = Self::with(backend, dir, opened, options, Some(lock));
+        let writer = Writer { manifest, left, durable, log, reserve: Reserve::new(dir) };
+        let mut opened = Self::with(backend, dir, writer, state, options, Some(lock));
+        opened.notices = notices;
         opened.settle();
         Ok(opened)
     }
@@ -232,14 +220,16 @@ impl Store {
         Ok(())
     }
 
+    /// A handle, which has the lock of the directory where it may write.
     fn with(
         backend: Arc<dyn Backend>,
         dir: &Path,
-        opened: Opened,
+        writer: Writer,
+        state: Version,
         options: StoreOptions,
         lock: Option<DirectoryLock>,
     ) -> Self {
-        let Opened { manifest, state, left, durable, log, notices } = opened;
+        let manifest = &writer.manifest;
         Self {
             dir: dir.to_owned(),
             config: manifest.config.clone(),
@@ -249,22 +239,12 @@ impl Store {
             terms: AtomicU8::new(manifest.config.terms),
             lexers: OnceLock::new(),
             health: Health::default(),
-            notices,
-            writer: Mutex::new(Writer { manifest, left, durable, log, reserve: Reserve::new(dir) }),
+            notices: Vec::new(),
+            writer: Mutex::new(writer),
             state: RwLock::new(Arc::new(state)),
             lock,
         }
     }
-}
-
-/// What a handle begins with.
-struct Opened {
-    manifest: Manifest,
-    state: Version,
-    left: Option<Identity>,
-    durable: u64,
-    log: Option<Log>,
-    notices: Vec<Notice>,
 }
 
 /// The path of a directory that exists, whatever the process does to its working directory later.
@@ -283,7 +263,7 @@ fn identity(backend: &dyn Backend, dir: &Path) -> Result<Option<Identity>> {
 fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<()> {
     for name in [names::SEGMENTS, names::LOG] {
         let path = dir.join(name);
-        match backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))? {
+        match files::kind(backend, &path)? {
             Some(Kind::Directory) => {}
             None if name == names::LOG || manifest.segments.is_empty() => {}
             None => return Err(StoreError::corrupt(name, Damage::Missing { what: "the directory" })),
@@ -296,9 +276,9 @@ fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> 
 /// Makes missing directories.
 fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
     for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
-        if backend.kind(&folder).map_err(StoreError::io(&folder, Operation::Read))?.is_none() {
-            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
-            backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        if files::kind(backend, &folder)?.is_none() {
+            files::create_directory(backend, &folder)?;
+            files::sync(backend, dir)?;
         }
     }
     Ok(())
@@ -307,7 +287,7 @@ fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
 impl StoreOptions {
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         match self.durability {
-            Durability::None => Arc::new(Unsynced(FileSystem)),
+            Durability::None => Arc::new(Unsynced),
             _ => Arc::new(FileSystem),
         }
     }
@@ -334,34 +314,20 @@ fn load(
             continue;
         }
         let store_id = manifest.store_id;
-        let tombstones = open_tombstones(backend, dir, store_id, entry, false)?;
+        let tombstones = entry.read_tombstones(backend, dir, store_id, false)?;
         let segment = known.and_then(|(_, part)| match &part.place {
             Place::Sealed(segment) => Some(Arc::clone(segment)),
             Place::Memtable(_) => None,
         });
         parts.push(match segment {
-            Some(segment) => Part::sealed(segment, tombstones)?,
+            Some(segment) => VersionPart::sealed(segment, tombstones)?,
             None => {
-                let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files)?;
-                Part::sealed(Arc::new(segment), tombstones)?
+                let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files, false)?;
+                VersionPart::sealed(Arc::new(segment), tombstones)?
             }
         });
     }
     Version::new(manifest.generation, parts)
-}
-
-/// The dead rows of a segment; with `damaged` also from a file with a damaged header or end.
-pub(super) fn open_tombstones(
-    backend: &dyn Backend,
-    dir: &Path,
-    store_id: StoreId,
-    entry: &SegmentEntry,
-    damaged: bool,
-) -> Result<Arc<Tombstones>> {
-    match entry.tombstones {
-        Some(file) => file.read(backend, dir, store_id, entry.files.number, entry.files.rows, damaged),
-        None => Ok(Arc::default()),
-    }
 }
 
 /// The newest generation that can be opened while a writer goes on.

@@ -2,13 +2,13 @@
 //! filter need not read texts. The id is stored beside both.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
     error::{Result, StoreError},
     layout::limits,
 };
 use crate::document::Document;
+use crate::filter::depth;
 use crate::input::InputError;
 
 #[derive(Serialize)]
@@ -90,6 +90,7 @@ impl std::io::Write for Length {
 fn check_parts(document: &Document) -> std::result::Result<(), InputError> {
     // JSON is never shorter than the text itself.
     check_size(document, document.text.len().saturating_add(document.title.len()))?;
+    let is_too_deep = |value| depth(value, limits::METADATA_DEPTH) > limits::METADATA_DEPTH;
     if document.metadata.as_ref().is_some_and(is_too_deep) {
         let id = document.id.clone();
         return Err(InputError::MetadataTooDeep { id, most: limits::METADATA_DEPTH });
@@ -114,30 +115,9 @@ pub(super) fn decode(id: String, payload: &[u8], metadata: &[u8]) -> Option<Docu
     Some(Document { id, title, text, metadata })
 }
 
-/// Level by level, because recursion over a value of any depth could exhaust the stack.
-fn is_too_deep(value: &Value) -> bool {
-    let mut level = vec![value];
-    for _ in 0..=limits::METADATA_DEPTH {
-        level = level
-            .into_iter()
-            .flat_map(|value| -> Box<dyn Iterator<Item = &Value>> {
-                match value {
-                    Value::Array(items) => Box::new(items.iter()),
-                    Value::Object(fields) => Box::new(fields.values()),
-                    _ => Box::new(std::iter::empty()),
-                }
-            })
-            .collect();
-        if level.is_empty() {
-            return false;
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
-    Notice, Result, Store, StoreError,
+    Entries, Notice, Result, Store, StoreError,
     error::{Damage, Operation},
     layout::names,
     lock,
@@ -12,7 +12,7 @@ use super::{
     seal::{orphans, segment_of},
     version::Version,
 };
-use crate::disk::Backend;
+use crate::{disk::Backend, ids::Generation};
 
 /// A generation with the commits of the log that comes after it.
 pub(super) struct Recovered {
@@ -69,12 +69,7 @@ pub(super) fn recover(
     state: Version,
 ) -> Result<Recovered> {
     let bases = log::bases(backend, dir)?;
-    if let Some(newer) = bases.iter().find(|base| **base > manifest.generation) {
-        // The manifest was put back, or the log belongs elsewhere.
-        let (what, expected) = ("the generation that it comes after", manifest.generation.0);
-        let detail = Damage::Disagreement { what, expected, found: newer.0 };
-        return Err(StoreError::corrupt(log::name(*newer), detail));
-    }
+    bases.iter().try_for_each(|base| check_base(*base, manifest))?;
     if !bases.contains(&manifest.generation) {
         return Ok(Recovered { state, log: None, notices: Vec::new() });
     }
@@ -104,11 +99,21 @@ pub(super) fn recover(
     found.check(place)?;
     let mut notices = Vec::new();
     if found.commits > 0 {
-        notices.push(Notice::TakenOver { commits: found.commits, documents });
+        notices.push(Notice::TakenOver { commits: found.commits, count: documents, of: Entries::Documents });
     }
     notices.extend(notice_of(&found, place));
     let log = Log::resume(backend, dir, place, &found)?;
     Ok(Recovered { state: replayed, log: Some(log), notices })
+}
+
+/// Refuses a log that comes after a later manifest: this one was put back, or the log belongs elsewhere.
+pub(super) fn check_base(base: Generation, manifest: &Manifest) -> Result<()> {
+    if base <= manifest.generation {
+        return Ok(());
+    }
+    let (what, expected) = ("the generation that it comes after", manifest.generation.0);
+    let detail = Damage::Disagreement { what, expected, found: base.0 };
+    Err(StoreError::corrupt(log::name(base), detail))
 }
 
 /// What waits in the log of a manifest; `None` where there is no log.
@@ -142,7 +147,8 @@ impl Store {
         }
         let waits = || Notice::Waiting {
             commits: scan.commits,
-            documents: *documents,
+            count: *documents,
+            of: Entries::Documents,
             writer: lock::live_holder(&self.dir),
         };
         (scan.commits > 0).then(waits)

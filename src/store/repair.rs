@@ -17,18 +17,18 @@ use half::f16;
 use super::{
     Result, StoreConfig, StoreError, StoreOptions,
     batch::{Put, check_leaves},
-    error::{Damage, Operation},
+    error::Damage,
+    files::{self, set_aside},
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
-    open::open_tombstones,
     recovery,
     repair_report::RepairReport,
-    salvage::{Found, Salvaged},
+    salvage::{ReadableDocument, Salvaged},
     seal::orphans,
-    segment::{self, Codes, Member, NewSegment, Passage, Segment, SegmentFiles, Source},
+    segment::{self, Codes, Member, NewSegment, Passage, RowSource, Rows, Segment},
     terms::Lexer,
-    tombstones::{TombstoneFile, Tombstones},
+    tombstones::Tombstones,
 };
 use crate::disk::{Backend, Kind};
 use crate::document::Document;
@@ -94,15 +94,13 @@ impl Repair {
         for path in
             [dir.to_owned(), dir.join(names::SEGMENTS), dir.join(names::LOG), dir.join(names::DAMAGED)]
         {
-            let found = backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))?;
-            if found.is_some_and(|kind| kind != Kind::Directory) {
+            if files::kind(&*backend, &path)?.is_some_and(|kind| kind != Kind::Directory) {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 return Err(StoreError::corrupt(name, Damage::NotADirectory));
             }
         }
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
-        let segments = dir.join(names::SEGMENTS);
-        backend.create_directory(&segments).map_err(StoreError::io(&segments, Operation::CreateDirectory))?;
+        files::create_directory(&*backend, &dir.join(names::SEGMENTS))?;
         let mut report = RepairReport::default();
         let manifest = match Manifest::read(&*backend, dir) {
             Ok(manifest) => match recovery::evidence_of_later(&*backend, dir, &manifest) {
@@ -124,23 +122,15 @@ impl Repair {
                         Err(other) => return Err(other),
                     }
                 }
-                // The newest of which all files are there; where none is so, the newest.
+                // The newest copy whose files are all present, or else the newest.
                 copies.sort_by_key(|(copy, _)| (is_whole(&*backend, dir, copy), copy.generation));
                 let (manifest, found) = copies.pop().ok_or(error)?;
-                if there(names::MANIFEST) {
-                    report.set_aside.push(set_aside(&*backend, dir, names::MANIFEST)?);
-                }
-                // Of a later generation, if anything: not provably whole, but evidence.
-                let named: HashSet<String> = manifest.files().collect();
-                for name in orphans(&*backend, dir, &named) {
-                    report.set_aside.push(move_aside(&*backend, dir, &name)?);
-                }
+                set_others_aside(&*backend, dir, &manifest, &mut report)?;
                 // It may be the only one left, so it is not written again where it has the name already.
                 if found != names::MANIFEST_NEW {
                     manifest.write_provisional(&*backend, dir)?;
                 }
                 Manifest::publish(&*backend, dir)?;
-                report.manifest_restored = true;
                 manifest
             }
         };
@@ -164,15 +154,16 @@ impl Repair {
 
     /// Sets the files of segments aside and publishes a manifest without them.
     fn leave_out(&mut self, damaged: &[SegmentEntry], manifest: &Manifest) -> Result<()> {
-        for name in damaged.iter().flat_map(files_of).filter(|name| self.dir.join(name).exists()) {
+        for name in
+            damaged.iter().flat_map(SegmentEntry::file_names).filter(|name| self.dir.join(name).exists())
+        {
             self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
         }
-        let segments = self.dir.join(names::SEGMENTS);
-        self.backend.sync_directory(&segments).map_err(StoreError::io(&segments, Operation::Sync))?;
+        files::sync(&*self.backend, &self.dir.join(names::SEGMENTS))?;
         manifest.write_provisional(&*self.backend, &self.dir)?;
         Manifest::publish(&*self.backend, &self.dir)?;
         manifest.write_copy(&*self.backend, &self.dir);
-        for name in damaged.iter().flat_map(files_of) {
+        for name in damaged.iter().flat_map(SegmentEntry::file_names) {
             // They have their other name. A missing one is what was wrong.
             let _ = self.backend.remove(&self.dir.join(name));
         }
@@ -190,7 +181,7 @@ impl Repair {
     ) -> Result<RepairReport, E> {
         let Anew { compute, lexer } = anew;
         self.mend_log()?;
-        // A copy that is none would be of no use to the next repair.
+        // An unusable copy would not help the next repair.
         self.manifest.renew_copy(&*self.backend, &self.dir);
         let waiting = recovery::waiting(&*self.backend, &self.dir, &self.manifest)?;
         self.report.waiting_documents = waiting.map_or(0, |waiting| waiting.documents);
@@ -209,7 +200,7 @@ impl Repair {
         }
         self.report.damaged_segments = damaged.len() as u64;
         for (entry, segment) in &sound {
-            let tombstones = open_tombstones(&*self.backend, &self.dir, store_id, entry, false)?;
+            let tombstones = entry.read_tombstones(&*self.backend, &self.dir, store_id, false)?;
             let is_live = |row: &u32| !tombstones.contains(*row);
             for row in (0..segment.rows()).filter(is_live) {
                 self.report.documents += u64::from(segment.head(row)? == row);
@@ -222,12 +213,12 @@ impl Repair {
         for entry in &damaged {
             salvaged.extend(self.salvage(*entry, &sound, undecided, compute)?);
         }
-        let sources: Vec<&dyn Source> = salvaged.iter().map(|source| source as &dyn Source).collect();
+        let sources: Vec<&dyn RowSource> = salvaged.iter().map(|source| source as &dyn RowSource).collect();
         // Of an id that is in several, which only damage can bring about, the newest.
         let mut newest: HashMap<String, (u32, Range<u32>)> = HashMap::new();
         for (source, own) in (0..).zip(&salvaged) {
             for rows in own.documents() {
-                newest.insert(own.id(rows.start)?.into_owned(), (source, rows));
+                newest.insert(own.id(rows.start)?.to_owned(), (source, rows));
             }
         }
         self.report.recovered = newest.len() as u64;
@@ -248,7 +239,7 @@ impl Repair {
                 false => None,
             };
             let passages = self.manifest.config.passages.is_some();
-            let segment = NewSegment { store_id, number, codes, lexer, from_texts: false, passages };
+            let segment = NewSegment { store_id, number, codes, lexer, passages, leaves: &|_| None };
             let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
@@ -259,14 +250,14 @@ impl Repair {
     /// A segment of which every byte is right.
     fn open_sound(&self, entry: SegmentEntry) -> Result<Segment> {
         let Manifest { store_id, config, .. } = &self.manifest;
-        let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files)?;
+        let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files, false)?;
         segment.check_bytes().collect::<Result<()>>()?;
         segment.check_terms(true)?;
         if config.is_lexical() && !segment.is_lexical() {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
         }
-        open_tombstones(&*self.backend, &self.dir, *store_id, &entry, false)?;
+        entry.read_tombstones(&*self.backend, &self.dir, *store_id, false)?;
         Ok(segment)
     }
 
@@ -280,15 +271,15 @@ impl Repair {
     ) -> Result<Option<Salvaged>, E> {
         let Manifest { store_id, ref config, .. } = self.manifest;
         let config = config.clone();
-        let opened = Segment::open_as(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
+        let opened = Segment::open(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
         let Some(segment) = undamaged(opened)? else {
             self.report.lost += live(&entry);
             return Ok(None);
         };
-        let tombstones = undamaged(open_tombstones(&*self.backend, &self.dir, store_id, &entry, true))?;
+        let tombstones = undamaged(entry.read_tombstones(&*self.backend, &self.dir, store_id, true))?;
         let is_dead =
             |row| tombstones.as_ref().is_some_and(|tombstones: &Arc<Tombstones>| tombstones.contains(row));
-        let mut found = Found::default();
+        let mut found = Vec::new();
         let has_passages = config.passages.is_some();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
             // Of a document with passages the first alone has the id.
@@ -301,7 +292,7 @@ impl Repair {
             };
             let rows = rows_of(&segment, row, &document, &config)?;
             let rows = rows.filter(|rows| !rows.iter().any(|row| is_dead(*row)));
-            found.add(row, document.id, rows);
+            found.push(ReadableDocument { head: row, id: document.id, rows });
         }
         if tombstones.is_none() {
             self.decide(&entry, sound, undecided, &mut found)?;
@@ -343,20 +334,25 @@ impl Repair {
         entry: &SegmentEntry,
         sound: &[(SegmentEntry, Segment)],
         undecided: Undecided,
-        found: &mut Found,
+        found: &mut Vec<ReadableDocument>,
     ) -> Result<()> {
         // A live document elsewhere proves that the one of the same id here was replaced.
         let mut elsewhere = HashSet::new();
         for (other, segment) in sound {
             let tombstones =
-                open_tombstones(&*self.backend, &self.dir, self.manifest.store_id, other, false)?;
+                other.read_tombstones(&*self.backend, &self.dir, self.manifest.store_id, false)?;
             for row in (0..segment.rows()).filter(|row| !tombstones.contains(*row)) {
                 elsewhere.insert(segment.id(row)?);
             }
         }
         // That of passages behind the first.
         elsewhere.remove("");
-        let replaced = found.remove(|id| elsewhere.contains(id));
+        let (replaced, others): (Vec<_>, Vec<_>) =
+            found.drain(..).partition(|document| elsewhere.contains(&*document.id));
+        *found = others;
+        // One row for each whose rows are unknown.
+        let replaced: usize =
+            replaced.iter().map(|document| document.rows.as_ref().map_or(1, Vec::len)).sum();
         let tombstones = entry.tombstones.map_or(0, |tombstones| tombstones.count) as usize;
         if replaced >= tombstones {
             return Ok(());
@@ -370,7 +366,7 @@ impl Repair {
             }
             Undecided::Drop => {
                 self.report.undecided += documents;
-                found.remove(|_| true);
+                found.clear();
                 Ok(())
             }
         }
@@ -388,7 +384,7 @@ fn rows_of(
     let (mut rows, mut at, mut last) = (Vec::new(), head, None);
     loop {
         let embedding = undamaged(segment.matrix(at..at + 1))?;
-        let leaves = undamaged(segment.leaves_of(at))?;
+        let leaves = undamaged(segment.leaves(at))?;
         let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
             && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, config).is_ok());
         if !whole {
@@ -426,17 +422,11 @@ fn live(entry: &SegmentEntry) -> u64 {
     u64::from(entry.files.rows - entry.tombstones.map_or(0, |tombstones| tombstones.count))
 }
 
-fn files_of(entry: &SegmentEntry) -> impl Iterator<Item = String> + use<> {
-    let number = entry.files.number;
-    let tombstones = entry.tombstones.map(|tombstones| TombstoneFile::name(number, tombstones.generation));
-    [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(tombstones)
-}
-
 /// Whether all files that a manifest names are there, by their lengths and their ends.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
     let opens = |entry: &SegmentEntry| {
-        Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files).is_ok()
-            && open_tombstones(backend, dir, manifest.store_id, entry, false).is_ok()
+        Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files, false).is_ok()
+            && entry.read_tombstones(backend, dir, manifest.store_id, false).is_ok()
     };
     manifest.segments.iter().all(opens)
 }
@@ -455,48 +445,28 @@ fn go_on_from_later(
             && is_whole(backend, dir, copy)
     };
     let copy = Manifest::read_named(backend, dir, names::MANIFEST_COPY).ok().filter(is_later);
-    report.set_aside.push(set_aside(backend, dir, names::MANIFEST)?);
-    report.manifest_restored = true;
     let manifest = copy.unwrap_or(manifest);
-    let named: HashSet<String> = manifest.files().collect();
-    for name in orphans(backend, dir, &named) {
-        report.set_aside.push(move_aside(backend, dir, &name)?);
-    }
+    set_others_aside(backend, dir, &manifest, report)?;
     manifest.write_provisional(backend, dir)?;
     Manifest::publish(backend, dir)?;
     Ok(manifest)
 }
 
-/// As [`set_aside`]; the file loses the name that it had.
-fn move_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
-    let aside = set_aside(backend, dir, name)?;
-    let path = dir.join(name);
-    backend.remove(&path).map_err(StoreError::io(path, Operation::Remove))?;
-    Ok(aside)
-}
-
-/// Gives a file a second, lasting name in `damaged`, and returns that.
-pub(super) fn set_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
-    let aside = dir.join(names::DAMAGED);
-    backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
-    let file =
-        Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let path = free_name(&aside, &file);
-    backend.link(&dir.join(name), &path).map_err(StoreError::io(&path, Operation::Create))?;
-    for dir in [&aside, dir] {
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+/// Sets aside the manifest that is there, before another one takes its place, and what that does not name: of
+/// a later generation, if anything, so it is evidence and not provably whole.
+fn set_others_aside(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+    report: &mut RepairReport,
+) -> Result<()> {
+    report.manifest_restored = true;
+    if dir.join(names::MANIFEST).exists() {
+        report.set_aside.push(set_aside(backend, dir, names::MANIFEST)?);
     }
-    Ok(path)
-}
-
-/// A name that nothing in a directory has.
-fn free_name(dir: &Path, name: &str) -> PathBuf {
-    let mut path = dir.join(name);
-    for number in 1.. {
-        if !path.exists() {
-            break;
-        }
-        path = dir.join(format!("{name}.{number}"));
+    for name in orphans(backend, dir, &manifest.files().collect()) {
+        report.set_aside.push(set_aside(backend, dir, &name)?);
+        files::remove_file(backend, &dir.join(name))?;
     }
-    path
+    Ok(())
 }

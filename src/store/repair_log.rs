@@ -3,11 +3,9 @@
 
 use super::{
     Repair, Result, StoreError,
-    error::Operation,
-    layout::names,
+    files::{self, set_aside},
     log::{self, Log, Place, Room, Scan, Tail},
     recovery,
-    repair::set_aside,
 };
 use crate::ids::Generation;
 
@@ -23,7 +21,7 @@ impl Repair {
                 continue;
             }
             let place = Place { base, ..place };
-            let mut whole: Vec<(Generation, Vec<u8>)> = Vec::new();
+            let (mut whole, mut behind): (Vec<(Generation, Vec<u8>)>, Vec<_>) = Default::default();
             let before = log::scan(
                 &*backend,
                 &dir,
@@ -32,7 +30,10 @@ impl Repair {
                     whole.push((frame.generation, bytes.to_vec()));
                     Ok(())
                 },
-                &mut |_, _| Ok(()),
+                &mut |frame, bytes| {
+                    behind.push((frame.generation, bytes.to_vec()));
+                    Ok(())
+                },
             );
             let damaged = match &before {
                 Ok(found) => newer || matches!(found.tail, Tail::Damaged { .. }),
@@ -48,13 +49,6 @@ impl Repair {
             if !damaged && bad.is_none() {
                 continue;
             }
-            let mut behind = Vec::new();
-            if before.is_ok() {
-                log::scan(&*backend, &dir, place, &mut |_, _| Ok(()), &mut |frame, bytes| {
-                    behind.push((frame.generation, bytes.to_vec()));
-                    Ok(())
-                })?;
-            }
             whole.extend(behind);
             let last = whole.iter().map(|(generation, _)| generation.0).max().unwrap_or(base.0);
             whole.retain(|(_, bytes)| usable(bytes));
@@ -64,8 +58,7 @@ impl Repair {
             if newer {
                 // It comes after a manifest that is gone.
                 self.report.lost_commits += last.saturating_sub(base.0);
-                let path = dir.join(&name);
-                backend.remove(&path).map_err(StoreError::io(path, Operation::Remove))?;
+                files::remove_file(&*backend, &dir.join(&name))?;
                 continue;
             }
             self.report.lost_commits += (last - base.0).saturating_sub(whole.len() as u64);
@@ -82,7 +75,7 @@ impl Repair {
     fn rewrite(&self, place: Place, commits: &[(Generation, Vec<u8>)]) -> Result<()> {
         let backend = &*self.backend;
         let provisional = format!("{}.new", log::name(place.base));
-        let mut log = Log::create_as(backend, &self.dir, &provisional, place)?;
+        let mut log = Log::create(backend, &self.dir, &provisional, place)?;
         let written = commits
             .iter()
             .try_for_each(|(_, commit)| log.append(commit, Room::Ordinary))
@@ -92,8 +85,6 @@ impl Repair {
             let _ = backend.remove(&from);
             return Err(error);
         }
-        backend.rename(&from, &to).map_err(StoreError::io(&to, Operation::Rename))?;
-        let folder = self.dir.join(names::LOG);
-        backend.sync_directory(&folder).map_err(StoreError::io(&folder, Operation::Sync))
+        files::rename(backend, &from, &to)
     }
 }

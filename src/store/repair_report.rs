@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::{Serialize, Serializer};
 
-use crate::serialize::LossyPaths;
+use crate::serialize::lossy_paths;
 
 /// What a repair found and did. Serialised with `was_sound`, as [`Self::was_sound`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct RepairReport {
     /// Whether `CURRENT` was damaged or missing, and was made again.
@@ -59,68 +60,26 @@ pub struct RepairReport {
     /// What was measured of the model and cannot be used, in words: it is missing, or is set aside.
     pub unmeasured: Vec<String>,
     /// Where the damaged files are now.
+    #[serde(serialize_with = "lossy_paths")]
     pub set_aside: Vec<PathBuf>,
     /// What earlier repairs had set aside and is removed now.
+    #[serde(serialize_with = "lossy_paths")]
     pub forgotten: Vec<PathBuf>,
 }
 
 impl Serialize for RepairReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self {
-            current_restored,
-            previous_model_set_aside,
-            manifest_restored,
-            model_restored,
-            query_encoder_removed,
-            log_damaged,
-            kept_commits,
-            lost_commits,
-            waiting_documents,
-            damaged_segments,
-            documents,
-            recovered,
-            recomputed,
-            lost,
-            lost_ids,
-            undecided,
-            judgments_damaged,
-            judgments_set_aside,
-            lost_judgments,
-            lost_judgment_commits,
-            waiting_judgments,
-            undecided_judgments,
-            unmeasured,
-            set_aside,
-            forgotten,
-        } = self;
-        let mut fields = serializer.serialize_struct("RepairReport", 26)?;
-        fields.serialize_field("was_sound", &self.was_sound())?;
-        fields.serialize_field("current_restored", current_restored)?;
-        fields.serialize_field("previous_model_set_aside", previous_model_set_aside)?;
-        fields.serialize_field("manifest_restored", manifest_restored)?;
-        fields.serialize_field("model_restored", model_restored)?;
-        fields.serialize_field("query_encoder_removed", query_encoder_removed)?;
-        fields.serialize_field("log_damaged", log_damaged)?;
-        fields.serialize_field("kept_commits", kept_commits)?;
-        fields.serialize_field("lost_commits", lost_commits)?;
-        fields.serialize_field("waiting_documents", waiting_documents)?;
-        fields.serialize_field("damaged_segments", damaged_segments)?;
-        fields.serialize_field("documents", documents)?;
-        fields.serialize_field("recovered", recovered)?;
-        fields.serialize_field("recomputed", recomputed)?;
-        fields.serialize_field("lost", lost)?;
-        fields.serialize_field("lost_ids", lost_ids)?;
-        fields.serialize_field("undecided", undecided)?;
-        fields.serialize_field("judgments_damaged", judgments_damaged)?;
-        fields.serialize_field("judgments_set_aside", judgments_set_aside)?;
-        fields.serialize_field("lost_judgments", lost_judgments)?;
-        fields.serialize_field("lost_judgment_commits", lost_judgment_commits)?;
-        fields.serialize_field("waiting_judgments", waiting_judgments)?;
-        fields.serialize_field("undecided_judgments", undecided_judgments)?;
-        fields.serialize_field("unmeasured", unmeasured)?;
-        fields.serialize_field("set_aside", &LossyPaths(set_aside))?;
-        fields.serialize_field("forgotten", &LossyPaths(forgotten))?;
-        fields.end()
+        /// The fields that are derived.
+        fn fields<S: Serializer>(report: &&RepairReport, serializer: S) -> Result<S::Ok, S::Error> {
+            RepairReport::serialize(report, serializer)
+        }
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            was_sound: bool,
+            #[serde(flatten, serialize_with = "fields")]
+            report: &'a RepairReport,
+        }
+        Shown { was_sound: self.was_sound(), report: self }.serialize(serializer)
     }
 }
 
@@ -137,16 +96,5 @@ impl RepairReport {
             && !self.judgments_set_aside
             && self.damaged_segments == 0
             && self.unmeasured.is_empty()
-    }
-
-    /// Takes over what another report says of judgments.
-    pub(crate) fn with_judgments(&mut self, of: Self) {
-        self.judgments_damaged = of.judgments_damaged;
-        self.judgments_set_aside = of.judgments_set_aside;
-        self.lost_judgments = of.lost_judgments;
-        self.lost_judgment_commits = of.lost_judgment_commits;
-        self.waiting_judgments = of.waiting_judgments;
-        self.undecided_judgments = of.undecided_judgments;
-        self.set_aside.extend(of.set_aside);
     }
 }

@@ -1,18 +1,9 @@
-//! Documents with their leaves found anew.
-
-use std::{borrow::Cow, ops::Range};
+//! The leaves of rows, found anew.
 
 use half::f16;
 
-use super::{
-    batch::check_leaves,
-    error::Result,
-    manifest::StoreConfig,
-    part::Part,
-    segment::{Passage, Source},
-    terms::{Lexer, TermLists},
-};
-use crate::ids::{Generation, LeafId};
+use super::{batch::check_leaves, error::Result, manifest::StoreConfig, part::VersionPart};
+use crate::ids::LeafId;
 
 /// Rows routed at once.
 const ROWS: u32 = 4096;
@@ -20,22 +11,21 @@ const ROWS: u32 = 4096;
 /// The leaves of embeddings `[rows, dim]` f16, as many lists as rows.
 pub(crate) type Route<'a> = &'a dyn Fn(&[f16]) -> Vec<Vec<LeafId>>;
 
-/// A part whose posting lists are not believed.
-pub(super) struct Rerouted<'a> {
-    part: &'a Part,
+/// The leaves of the rows of a part, whose own posting lists are not believed.
+pub(super) struct Rerouted {
     leaves: Vec<LeafId>,
     /// Where those of each row end.
     ends: Vec<u64>,
 }
 
-impl<'a> Rerouted<'a> {
-    pub(super) fn new(part: &'a Part, config: &StoreConfig, route: Route<'_>) -> Result<Self> {
-        let mut rerouted = Self { part, leaves: Vec::new(), ends: Vec::with_capacity(part.rows() as usize) };
+impl Rerouted {
+    pub(super) fn new(part: &VersionPart, config: &StoreConfig, route: Route<'_>) -> Result<Self> {
+        let mut rerouted = Self { leaves: Vec::new(), ends: Vec::with_capacity(part.rows() as usize) };
         for start in (0..part.rows()).step_by(ROWS as usize) {
             let rows = start..(start + ROWS).min(part.rows());
             for (row, leaves) in rows.clone().zip(route(part.matrix(rows)?)) {
                 if part.is_live(row) {
-                    check_leaves(&part.source().id(row)?, &leaves, config)?;
+                    check_leaves(part.id(row)?, &leaves, config)?;
                 }
                 rerouted.leaves.extend(leaves);
                 rerouted.ends.push(rerouted.leaves.len() as u64);
@@ -44,43 +34,9 @@ impl<'a> Rerouted<'a> {
         Ok(rerouted)
     }
 
-    fn span(&self, row: u32) -> Range<usize> {
+    pub(super) fn of(&self, row: u32) -> Vec<LeafId> {
         let row = row as usize;
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        start as usize..self.ends[row] as usize
-    }
-}
-
-impl Source for Rerouted<'_> {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        Ok(self.leaves[self.span(row)].to_vec())
-    }
-
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
-        self.part.source().embedding(row)
-    }
-
-    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        self.part.source().id(row)
-    }
-
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        self.part.source().payload(row)
-    }
-
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        self.part.source().metadata(row)
-    }
-
-    fn created_at(&self, row: u32) -> Result<Generation> {
-        self.part.source().created_at(row)
-    }
-
-    fn passage(&self, row: u32) -> Result<Option<Passage>> {
-        self.part.source().passage(row)
-    }
-
-    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        self.part.source().term_lists(rows, lexer)
+        self.leaves[start as usize..self.ends[row] as usize].to_vec()
     }
 }

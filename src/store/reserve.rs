@@ -6,6 +6,7 @@ use super::{
     error::{Operation, Result, StoreError},
     layout::names,
     part::Place,
+    segment::Rows,
     version::Version,
 };
 use crate::disk::{Backend, BackendFile, OpenMode};

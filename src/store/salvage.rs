@@ -1,13 +1,11 @@
 //! The readable rows of a damaged segment.
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use half::f16;
 
 use super::{
     batch::{Put, PutRow},
     error::Result,
-    segment::{Passage, Segment, Source},
+    segment::{Passage, RowSource, Rows, Segment},
     terms::{self, Lexer, TermLists},
 };
 use crate::{
@@ -15,40 +13,13 @@ use crate::{
     ids::{Generation, LeafId},
 };
 
-/// Documents that could be read, by the rows that stand for them.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    documents: BTreeMap<u32, FoundDocument>,
-}
-
-#[derive(Debug)]
-struct FoundDocument {
-    id: String,
+/// A document of a damaged segment that could be read.
+pub(super) struct ReadableDocument {
+    /// The row of the segment that stands for it.
+    pub(super) head: u32,
+    pub(super) id: String,
     /// Its rows in the order of its text, where they could be read with their embeddings and leaves.
-    rows: Option<Vec<u32>>,
-}
-
-impl Found {
-    pub(super) fn add(&mut self, head: u32, id: String, rows: Option<Vec<u32>>) {
-        self.documents.insert(head, FoundDocument { id, rows });
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.documents.len()
-    }
-
-    /// Takes out documents by their ids; says how many rows they have, one for each whose rows are unknown.
-    pub(super) fn remove(&mut self, out: impl Fn(&str) -> bool) -> usize {
-        let mut removed = 0;
-        self.documents.retain(|_, document| {
-            let stays = !out(&document.id);
-            if !stays {
-                removed += document.rows.as_ref().map_or(1, Vec::len);
-            }
-            stays
-        });
-        removed
-    }
+    pub(super) rows: Option<Vec<u32>>,
 }
 
 /// A segment as a source of what is left of it.
@@ -76,9 +47,9 @@ enum From {
 }
 
 impl Salvaged {
-    pub(super) fn new(segment: Segment, found: Found) -> Self {
+    pub(super) fn new(segment: Segment, found: Vec<ReadableDocument>) -> Self {
         let mut own = Self { segment, rows: Vec::new(), heads: Vec::new(), incomplete: Vec::new() };
-        for (old_head, FoundDocument { rows, .. }) in found.documents {
+        for ReadableDocument { head: old_head, rows, .. } in found {
             match rows {
                 Some(rows) => own.add(old_head, rows.into_iter().map(From::Segment)),
                 None => own.incomplete.push(old_head),
@@ -124,23 +95,23 @@ impl Salvaged {
     }
 }
 
-impl Source for Salvaged {
+impl RowSource for Salvaged {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
         match &self.row(row).from {
             From::Put(put) => Ok(put.leaves.clone()),
-            From::Segment(row) => self.segment.leaves_of(*row),
+            From::Segment(row) => self.segment.leaves(*row),
         }
     }
 
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
+    fn embedding(&self, row: u32) -> Result<&[f16]> {
         match &self.row(row).from {
-            From::Put(put) => Ok(Cow::Borrowed(&put.embedding)),
-            From::Segment(row) => Ok(Cow::Borrowed(self.segment.matrix(*row..*row + 1)?)),
+            From::Put(put) => Ok(&put.embedding),
+            From::Segment(row) => self.segment.embedding(*row),
         }
     }
 
-    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        Ok(Cow::Borrowed(self.segment.id(self.row(row).old_head)?))
+    fn id(&self, row: u32) -> Result<&str> {
+        self.segment.id(self.row(row).old_head)
     }
 
     fn passage(&self, row: u32) -> Result<Option<Passage>> {
@@ -154,12 +125,12 @@ impl Source for Salvaged {
         })
     }
 
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment.payload(self.row(row).old_head)?))
+    fn payload(&self, row: u32) -> Result<&[u8]> {
+        self.segment.payload(self.row(row).old_head)
     }
 
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment.metadata(self.row(row).old_head)?))
+    fn metadata(&self, row: u32) -> Result<&[u8]> {
+        self.segment.metadata(self.row(row).old_head)
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {

@@ -29,12 +29,13 @@ use super::{
     Result, Store, StoreError, Writer,
     clear::is_sealed_file,
     error::Operation,
+    files,
     layout::names,
     log,
     manifest::{Manifest, SegmentEntry},
-    part::{Part, Place},
+    part::{Place, VersionPart},
     reroute::{Rerouted, Route},
-    segment::{self, Codes, Member, NewSegment, Segment, Source},
+    segment::{self, Codes, Member, NewSegment, RowSource, Segment},
     tombstones::{TombstoneFile, Tombstones},
     version::Version,
 };
@@ -94,10 +95,8 @@ impl Store {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let _span = compaction("compact", &state).entered();
-        let compact = self.is_sealed(&writer)
-            && state.parts().len() <= 1
-            && state.live_rows() == state.rows()
-            && !state.parts().iter().any(Part::has_older_codes);
+        let compact =
+            self.is_sealed(&writer) && state.parts().len() <= 1 && state.live_rows() == state.rows();
         if !compact {
             let all = vec![true; state.parts().len()];
             let replaced = self.replace(&mut writer, &state, &all, Rewrite::default(), tick);
@@ -107,8 +106,7 @@ impl Store {
         self.collect_garbage(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);
         for dir in [&segments, &self.dir] {
-            let synced = self.backend.sync_directory(dir);
-            self.poison_if_sync(synced.map_err(StoreError::io(dir, Operation::Sync)))?;
+            self.poison_if_sync(files::sync(&*self.backend, dir))?;
         }
         Ok(())
     }
@@ -117,31 +115,39 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::compact`], and [`StoreError::LeafCount`], [`StoreError::LeafOutOfRange`] or
-    /// [`StoreError::DuplicateLeaf`] for what cannot be stored.
+    /// As [`Store::compact`], and [`StoreError::BadRows`] for leaves that cannot be stored.
     pub fn rebuild_postings(&self, route: Route<'_>, tick: Tick<'_>) -> Result<()> {
-        let mut writer = self.lock_writer()?;
-        let state = self.state();
-        let _span = compaction("rebuild_postings", &state).entered();
-        let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, Rewrite { route: Some(route), ..Rewrite::default() }, tick)
+        let rewrite = Rewrite { route: Some(route), ..Rewrite::default() };
+        self.rewrite_all("rebuild_postings", &mut *self.lock_writer()?, rewrite, tick)
     }
 
-    /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on.
-    /// Lists of another kind are made anew from the texts.
+    /// Writes the documents of all parts anew.
+    fn rewrite_all(
+        &self,
+        call: &'static str,
+        writer: &mut Writer,
+        rewrite: Rewrite<'_>,
+        tick: Tick<'_>,
+    ) -> Result<()> {
+        let state = self.state();
+        let _span = compaction(call, &state).entered();
+        self.replace(writer, &state, &vec![true; state.parts().len()], rewrite, tick)
+    }
+
+    /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on. The
+    /// store must have none, or lists of this kind.
     ///
     /// # Errors
     ///
     /// As [`Store::compact`], and [`StoreError::Terms`].
     pub fn make_lexical(&self, terms: u8, tick: Tick<'_>) -> Result<()> {
+        // Held until the handle has the new terms: a flush in between would write a segment without them.
         let mut writer = self.lock_writer()?;
-        let state = self.state();
-        let _span = compaction("make_lexical", &state).entered();
-        if self.lexer_of(terms).is_none() {
+        if self.lexer_of(terms).is_none() || ![0, terms].contains(&self.terms()) {
             return Err(StoreError::no_lexer());
         }
-        let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, Rewrite { terms, ..Rewrite::default() }, tick)?;
+        let rewrite = Rewrite { terms, ..Rewrite::default() };
+        self.rewrite_all("make_lexical", &mut writer, rewrite, tick)?;
         self.terms.store(terms, Ordering::Release);
         Ok(())
     }
@@ -218,7 +224,7 @@ impl Store {
         }
         if let Some(segment) = built {
             manifest.segments.push(SegmentEntry { files: segment.files(), tombstones: None });
-            parts.push(Part::sealed(Arc::new(segment), Arc::default())?);
+            parts.push(VersionPart::sealed(Arc::new(segment), Arc::default())?);
         }
         let next = Version::new(state.generation, parts)?;
         self.make_current(writer, manifest)?;
@@ -238,19 +244,16 @@ impl Store {
         rewrite: Rewrite<'_>,
         tick: Tick<'_>,
     ) -> Result<Option<Segment>> {
-        let chosen: Vec<&Part> =
+        let chosen: Vec<&VersionPart> =
             state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
-        let rerouted: Option<Vec<Rerouted<'_>>> = match rewrite.route {
-            None => None,
-            Some(route) => {
-                let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
-                Some(parts.collect::<Result<_>>()?)
-            }
-        };
-        let sources: Vec<&dyn Source> = match &rerouted {
-            None => chosen.iter().map(|part| part.source()).collect(),
-            Some(rerouted) => rerouted.iter().map(|part| part as &dyn Source).collect(),
-        };
+        let rerouted = rewrite.route.map(|route| {
+            let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
+            parts.collect::<Result<Vec<_>>>()
+        });
+        let rerouted = rerouted.transpose()?;
+        let found_anew =
+            |member: &Member| rerouted.as_ref().map(|parts| parts[member.source as usize].of(member.row));
+        let sources: Vec<&dyn RowSource> = chosen.iter().map(|part| &***part as &dyn RowSource).collect();
         let members: Vec<Member> = (0..)
             .zip(&chosen)
             .flat_map(|(source, part)| part.live_rows().map(move |row| Member { source, row }))
@@ -266,12 +269,12 @@ impl Store {
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
         let passages = self.config.passages.is_some();
-        let from_texts = rewrite.terms != 0 && rewrite.terms != self.terms();
-        let segment = NewSegment { store_id: self.store_id, number, codes, lexer, from_texts, passages };
+        let segment =
+            NewSegment { store_id: self.store_id, number, codes, lexer, passages, leaves: &found_anew };
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;
-        Segment::open(&*self.backend, &self.dir, self.store_id, dim, built).map(Some)
+        Segment::open(&*self.backend, &self.dir, self.store_id, dim, built, false).map(Some)
     }
 
     /// The file of a segment's dead rows: the one there is, or a new one.
@@ -329,8 +332,7 @@ impl Store {
     fn make_current(&self, writer: &mut Writer, manifest: Manifest) -> Result<()> {
         let backend = &*self.backend;
         let segments = self.dir.join(names::SEGMENTS);
-        let synced = backend.sync_directory(&segments);
-        self.poison_if_sync(synced.map_err(StoreError::io(&segments, Operation::Sync)))?;
+        self.poison_if_sync(files::sync(backend, &segments))?;
         self.poison_if_sync(manifest.write_provisional(backend, &self.dir))?;
         let provisional = self.dir.join(names::MANIFEST_NEW);
         let left = backend.identity(&provisional).map_err(StoreError::io(&provisional, Operation::Read))?;
@@ -414,7 +416,7 @@ pub(super) fn segment_of(name: &str) -> Option<u64> {
 
 /// Which parts go into the next segment: the fresh ones, the sealed ones before them for as long as those
 /// are not much larger, and those with many dead rows.
-fn due(parts: &[Part]) -> Vec<bool> {
+fn due(parts: &[VersionPart]) -> Vec<bool> {
     let mut merged = vec![false; parts.len()];
     let mut rows = 0u32;
     let mut open = true;

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{
     Result, Store, StoreError,
     error::{Damage, Operation},
+    files,
     layout::names,
     manifest::Manifest,
 };
@@ -54,10 +55,9 @@ impl Store {
 
     fn share(&self, manifest: &Manifest, target: &Path) -> Result<()> {
         let backend = &*self.backend;
-        let sync = |dir: &Path| backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
         let segments = target.join(names::SEGMENTS);
         for folder in [&segments, &target.join(names::LOG)] {
-            backend.create_directory(folder).map_err(StoreError::io(folder, Operation::CreateDirectory))?;
+            files::create_directory(backend, folder)?;
         }
         for name in [names::MANIFEST, names::MANIFEST_NEW] {
             let path = target.join(name);
@@ -67,7 +67,7 @@ impl Store {
         }
         // Without documents until the files are there.
         Manifest { segments: Vec::new(), ..manifest.clone() }.write_provisional(backend, target)?;
-        sync(target)?;
+        files::sync(backend, target)?;
         for name in manifest.files() {
             let to = target.join(&name);
             backend.link(&self.dir.join(&name), &to).map_err(|source| match source.kind() {
@@ -78,11 +78,11 @@ impl Store {
                 _ => StoreError::io(to, Operation::Create)(source),
             })?;
         }
-        sync(&segments)?;
+        files::sync(backend, &segments)?;
         manifest.write_provisional(backend, target)?;
         Manifest::publish(backend, target)?;
         manifest.write_copy(backend, target);
-        self.sync_parent(target);
+        files::sync_parent(backend, target);
         Ok(())
     }
 

@@ -4,9 +4,9 @@ use std::{fs, path::Path};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
+use super::{Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
-use crate::lexical::{Analyzer, Kind};
+use crate::lexical::Analyzer;
 use crate::passages::Passages;
 use crate::scan::Similarity;
 
@@ -71,12 +71,6 @@ pub struct LeafSize {
     pub documents: usize,
 }
 
-impl LeafSize {
-    pub(crate) fn new(leaf: LeafId, documents: usize) -> Self {
-        Self { leaf, documents }
-    }
-}
-
 /// What made an embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -135,10 +129,6 @@ pub struct StoreStats {
     pub lexical: bool,
     /// By which words.
     pub analyzer: Option<Analyzer>,
-    /// Whether the lists of words were made by an earlier version, which misses words of languages without
-    /// spaces and other forms of the same letters; [`Index::make_lexical`](crate::Index::make_lexical) makes
-    /// them anew.
-    pub earlier_words: bool,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -193,11 +183,6 @@ impl Store {
         }
         let entries: usize = sizes.values().sum();
         let config = self.config();
-        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: names::MANIFEST.into(),
-            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
-        })?;
-        let words = Kind::from_code(self.terms());
         // The sum of no floats is -0.0.
         let squares = 0.0 + sizes.values().map(|&size| (size * size) as f64).sum::<f64>();
         Ok(StoreStats {
@@ -211,10 +196,9 @@ impl Store {
             expected_documents_per_leaf: squares / entries.max(1) as f64,
             dim: config.dim,
             encoded_by: Vec::new(),
-            similarity,
+            similarity: config.similarity()?,
             lexical: self.is_lexical(),
-            analyzer: words.map(|kind| kind.analyzer),
-            earlier_words: words.is_some_and(|kind| kind.is_earlier),
+            analyzer: Analyzer::from_code(self.terms()),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),
@@ -222,7 +206,7 @@ impl Store {
             leaves_per_document: config.leaves_per_document,
             passages: config.passages,
             model: config.model_hash,
-            leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize::new(leaf, documents)).collect(),
+            leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize { leaf, documents }).collect(),
         })
     }
 }

@@ -9,14 +9,12 @@ use std::{error::Error, num::NonZeroUsize, sync::Arc};
 use super::{
     error::{Result, StoreError},
     payload,
-    segment::{Segment, Source},
+    segment::{RowSource, Segment},
 };
 use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, Posting};
 
 /// Takes texts apart into terms.
 pub(crate) trait Lexer: Send + Sync {
-    /// The code of what the terms are ([`StoreConfig::terms`](super::StoreConfig::terms)).
-    fn kind(&self) -> u8;
     /// Adds the terms of a text, in their order.
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<(), LexerError>;
 }
@@ -27,7 +25,7 @@ pub(crate) type LexerError = Box<dyn Error + Send + Sync>;
 /// A lexer that handles share.
 pub(crate) type SharedLexer = Arc<dyn Lexer>;
 
-/// The lexer of each kind of terms, by its code.
+/// The lexer of each kind of terms, by its code ([`StoreConfig::terms`](super::StoreConfig::terms)).
 pub(crate) type Lexers = Arc<dyn Fn(u8) -> Option<SharedLexer> + Send + Sync>;
 
 /// What stores of the tests take, which know no model.
@@ -47,10 +45,6 @@ pub(super) struct WordLexer;
 
 #[cfg(any(test, feature = "fuzzing"))]
 impl Lexer for WordLexer {
-    fn kind(&self) -> u8 {
-        1
-    }
-
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<(), LexerError> {
         out.extend(text.split_whitespace().map(|word| crc32fast::hash(word.as_bytes()) % 997));
         Ok(())
@@ -64,8 +58,6 @@ pub(crate) struct Terms {
     counts: Box<[(u32, u32)]>,
     /// All occurrences.
     tokens: u32,
-    /// What they are.
-    kind: u8,
 }
 
 /// Bytes of an entry of a segment, and of a term in memory. Each term from [`FIRST_OWN_TERM`] on takes an
@@ -82,7 +74,7 @@ impl Terms {
         let tokens = u32::try_from(all.len()).unwrap_or(u32::MAX);
         all.sort_unstable();
         let counts = all.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect();
-        Ok(Self { counts, tokens, kind: lexer.kind() })
+        Ok(Self { counts, tokens })
     }
 
     /// Those of a stored document.
@@ -94,11 +86,6 @@ impl Terms {
     /// Term and count, by ascending term.
     pub(super) fn counts(&self) -> &[(u32, u32)] {
         &self.counts
-    }
-
-    /// What they are.
-    pub(super) fn kind(&self) -> u8 {
-        self.kind
     }
 
     /// Memory that they take, about, and no less than they take in a segment.
@@ -211,7 +198,7 @@ impl TermLists for &Segment {
     }
 
     fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        (0..).zip(Segment::lengths(self)?).for_each(|(row, &length)| tell(row, length));
+        (0..).zip(Segment::stored_lengths(self)?).for_each(|(row, &length)| tell(row, length));
         Ok(())
     }
 }
@@ -231,11 +218,11 @@ struct Made {
 }
 
 impl Made {
-    fn new(source: &dyn Source, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
+    fn new(source: &dyn RowSource, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
         let terms = |rows: &[u32]| {
             let terms = rows.iter().map(|&row| {
                 // A text that cannot be read has no terms; reading it is an error of its own.
-                Ok(Terms::of_stored(&source.payload(row)?, lexer)?.unwrap_or_default())
+                Ok(Terms::of_stored(source.payload(row)?, lexer)?.unwrap_or_default())
             });
             terms.collect::<Result<Vec<_>>>()
         };
@@ -291,7 +278,7 @@ impl TermLists for Made {
 
 /// The lists of some rows of a source, ascending, made from their texts.
 pub(super) fn made_from_texts<'a>(
-    source: &dyn Source,
+    source: &dyn RowSource,
     rows: &[u32],
     lexer: &dyn Lexer,
 ) -> Result<Vec<Box<dyn TermLists + 'a>>> {
@@ -312,12 +299,11 @@ pub(super) struct Joined<'a> {
 }
 
 impl<'a> Joined<'a> {
-    /// `members`: new rows with source and row of each. `from_texts`: whatever lists the sources have.
+    /// `members`: new rows with source and row of each.
     pub(super) fn new(
-        sources: &[&'a dyn Source],
+        sources: &[&'a dyn RowSource],
         members: impl Iterator<Item = (u32, usize, u32)>,
         lexer: &dyn Lexer,
-        from_texts: bool,
     ) -> Result<Self> {
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); sources.len()];
         for (new, source, row) in members {
@@ -329,10 +315,7 @@ impl<'a> Joined<'a> {
         for (number, (source, places)) in sources.iter().zip(&places).enumerate() {
             let rows = (0..).zip(places).filter(|(_, new)| **new != LEFT_OUT).map(|(row, _)| row);
             let rows: Vec<u32> = rows.collect();
-            let own = match from_texts {
-                true => made_from_texts(*source, &rows, lexer)?,
-                false => source.term_lists(&rows, lexer)?,
-            };
+            let own = source.term_lists(&rows, lexer)?;
             lists.extend(own.into_iter().map(|own| (number, own, 0)));
         }
         Ok(Self { lists, places, own: Vec::new() })

@@ -72,8 +72,8 @@ impl TombstoneFile {
         Ok(Self { generation, count: tombstones.count, seal: file.finish()? })
     }
 
-    /// Reads them back and checks that they are as many as the manifest says, all below `rows`; with
-    /// `damaged` also from a file with a damaged header or end.
+    /// Reads them back and checks that they are as many as the manifest says, all below `rows`; `damaged` as
+    /// in [`SealedFile::open`].
     pub(super) fn read(
         self,
         backend: &dyn Backend,
@@ -85,11 +85,10 @@ impl TombstoneFile {
     ) -> Result<Arc<Tombstones>> {
         let name = Self::name(segment, self.generation);
         let identity = Identity { kind: Kind::Dead, store_id, segment };
-        let open = if damaged { SealedFile::open_damaged } else { SealedFile::open };
-        let file = open(backend, &dir.join(&name), name, identity, self.seal)?;
+        let file = SealedFile::open(backend, &dir.join(&name), name, identity, self.seal, damaged)?;
         let section = file.section(BITMAP);
         let words = ((section.end - section.start) / 8) as usize;
-        let words: &[u64] = file.elements(&section, 0..words)?;
+        let words: &[u64] = file.elements(section, 0..words)?;
         let tombstones =
             Tombstones { words: words.to_vec(), count: words.iter().map(|word| word.count_ones()).sum() };
         let highest = words.iter().rposition(|word| *word != 0);

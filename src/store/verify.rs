@@ -6,15 +6,15 @@ use std::{
     ops::Range,
 };
 
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::{Serialize, Serializer};
 
 use super::{
     Notice, Result, Store, StoreError,
     error::Damage,
     layout::names,
     manifest::Manifest,
-    part::{Part, Place},
-    segment::{Passage, Segment},
+    part::{Place, VersionPart},
+    segment::{Passage, RowSource, Rows, Segment},
     terms::Terms,
     verify_codes as codes,
 };
@@ -27,28 +27,17 @@ const MOST_PROBLEMS: usize = 100;
 /// Rows of a segment whose texts are taken apart for the check.
 const ROWS_WITH_TERMS: u32 = 64;
 
-/// The rows of a leaf, as [`Part::leaf`] has them.
+/// The rows of a leaf, as [`Rows::leaf`](super::segment::Rows::leaf) has them.
 type LeafList<'a> = (Range<u32>, &'a [u32]);
 
 /// Hears how many of how many units are done; its error ends the call.
 type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// How far a check is.
-pub(super) struct Done<'a> {
-    units: u64,
-    total: u64,
-    tell: Tell<'a>,
-}
-
-impl Done<'_> {
-    pub(super) fn more(&mut self, units: u64) -> Result<()> {
-        self.units += units;
-        (self.tell)(self.units, self.total)
-    }
-}
+/// Hears that more units are done; its error ends the call.
+pub(super) type Done<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Pages, rows whose codes are looked at, and live documents.
-fn units(part: &Part) -> u64 {
+fn units(part: &VersionPart) -> u64 {
     let sealed = match &part.place {
         Place::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
         Place::Memtable(_) => 0,
@@ -66,7 +55,8 @@ pub struct Problem {
 }
 
 /// What a full check walked and found. Serialised with `sound`, as [`Self::is_sound`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Live documents, each read in full.
@@ -80,38 +70,29 @@ pub struct VerifyReport {
     /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were
     /// opened.
     pub file_bytes: u64,
+    /// Number of all problems found, each damaged page counted once as long as it is among
+    /// [`Self::problems`].
+    pub problem_count: u64,
+    /// The first problems found, at most 100.
+    pub problems: Vec<Problem>,
     /// What the owner should know although nothing is wrong with what is stored: commits that wait in the
     /// log, files that nothing uses, what a repair set aside.
     pub warnings: Vec<Notice>,
-    /// The first problems found, at most 100.
-    pub problems: Vec<Problem>,
-    /// Number of all problems found, each damaged page counted once as long as it is among these.
-    pub problem_count: u64,
 }
 
 impl Serialize for VerifyReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self {
-            documents,
-            payload_bytes,
-            postings,
-            term_postings,
-            file_bytes,
-            warnings,
-            problems,
-            problem_count,
-        } = self;
-        let mut fields = serializer.serialize_struct("VerifyReport", 9)?;
-        fields.serialize_field("sound", &self.is_sound())?;
-        fields.serialize_field("documents", documents)?;
-        fields.serialize_field("payload_bytes", payload_bytes)?;
-        fields.serialize_field("postings", postings)?;
-        fields.serialize_field("term_postings", term_postings)?;
-        fields.serialize_field("file_bytes", file_bytes)?;
-        fields.serialize_field("problem_count", problem_count)?;
-        fields.serialize_field("problems", problems)?;
-        fields.serialize_field("warnings", warnings)?;
-        fields.end()
+        /// The fields that are derived.
+        fn fields<S: Serializer>(report: &&VerifyReport, serializer: S) -> Result<S::Ok, S::Error> {
+            VerifyReport::serialize(report, serializer)
+        }
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            sound: bool,
+            #[serde(flatten, serialize_with = "fields")]
+            report: &'a VerifyReport,
+        }
+        Shown { sound: self.is_sound(), report: self }.serialize(serializer)
     }
 }
 
@@ -185,7 +166,11 @@ impl Store {
     pub fn verify_with(&self, tell: Tell<'_>) -> Result<VerifyReport> {
         let state = self.state();
         let mut report = VerifyReport::default();
-        let mut done = Done { units: 0, total: state.parts().iter().map(units).sum(), tell };
+        let (mut units_done, total) = (0, state.parts().iter().map(units).sum());
+        let done: Done<'_> = &mut |more| {
+            units_done += more;
+            tell(units_done, total)
+        };
         let on_disk = report.note(Manifest::read(&*self.backend, &self.dir))?;
         if on_disk.as_ref().is_some_and(|manifest| manifest.store_id != self.store_id) {
             report.problem(names::MANIFEST, Damage::Foreign);
@@ -196,9 +181,9 @@ impl Store {
                 report.file_bytes += segment.bytes().iter().sum::<u64>();
                 for page in segment.check_bytes() {
                     report.note(page)?;
-                    done.more(1)?;
+                    done(1)?;
                 }
-                codes::check(segment, self.config.dim as usize, &mut report, &mut done)?;
+                codes::check(segment, self.config.dim as usize, &mut report, done)?;
                 report.term_postings += report.note(segment.check_terms(true))?.unwrap_or_default();
                 self.check_texts(segment, &mut report)?;
                 let lexical = self.is_lexical();
@@ -207,7 +192,7 @@ impl Store {
                     report.problem(segment.name().to_owned(), Damage::Missing { what });
                 }
             }
-            self.check_documents(part, &mut ids, &mut report, &mut done)?;
+            self.check_documents(part, &mut ids, &mut report, done)?;
             self.check_lists(part, &mut report)?;
         }
         self.check_files(&mut report)?;
@@ -217,14 +202,14 @@ impl Store {
     /// Each live document can be read, has an id of its own, and is found by it.
     fn check_documents(
         &self,
-        part: &Part,
+        part: &VersionPart,
         ids: &mut HashSet<String>,
         report: &mut VerifyReport,
-        done: &mut Done<'_>,
+        done: Done<'_>,
     ) -> Result<()> {
-        let (file, mut passages) = (part.name(), 0);
+        let (file, mut passages) = (part.name().to_owned(), 0);
         for row in part.live_rows() {
-            done.more(1)?;
+            done(1)?;
             let number = u64::from(row);
             let finite = report.note(part.matrix(row..row + 1))?.map(|row| row.iter().all(|x| x.is_finite()));
             if finite == Some(false) {
@@ -239,8 +224,7 @@ impl Store {
             }
             let Some(document) = report.note(part.document(row))? else { continue };
             report.documents += 1;
-            let sizes =
-                part.source().payload(row).and_then(|p| Ok(p.len() + part.source().metadata(row)?.len()));
+            let sizes = part.payload(row).and_then(|p| Ok(p.len() + part.metadata(row)?.len()));
             report.payload_bytes += report.note(sizes)?.unwrap_or_default() as u64;
             if report.note(part.find(&document.id))?.is_some_and(|found| found != Some(row)) {
                 report.problem(file.clone(), Damage::Undecodable { what: "the place of id of row", number });
@@ -266,9 +250,9 @@ impl Store {
 
     /// Whether rows are passages of a text in their order, all of them live; of an index without passages,
     /// whether there is one.
-    fn are_passages(&self, part: &Part, text: &str, rows: &[u32]) -> bool {
+    fn are_passages(&self, part: &VersionPart, text: &str, rows: &[u32]) -> bool {
         let mut last = None;
-        rows.iter().all(|&row| match part.source().passage(row) {
+        rows.iter().all(|&row| match part.passage(row) {
             Ok(Some(Passage { span, .. })) => {
                 let follows = last.replace(span.start).is_none_or(|last| last < span.start);
                 self.config.passages.is_some() && part.is_live(row) && follows && span.part(text).is_some()
@@ -296,7 +280,7 @@ impl Store {
             };
             for &(term, count) in terms.counts() {
                 postings.clear();
-                let decoded = match report.note(segment.term_list(term))? {
+                let decoded = match report.note(segment.term_list(term, &*lexer))? {
                     Some(List::Encoded(list)) => list.decode_all(&mut postings).is_ok(),
                     Some(List::Plain(_)) => true,
                     // Said above.
@@ -314,13 +298,13 @@ impl Store {
     }
 
     /// Each row is in the lists of the leaves that it names, and in no others.
-    fn check_lists(&self, part: &Part, report: &mut VerifyReport) -> Result<()> {
-        let (file, leaves) = (part.name(), self.config.leaves());
+    fn check_lists(&self, part: &VersionPart, report: &mut VerifyReport) -> Result<()> {
+        let (file, leaves) = (part.name().to_owned(), self.config.leaves());
         let mut expected = 0;
         // Each list is looked up once: it may be long.
         let mut lists: HashMap<LeafId, Option<LeafList<'_>>> = HashMap::new();
         for row in 0..part.rows() {
-            let Some(own) = report.note(part.source().leaves(row))? else { continue };
+            let Some(own) = report.note(part.leaves(row))? else { continue };
             let number = u64::from(row);
             let sound = !own.is_empty()
                 && own.len() <= self.config.leaves_per_document as usize

@@ -3,7 +3,7 @@
 use super::{
     Result,
     error::Damage,
-    segment::{Segment, SegmentFiles, SegmentMeans},
+    segment::{Rows, Segment, SegmentFiles, SegmentMeans},
     verify::{Done, VerifyReport},
 };
 use crate::codes::{self, CodeMaker};
@@ -13,12 +13,7 @@ use crate::codes::{self, CodeMaker};
 const SAME: f32 = 1e-6;
 
 /// Each code is that of its row, and each mean that of its rows.
-pub(super) fn check(
-    segment: &Segment,
-    dim: usize,
-    report: &mut VerifyReport,
-    done: &mut Done<'_>,
-) -> Result<()> {
+pub(super) fn check(segment: &Segment, dim: usize, report: &mut VerifyReport, done: Done<'_>) -> Result<()> {
     let problem = |report: &mut VerifyReport, what, number: u32| {
         let damage = Damage::Undecodable { what, number: number.into() };
         report.problem(SegmentFiles::vectors_name(segment.files().number), damage);
@@ -29,7 +24,7 @@ pub(super) fn check(
     let mut maker = CodeMaker::new(dim);
     for first in (0..segment.rows()).step_by(codes::BLOCK_ROWS) {
         let rows = first..segment.rows().min(first + codes::BLOCK_ROWS as u32);
-        done.more(rows.len() as u64)?;
+        done(rows.len() as u64)?;
         let Some(Some(found)) = report.note(segment.codes(rows.clone()))? else { continue };
         let Some(embeddings) = report.note(segment.matrix(rows.clone()))? else { continue };
         let (mut block, mut record) =

@@ -3,8 +3,9 @@
 use std::{collections::HashSet, time::Duration};
 
 use super::{
-    Notice, Result, Store, StoreError, VerifyReport,
-    error::{Damage, Operation},
+    Notice, Result, Store, VerifyReport,
+    error::Damage,
+    files,
     layout::names,
     log::{self, Tail},
     manifest::Manifest,
@@ -22,8 +23,7 @@ impl Store {
         self.check_log(report)?;
         for name in [names::LOCK, names::RESERVE] {
             let path = self.dir.join(name);
-            let kind = self.backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))?;
-            if kind.is_some_and(|kind| kind != Kind::File) {
+            if files::kind(&*self.backend, &path)?.is_some_and(|kind| kind != Kind::File) {
                 report.problem(name, Damage::NotAFile);
             }
         }
@@ -53,11 +53,7 @@ impl Store {
             report.note::<()>(Err(later))?;
         }
         for base in log::bases(backend, dir)? {
-            if base > manifest.generation {
-                let (what, expected) = ("the generation that it comes after", manifest.generation.0);
-                let damage = Damage::Disagreement { what, expected, found: base.0 };
-                report.problem(log::name(base), damage);
-            }
+            report.note(recovery::check_base(base, &manifest))?;
         }
         let waiting = report.note(recovery::waiting(backend, dir, &manifest))?.flatten();
         let Some(waiting) = waiting else { return Ok(()) };
@@ -94,20 +90,14 @@ impl Store {
             unused.extend(log::provisional(backend, dir)?);
             found.extend(unused.into_iter().map(|file| Notice::Unused { file }));
         }
-        let kind = |name: &str| {
-            let path = dir.join(name);
-            backend.kind(&path).map_err(|source| StoreError::io(&path, Operation::Read)(source))
-        };
-        if kind(names::MANIFEST_NEW)?.is_some() {
+        if files::kind(backend, &dir.join(names::MANIFEST_NEW))?.is_some() {
             found.push(Notice::Unused { file: names::MANIFEST_NEW.to_owned() });
         }
-        if kind(names::DAMAGED)? == Some(Kind::Directory) {
-            let aside = backend.list(&dir.join(names::DAMAGED));
-            let mut aside = aside.map_err(StoreError::io(dir.join(names::DAMAGED), Operation::Read))?;
-            aside.sort();
-            found.extend(aside.into_iter().map(|name| Notice::SetAside {
-                path: format!("{}/{}", names::DAMAGED, name.to_string_lossy()),
-            }));
+        let aside = dir.join(names::DAMAGED);
+        if files::kind(backend, &aside)? == Some(Kind::Directory) {
+            let path = |name| format!("{}/{name}", names::DAMAGED);
+            let aside = files::list(backend, &aside)?.into_iter();
+            found.extend(aside.map(|name| Notice::SetAside { path: path(name) }));
         }
         Ok(found)
     }

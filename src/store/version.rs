@@ -7,7 +7,7 @@ use super::{
     error::{Result, StoreError},
     manifest::StoreConfig,
     memtable::Memtable,
-    part::{Part, Place},
+    part::{Place, VersionPart},
 };
 use crate::ids::{Generation, Row};
 
@@ -16,31 +16,15 @@ use crate::ids::{Generation, Row};
 pub(super) struct Version {
     pub(super) generation: Generation,
     /// In the order of their rows: the segments, then the memtables from the oldest on.
-    parts: Vec<Part>,
+    parts: Vec<VersionPart>,
     rows: u32,
     live: u32,
     live_rows: u32,
 }
 
-/// What a batch did to a state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Applied {
-    /// Of each put, whether it took the place of a document.
-    pub(super) replaced: Vec<bool>,
-    pub(super) deleted: usize,
-}
-
-impl Committed {
-    /// What a commit did, once it is in place.
-    pub(super) fn new(generation: Generation, applied: Applied) -> Self {
-        let Applied { replaced, deleted } = applied;
-        Self { generation, replaced, deleted }
-    }
-}
-
 impl Version {
     /// A generation of these parts.
-    pub(super) fn new(generation: Generation, mut parts: Vec<Part>) -> Result<Self> {
+    pub(super) fn new(generation: Generation, mut parts: Vec<VersionPart>) -> Result<Self> {
         let (mut rows, mut live, mut live_rows) = (0u32, 0, 0);
         for part in &mut parts {
             part.base = rows;
@@ -52,7 +36,7 @@ impl Version {
         Ok(Self { generation, parts, rows, live, live_rows })
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[VersionPart] {
         &self.parts
     }
 
@@ -72,7 +56,7 @@ impl Version {
     }
 
     /// The part of a row, and the row in it.
-    pub(super) fn locate(&self, row: Row) -> Option<(&Part, u32)> {
+    pub(super) fn locate(&self, row: Row) -> Option<(&VersionPart, u32)> {
         let part = self.parts.partition_point(|part| part.base <= row.0).checked_sub(1)?;
         let part = &self.parts[part];
         let local = row.0 - part.base;
@@ -92,56 +76,56 @@ impl Version {
 
     /// Live documents of the memtables.
     pub(super) fn memtable_rows(&self) -> u64 {
-        let rows = |part: &Part| match &part.place {
-            Place::Memtable(_) => u64::from(part.live_documents()),
-            Place::Sealed(_) => 0,
-        };
-        self.parts.iter().map(rows).sum()
+        self.memtables().map(|(part, _)| u64::from(part.live_documents())).sum()
     }
 
     /// Memory that the memtables take, about.
     pub(super) fn memtable_bytes(&self) -> usize {
-        let bytes = |part: &Part| match &part.place {
-            Place::Memtable(memtable) => memtable.bytes(),
-            Place::Sealed(_) => 0,
-        };
-        self.parts.iter().map(bytes).sum()
+        self.memtables().map(|(_, memtable)| memtable.bytes()).sum()
     }
 
-    /// The next generation, or this one where the batch changes nothing.
-    pub(super) fn apply(&self, config: &StoreConfig, batch: &CheckedBatch) -> Result<(Self, Applied)> {
+    fn memtables(&self) -> impl Iterator<Item = (&VersionPart, &Memtable)> {
+        self.parts.iter().filter_map(|part| match &part.place {
+            Place::Memtable(memtable) => Some((part, &**memtable)),
+            Place::Sealed(_) => None,
+        })
+    }
+
+    /// The next generation, or this one where the batch changes nothing, and what the batch did.
+    pub(super) fn apply(&self, config: &StoreConfig, batch: &CheckedBatch) -> Result<(Self, Committed)> {
         let (dim, passages) = (config.dim as usize, config.passages.is_some());
-        let (mut parts, mut applied) = (self.parts.clone(), Applied::default());
+        let mut parts = self.parts.clone();
+        let mut done = Committed { generation: self.generation, replaced: Vec::new(), deleted: 0 };
         for id in &batch.deletes {
             if let Some((place, row)) = self.find(id)? {
                 parts[place].mark_deleted(row)?;
-                applied.deleted += 1;
+                done.deleted += 1;
             }
         }
         for put in &batch.puts {
             match self.find(&put.id)? {
                 Some((place, row)) => {
                     parts[place].mark_deleted(row)?;
-                    applied.replaced.push(true);
+                    done.replaced.push(true);
                 }
-                None => applied.replaced.push(false),
+                None => done.replaced.push(false),
             }
         }
-        if applied == Applied::default() {
-            return Ok((self.clone(), applied));
+        if done.replaced.is_empty() && done.deleted == 0 {
+            return Ok((self.clone(), done));
         }
+        done.generation = self.generation.next();
         if !batch.puts.is_empty() {
-            let created_at = self.generation.next();
-            let puts = batch.puts.iter().map(|put| (Arc::clone(put), created_at));
-            parts.push(Part::memtable(Memtable::new(dim, passages, puts)));
+            let puts = batch.puts.iter().map(|put| (Arc::clone(put), done.generation));
+            parts.push(VersionPart::memtable(Memtable::new(dim, passages, puts)));
             join_memtables(dim, passages, &mut parts);
         }
-        Ok((Self::new(self.generation.next(), parts)?, applied))
+        Ok((Self::new(done.generation, parts)?, done))
     }
 }
 
-/// Joins the newest memtable with the one before it for as long as that is not much larger.
-fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<Part>) {
+/// Joins the newest memtable with the one before it while the older one is not much larger.
+fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
     while let [.., older, newer] = parts.as_slice()
         && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)
         && older.live() < 2 * newer.rows()
@@ -150,6 +134,6 @@ fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<Part>) {
         let rows = rows.chain(newer.live_rows().map(|row| (&**second, row)));
         let joined = Memtable::joined(dim, passages, rows);
         parts.truncate(parts.len() - 2);
-        parts.push(Part::memtable(joined));
+        parts.push(VersionPart::memtable(joined));
     }
 }

@@ -1,12 +1,12 @@
 //! Reading one generation.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use half::f16;
 
 use super::{
     error::{Result, StoreError},
-    part::{Part, Place},
+    part::{Place, VersionPart},
     segment::Segment,
     terms::{Lexer, SharedLexer},
     version::Version,
@@ -49,10 +49,10 @@ impl View {
 
     /// Whether a document may have several rows.
     pub fn has_several(&self) -> bool {
-        self.state.parts().iter().any(Part::has_several)
+        self.state.parts().iter().any(VersionPart::has_several)
     }
 
-    /// The row that stands for a row's document, of which there is one; of a dead one too.
+    /// The row that stands for a row's document, also for a dead document.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl View {
     /// As [`Self::head`].
     pub fn span(&self, row: Row) -> Result<Option<Span>> {
         let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
-        Ok(part.source().passage(local)?.map(|passage| passage.span))
+        Ok(part.passage(local)?.map(|passage| passage.span))
     }
 
     /// A live row's document with no more of its text than the row is of.
@@ -159,7 +159,7 @@ impl View {
 
     /// Whether all rows have posting lists of terms.
     pub fn is_lexical(&self) -> bool {
-        self.lexer.is_some() && self.state.parts().iter().all(Part::is_lexical)
+        self.lexer.is_some() && self.state.parts().iter().all(|part| part.is_lexical())
     }
 
     /// The parts with their posting lists of terms.
@@ -210,7 +210,7 @@ impl View {
         let mut newest = Vec::new();
         for part in self.state.parts() {
             for row in part.live_rows() {
-                newest.push((part.source().created_at(row)?, Row(part.base + row)));
+                newest.push((part.created_at(row)?, Row(part.base + row)));
             }
             if newest.len() > count {
                 newest.select_nth_unstable_by(count, |a, b| b.cmp(a));
@@ -228,7 +228,7 @@ impl View {
     /// [`StoreError::NoSuchRow`] where no live document has it, and damage.
     pub fn id(&self, row: Row) -> Result<String> {
         let (part, head) = self.live_head(row)?;
-        Ok(part.source().id(head)?.into_owned())
+        Ok(part.id(head)?.to_owned())
     }
 
     /// The live document of a row.
@@ -265,7 +265,7 @@ impl View {
     /// As [`Self::id`].
     pub fn leaves(&self, row: Row) -> Result<Vec<LeafId>> {
         let (part, local) = self.live_part(row)?;
-        part.source().leaves(local)
+        part.leaves(local)
     }
 
     /// The row that stands for a document, `None` where no live document has the id.
@@ -303,9 +303,9 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::document`].
-    pub fn stored(&self, row: Row) -> Result<[Cow<'_, [u8]>; 2]> {
+    pub fn stored(&self, row: Row) -> Result<[&[u8]; 2]> {
         let (part, head) = self.live_head(row)?;
-        Ok([part.source().payload(head)?, part.source().metadata(head)?])
+        Ok([part.payload(head)?, part.metadata(head)?])
     }
 
     /// Id and stored metadata of a row's document, a dead one included.
@@ -313,10 +313,10 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::embedding`].
-    pub fn tags(&self, row: Row) -> Result<(Cow<'_, str>, Cow<'_, [u8]>)> {
+    pub fn tags(&self, row: Row) -> Result<(&str, &[u8])> {
         let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
         let head = part.head(local)?;
-        Ok((part.source().id(head)?, part.source().metadata(head)?))
+        Ok((part.id(head)?, part.metadata(head)?))
     }
 
     /// All rows in their order, as they lie: one run for each segment, and one for those in memory.
@@ -342,16 +342,16 @@ impl View {
     /// As [`Self::document`].
     pub fn created_at(&self, row: Row) -> Result<Generation> {
         let (part, local) = self.live_part(row)?;
-        part.source().created_at(local)
+        part.created_at(local)
     }
 
     /// The part of a live row, and the row there that stands for its document.
-    fn live_head(&self, row: Row) -> Result<(&Part, u32)> {
+    fn live_head(&self, row: Row) -> Result<(&VersionPart, u32)> {
         let (part, local) = self.live_part(row)?;
         Ok((part, part.head(local)?))
     }
 
-    fn live_part(&self, row: Row) -> Result<(&Part, u32)> {
+    fn live_part(&self, row: Row) -> Result<(&VersionPart, u32)> {
         let found = self.state.locate(row).filter(|(part, local)| part.is_live(*local));
         found.ok_or(StoreError::NoSuchRow { row })
     }
@@ -360,7 +360,7 @@ impl View {
 /// Rows of a view that lie side by side.
 #[derive(Clone)]
 pub struct Run<'a> {
-    part: &'a Part,
+    part: &'a VersionPart,
     rows: std::ops::Range<u32>,
 }
 
@@ -436,25 +436,21 @@ impl<'a> Run<'a> {
     ///
     /// Damage of the pages that the rows are on.
     pub fn push_to(&self, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
-        push_rows(self.part, self.rows.clone(), out)
+        let Self { part, rows } = self;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let matrix = part.matrix(rows.clone())?;
+        let embeddings = matrix.chunks_exact(matrix.len() / rows.len());
+        let live = rows.clone().zip(embeddings).filter(|(row, _)| part.is_live(*row));
+        out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
+        Ok(())
     }
-}
-
-/// Adds the live ones of consecutive rows.
-fn push_rows<'a>(part: &'a Part, rows: std::ops::Range<u32>, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let matrix = part.matrix(rows.clone())?;
-    let dim = matrix.len() / rows.len();
-    let live = rows.zip(matrix.chunks_exact(dim)).filter(|(row, _)| part.is_live(*row));
-    out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
-    Ok(())
 }
 
 /// The rows of a part with their posting lists of terms.
 pub struct TermPart<'a> {
-    part: &'a Part,
+    part: &'a VersionPart,
     lexer: &'a dyn Lexer,
     /// Occurrences of all terms in each row, dead ones included, and in all of them.
     pub lengths: &'a [u32],
@@ -462,7 +458,7 @@ pub struct TermPart<'a> {
 }
 
 impl<'a> TermPart<'a> {
-    fn new(part: &'a Part, lexer: &'a dyn Lexer) -> Result<Self> {
+    fn new(part: &'a VersionPart, lexer: &'a dyn Lexer) -> Result<Self> {
         if !part.is_lexical() {
             return Err(StoreError::NotLexical);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     error::Result,
-    part::{Part, Place},
+    part::{Place, VersionPart},
 };
 use crate::ids::Row;
 
@@ -13,7 +13,7 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// From the first document behind `after` on.
-    pub(super) fn new(parts: &'a [Part], after: Option<&str>) -> Result<Self> {
+    pub(super) fn new(parts: &'a [VersionPart], after: Option<&str>) -> Result<Self> {
         Ok(Self { cursors: parts.iter().map(|part| Cursor::new(part, after)).collect::<Result<_>>()? })
     }
 
@@ -34,7 +34,7 @@ impl<'a> Walk<'a> {
 
 /// A walk over the live documents of a part in the order of their ids.
 struct Cursor<'a> {
-    part: &'a Part,
+    part: &'a VersionPart,
     /// For a memtable: its rows in the order of their ids.
     order: Vec<u32>,
     next: u32,
@@ -42,7 +42,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(part: &'a Part, after: Option<&str>) -> Result<Self> {
+    fn new(part: &'a VersionPart, after: Option<&str>) -> Result<Self> {
         let mut cursor = Self { part, order: Vec::new(), next: 0, head: None };
         match &part.place {
             Place::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
             };
             self.next += 1;
             if self.part.is_live(row) {
-                self.head = Some((self.part.source().id(row)?.into_owned(), row));
+                self.head = Some((self.part.id(row)?.to_owned(), row));
                 break;
             }
         }

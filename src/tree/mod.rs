@@ -31,10 +31,11 @@ pub const MAX_HEIGHT: u32 = MAX_LEAVES.ilog2();
 /// # Paper
 /// Section 3.3: `B` and `H`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "UncheckedShape", into = "UncheckedShape")]
+#[serde(try_from = "UncheckedShape")]
 pub struct TreeShape {
     branching_factor: u32,
     height: u32,
+    #[serde(skip_serializing)]
     leaves: u32,
 }
 
@@ -158,7 +159,7 @@ impl TreeShape {
 }
 
 /// A shape as written by others, not yet checked.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename = "TreeShape", deny_unknown_fields)]
 struct UncheckedShape {
     branching_factor: u32,
@@ -170,12 +171,6 @@ impl TryFrom<UncheckedShape> for TreeShape {
 
     fn try_from(shape: UncheckedShape) -> Result<Self, TreeShapeError> {
         Self::new(shape.branching_factor, shape.height)
-    }
-}
-
-impl From<TreeShape> for UncheckedShape {
-    fn from(shape: TreeShape) -> Self {
-        Self { branching_factor: shape.branching_factor, height: shape.height }
     }
 }
 

@@ -131,23 +131,6 @@ fn what_is_put_among_the_models_is_left_there() {
     assert_intact(&Index::open(path.join("models/2")).unwrap());
 }
 
-/// The layout before the first release: the first model's store and bundle in the index directory itself.
-#[test]
-fn an_index_of_a_pre_release_is_refused_and_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    copy_directory(&crate::support::root().join("tests/fixtures/store-v1"), dir.path());
-    copy_directory(bundle(FLAT).path(), &dir.path().join("model"));
-    let before = names(dir.path());
-    let repaired = Index::repair(dir.path(), ehi::RepairOptions::default()).err();
-    let opened = [Index::open_read_only(dir.path()).err(), Some(open_error(dir.path())), repaired];
-    for error in opened.into_iter().flatten() {
-        assert!(matches!(error, Error::Store(StoreError::PreRelease { .. })), "{error}");
-        assert!(error.to_string().contains("make the index again from its documents"), "{error}");
-    }
-    assert!(matches!(create_error(dir.path()), Error::Store(StoreError::AlreadyExists { .. })));
-    assert_eq!(names(dir.path()), before);
-}
-
 #[test]
 fn an_index_is_not_created_over() {
     let (dir, index) = filled(FLAT, STORED);

@@ -21,13 +21,13 @@ fn each_message_says_what_to_write() {
         (json!({"$not": 1}), r#"a filter is an object such as {"lang": "en"}, not a number"#),
         (
             json!({"$price": 1}),
-            "there is no operator `$price`, and a field's name cannot begin with `$`; write one of \
+            "unknown operator `$price`, and a field's name cannot begin with `$`; write one of \
              $eq $ne $gt $gte $lt $lte $in $nin $exists $not under a field, \
              one of $and $or $nor $not $ids beside fields",
         ),
         (
             json!({"lang": {"$gte": "a", "$regex": "x"}}),
-            "there is no operator `$regex`, and a field's name cannot begin with `$`; write one of \
+            "unknown operator `$regex`, and a field's name cannot begin with `$`; write one of \
              $eq $ne $gt $gte $lt $lte $in $nin $exists $not under a field, \
              one of $and $or $nor $not $ids beside fields",
         ),
@@ -42,7 +42,7 @@ fn each_message_says_what_to_write() {
         ),
         (
             json!({"year": {"gte": 1}}),
-            "the object under `year` is no operator; write {\"$eq\": {...}} to compare with an object, or \
+            "the object under `year` is not an operator; write {\"$eq\": {...}} to compare with an object, or \
              one of $eq $ne $gt $gte $lt $lte $in $nin $exists $not",
         ),
         (json!({"year": {"$gt": null}}), "`$gt` takes a number, a string, true or false"),

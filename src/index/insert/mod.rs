@@ -13,17 +13,18 @@ use rayon::prelude::*;
 use tracing::field::Empty;
 
 pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
-pub use summary::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
+pub(super) use stored::stored_rows;
+pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
 
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
-use super::ingest::{Prepared, whole};
+use super::ingest::{CutTexts, Prepared};
 use super::with_progress::WithProgress;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Committed, EncodedBy, Put, WriteBatch, check_document};
+use crate::store::{Committed, EncodedBy, WriteBatch, check_document};
 use group::{Fate, fates, next_group};
 
 /// What became of a group.
@@ -264,13 +265,8 @@ impl Index {
             if !now.bundle.has_encoder_of(&serving.bundle) {
                 check_model(now.bundle.hash(), serving.bundle.hash())?;
             }
-            let (mut documents, mut rows) = (Vec::with_capacity(batch.puts.len()), Vec::new());
-            for Put { document, rows: own, .. } in batch.puts {
-                documents.push(document);
-                rows.extend(own.into_iter().flat_map(|row| row.embedding));
-            }
-            let spans = whole(documents.len());
-            let puts = now.ingest().place_stored(documents, spans, &rows)?;
+            let (documents, rows) = batch.puts.into_iter().map(|put| (put.document, put.rows)).unzip();
+            let puts = now.ingest().keep_stored(documents, rows, false)?;
             batch = WriteBatch { puts, deletes: Vec::new() };
             *serving = now;
         }

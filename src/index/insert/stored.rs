@@ -86,21 +86,18 @@ fn next_group(view: &View, ids: &mut impl Iterator<Item: AsRef<str>>) -> Result<
 fn puts(from: &ActiveModel, view: &View, to: &ActiveModel, group: &[(Row, Document)]) -> Result<Vec<Put>> {
     check(from, to)?;
     let same = from.bundle.hash() == to.bundle.hash();
-    let mut rows = Vec::with_capacity(group.len());
-    for (row, _) in group {
-        let own = view.rows_of(*row)?.into_iter().map(|row| stored_row(view, row));
-        rows.push(own.collect::<Result<Vec<PutRow>>>()?);
-    }
+    let rows = group.iter().map(|(row, _)| stored_rows(view, *row)).collect::<Result<_>>()?;
     let documents = group.iter().map(|(_, document)| document.clone()).collect();
     to.ingest().keep_stored(documents, rows, same)
 }
 
-fn stored_row(view: &View, row: Row) -> Result<PutRow> {
-    Ok(PutRow {
-        embedding: view.embedding(row)?.to_vec(),
-        leaves: view.leaves(row)?,
-        span: view.span(row)?.unwrap_or_default(),
-    })
+/// The rows of the document of a row, as they are stored.
+pub(in crate::index) fn stored_rows(view: &View, row: Row) -> Result<Vec<PutRow>> {
+    let stored = |row| {
+        let (embedding, leaves) = (view.embedding(row)?.to_vec(), view.leaves(row)?);
+        Ok(PutRow { embedding, leaves, span: view.span(row)?.unwrap_or_default() })
+    };
+    view.rows_of(row)?.into_iter().map(stored).collect()
 }
 
 /// Refuses embeddings that mean something else than those of the index do.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::group::Fate;
 use crate::document::Document;
 use crate::ids::Generation;
+use crate::index::ingest::CutTexts;
 use crate::input::InputError;
 use crate::serialize::as_text;
 use crate::store::Committed;
@@ -35,40 +36,6 @@ pub struct RefusedDocument {
     /// Why.
     #[serde(serialize_with = "as_text")]
     pub error: InputError,
-}
-
-/// Texts that are longer than what the encoder reads of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct CutTexts {
-    /// Stored documents whose end does not count for their embedding.
-    pub documents: usize,
-    /// Tokens of their titles and texts.
-    pub tokens: u64,
-    /// Those of them that are not read.
-    pub tokens_cut: u64,
-    /// Tokens of the longest.
-    pub longest: usize,
-}
-
-impl CutTexts {
-    /// Notes a text of so many tokens, of which at most `read` are read.
-    pub(in crate::index) fn note(&mut self, tokens: usize, read: usize) {
-        if tokens > read {
-            self.documents += 1;
-            self.tokens += tokens as u64;
-            self.tokens_cut += (tokens - read) as u64;
-            self.longest = self.longest.max(tokens);
-        }
-    }
-
-    /// These and others.
-    pub fn join(&mut self, others: Self) {
-        self.documents += others.documents;
-        self.tokens += others.tokens;
-        self.tokens_cut += others.tokens_cut;
-        self.longest = self.longest.max(others.longest);
-    }
 }
 
 /// What a batch of inserts did.

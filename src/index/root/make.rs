@@ -15,6 +15,7 @@ use crate::disk::{Backend, Kind, names};
 use crate::error::{Error, Result};
 use crate::index::begun::{remove_if_empty, remove_model};
 use crate::index::measured::Files;
+use crate::store::files::{create_directory, rename, sync_parent};
 use crate::store::{DirectoryLock, Operation, StoreError, clear_store};
 
 /// Makes an index in a directory that is missing or empty, or where this was cut off; `build` makes the
@@ -32,7 +33,7 @@ pub(in crate::index) fn make<T>(
 ) -> Result<(Root, T)> {
     let is_new = !path.exists();
     let path = std::path::absolute(path).map_err(StoreError::io(path, Operation::CreateDirectory))?;
-    backend.create_directory(&path).map_err(StoreError::io(&path, Operation::CreateDirectory))?;
+    create_directory(&*backend, &path)?;
     let dir = super::canonical(&path)?;
     let made = lock(&*backend, &dir, wait).map_err(Error::from).and_then(|(lock, is_first)| {
         let filled = fill(&*backend, &dir, measured, build).inspect_err(|_| {
@@ -93,14 +94,13 @@ fn fill<T>(
     write(backend, &new, &bytes)?;
     sync(backend, dir)?;
     let model = model_dir(dir, FIRST_MODEL);
-    backend.create_directory(&model).map_err(StoreError::io(&model, Operation::CreateDirectory))?;
+    create_directory(backend, &model)?;
     sync(backend, &dir.join(names::MODELS))?;
     sync(backend, dir)?;
     let built = build(dir, &model)?;
     let path = dir.join(names::CURRENT);
     let identity = backend.identity(&new).map_err(StoreError::io(&new, Operation::Read))?;
-    backend.rename(&new, &path).map_err(StoreError::io(&path, Operation::Rename))?;
-    sync(backend, dir)?;
+    rename(backend, &new, &path)?;
     // After the commit point: a copy tells an index from an interrupted create.
     write_copy(backend, dir, &bytes)?;
     Ok((Published { current, bytes, identity }, built))
@@ -154,14 +154,4 @@ fn refuse_occupied(backend: &dyn Backend, dir: &Path) -> std::result::Result<(),
         }
     }
     Ok(())
-}
-
-/// Makes the entry of a directory that may be new durable. What is above it is not ours, so it may be
-/// unreadable; then its entry is as durable as its owner makes it.
-fn sync_parent(backend: &dyn Backend, dir: &Path) {
-    if let Some(parent) = dir.parent()
-        && let Err(error) = backend.sync_directory(parent)
-    {
-        tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
-    }
 }

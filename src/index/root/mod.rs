@@ -18,7 +18,8 @@ pub(super) use restore::{Restored, restore};
 
 use super::measured::Measured;
 use crate::disk::{Backend, Identity, Kind, OpenMode, names};
-use crate::store::{Damage, DirectoryLock, Operation, StoreError, is_pre_release};
+pub(super) use crate::store::files::{kind, list, remove_file, sync};
+use crate::store::{Damage, DirectoryLock, Operation, StoreError, files::write};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -45,8 +46,8 @@ impl Root {
     /// Opens a directory for writing.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::PreRelease`],
-    /// [`StoreError::InterruptedCreate`], [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
+    /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
+    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
     /// [`StoreError::Corrupt`], and failures of the file system.
     pub(super) fn open(backend: Arc<dyn Backend>, path: &Path, wait: Duration) -> Result<Self> {
         let dir = canonical(path)?;
@@ -282,10 +283,7 @@ fn check_is_index(backend: &dyn Backend, dir: &Path) -> Result<()> {
     if kind(backend, &model_dir(dir, FIRST_MODEL).join(names::MANIFEST))?.is_some() {
         return Err(StoreError::corrupt(names::CURRENT, Damage::Missing { what: "the file" }));
     }
-    match is_pre_release(backend, dir) {
-        true => Err(StoreError::PreRelease { path }),
-        false => Err(StoreError::NotAnIndex { path }),
-    }
+    Err(StoreError::NotAnIndex { path })
 }
 
 /// Refuses a link, or anything else, in the place of a directory. A missing one is for who needs it to say.
@@ -299,36 +297,7 @@ pub(super) fn check_directory(backend: &dyn Backend, path: &Path) -> Result<()> 
     }
 }
 
-pub(super) fn kind(backend: &dyn Backend, path: &Path) -> Result<Option<Kind>> {
-    backend.kind(path).map_err(StoreError::io(path, Operation::Read))
-}
-
-/// Names in a directory, sorted; none where it is missing.
-pub(super) fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
-    if kind(backend, dir)?.is_none() {
-        return Ok(Vec::new());
-    }
-    let listed = backend.list(dir).map_err(StoreError::io(dir, Operation::Read))?;
-    let mut listed: Vec<String> = listed.iter().map(|name| name.to_string_lossy().into_owned()).collect();
-    listed.sort();
-    Ok(listed)
-}
-
-pub(super) fn sync(backend: &dyn Backend, dir: &Path) -> Result<()> {
-    backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
-}
-
-/// Removes a file that may be there.
-pub(super) fn remove_file(backend: &dyn Backend, path: &Path) -> Result<()> {
-    match backend.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::io(path, Operation::Remove)(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Reads a `CURRENT`, of which no more than one byte too many.
+/// Reads a `CURRENT`, and at most one byte behind its end, which shows that the file is too long.
 fn read_bytes(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Vec<u8>> {
     let path = dir.join(name);
     let io = |operation| StoreError::io(&path, operation);
@@ -337,13 +306,6 @@ fn read_bytes(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Vec<u8>> 
     let mut bytes = vec![0; len as usize];
     file.read_at(&mut bytes, 0).map_err(io(Operation::Read))?;
     Ok(bytes)
-}
-
-fn write(backend: &dyn Backend, path: &Path, bytes: &[u8]) -> Result<()> {
-    let io = |operation| StoreError::io(path, operation);
-    let file = backend.open(path, OpenMode::Replace).map_err(io(Operation::Create))?;
-    file.write_at(bytes, 0).map_err(io(Operation::Write))?;
-    file.sync_all().map_err(io(Operation::Sync))
 }
 
 /// Writes the copy that repair falls back on, or removes it: an old one must not outlive its `CURRENT`.

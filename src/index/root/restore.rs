@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Current, Published, Result, Root, canonical, check_directory, check_is_index, kind, model_dir,
-    read_bytes, sync, write,
+    Current, Published, Result, Root, canonical, check_directory, check_is_index, kind, list, model_dir,
+    read_bytes, write,
 };
 use crate::disk::{Backend, Kind, names};
 use crate::index::measured::Files;
+use crate::store::files::set_aside;
 use crate::store::{DirectoryLock, Operation, StoreError};
 
 /// The directory of an index under repair, open for writing, and where its damaged `CURRENT` is now.
@@ -47,7 +48,7 @@ pub(in crate::index) fn restore(backend: Arc<dyn Backend>, path: &Path, wait: Du
         Some(current) => current,
         None => sole_model(&*backend, &dir)?.ok_or(error)?,
     };
-    let set_aside = if is_missing { None } else { Some(set_aside(&*backend, &dir)?) };
+    let set_aside = if is_missing { None } else { Some(set_aside(&*backend, &dir, names::CURRENT)?) };
     let bytes = current.encode().to_vec();
     let (new, to) = (dir.join(names::CURRENT_NEW), dir.join(names::CURRENT));
     write(&*backend, &new, &bytes)?;
@@ -77,10 +78,9 @@ fn sole_model(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
     if kind(backend, &models)? != Some(Kind::Directory) {
         return Ok(None);
     }
-    let listed = backend.list(&models).map_err(StoreError::io(&models, Operation::Read))?;
-    let numbers = listed.iter().filter_map(|name| {
-        let number = name.to_str()?.parse::<u32>().ok()?;
-        (number.to_string().as_str() == name).then_some(number)
+    let numbers = list(backend, &models)?.into_iter().filter_map(|name| {
+        let number = name.parse::<u32>().ok()?;
+        (number.to_string() == name).then_some(number)
     });
     let (mut last, mut found) = (0, Vec::new());
     for number in numbers {
@@ -102,20 +102,4 @@ fn has_store(backend: &dyn Backend, dir: &Path) -> Result<bool> {
     }
     let has = |name: &str| Ok(kind(backend, &dir.join(name))? == Some(Kind::File));
     Ok(has(names::MANIFEST)? || has(names::MANIFEST_COPY)?)
-}
-
-/// Gives the damaged `CURRENT` a second, lasting name in `damaged/`.
-fn set_aside(backend: &dyn Backend, dir: &Path) -> Result<PathBuf> {
-    let aside = dir.join(names::DAMAGED);
-    backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
-    let mut to = aside.join(names::CURRENT);
-    let mut number = 0u32;
-    while kind(backend, &to)?.is_some() {
-        number += 1;
-        to = aside.join(format!("{}.{number}", names::CURRENT));
-    }
-    backend.link(&dir.join(names::CURRENT), &to).map_err(StoreError::io(&to, Operation::Create))?;
-    sync(backend, &aside)?;
-    sync(backend, dir)?;
-    Ok(to)
 }

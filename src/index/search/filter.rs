@@ -156,7 +156,7 @@ impl<'a> RowFilter<'a> {
     fn evaluate(&mut self, row: Row) -> Result<bool> {
         self.checked += 1;
         let (id, metadata) = self.view.tags(row)?;
-        let passes = self.filter.matches_bytes(&id, &metadata);
+        let passes = self.filter.matches_bytes(id, metadata);
         Ok(passes.map_err(|_| damaged("segments", "the metadata of a document"))?)
     }
 

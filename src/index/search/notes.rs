@@ -33,13 +33,6 @@ impl ActiveModel {
         if (plan.encoder, asked.encoder) == (Some(QueryEncoder::Fast), Some(QueryEncoder::Full)) {
             notes.push("the fast encoder is unsure of this question, so the full encoder read it".to_owned());
         }
-        if asked.words.is_some() && self.analysis().kind.is_earlier {
-            notes.push(
-                "the index's words were made by an earlier version, which misses words of languages without \
-                 spaces, and other forms of the same letters; `ehi compact --lexical` makes them anew"
-                    .to_owned(),
-            );
-        }
         Ok(notes)
     }
 
@@ -71,14 +64,14 @@ fn why_filtered(view: &View, filter: &Filter) -> Result<Vec<String>> {
             continue;
         }
         let (id, metadata) = view.tags(row)?;
-        let metadata: Option<Value> = match &*metadata {
+        let metadata: Option<Value> = match metadata {
             [] => None,
             json => {
                 let read = serde_json::from_slice(json);
                 Some(read.map_err(|_| damaged("segments", "the metadata of a document"))?)
             }
         };
-        if filter.matches(&id, metadata.as_ref()) {
+        if filter.matches(id, metadata.as_ref()) {
             return Ok(Vec::new());
         }
         observed.look(metadata.as_ref());

@@ -160,8 +160,7 @@ pub struct SearchResult {
     /// What the signs of the question meant.
     pub signs: Signs,
     /// What should be known of the result, in sentences: why a filter let nothing through, why signs
-    /// were read as text, that the fast encoder was asked for and was unsure, or that the words of the index
-    /// were made by an earlier version. Most results have none.
+    /// were read as text, or that the fast encoder was asked for and was unsure. Most results have none.
     pub notes: Vec<String>,
     /// Best first, by the reranker where one has read them; equal scores in the byte order of
     /// their ids.

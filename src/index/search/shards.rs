@@ -196,16 +196,13 @@ impl Index {
 impl ActiveModel {
     /// What the terms of the index are.
     pub(super) fn term_kind(&self) -> String {
-        let kind = self.words().unwrap_or_default();
-        let name = match kind.analyzer {
+        match self.analyzer().unwrap_or_default() {
             Analyzer::Tokens => {
                 let files = self.bundle.encoder_files();
                 format!("tokens {}", files.get(TOKENIZER).map_or("", String::as_str))
             }
             stems => stems.to_string(),
-        };
-        // Earlier versions wrote down the name alone.
-        if kind.is_earlier { name } else { format!("{name} {}", kind.code()) }
+        }
     }
 }
 

@@ -16,7 +16,8 @@ use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
 use crate::index::analysis::{Analysis, QuestionTerms};
 use crate::lexical::syntax::{self, Clause};
-use crate::lexical::{self, Best, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError};
+use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError};
+use crate::scan::TopK;
 use crate::store::{TermPart, View};
 
 /// Different terms of a question that are looked for: of more, the rarest.
@@ -85,11 +86,7 @@ impl Words {
         let (terms, sequence) = (analysis.question(text)?.terms, analysis.sequence(text)?);
         self.look_for(places, &terms, 1, false);
         // The single terms are required: the two characters of a pair may be on different lines.
-        if !analysis.kind.is_earlier {
-            self.look_for(places, &sequence, 0, true);
-        } else if text.is_ascii() {
-            self.look_for(places, &terms, 0, true);
-        }
+        self.look_for(places, &sequence, 0, true);
         add(&mut self.required, sequence);
         Ok(())
     }
@@ -196,7 +193,7 @@ impl<'a> WordSearch<'a> {
     /// it.
     pub fn best(&mut self, k: usize, mut filter: Option<&mut RowFilter<'_>>) -> Result<Vec<(f32, Row)>> {
         let started = Instant::now();
-        let mut best = Best::new(k);
+        let mut best = TopK::new(k);
         let sequences = self.words.has_sequences();
         if !self.words.has_no_terms() {
             for (part, terms) in &self.parts {
@@ -214,7 +211,7 @@ impl<'a> WordSearch<'a> {
                 })?;
             }
         }
-        let sorted = ties::sorted(self.view, best.into_top())?;
+        let sorted = ties::sorted(self.view, best)?;
         self.elapsed += started.elapsed();
         Ok(sorted)
     }

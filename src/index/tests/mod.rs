@@ -1,7 +1,6 @@
 //! Tests of the index as a whole that need its inside: failing disks, power failures, forged files.
 
 mod bundle;
-mod earlier_words;
 mod faults;
 mod forged;
 mod power;
@@ -13,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Index, IndexBuilder};
-use crate::disk::{Backend, FileSystem, Unsynced, recorder::in_memory};
+use crate::disk::{Backend, Unsynced, recorder::in_memory};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
@@ -79,7 +78,7 @@ fn judgments(from: usize, to: usize) -> Vec<Judgment> {
 
 /// Files on a disk that needs no syncs: those of the tests are read in the same process.
 fn unsynced() -> Arc<dyn Backend> {
-    Arc::new(Unsynced(FileSystem))
+    Arc::new(Unsynced)
 }
 
 fn create(backend: Arc<dyn Backend>, path: &Path, bundle: &Bundle) -> Result<Index> {

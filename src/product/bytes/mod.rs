@@ -12,7 +12,7 @@ mod x86;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::memory::Part;
+use super::memory::SetMemory;
 use super::{BLOCK_ROWS, PANEL};
 
 /// Dimensions whose bytes lie together, and are summed in one instruction.
@@ -25,7 +25,7 @@ const ROUND: f32 = 12_582_912.0;
 #[derive(Debug)]
 pub(crate) struct BytePanels {
     /// `[panel, group, PANEL, GROUP]`, padded with zeros.
-    values: Part<i8>,
+    values: SetMemory<i8>,
     /// Of each packed row, padded: its scale, NaN if it is not finite, and the sum of what stands for its
     /// values.
     scales: Vec<[f32; PANEL]>,
@@ -44,7 +44,7 @@ impl BytePanels {
     /// [`BytePanels::pack`] of sets that are read one after another, side by side.
     pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
         let size = |&(rows, dim): &(&[f32], usize)| super::count(rows, dim).div_ceil(PANEL) * panel_size(dim);
-        let filled = Part::side_by_side(sets, size, |(rows, dim), values| {
+        let filled = SetMemory::side_by_side(sets, size, |(rows, dim), values| {
             (super::count(rows, dim), dim, fill(rows, dim, values))
         });
         filled.map(|(values, (rows, dim, (scales, sums)))| Self { values, scales, sums, rows, dim })

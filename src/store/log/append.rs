@@ -12,6 +12,7 @@ use crate::{
     ids::Generation,
     store::{
         error::{Operation, Result, StoreError},
+        files,
         layout::{log::*, names},
     },
 };
@@ -51,12 +52,7 @@ pub(in crate::store) struct Log {
 
 impl Log {
     /// Makes an empty log; what a failed call made is removed.
-    pub(in crate::store) fn create(backend: &dyn Backend, dir: &Path, place: Place) -> Result<Self> {
-        Self::create_as(backend, dir, &name(place.base), place)
-    }
-
-    /// As [`Self::create`], under another name.
-    pub(in crate::store) fn create_as(
+    pub(in crate::store) fn create(
         backend: &dyn Backend,
         dir: &Path,
         name: &str,
@@ -169,8 +165,7 @@ impl Log {
     pub(in crate::store) fn sync(&mut self, backend: &dyn Backend) -> Result<()> {
         self.file.sync_data().map_err(StoreError::io(&self.path, Operation::Sync))?;
         if !self.named {
-            let dir = self.path.parent().unwrap_or(Path::new(names::LOG));
-            backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+            files::sync(backend, self.path.parent().unwrap_or(Path::new(names::LOG)))?;
             self.named = true;
         }
         self.synced = self.end;

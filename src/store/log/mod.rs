@@ -19,7 +19,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) use append::{Log, Room};
 pub(super) use codec::{decode, encode, puts_in};
@@ -28,7 +28,7 @@ pub(super) use frame::Place;
 pub(super) use scan::Frame;
 pub(super) use scan::{Scan, Tail, scan};
 
-use super::{Result, error::StoreError, layout::names};
+use super::{Result, files, layout::names};
 use crate::{
     disk::{Backend, Kind},
     ids::Generation,
@@ -63,11 +63,9 @@ pub(super) fn bases(backend: &dyn Backend, dir: &Path) -> Result<Vec<Generation>
 
 /// The names in the directory of the logs.
 fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
-    let path: PathBuf = dir.join(names::LOG);
-    let io = |source| StoreError::io(&path, super::Operation::Read)(source);
-    if backend.kind(&path).map_err(io)? != Some(Kind::Directory) {
-        return Ok(Vec::new());
+    let path = dir.join(names::LOG);
+    match files::kind(backend, &path)? {
+        Some(Kind::Directory) => files::list(backend, &path),
+        _ => Ok(Vec::new()),
     }
-    let found = backend.list(&path).map_err(io)?;
-    Ok(found.into_iter().filter_map(|name| name.into_string().ok()).collect())
 }

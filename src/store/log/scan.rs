@@ -33,7 +33,7 @@ pub(in crate::store) struct Frame {
 pub(in crate::store) enum Tail {
     /// Zeros, as a writer leaves them.
     Clean,
-    /// Bytes that are no whole frame, as far as the last one that is not zero: what a crash leaves of a
+    /// Bytes that do not form a whole frame, up to the last nonzero one: what a crash leaves of a
     /// commit that was not acknowledged. Damage of the last commit looks the same.
     Torn { bytes: u64 },
     /// The file ends where a writer would have left zeros: it was cut, or a power failure lost its end.
@@ -190,7 +190,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The whole frame at a place, if there is one. Asks for no more memory than the file has bytes.
+    /// The whole frame at a place; `None` for anything else. Asks for no more memory than the file has bytes.
     fn frame(&self, at: u64) -> Result<Option<(FrameHeader, Vec<u8>)>> {
         let Some(header) = self.header_of_frame(at)? else { return Ok(None) };
         if at + header.frame_bytes() > self.len || u64::from(header.len) > MOST_COMMIT_BYTES {
@@ -235,7 +235,7 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Where the last byte that is not zero is, from a place on.
+    /// Where the last nonzero byte at or behind a place is.
     fn last_byte(&self, from: u64) -> Result<Option<u64>> {
         let mut window = Vec::new();
         let mut end = self.len;

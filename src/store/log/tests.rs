@@ -11,7 +11,7 @@ use crate::{
     ids::LeafId,
     passages::Span,
     store::{
-        Operation,
+        Operation, StoreError,
         batch::{CheckedBatch, CheckedPut, PutRow},
         error::Damage,
         layout::{STORE_ID_BYTES, log::*},
@@ -55,7 +55,7 @@ fn folder() -> TempDir {
 /// A log of so many commits, and where each of them ends.
 fn logged(count: u32) -> (TempDir, Vec<u64>) {
     let dir = folder();
-    let mut log = Log::create(&FileSystem, dir.path(), PLACE).unwrap();
+    let mut log = Log::create(&FileSystem, dir.path(), &name(PLACE.base), PLACE).unwrap();
     let mut ends = vec![log.bytes()];
     for number in 0..count {
         log.append(&encode(&batch(number), true), Room::Ordinary).unwrap();
@@ -170,7 +170,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     assert_eq!((found.commits, found.tail), (2, Tail::Lost { commits: 3 }));
     // Not so where a later frame says that they had been synced.
     let dir = folder();
-    let mut log = Log::create(&FileSystem, dir.path(), PLACE).unwrap();
+    let mut log = Log::create(&FileSystem, dir.path(), &name(PLACE.base), PLACE).unwrap();
     for number in 0..4 {
         log.append(&encode(&batch(number), true), Room::Ordinary).unwrap();
         log.sync(&FileSystem).unwrap();
@@ -191,7 +191,7 @@ fn a_failed_write_leaves_nothing_behind() {
     for at in 0..40 {
         let dir = folder();
         let faults = Faulty::new(at, std::io::ErrorKind::StorageFull);
-        let Ok(mut log) = Log::create(&faults, dir.path(), PLACE) else {
+        let Ok(mut log) = Log::create(&faults, dir.path(), &name(PLACE.base), PLACE) else {
             assert!(!dir.path().join(name(PLACE.base)).exists(), "{:?}", faults.failed());
             continue;
         };

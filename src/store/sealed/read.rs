@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, TAIL_BYTES, Tail};
+use super::{HEADER_BYTES, Identity, PAGE_BYTES, SECTION_NAMES, Seal, Section, TAIL_BYTES, Tail};
 use crate::disk::{Backend, BackendFile, Mapping, OpenMode};
 use crate::store::{
     error::{Damage, Operation, Result, StoreError},
@@ -20,7 +20,8 @@ pub(in crate::store) struct SealedFile {
     seal: Seal,
     file: Box<dyn BackendFile>,
     mapping: Mapping,
-    sections: Vec<Section>,
+    /// By their names; empty where the file has none of a name.
+    sections: Box<[Range<u64>; SECTION_NAMES]>,
     body_bytes: u64,
     /// One bit for each page that was read and found sound.
     sound: Box<[AtomicU64]>,
@@ -29,8 +30,25 @@ pub(in crate::store) struct SealedFile {
 impl SealedFile {
     /// Opens a file that the manifest names, and checks all but its pages.
     ///
-    /// `name` is what errors call it.
+    /// `name` is what errors call it. With `damaged`, a damaged header, a damaged tail, damaged page
+    /// checksums or bytes behind the end keep nothing from being read; pages are checked as ever.
     pub(in crate::store) fn open(
+        backend: &dyn Backend,
+        path: &Path,
+        name: String,
+        identity: Identity,
+        seal: Seal,
+        damaged: bool,
+    ) -> Result<Self> {
+        match Self::open_sound(backend, path, name.clone(), identity, seal) {
+            Err(error @ StoreError::Corrupt { .. }) if damaged => {
+                Self::open_damaged(backend, path, name, identity, seal, error)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_sound(
         backend: &dyn Backend,
         path: &Path,
         name: String,
@@ -59,17 +77,21 @@ impl SealedFile {
         tail: Tail,
         sections: Vec<Section>,
     ) -> Result<Self> {
-        for section in &sections {
-            let end = section.offset.checked_add(section.len);
-            if end.is_none_or(|end| end > tail.body_bytes) {
-                let detail = Damage::Field { field: "a section's offset", found: section.offset };
+        let mut places = Box::new([const { 0..0 }; SECTION_NAMES]);
+        // Of two of one name the first counts.
+        for Section { name: own, offset, len } in sections.into_iter().rev() {
+            let Some(end) = offset.checked_add(len).filter(|end| *end <= tail.body_bytes) else {
+                let detail = Damage::Field { field: "a section's offset", found: offset };
                 return Err(StoreError::corrupt(name, detail));
+            };
+            if let Some(place) = places.get_mut(own as usize) {
+                *place = offset..end;
             }
         }
         let mapping = Mapping::new(file.as_file(), seal.len).map_err(StoreError::io(path, Operation::Map))?;
         let words = tail.pages().div_ceil(64) as usize;
         let sound = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { name, identity, seal, file, mapping, sections, body_bytes: tail.body_bytes, sound })
+        Ok(Self { name, identity, seal, file, mapping, sections: places, body_bytes: tail.body_bytes, sound })
     }
 
     /// What errors call the file.
@@ -83,9 +105,8 @@ impl SealedFile {
     }
 
     /// Where a section is; empty where the file has none of this name.
-    pub(in crate::store) fn section(&self, name: u32) -> Range<u64> {
-        let found = self.sections.iter().find(|section| section.name == name);
-        found.map_or(0..0, |section| section.offset..section.offset + section.len)
+    pub(in crate::store) fn section(&self, name: u32) -> &Range<u64> {
+        &self.sections[name as usize]
     }
 
     /// Checked bytes at offsets in the file, which must lie inside a section.

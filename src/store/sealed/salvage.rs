@@ -16,19 +16,15 @@ use crate::disk::{Backend, BackendFile};
 use crate::store::error::{Result, StoreError};
 
 impl SealedFile {
-    /// As [`Self::open`]; a damaged header, a damaged tail, damaged page checksums or bytes behind the end
-    /// keep nothing from being read. Pages are checked as ever.
-    pub(in crate::store) fn open_damaged(
+    /// Opens a file of which a sound one is not all that is left, by the error `error`.
+    pub(super) fn open_damaged(
         backend: &dyn Backend,
         path: &Path,
         name: String,
         identity: Identity,
         seal: Seal,
+        error: StoreError,
     ) -> Result<Self> {
-        let error = match Self::open(backend, path, name.clone(), identity, seal) {
-            Err(error @ StoreError::Corrupt { .. }) => error,
-            opened => return opened,
-        };
         let (file, _) = open(backend, path, &name, seal)?;
         let header = identity.encode();
         let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];
@@ -36,21 +32,20 @@ impl SealedFile {
         if read(&*file, path, &mut end, at)?.is_none() {
             return Err(error);
         }
-        let layouts = || (0..=MOST_SECTIONS).filter_map(|sections| Layout::of(seal.len, sections));
-        let stored = layouts().find_map(|layout| layout.prove(layout.directory(&end), seal));
+        let tails = || (0..=MOST_SECTIONS).filter_map(|sections| Tail::fitting(seal.len, sections));
+        let stored = tails().find_map(|tail| tail.prove(tail.directory(&end), seal));
         let (tail, pages_are_sound) = match stored {
             Some(tail) => (tail, false),
             None => {
                 let pages = Pages::read(&*file, path, &header, seal.len)?;
-                let prove = |layout: Layout| Ok(layout.prove(&pages.directory(layout, &end)?, seal));
-                let Some(tail) = layouts().find_map(|layout| prove(layout).transpose()) else {
+                let prove = |tail: Tail| Ok(tail.prove(&pages.directory(tail, &end)?, seal));
+                let Some(tail) = tails().find_map(|tail| prove(tail).transpose()) else {
                     return Err(error);
                 };
                 (tail?, true)
             }
         };
-        let layout = Layout { body_bytes: tail.body_bytes, sections: tail.sections };
-        let directory = layout.directory(&end);
+        let directory = tail.directory(&end);
         let first = page_checksum(&*file, path, 0, tail.body_bytes, &header)?;
         let first_is_sound = first == directory[..CRC_BYTES];
         let sections = Section::decode_all(directory, tail);
@@ -64,37 +59,26 @@ impl SealedFile {
     }
 }
 
-/// Where the parts of a file are.
-#[derive(Clone, Copy)]
-struct Layout {
-    body_bytes: u64,
-    sections: u32,
-}
-
-impl Layout {
-    /// Of a file of this length with so many sections, if there is one.
-    fn of(len: u64, sections: u32) -> Option<Self> {
+impl Tail {
+    /// The tail of a file of this length with so many sections, without its checksum; `None` where no such
+    /// file has this length.
+    fn fitting(len: u64, sections: u32) -> Option<Self> {
         let rest = len.checked_sub(TAIL_BYTES as u64 + u64::from(sections) * SECTION_BYTES as u64)?;
         let pages = rest.div_ceil(PAGE_BYTES + CRC_BYTES as u64);
         let body_bytes = rest.checked_sub(pages * CRC_BYTES as u64)?;
-        let layout = Self { body_bytes, sections };
-        let sound = body_bytes >= HEADER_BYTES as u64 && layout.tail(0).file_bytes() == Some(len);
-        sound.then_some(layout)
+        let tail = Self { body_bytes, sections, crc: 0 };
+        (body_bytes >= HEADER_BYTES as u64 && tail.file_bytes() == Some(len)).then_some(tail)
     }
 
-    fn tail(self, crc: u32) -> Tail {
-        Tail { body_bytes: self.body_bytes, sections: self.sections, crc }
-    }
-
-    /// The tail of this layout with this directory, if it is the one of the manifest.
-    fn prove(self, directory: &[u8], seal: Seal) -> Option<Tail> {
-        let tail = self.tail(crc32fast::hash(directory));
+    /// The same with the checksum of this directory, if it is the one of the manifest.
+    fn prove(self, directory: &[u8], seal: Seal) -> Option<Self> {
+        let tail = Self { crc: crc32fast::hash(directory), ..self };
         (tail.checksum() == seal.crc).then_some(tail)
     }
 
     /// The directory in the last bytes of the file.
     fn directory(self, end: &[u8]) -> &[u8] {
-        let bytes = self.tail(0).directory_bytes() as usize;
+        let bytes = self.directory_bytes() as usize;
         &end[end.len() - TAIL_BYTES - bytes..end.len() - TAIL_BYTES]
     }
 }
@@ -121,10 +105,10 @@ impl<'a> Pages<'a> {
         Ok(Self { file, path, header, checksums })
     }
 
-    /// The directory of a layout with these checksums; the last page ends where the layout says.
-    fn directory(&self, layout: Layout, end: &[u8]) -> Result<Vec<u8>> {
-        let mut directory = layout.directory(end).to_vec();
-        let (pages, body) = (layout.tail(0).pages(), layout.body_bytes);
+    /// The directory of a file with these checksums; the last page ends where the tail says.
+    fn directory(&self, tail: Tail, end: &[u8]) -> Result<Vec<u8>> {
+        let mut directory = tail.directory(end).to_vec();
+        let (pages, body) = (tail.pages(), tail.body_bytes);
         for (page, stored) in (0..pages).zip(directory.chunks_exact_mut(CRC_BYTES)) {
             let whole = (page + 1) * PAGE_BYTES <= body;
             stored.copy_from_slice(&match self.checksums.get(page as usize).filter(|_| whole) {

@@ -1,19 +1,22 @@
 //! Building a segment from documents that are elsewhere: in the database, or in other segments.
 
-use std::{borrow::Cow, collections::HashMap, path::Path};
+use std::{borrow::Cow, collections::HashMap, ops::Range, path::Path};
 
 use half::f16;
 
 use super::{Codes, SegmentFiles};
 use crate::{
+    codes::StoredCodes,
     disk::Backend,
+    document::Document,
     ids::{Generation, LeafId},
-    lexical,
+    lexical::{self, List},
     passages::Span,
     store::{
-        error::{Result, StoreError},
+        error::{Damage, Result, StoreError},
         layout::segment::*,
         manifest::StoreId,
+        payload,
         sealed::{Identity, Kind, SealedWriter},
         terms::{Joined, Lexer, TermLists},
     },
@@ -30,23 +33,70 @@ pub(in crate::store) struct Passage {
 }
 
 /// Where a segment's documents come from.
-pub(in crate::store) trait Source: Sync {
+pub(in crate::store) trait RowSource: Send + Sync {
     /// The leaves that a row's document is in, the one it is to lie with first.
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
     /// `[dim]` f16.
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>>;
+    fn embedding(&self, row: u32) -> Result<&[f16]>;
     /// The id of a row's document.
-    fn id(&self, row: u32) -> Result<Cow<'_, str>>;
+    fn id(&self, row: u32) -> Result<&str>;
     /// What the row is of its document; `None` where documents have no passages, and each is one row.
     fn passage(&self, row: u32) -> Result<Option<Passage>>;
     /// Title and text, as stored.
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>>;
+    fn payload(&self, row: u32) -> Result<&[u8]>;
     /// Metadata as JSON; empty where there is none.
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>>;
+    fn metadata(&self, row: u32) -> Result<&[u8]>;
     /// The generation that the document came with.
     fn created_at(&self, row: u32) -> Result<Generation>;
-    /// The posting lists of terms of these rows, ascending: those that there are, or made from the texts.
+    /// The posting lists of terms of these rows, ascending: the stored lists, or lists made from the texts.
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>>;
+}
+
+/// Rows with all that is read of them: those of a segment, or those in memory. Dead ones included.
+pub(in crate::store) trait Rows: RowSource {
+    /// Number of rows.
+    fn rows(&self) -> u32;
+    /// Number of documents.
+    fn documents(&self) -> u32;
+    /// What errors call them.
+    fn name(&self) -> &str;
+    /// The row that stands for a row's document: that of its first passage, or the row itself.
+    fn head(&self, row: u32) -> Result<u32>;
+    /// Embeddings of consecutive rows, `[rows, dim]` f16.
+    fn matrix(&self, rows: Range<u32>) -> Result<&[f16]>;
+    /// The row of an id.
+    fn find(&self, id: &str) -> Result<Option<u32>>;
+    /// The leaves that have a document here, ascending.
+    fn all_leaves(&self) -> Result<&[u32]>;
+    /// The rows of a leaf: those that lie with it, and those that lie with another leaf, ascending.
+    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])>;
+    /// Whether rows have posting lists of terms. Those in memory get theirs when they are asked for.
+    fn is_lexical(&self) -> bool;
+    /// The rows that hold a term.
+    fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>>;
+    /// Tells of each term how many rows hold it.
+    fn term_counts(&self, lexer: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()>;
+    /// Occurrences of all terms in each row.
+    fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]>;
+    /// The sum of [`Self::lengths`].
+    fn total_length(&self, lexer: &dyn Lexer) -> Result<u64>;
+
+    /// The codes of consecutive rows; `None` where they have none.
+    fn codes(&self, _rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
+        Ok(None)
+    }
+
+    /// The supplement of a row's code, `[supplement_bytes]`; `None` where it has none.
+    fn supplement(&self, _row: u32) -> Result<Option<&[u8]>> {
+        Ok(None)
+    }
+
+    /// The document that a row stands for.
+    fn document(&self, row: u32) -> Result<Document> {
+        let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
+        let detail = Damage::Undecodable { what: "the document of row", number: row.into() };
+        document.ok_or_else(|| StoreError::corrupt(self.name().to_owned(), detail))
+    }
 }
 
 /// A row of a source that goes into the segment.
@@ -66,10 +116,10 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) codes: Option<Codes>,
     /// Where its rows are to have posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
-    /// Whether these are made from the texts, whatever lists the sources have.
-    pub(in crate::store) from_texts: bool,
     /// Whether rows are passages.
     pub(in crate::store) passages: bool,
+    /// The leaves of a row, where they are not those that its source says.
+    pub(in crate::store) leaves: &'a dyn Fn(&Member) -> Option<Vec<LeafId>>,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
@@ -81,14 +131,20 @@ pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
     segment: NewSegment<'_>,
-    sources: &[&dyn Source],
+    sources: &[&dyn RowSource],
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, codes, lexer, from_texts, passages } = segment;
+    let NewSegment { store_id, number, codes, lexer, passages, leaves } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
-    let Arranged { members, leaves } = arrange(sources, members)?;
+    let leaves_of = |place: usize| {
+        let member = &members[place];
+        let found_anew = leaves(member).map(Ok);
+        found_anew.unwrap_or_else(|| sources[member.source as usize].leaves(member.row)).map(Cow::Owned)
+    };
+    let (order, leaves) = arrange(members.len(), &leaves_of)?;
+    let members: Vec<Member> = order.into_iter().map(|place| members[place as usize]).collect();
     if u32::try_from(leaves.row_leaves.len()).is_err() {
         return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
     }
@@ -103,7 +159,7 @@ pub(in crate::store) fn build(
     let mut file = SealedWriter::create(backend, &path, identity(Kind::Vectors))?;
     file.begin(ROWS)?;
     for member in &members {
-        file.write(bytemuck::cast_slice(&sources[member.source as usize].embedding(member.row)?))?;
+        file.write(bytemuck::cast_slice(sources[member.source as usize].embedding(member.row)?))?;
         tick()?;
     }
     if let Some(codes) = codes {
@@ -117,12 +173,12 @@ pub(in crate::store) fn build(
         tick()?;
         match is_head(row) {
             true => sources[member.source as usize].payload(member.row),
-            false => Ok(Cow::default()),
+            false => Ok(&[]),
         }
     })?;
     write_blobs(&mut file, METADATA, METADATA_ENDS, &members, |row, member| match is_head(row) {
         true => sources[member.source as usize].metadata(member.row),
-        false => Ok(Cow::default()),
+        false => Ok(&[]),
     })?;
     write_ids(&mut file, sources, &members, &is_head)?;
     leaves.write(&mut file)?;
@@ -134,23 +190,17 @@ pub(in crate::store) fn build(
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }
     if let Some(lexer) = lexer {
-        write_terms(&mut file, sources, &members, &is_head, lexer, from_texts)?;
+        write_terms(&mut file, sources, &members, &is_head, lexer)?;
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
 }
 
-/// Members in the order of their rows, and the posting lists of that order.
-struct Arranged {
-    members: Vec<Member>,
-    leaves: Leaves,
-}
-
-/// The posting lists as they are stored.
-#[derive(Default)]
-struct Leaves {
+/// The posting lists of leaves as they are stored.
+#[derive(Debug, Default)]
+pub(in crate::store) struct LeafLists {
     /// Ascending.
-    leaves: Vec<u32>,
+    pub(in crate::store) leaves: Vec<u32>,
     /// Where the rows that lie with each leaf end.
     ends: Vec<u32>,
     /// Rows that lie with another leaf, leaf after leaf, and where those of each end.
@@ -161,24 +211,26 @@ struct Leaves {
     row_ends: Vec<u32>,
 }
 
-/// Sorts by leaf; the order of the members, which is that of insertion, decides among those of one leaf.
-fn arrange(sources: &[&dyn Source], members: Vec<Member>) -> Result<Arranged> {
-    let mut keyed = Vec::with_capacity(members.len());
+/// Sorts rows by their first leaves; among those of one leaf the order given stays. Returns their places in
+/// the new order, and the posting lists of that order.
+pub(in crate::store) fn arrange<'a, E>(
+    rows: usize,
+    leaves_of: &dyn Fn(usize) -> Result<Cow<'a, [LeafId]>, E>,
+) -> Result<(Vec<u32>, LeafLists), E> {
+    let mut keyed = Vec::with_capacity(rows);
     let mut several = false;
-    for (place, member) in members.iter().enumerate() {
-        let leaves = sources[member.source as usize].leaves(member.row)?;
+    for place in 0..rows {
+        let leaves = leaves_of(place)?;
         several |= leaves.len() > 1;
-        let first = leaves.first().map_or(0, |leaf| leaf.0);
-        keyed.push((first, place as u32));
+        keyed.push((leaves.first().map_or(0, |leaf| leaf.0), place as u32));
     }
     keyed.sort_unstable();
-    let sorted: Vec<Member> = keyed.iter().map(|&(_, place)| members[place as usize]).collect();
     // (leaf, row) of the leaves behind the first.
     let mut secondary: Vec<(u32, u32)> = Vec::new();
-    let mut lists = Leaves::default();
+    let mut lists = LeafLists::default();
     if several {
-        for (row, member) in (0..).zip(&sorted) {
-            let leaves = sources[member.source as usize].leaves(member.row)?;
+        for (row, &(_, place)) in (0..).zip(&keyed) {
+            let leaves = leaves_of(place as usize)?;
             lists.row_leaves.extend(leaves.iter().map(|leaf| leaf.0));
             lists.row_ends.push(lists.row_leaves.len() as u32);
             secondary.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));
@@ -201,10 +253,18 @@ fn arrange(sources: &[&dyn Source], members: Vec<Member>) -> Result<Arranged> {
         lists.ends.push(rows);
         lists.secondary_ends.push(lists.secondary.len() as u32);
     }
-    Ok(Arranged { members: sorted, leaves: lists })
+    Ok((keyed.into_iter().map(|(_, place)| place).collect(), lists))
 }
 
-impl Leaves {
+impl LeafLists {
+    /// The rows that lie with a leaf, and those that lie with another one, ascending.
+    pub(in crate::store) fn rows(&self, leaf: LeafId) -> (Range<u32>, &[u32]) {
+        let Ok(place) = self.leaves.binary_search(&leaf.0) else { return (0..0, &[]) };
+        let of = |ends: &[u32]| place.checked_sub(1).map_or(0, |before| ends[before])..ends[place];
+        let secondary = of(&self.secondary_ends);
+        (of(&self.ends), &self.secondary[secondary.start as usize..secondary.end as usize])
+    }
+
     fn write(&self, file: &mut SealedWriter) -> Result<()> {
         for (name, numbers) in [
             (LEAVES, &self.leaves),
@@ -230,7 +290,7 @@ struct Passages {
 }
 
 impl Passages {
-    fn of(sources: &[&dyn Source], members: &[Member]) -> Result<Self> {
+    fn of(sources: &[&dyn RowSource], members: &[Member]) -> Result<Self> {
         let rows = members.len();
         let mut own = Self { heads: vec![0; rows], spans: Vec::with_capacity(rows), next: vec![0; rows] };
         // By source and head there, the new rows of each document.
@@ -268,13 +328,13 @@ fn write_blobs<'a>(
     bytes: u32,
     ends: u32,
     members: &[Member],
-    mut entry: impl FnMut(usize, &Member) -> Result<Cow<'a, [u8]>>,
+    mut entry: impl FnMut(usize, &Member) -> Result<&'a [u8]>,
 ) -> Result<()> {
     let (mut end, mut all_ends) = (0, Vec::with_capacity(members.len()));
     file.begin(bytes)?;
     for (row, member) in members.iter().enumerate() {
         let entry = entry(row, member)?;
-        file.write(&entry)?;
+        file.write(entry)?;
         end += entry.len() as u64;
         all_ends.push(end);
     }
@@ -285,15 +345,14 @@ fn write_blobs<'a>(
 /// The posting lists of terms, those of all sources joined.
 fn write_terms(
     file: &mut SealedWriter,
-    sources: &[&dyn Source],
+    sources: &[&dyn RowSource],
     members: &[Member],
     is_head: &dyn Fn(usize) -> bool,
     lexer: &dyn Lexer,
-    from_texts: bool,
 ) -> Result<()> {
     let heads = (0..).zip(members).filter(|&(new, _)| is_head(new as usize));
     let rows = heads.map(|(new, member)| (new, member.source as usize, member.row));
-    let mut joined = Joined::new(sources, rows, lexer, from_texts)?;
+    let mut joined = Joined::new(sources, rows, lexer)?;
     let lengths = joined.lengths(members.len())?;
     let (mut terms, mut term_rows, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let (mut postings, mut bytes, mut end) = (Vec::new(), Vec::new(), 0);
@@ -323,14 +382,14 @@ fn write_terms(
 
 fn write_ids(
     file: &mut SealedWriter,
-    sources: &[&dyn Source],
+    sources: &[&dyn RowSource],
     members: &[Member],
     is_head: &dyn Fn(usize) -> bool,
 ) -> Result<()> {
     let (mut ids, mut ends) = (String::new(), Vec::with_capacity(members.len()));
     for (row, member) in members.iter().enumerate() {
         if is_head(row) {
-            ids.push_str(&sources[member.source as usize].id(member.row)?);
+            ids.push_str(sources[member.source as usize].id(member.row)?);
         }
         ends.push(ids.len() as u64);
     }

@@ -5,11 +5,11 @@ use std::ops::Range;
 use half::f16;
 
 use super::{
-    Member, Segment, Source,
+    Member, RowSource, Segment,
     read::{check_counts, count},
 };
 use crate::{
-    codes::{self, CodeMaker, MeanMaker, Means, StoredCodes},
+    codes::{self, CodeMaker, MeanMaker, Means},
     scan::Similarity,
     store::{
         StoreOptions,
@@ -20,77 +20,33 @@ use crate::{
     },
 };
 
-/// Where codes are in `N.vectors`; all empty where there are none.
-pub(super) struct CodeSections {
-    blocks: Range<u64>,
-    factors: Range<u64>,
-    mean_rows: Range<u64>,
-    means: Range<u64>,
-    shifts: Range<u64>,
-    supplements: Range<u64>,
-}
-
-impl CodeSections {
-    pub(super) const NONE: Self =
-        Self { blocks: 0..0, factors: 0..0, mean_rows: 0..0, means: 0..0, shifts: 0..0, supplements: 0..0 };
-
-    /// Finds them, and checks what their size does not matter for.
-    pub(super) fn of(file: &SealedFile, rows: u32, dim: usize) -> Result<Self> {
-        let at = |name| file.section(name);
-        let sections = Self {
-            blocks: at(CODES),
-            factors: at(CODE_FACTORS),
-            mean_rows: at(MEAN_ROWS),
-            means: at(MEANS),
-            shifts: at(CODE_SHIFTS),
-            supplements: at(SUPPLEMENTS),
-        };
-        let rows = if sections.blocks.is_empty() { 0 } else { u64::from(rows) };
-        let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
-        // None before version 4.
-        let beside = if sections.shifts.is_empty() { 0 } else { rows };
-        let own_means = count(&sections.mean_rows, 8).min(beside);
-        let means = if beside > 0 { own_means + 1 } else { 0 };
-        let (record, mean) = (codes::supplement_bytes(dim) as u64, (dim * size_of::<f16>()) as u64);
-        check_counts(
-            file,
-            [
-                ("bytes of codes", &sections.blocks, 1, blocks * codes::block_bytes(dim) as u64),
-                ("bytes of codes' factors", &sections.factors, 1, rows * (codes::FACTORS * 4) as u64),
-                ("bytes of means' rows", &sections.mean_rows, 1, own_means * 8),
-                ("bytes of means", &sections.means, 1, means * mean),
-                ("bytes of codes' shifts", &sections.shifts, 1, beside * 4),
-                ("bytes of supplements", &sections.supplements, 1, beside * record),
-            ],
-        )?;
-        Ok(sections)
-    }
+/// Checks the lengths of the sections of codes, at a cost that does not grow with them.
+pub(super) fn check_codes(file: &SealedFile, rows: u32, dim: usize) -> Result<()> {
+    let rows = if file.section(CODES).is_empty() { 0 } else { u64::from(rows) };
+    let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
+    let own_means = count(file.section(MEAN_ROWS), 8).min(rows);
+    let means = if rows > 0 { own_means + 1 } else { 0 };
+    let (record, mean) = (codes::supplement_bytes(dim) as u64, (dim * size_of::<f16>()) as u64);
+    check_counts(
+        file,
+        [
+            ("bytes of codes", CODES, 1, blocks * codes::block_bytes(dim) as u64),
+            ("bytes of codes' factors", CODE_FACTORS, 1, rows * (codes::FACTORS * 4) as u64),
+            ("bytes of means' rows", MEAN_ROWS, 1, own_means * 8),
+            ("bytes of means", MEANS, 1, means * mean),
+            ("bytes of codes' shifts", CODE_SHIFTS, 1, rows * 4),
+            ("bytes of supplements", SUPPLEMENTS, 1, rows * record),
+        ],
+    )
 }
 
 impl Segment {
-    /// The codes of consecutive rows; `None` where they have none.
-    pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
-        let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes.blocks.is_empty()) else {
-            return Ok(None);
-        };
-        let places = rows.start as usize..rows.end as usize;
-        let bytes = codes::block_bytes(self.dim);
-        let blocks = places.start / codes::BLOCK_ROWS * bytes..places.end.div_ceil(codes::BLOCK_ROWS) * bytes;
-        let beside = !self.codes.shifts.is_empty();
-        Ok(Some(StoredCodes {
-            blocks: vectors.elements(&self.codes.blocks, blocks)?,
-            factors: vectors.elements(&self.codes.factors, places.clone())?,
-            shifts: if beside { vectors.elements(&self.codes.shifts, places)? } else { &[] },
-            means: if beside { self.means(vectors, rows)? } else { Means::none(rows.len()) },
-        }))
+    /// The file of the codes; `None` for a segment without codes.
+    pub(super) fn coded(&self) -> Option<&SealedFile> {
+        self.vectors.as_ref().filter(|vectors| !vectors.section(CODES).is_empty())
     }
 
-    /// Whether there are codes, and beside no mean.
-    pub(in crate::store) fn has_older_codes(&self) -> bool {
-        !self.codes.blocks.is_empty() && self.codes.shifts.is_empty()
-    }
-
-    fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
+    pub(super) fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
         let spans = self.mean_rows()?;
         let first = spans.partition_point(|[_, end]| *end <= rows.start);
         // Most often one: rows are those of a leaf.
@@ -98,7 +54,7 @@ impl Segment {
         let own = first..first + reached;
         // That of the rows that no span has comes first.
         let mean =
-            |from: usize, to: usize| vectors.elements(&self.codes.means, from * self.dim..to * self.dim);
+            |from: usize, to: usize| vectors.elements(vectors.section(MEANS), from * self.dim..to * self.dim);
         let means = mean(1 + own.start, 1 + own.end)?;
         let own = &spans[own];
         let covered = matches!(own, [[first, end]] if *first <= rows.start && *end >= rows.end);
@@ -109,23 +65,13 @@ impl Segment {
     /// From which row on and up to which one each mean is that of the rows.
     pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
         let Some(vectors) = &self.vectors else { return Ok(&[]) };
-        vectors.elements(&self.codes.mean_rows, 0..count(&self.codes.mean_rows, 8) as usize)
+        vectors.elements(vectors.section(MEAN_ROWS), 0..count(vectors.section(MEAN_ROWS), 8) as usize)
     }
 
     /// All means, `[1 + n, dim]`.
     pub(in crate::store) fn all_means(&self) -> Result<&[f16]> {
         let Some(vectors) = &self.vectors else { return Ok(&[]) };
-        vectors.elements(&self.codes.means, 0..count(&self.codes.means, 2) as usize)
-    }
-
-    /// The supplement of a row's code, `[supplement_bytes]`; `None` where it has none.
-    pub(in crate::store) fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {
-        let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes.supplements.is_empty()) else {
-            return Ok(None);
-        };
-        let bytes = codes::supplement_bytes(self.dim);
-        let row = row as usize;
-        vectors.elements(&self.codes.supplements, row * bytes..(row + 1) * bytes).map(Some)
+        vectors.elements(vectors.section(MEANS), 0..count(vectors.section(MEANS), 2) as usize)
     }
 }
 
@@ -195,7 +141,7 @@ impl Codes {
     pub(super) fn write(
         &self,
         file: &mut SealedWriter,
-        sources: &[&dyn Source],
+        sources: &[&dyn RowSource],
         members: &[Member],
         ends: &[u32],
     ) -> Result<()> {
@@ -203,7 +149,7 @@ impl Codes {
         let spans = mean_rows(ends);
         let mut means = SegmentMeans::new(self.dim, &spans);
         for member in members {
-            means.add(&embedding(member)?);
+            means.add(embedding(member)?);
         }
         let means = means.finish();
         let bytes = codes::block_bytes(self.dim);
@@ -220,7 +166,7 @@ impl Codes {
             for member in members.by_ref().take(rows) {
                 let (block, place) = (factors.len() / codes::BLOCK_ROWS, factors.len() % codes::BLOCK_ROWS);
                 let block = &mut blocks[block * bytes..(block + 1) * bytes];
-                let made = maker.encode(&embedding(member)?, place, block, Some(&mut record));
+                let made = maker.encode(embedding(member)?, place, block, Some(&mut record));
                 factors.push(made.factors);
                 shifts.push(made.shift);
                 file.write(&record)?;

@@ -14,7 +14,7 @@ mod codes;
 mod read;
 mod terms;
 
-pub(super) use build::{Member, NewSegment, Passage, Source, build};
+pub(super) use build::{LeafLists, Member, NewSegment, Passage, RowSource, Rows, arrange, build};
 pub(super) use codes::{Codes, SegmentMeans};
 pub(super) use read::{Segment, SegmentFiles};
 

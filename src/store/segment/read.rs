@@ -4,19 +4,20 @@ use std::{ops::Range, path::Path};
 
 use half::f16;
 
-use super::{Passage, codes::CodeSections, terms::TermSections};
+use super::{Passage, RowSource, Rows, codes::check_codes, terms::check_term_counts};
 use crate::{
+    codes::{self, StoredCodes},
     disk::Backend,
-    document::Document,
     ids::{Generation, LeafId},
+    lexical::List,
     passages::Span,
     prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
         layout::{names, segment::*},
         manifest::StoreId,
-        payload,
         sealed::{Identity, Kind, Seal, SealedFile},
+        terms::{self, Lexer, TermLists},
     },
 };
 
@@ -40,32 +41,6 @@ pub(in crate::store) struct Segment {
     /// None only under repair.
     pub(super) vectors: Option<SealedFile>,
     documents: SealedFile,
-    rows: Range<u64>,
-    pub(super) codes: CodeSections,
-    parts: Parts,
-    pub(super) terms: TermSections,
-}
-
-/// Where the sections of `N.documents` are.
-struct Parts {
-    ids: Range<u64>,
-    id_ends: Range<u64>,
-    id_order: Range<u64>,
-    payloads: Range<u64>,
-    payload_ends: Range<u64>,
-    metadata: Range<u64>,
-    metadata_ends: Range<u64>,
-    created_at: Range<u64>,
-    leaves: Range<u64>,
-    leaf_ends: Range<u64>,
-    secondary: Range<u64>,
-    secondary_ends: Range<u64>,
-    row_leaves: Range<u64>,
-    row_leaf_ends: Range<u64>,
-    /// All three empty where documents have no passages.
-    heads: Range<u64>,
-    spans: Range<u64>,
-    next: Range<u64>,
 }
 
 impl SegmentFiles {
@@ -89,10 +64,10 @@ pub(super) fn count(section: &Range<u64>, width: u64) -> u64 {
 /// an element, and their number.
 pub(super) fn check_counts<const N: usize>(
     file: &SealedFile,
-    counts: [(&'static str, &Range<u64>, u64, u64); N],
+    counts: [(&'static str, u32, u64, u64); N],
 ) -> Result<()> {
     for (what, section, width, expected) in counts {
-        let found = count(section, width);
+        let found = count(file.section(section), width);
         if found != expected {
             return Err(file.corrupt(Damage::Disagreement { what, expected, found }));
         }
@@ -101,20 +76,10 @@ pub(super) fn check_counts<const N: usize>(
 }
 
 impl Segment {
-    /// Opens a segment and checks what its size does not matter for.
+    /// Opens a segment, with checks that cost the same for a segment of any size. With `damaged`, a file of
+    /// embeddings that cannot be used is as if every page of it were damaged, and posting lists of terms are
+    /// not looked at.
     pub(in crate::store) fn open(
-        backend: &dyn Backend,
-        dir: &Path,
-        store_id: StoreId,
-        dim: u32,
-        files: SegmentFiles,
-    ) -> Result<Self> {
-        Self::open_as(backend, dir, store_id, dim, files, false)
-    }
-
-    /// As [`Self::open`]; with `damaged`, a file of embeddings that cannot be used is as if every page of it
-    /// were damaged.
-    pub(in crate::store) fn open_as(
         backend: &dyn Backend,
         dir: &Path,
         store_id: StoreId,
@@ -124,98 +89,59 @@ impl Segment {
     ) -> Result<Self> {
         let open = |name: String, kind, seal| {
             let identity = Identity { kind, store_id, segment: files.number };
-            let open = if damaged { SealedFile::open_damaged } else { SealedFile::open };
-            open(backend, &dir.join(&name), name, identity, seal)
+            SealedFile::open(backend, &dir.join(&name), name, identity, seal, damaged)
         };
         let vectors = open(SegmentFiles::vectors_name(files.number), Kind::Vectors, files.vectors);
         let vectors = vectors.and_then(|vectors| {
-            let rows = vectors.section(ROWS);
             let stride = u64::from(dim) * size_of::<f16>() as u64;
-            let (expected, found) = (u64::from(files.rows) * stride, rows.end - rows.start);
-            if expected != found {
-                return Err(vectors.corrupt(Damage::Disagreement { what: "bytes of rows", expected, found }));
-            }
-            let codes = CodeSections::of(&vectors, files.rows, dim as usize)?;
-            Ok((vectors, codes))
+            check_counts(&vectors, [("bytes of rows", ROWS, 1, u64::from(files.rows) * stride)])?;
+            check_codes(&vectors, files.rows, dim as usize)?;
+            Ok(vectors)
         });
         let vectors = match vectors {
             Err(StoreError::Corrupt { .. }) if damaged => None,
             vectors => Some(vectors?),
         };
-        let (vectors, codes) =
-            vectors.map_or((None, CodeSections::NONE), |(file, codes)| (Some(file), codes));
-        let rows = vectors.as_ref().map_or(0..0, |vectors| vectors.section(ROWS));
         let documents = open(SegmentFiles::documents_name(files.number), Kind::Documents, files.documents)?;
-        let at = |name| documents.section(name);
-        let parts = Parts {
-            ids: at(IDS),
-            id_ends: at(ID_ENDS),
-            id_order: at(ID_ORDER),
-            payloads: at(PAYLOADS),
-            payload_ends: at(PAYLOAD_ENDS),
-            metadata: at(METADATA),
-            metadata_ends: at(METADATA_ENDS),
-            created_at: at(CREATED_AT),
-            leaves: at(LEAVES),
-            leaf_ends: at(LEAF_ENDS),
-            secondary: at(FURTHER),
-            secondary_ends: at(FURTHER_ENDS),
-            row_leaves: at(ROW_LEAVES),
-            row_leaf_ends: at(ROW_LEAF_ENDS),
-            heads: at(HEADS),
-            spans: at(SPANS),
-            next: at(NEXT),
-        };
-        let leaves = count(&parts.leaves, 4);
-        let has_passages = !parts.heads.is_empty();
-        let passages = if has_passages { u64::from(files.rows) } else { 0 };
+        let (rows, leaves) = (u64::from(files.rows), count(documents.section(LEAVES), 4));
+        let has_passages = !documents.section(HEADS).is_empty();
+        let passages = if has_passages { rows } else { 0 };
         // Of documents with passages only the first of these.
-        let documents_here = if has_passages { count(&parts.id_order, 4) } else { files.rows.into() };
-        if documents_here > files.rows.into() {
-            let (what, expected, found) = ("the number of documents", files.rows.into(), documents_here);
+        let documents_here = if has_passages { count(documents.section(ID_ORDER), 4) } else { rows };
+        if documents_here > rows {
+            let (what, expected, found) = ("the number of documents", rows, documents_here);
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
+        let row_leaf_ends = if documents.section(ROW_LEAF_ENDS).is_empty() { 0 } else { rows };
         check_counts(
             &documents,
             [
-                ("the number of ids", &parts.id_ends, 8, files.rows.into()),
-                ("the length of the order of ids", &parts.id_order, 4, documents_here),
-                ("the number of rows' documents", &parts.heads, 4, passages),
-                ("the number of passages", &parts.spans, 8, passages),
-                ("the number of next passages", &parts.next, 4, passages),
-                ("the number of payloads", &parts.payload_ends, 8, files.rows.into()),
-                ("the number of metadata", &parts.metadata_ends, 8, files.rows.into()),
-                ("the number of rows' generations", &parts.created_at, 8, files.rows.into()),
-                ("the number of leaves' ends", &parts.leaf_ends, 4, leaves),
-                ("the number of further leaves' ends", &parts.secondary_ends, 4, leaves),
+                ("the number of ids", ID_ENDS, 8, rows),
+                ("the length of the order of ids", ID_ORDER, 4, documents_here),
+                ("the number of rows' documents", HEADS, 4, passages),
+                ("the number of passages", SPANS, 8, passages),
+                ("the number of next passages", NEXT, 4, passages),
+                ("the number of payloads", PAYLOAD_ENDS, 8, rows),
+                ("the number of metadata", METADATA_ENDS, 8, rows),
+                ("the number of rows' generations", CREATED_AT, 8, rows),
+                ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
+                ("the number of further leaves' ends", FURTHER_ENDS, 4, leaves),
+                ("the number of rows' leaves", ROW_LEAF_ENDS, 4, row_leaf_ends),
             ],
         )?;
-        let row_leaf_ends = count(&parts.row_leaf_ends, 4);
-        if row_leaf_ends != 0 && row_leaf_ends != u64::from(files.rows) {
-            let (expected, found) = (files.rows.into(), row_leaf_ends);
-            let what = "the number of rows' leaves";
-            return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
+        if !damaged {
+            check_term_counts(&documents, files.rows)?;
         }
-        let terms = match TermSections::of(&documents, files.rows) {
-            // They are made again from the texts.
-            Err(StoreError::Corrupt { .. }) if damaged => TermSections::NONE,
-            terms => terms?,
-        };
-        Ok(Self { files, dim: dim as usize, vectors, documents, rows, codes, parts, terms })
+        Ok(Self { files, dim: dim as usize, vectors, documents })
     }
 
-    /// What errors call it.
-    pub(in crate::store) fn name(&self) -> &str {
-        self.documents.name()
+    /// Where a section of `N.documents` is.
+    pub(super) fn at(&self, section: u32) -> &Range<u64> {
+        self.documents.section(section)
     }
 
     pub(in crate::store) fn files(&self) -> SegmentFiles {
         self.files
-    }
-
-    /// Rows, dead ones included.
-    pub(in crate::store) fn rows(&self) -> u32 {
-        self.files.rows
     }
 
     /// Bytes of `N.vectors` and of `N.documents`.
@@ -223,102 +149,16 @@ impl Segment {
         [self.vectors.as_ref().map_or(0, SealedFile::len), self.documents.len()]
     }
 
-    /// Embeddings of consecutive rows, `[rows, dim]` f16.
-    pub(in crate::store) fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
-        let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
-        let missing = || {
-            StoreError::corrupt(
-                SegmentFiles::vectors_name(self.files.number),
-                Damage::Missing { what: "the file" },
-            )
-        };
-        self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
-    }
-
-    /// The leaves that have a document here, ascending.
-    pub(in crate::store) fn leaves(&self) -> Result<&[u32]> {
-        self.numbers(&self.parts.leaves, 0..self.leaf_count())
-    }
-
-    /// The rows of a leaf: those that lie with it, and those that lie with another leaf, ascending.
-    pub(in crate::store) fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
-        match self.leaves()?.binary_search(&leaf.0) {
-            Ok(place) => self.leaf_at(place),
-            Err(_) => Ok((0..0, &[])),
-        }
-    }
-
-    /// As [`Self::leaf`], by the leaf's place in [`Self::leaves`].
-    pub(in crate::store) fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
-        let own = self.span(&self.parts.leaf_ends, place, self.rows().into())?;
-        let all = (self.parts.secondary.end - self.parts.secondary.start) / 4;
-        let secondary = self.span(&self.parts.secondary_ends, place, all)?;
-        let secondary =
-            self.numbers(&self.parts.secondary, secondary.start as usize..secondary.end as usize)?;
+    /// As [`Rows::leaf`], by the leaf's place in [`Rows::all_leaves`].
+    fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
+        let own = self.span(self.at(LEAF_ENDS), place, self.rows().into())?;
+        let all = count(self.at(FURTHER), 4);
+        let secondary = self.span(self.at(FURTHER_ENDS), place, all)?;
+        let secondary = self.numbers(self.at(FURTHER), secondary.start as usize..secondary.end as usize)?;
         if secondary.iter().any(|row| *row >= self.rows()) {
             return Err(self.undecodable("the posting list of leaf", place as u64));
         }
         Ok((own, secondary))
-    }
-
-    /// The leaves that a row's document is in, in the order they were given.
-    pub(in crate::store) fn leaves_of(&self, row: u32) -> Result<Vec<LeafId>> {
-        if self.parts.row_leaf_ends.is_empty() {
-            // One leaf for each document: the one whose rows these are.
-            let ends = self.numbers(&self.parts.leaf_ends, 0..self.leaf_count())?;
-            let place = ends.partition_point(|&end| end <= row);
-            let leaf = self.leaves()?.get(place).copied();
-            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
-        }
-        let all = (self.parts.row_leaves.end - self.parts.row_leaves.start) / 4;
-        let span = self.span(&self.parts.row_leaf_ends, row as usize, all)?;
-        let leaves = self.numbers(&self.parts.row_leaves, span.start as usize..span.end as usize)?;
-        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
-    }
-
-    /// The id of a row's document.
-    pub(in crate::store) fn id(&self, row: u32) -> Result<&str> {
-        let bytes = self.blob(&self.parts.id_ends, &self.parts.ids, row)?;
-        std::str::from_utf8(bytes).map_err(|_| self.undecodable("the id of row", row.into()))
-    }
-
-    /// Documents, dead ones included.
-    pub(in crate::store) fn documents(&self) -> u32 {
-        count(&self.parts.id_order, 4) as u32
-    }
-
-    /// What a row is of its document; `None` where documents have no passages.
-    pub(in crate::store) fn passage(&self, row: u32) -> Result<Option<Passage>> {
-        if self.parts.heads.is_empty() {
-            return Ok(None);
-        }
-        let at = row as usize;
-        let head = self.numbers(&self.parts.heads, at..at + 1)?[0];
-        let next = self.numbers(&self.parts.next, at..at + 1)?[0];
-        let span = self.numbers(&self.parts.spans, 2 * at..2 * at + 2)?;
-        if head >= self.rows() || next >= self.rows() {
-            return Err(self.undecodable("the document of row", row.into()));
-        }
-        Ok(Some(Passage { head, next, span: Span { start: span[0], end: span[1] } }))
-    }
-
-    /// The row that stands for a row's document: that of its first passage, or the row itself.
-    pub(in crate::store) fn head(&self, row: u32) -> Result<u32> {
-        if self.parts.heads.is_empty() {
-            return Ok(row);
-        }
-        let head = self.numbers(&self.parts.heads, row as usize..row as usize + 1)?[0];
-        if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
-    }
-
-    /// The row of an id.
-    pub(in crate::store) fn find(&self, id: &str) -> Result<Option<u32>> {
-        let place = self.first_from(id)?;
-        if place == self.documents() {
-            return Ok(None);
-        }
-        let row = self.by_id(place)?;
-        Ok((self.id(row)? == id).then_some(row))
     }
 
     /// How many ids come before this one: where it is, or would be, in the order of ids.
@@ -337,19 +177,13 @@ impl Segment {
 
     /// The row at a place in the byte order of ids.
     pub(in crate::store) fn by_id(&self, place: u32) -> Result<u32> {
-        let row = self.numbers(&self.parts.id_order, place as usize..place as usize + 1)?[0];
+        let row = self.numbers(self.at(ID_ORDER), place as usize..place as usize + 1)?[0];
         if row < self.rows() { Ok(row) } else { Err(self.undecodable("the order of ids", place.into())) }
-    }
-
-    /// A row's document.
-    pub(in crate::store) fn document(&self, row: u32) -> Result<Document> {
-        let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
-        document.ok_or_else(|| self.undecodable("the document of row", row.into()))
     }
 
     /// Asks for where the parts of a row's document end, which [`Self::prefetch_document`] reads.
     pub(in crate::store) fn prefetch_ends(&self, row: u32) -> Result<()> {
-        for ends in [&self.parts.id_ends, &self.parts.payload_ends, &self.parts.metadata_ends] {
+        for ends in [self.at(ID_ENDS), self.at(PAYLOAD_ENDS), self.at(METADATA_ENDS)] {
             let end: &[u64] = self.documents.elements(ends, row as usize..row as usize + 1)?;
             prefetch(end.as_ptr());
         }
@@ -358,29 +192,12 @@ impl Segment {
 
     /// Asks for the beginnings of the parts of a row's document.
     pub(in crate::store) fn prefetch_document(&self, row: u32) -> Result<()> {
-        let id = self.blob(&self.parts.id_ends, &self.parts.ids, row)?;
+        let id = self.blob(ID_ENDS, IDS, row as usize)?;
         for bytes in [id, self.payload(row)?, self.metadata(row)?] {
             let lines = bytes.chunks(CACHE_LINE_BYTES).take(LINES_EXPECTED);
             lines.for_each(|line| prefetch(line.as_ptr()));
         }
         Ok(())
-    }
-
-    /// Title and text of a row's document, as stored.
-    pub(in crate::store) fn payload(&self, row: u32) -> Result<&[u8]> {
-        self.blob(&self.parts.payload_ends, &self.parts.payloads, row)
-    }
-
-    /// Metadata of a row's document as JSON; empty where it has none.
-    pub(in crate::store) fn metadata(&self, row: u32) -> Result<&[u8]> {
-        self.blob(&self.parts.metadata_ends, &self.parts.metadata, row)
-    }
-
-    /// The generation that a row's document came with.
-    pub(in crate::store) fn created_at(&self, row: u32) -> Result<Generation> {
-        let created_at: &[u64] =
-            self.documents.elements(&self.parts.created_at, row as usize..row as usize + 1)?;
-        Ok(Generation(created_at[0]))
     }
 
     /// Results of [`Self::check_bytes`].
@@ -394,7 +211,7 @@ impl Segment {
     }
 
     fn leaf_count(&self) -> usize {
-        ((self.parts.leaves.end - self.parts.leaves.start) / 4) as usize
+        count(self.at(LEAVES), 4) as usize
     }
 
     pub(super) fn numbers(&self, section: &Range<u64>, range: Range<usize>) -> Result<&[u32]> {
@@ -407,10 +224,6 @@ impl Segment {
         range: Range<usize>,
     ) -> Result<&[T]> {
         self.documents.elements(section, range)
-    }
-
-    pub(super) fn bytes_of(&self, range: Range<u64>) -> Result<&[u8]> {
-        self.documents.bytes(range)
     }
 
     pub(super) fn corrupt(&self, damage: Damage) -> StoreError {
@@ -429,21 +242,186 @@ impl Segment {
         if sound { Ok(start..end) } else { Err(self.undecodable("the end of entry", place as u64)) }
     }
 
-    /// The bytes of one row in a section of bytes.
-    fn blob(&self, ends: &Range<u64>, bytes: &Range<u64>, row: u32) -> Result<&[u8]> {
-        let row = row as usize;
-        let ends: &[u64] = match row {
-            0 => self.documents.elements(ends, 0..1)?,
-            _ => self.documents.elements(ends, row - 1..row + 1)?,
+    /// An entry of a section of bytes, by the section of the entries' ends.
+    pub(super) fn blob(&self, ends: u32, bytes: u32, place: usize) -> Result<&[u8]> {
+        let bytes = self.at(bytes);
+        let (start, end) = match *self.elements::<u64>(self.at(ends), place.saturating_sub(1)..place + 1)? {
+            [start, end] => (start, end),
+            [end] => (0, end),
+            _ => return Err(self.undecodable("the end of entry", place as u64)),
         };
-        let (start, end) = if row == 0 { (0, ends[0]) } else { (ends[0], ends[1]) };
         if start > end || end > bytes.end - bytes.start {
-            return Err(self.undecodable("the end of entry", row as u64));
+            return Err(self.undecodable("the end of entry", place as u64));
         }
         self.documents.bytes(bytes.start + start..bytes.start + end)
     }
 
     pub(in crate::store) fn undecodable(&self, what: &'static str, number: u64) -> StoreError {
         self.corrupt(Damage::Undecodable { what, number })
+    }
+}
+
+impl RowSource for Segment {
+    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
+        if self.at(ROW_LEAF_ENDS).is_empty() {
+            // One leaf for each document: the one whose rows these are.
+            let ends = self.numbers(self.at(LEAF_ENDS), 0..self.leaf_count())?;
+            let place = ends.partition_point(|&end| end <= row);
+            let leaf = self.all_leaves()?.get(place).copied();
+            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
+        }
+        let all = count(self.at(ROW_LEAVES), 4);
+        let span = self.span(self.at(ROW_LEAF_ENDS), row as usize, all)?;
+        let leaves = self.numbers(self.at(ROW_LEAVES), span.start as usize..span.end as usize)?;
+        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
+    }
+
+    fn embedding(&self, row: u32) -> Result<&[f16]> {
+        self.matrix(row..row + 1)
+    }
+
+    fn id(&self, row: u32) -> Result<&str> {
+        let bytes = self.blob(ID_ENDS, IDS, row as usize)?;
+        std::str::from_utf8(bytes).map_err(|_| self.undecodable("the id of row", row.into()))
+    }
+
+    fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        if self.at(HEADS).is_empty() {
+            return Ok(None);
+        }
+        let at = row as usize;
+        let head = self.numbers(self.at(HEADS), at..at + 1)?[0];
+        let next = self.numbers(self.at(NEXT), at..at + 1)?[0];
+        let span = self.numbers(self.at(SPANS), 2 * at..2 * at + 2)?;
+        if head >= self.rows() || next >= self.rows() {
+            return Err(self.undecodable("the document of row", row.into()));
+        }
+        Ok(Some(Passage { head, next, span: Span { start: span[0], end: span[1] } }))
+    }
+
+    fn payload(&self, row: u32) -> Result<&[u8]> {
+        self.blob(PAYLOAD_ENDS, PAYLOADS, row as usize)
+    }
+
+    fn metadata(&self, row: u32) -> Result<&[u8]> {
+        self.blob(METADATA_ENDS, METADATA, row as usize)
+    }
+
+    fn created_at(&self, row: u32) -> Result<Generation> {
+        let created_at: &[u64] =
+            self.documents.elements(self.at(CREATED_AT), row as usize..row as usize + 1)?;
+        Ok(Generation(created_at[0]))
+    }
+
+    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
+        if self.is_lexical() {
+            match self.check_terms(false) {
+                Ok(_) => return Ok(vec![Box::new(self)]),
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    tracing::warn!(%error, "posting lists of terms are made again from the texts");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        terms::made_from_texts(self, rows, lexer)
+    }
+}
+
+impl Rows for Segment {
+    fn rows(&self) -> u32 {
+        self.files.rows
+    }
+
+    fn documents(&self) -> u32 {
+        count(self.at(ID_ORDER), 4) as u32
+    }
+
+    fn name(&self) -> &str {
+        self.documents.name()
+    }
+
+    fn head(&self, row: u32) -> Result<u32> {
+        if self.at(HEADS).is_empty() {
+            return Ok(row);
+        }
+        let head = self.numbers(self.at(HEADS), row as usize..row as usize + 1)?[0];
+        if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
+    }
+
+    fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
+        let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
+        let missing = || {
+            StoreError::corrupt(
+                SegmentFiles::vectors_name(self.files.number),
+                Damage::Missing { what: "the file" },
+            )
+        };
+        let vectors = self.vectors.as_ref().ok_or_else(missing)?;
+        vectors.elements(vectors.section(ROWS), elements)
+    }
+
+    fn find(&self, id: &str) -> Result<Option<u32>> {
+        let place = self.first_from(id)?;
+        if place == self.documents() {
+            return Ok(None);
+        }
+        let row = self.by_id(place)?;
+        Ok((self.id(row)? == id).then_some(row))
+    }
+
+    fn all_leaves(&self) -> Result<&[u32]> {
+        self.numbers(self.at(LEAVES), 0..self.leaf_count())
+    }
+
+    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+        match self.all_leaves()?.binary_search(&leaf.0) {
+            Ok(place) => self.leaf_at(place),
+            Err(_) => Ok((0..0, &[])),
+        }
+    }
+
+    fn is_lexical(&self) -> bool {
+        self.has_terms()
+    }
+
+    fn term_list(&self, term: u32, _: &dyn Lexer) -> Result<List<'_>> {
+        match self.terms()?.binary_search(&term) {
+            Ok(place) => Ok(List::Encoded(self.term_list_at(place)?)),
+            Err(_) => Ok(List::Plain(&[])),
+        }
+    }
+
+    fn term_counts(&self, _: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
+        let (terms, rows) = (self.terms()?, self.numbers(self.at(TERM_ROWS), 0..self.term_count())?);
+        terms.iter().zip(rows).for_each(|(&term, &rows)| tell(term, rows.into()));
+        Ok(())
+    }
+
+    fn lengths(&self, _: &dyn Lexer) -> Result<&[u32]> {
+        self.stored_lengths()
+    }
+
+    fn total_length(&self, _: &dyn Lexer) -> Result<u64> {
+        self.stored_total_length()
+    }
+
+    fn codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
+        let Some(vectors) = self.coded() else { return Ok(None) };
+        let places = rows.start as usize..rows.end as usize;
+        let bytes = codes::block_bytes(self.dim);
+        let blocks = places.start / codes::BLOCK_ROWS * bytes..places.end.div_ceil(codes::BLOCK_ROWS) * bytes;
+        Ok(Some(StoredCodes {
+            blocks: vectors.elements(vectors.section(CODES), blocks)?,
+            factors: vectors.elements(vectors.section(CODE_FACTORS), places.clone())?,
+            shifts: vectors.elements(vectors.section(CODE_SHIFTS), places)?,
+            means: self.means(vectors, rows)?,
+        }))
+    }
+
+    fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {
+        let Some(vectors) = self.coded() else { return Ok(None) };
+        let bytes = codes::supplement_bytes(self.dim);
+        let row = row as usize;
+        vectors.elements(vectors.section(SUPPLEMENTS), row * bytes..(row + 1) * bytes).map(Some)
     }
 }

@@ -1,4 +1,4 @@
-use std::{borrow::Cow, collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs};
 
 use half::f16;
 use proptest::prelude::*;
@@ -26,30 +26,31 @@ const STORE: StoreId = StoreId([5; STORE_ID_BYTES]);
 #[derive(Clone, Debug)]
 struct Given {
     document: Document,
+    stored: payload::Encoded,
     embedding: [f16; DIM],
     leaves: Vec<LeafId>,
     passage: Option<Passage>,
 }
 
-impl Source for Vec<Given> {
+impl RowSource for Vec<Given> {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
         Ok(self[row as usize].leaves.clone())
     }
 
-    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
-        Ok(Cow::Borrowed(&self[row as usize].embedding))
+    fn embedding(&self, row: u32) -> Result<&[f16]> {
+        Ok(&self[row as usize].embedding)
     }
 
-    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        Ok(Cow::Borrowed(&self[row as usize].document.id))
+    fn id(&self, row: u32) -> Result<&str> {
+        Ok(&self[row as usize].document.id)
     }
 
-    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Owned(payload::encode(&self[row as usize].document)?.payload))
+    fn payload(&self, row: u32) -> Result<&[u8]> {
+        Ok(&self[row as usize].stored.payload)
     }
 
-    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Owned(payload::encode(&self[row as usize].document)?.metadata))
+    fn metadata(&self, row: u32) -> Result<&[u8]> {
+        Ok(&self[row as usize].stored.metadata)
     }
 
     fn passage(&self, row: u32) -> Result<Option<Passage>> {
@@ -70,7 +71,14 @@ fn given(place: usize, leaves: &[u32]) -> Given {
     let document =
         if place.is_multiple_of(3) { document.with_metadata(json!({ "place": place })) } else { document };
     let embedding = [place as f32, -1.0, place as f32 / 3.0].map(f16::from_f32);
-    Given { document, embedding, leaves: leaves.iter().map(|&leaf| LeafId(leaf)).collect(), passage: None }
+    let stored = payload::encode(&document).unwrap();
+    Given {
+        document,
+        stored,
+        embedding,
+        leaves: leaves.iter().map(|&leaf| LeafId(leaf)).collect(),
+        passage: None,
+    }
 }
 
 fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
@@ -79,7 +87,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
         .zip(sources)
         .flat_map(|(source, rows)| (0..rows.len() as u32).map(move |row| Member { source, row }))
         .collect();
-    let sources: Vec<&dyn Source> = sources.iter().map(|source| source as &dyn Source).collect();
+    let sources: Vec<&dyn RowSource> = sources.iter().map(|source| source as &dyn RowSource).collect();
     build(
         &FileSystem,
         dir.path(),
@@ -88,8 +96,8 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
             number: 9,
             codes: None,
             lexer: None,
-            from_texts: false,
             passages: false,
+            leaves: &|_| None,
         },
         &sources,
         members,
@@ -99,7 +107,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
 }
 
 fn open(dir: &TempDir, files: SegmentFiles) -> Result<Segment> {
-    Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files)
+    Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files, false)
 }
 
 /// Where each row came from, by its id.
@@ -126,7 +134,7 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
         assert_eq!(segment.id(row).unwrap(), own.document.id);
         assert_eq!(segment.document(row).unwrap(), own.document);
         assert_eq!(segment.matrix(row..row + 1).unwrap(), own.embedding);
-        assert_eq!(segment.leaves_of(row).unwrap(), own.leaves);
+        assert_eq!(segment.leaves(row).unwrap(), own.leaves);
         assert_eq!(segment.created_at(row).unwrap(), Generation(u64::from(member.row) + 100));
         assert_eq!(segment.find(&own.document.id).unwrap(), Some(row));
         // Of one leaf, in the order in which they were given.
@@ -135,10 +143,10 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
         last = Some(order);
         own.leaves.iter().for_each(|leaf| lists.entry(*leaf).or_default().push(row));
     }
-    assert_eq!(segment.leaves().unwrap(), lists.keys().map(|leaf| leaf.0).collect::<Vec<_>>());
+    assert_eq!(segment.all_leaves().unwrap(), lists.keys().map(|leaf| leaf.0).collect::<Vec<_>>());
     for (leaf, rows) in &lists {
         let (own, secondary) = segment.leaf(*leaf).unwrap();
-        assert!(own.clone().all(|row| segment.leaves_of(row).unwrap()[0] == *leaf));
+        assert!(own.clone().all(|row| segment.leaves(row).unwrap()[0] == *leaf));
         let mut found: Vec<u32> = own.chain(secondary.iter().copied()).collect();
         found.sort_unstable();
         assert_eq!(found, *rows, "{leaf:?}");
@@ -191,8 +199,8 @@ fn an_answer_to_cancel_ends_the_build() {
             number: 9,
             codes: None,
             lexer: None,
-            from_texts: false,
             passages: false,
+            leaves: &|_| None,
         },
         &[&source],
         members,
@@ -230,7 +238,7 @@ proptest! {
             if let Ok(embedding) = segment.matrix(row..row + 1) {
                 prop_assert_eq!(embedding, own.embedding);
             }
-            if let Ok(leaves) = segment.leaves_of(row) {
+            if let Ok(leaves) = segment.leaves(row) {
                 prop_assert_eq!(&leaves, &own.leaves);
             }
             if let Ok(found) = segment.find(&own.document.id) {

@@ -99,22 +99,22 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         change(&mut put);
         put
     };
-    assert!(matches!(
-        refused(with(|p| p.rows[0].embedding.truncate(7))),
-        StoreError::DimensionMismatch { expected: 8, found: 7, .. }
-    ));
+    let bad_rows = |put| match refused(put) {
+        StoreError::BadRows { what, .. } => what,
+        other => panic!("{other:?}"),
+    };
+    let narrow = with(|p| p.rows[0].embedding.truncate(7));
+    assert_eq!(bad_rows(narrow), "its embedding has 7 elements, the index has 8");
     for bad in [f16::NAN, f16::INFINITY, f16::NEG_INFINITY] {
         let mut put = with(|_| ());
         put.rows[0].embedding[5] = bad;
         assert!(matches!(refused(put), StoreError::Input(InputError::NotFinite { position: 5, .. })));
     }
-    assert!(matches!(refused(with(|p| p.rows[0].leaves.clear())), StoreError::LeafCount { found: 0, .. }));
-    assert!(matches!(refused(put("b", 2, &[0, 1, 2, 3])), StoreError::LeafCount { found: 4, most: 3, .. }));
-    assert!(matches!(
-        refused(put("b", 2, &[16])),
-        StoreError::LeafOutOfRange { leaf: LeafId(16), leaves: 16, .. }
-    ));
-    assert!(matches!(refused(put("b", 2, &[1, 1])), StoreError::DuplicateLeaf { .. }));
+    let none = with(|p| p.rows[0].leaves.clear());
+    assert_eq!(bad_rows(none), "it is put in 0 leaves, it must be in 1 to 3");
+    assert_eq!(bad_rows(put("b", 2, &[0, 1, 2, 3])), "it is put in 4 leaves, it must be in 1 to 3");
+    assert_eq!(bad_rows(put("b", 2, &[16])), "it is put in LeafId(16), the tree has 16 leaves");
+    assert_eq!(bad_rows(put("b", 2, &[1, 1])), "it is put in LeafId(1) twice");
     assert!(matches!(refused(put("", 2, &[1])), StoreError::Input(InputError::InvalidId { found: 0, .. })));
     let long = "é".repeat(257);
     assert!(matches!(
@@ -335,7 +335,7 @@ fn posting_lists_are_rebuilt_from_the_embeddings() {
     assert!(store.verify().unwrap().is_sound());
     let refused =
         store.rebuild_postings(&|rows| vec![vec![LeafId(LEAVES)]; rows.len() / DIM], &mut || Ok(()));
-    assert!(matches!(refused, Err(StoreError::LeafOutOfRange { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::BadRows { .. })), "{refused:?}");
     assert_is(&store, &model);
     drop(store);
     assert_is(&open(dir.path()).unwrap(), &model);

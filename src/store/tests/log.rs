@@ -46,7 +46,7 @@ fn repaired(dir: &Path) -> RepairReport {
 #[test]
 fn what_waits_is_told_and_brought_back() {
     let (dir, _) = left();
-    let waiting = Notice::Waiting { commits: 6, documents: 15, writer: None };
+    let waiting = Notice::Waiting { commits: 6, count: 15, of: Entries::Documents, writer: None };
     // As a killed writer leaves it, whose number no process has any more.
     fs::write(dir.path().join(names::LOCK), "process 2147483647\nhost here\nsince 1\n").unwrap();
     let reader = Store::open_read_only(dir.path()).unwrap();
@@ -64,7 +64,7 @@ fn what_waits_is_told_and_brought_back() {
     drop(writer);
     let (dir, states) = left();
     let store = open(dir.path()).unwrap();
-    assert_eq!(store.notices(), [Notice::TakenOver { commits: 6, documents: 15 }]);
+    assert_eq!(store.notices(), [Notice::TakenOver { commits: 6, count: 15, of: Entries::Documents }]);
     assert_is(&store, &states[6]);
     drop(store);
     let store = open(dir.path()).unwrap();

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{passages::config_with_passages, *};
 use crate::disk::{
-    Backend, FileSystem, Unsynced,
+    Backend, Unsynced,
     recorder::{Cut, Forget, Kept, Recorder, Step, Survey, WITHOUT_A_SYNC, asked, in_memory, promised},
 };
 
@@ -220,7 +220,7 @@ fn check(passages: bool, steps: &[Step], history: &[Model], cut: Cut) -> std::re
     let (acknowledged, tried) = promised(steps);
     // Without syncs, which would be of the real disk.
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
-    let backend: Arc<dyn Backend> = Arc::new(Unsynced(FileSystem));
+    let backend: Arc<dyn Backend> = Arc::new(Unsynced);
     let store = match (Store::open_on(Arc::clone(&backend), &dir, options), acknowledged) {
         (Ok(store), _) => store,
         (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {

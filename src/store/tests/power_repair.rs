@@ -2,7 +2,7 @@
 
 use super::{super::layout::names, power::CHOICES, repair::compute, *};
 use crate::disk::{
-    Backend, FileSystem, OpenMode, Unsynced,
+    Backend, OpenMode, Unsynced,
     recorder::{Cut, Forget, Recorder, Step, Survey, WITHOUT_A_SYNC, in_memory, promised},
 };
 
@@ -122,7 +122,7 @@ fn check(steps: &[Step], model: &Model, cut: Cut) -> std::result::Result<(), Str
     let parent = in_memory().map_err(|error| error.to_string())?;
     let dir = parent.path().join("index");
     cut.image(steps).write(&dir).map_err(|error| error.to_string())?;
-    let backend: Arc<dyn Backend> = Arc::new(Unsynced(FileSystem));
+    let backend: Arc<dyn Backend> = Arc::new(Unsynced);
     let failed = |what: &'static str| move |error: StoreError| format!("{what}: {error}");
     if acknowledged == 0 {
         let report = repair_on(Arc::clone(&backend), &dir).map_err(failed("repair again"))?;

@@ -6,9 +6,10 @@ use std::convert::Infallible;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::lexical::{self, Best, Bm25, List, Norms, Posting, QueryTerm, Role};
+use crate::lexical::{self, Bm25, List, Norms, Posting, QueryTerm, Role};
 use crate::model::{ModelError, Reranker};
 use crate::progress::{OnProgress, Progress, Stage};
+use crate::scan::TopK;
 use crate::train::dataset::TrainingSet;
 
 /// Questions between two reports of progress.
@@ -84,11 +85,11 @@ impl Words {
             Some(QueryTerm { list: List::Plain(list), weight, role: Role::Optional })
         };
         let terms: Vec<QueryTerm<'_>> = terms.iter().filter_map(of_term).collect();
-        let mut best = Best::new(depth);
+        let mut best = TopK::new(depth);
         let mut accept = |_, _| Ok::<bool, Infallible>(true);
         // Lists in memory that were just made are sound.
         let searched = lexical::search(&terms, &self.lengths, &self.norms, 0, &mut accept, &mut best);
         debug_assert!(searched.is_ok(), "{searched:?}");
-        Ok(best.into_sorted().into_iter().map(|(_, row)| row).collect())
+        Ok(best.into_sorted().into_iter().map(|(_, row)| row.0).collect())
     }
 }

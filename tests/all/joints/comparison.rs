@@ -214,9 +214,7 @@ fn whole(index: &Index) -> Checked {
             Notice::Unused { file } | Notice::Begun { file } => named.push(file.clone()),
             Notice::Unfinished { .. }
             | Notice::TakenOver { .. }
-            | Notice::TakenOverJudgments { .. }
             | Notice::Waiting { .. }
-            | Notice::WaitingJudgments { .. }
             | Notice::TornLog { .. } => {}
             other => return Err(format!("{other}")),
         }

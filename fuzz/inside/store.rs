@@ -1,0 +1,386 @@
+//! The decoders of this module for the fuzz targets; not part of the public interface.
+//!
+//! Each function asserts what a decoder promises: no panic, and what it accepts is what the
+//! encoder writes. Random bytes never pass a checksum, so each input is also tried with the
+//! checksums put right, which lets the fuzzer reach the checks behind them.
+
+#![allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
+
+mod directory;
+
+use std::{collections::BTreeMap, fs};
+
+pub use directory::directory;
+
+use crate::store::{
+    Durability, Put, Store, StoreOptions, WriteBatch,
+    layout::{STORE_ID_BYTES, manifest as head, names, segment::*},
+    log::{self, Log, Place, Room},
+    manifest::{Manifest, StoreConfig, StoreId},
+    payload::{self, Encoded},
+    sealed::{Identity, Kind, SealedWriter},
+    segment::{RowSource, Rows, Segment, SegmentFiles},
+};
+use crate::{
+    codes,
+    disk::FileSystem,
+    document::Document,
+    ids::{Generation, LeafId, ModelHash},
+};
+
+/// `MANIFEST`: the bytes as they are, and with magic, counts and checksums put right.
+pub fn manifest(bytes: &[u8]) {
+    check_manifest(bytes);
+    if bytes.len() < head::HEAD_BYTES {
+        return;
+    }
+    let mut file = bytes.to_vec();
+    let entries = (file.len() - head::HEAD_BYTES) / head::ENTRY_BYTES;
+    file.truncate(head::HEAD_BYTES + entries * head::ENTRY_BYTES);
+    file[head::AT_MAGIC].copy_from_slice(&head::MAGIC);
+    file[head::AT_SEGMENTS].copy_from_slice(&(entries as u32).to_le_bytes());
+    let crc = crc32fast::hash(&file[head::HEAD_BYTES..]);
+    file[head::AT_ENTRIES_CRC].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32fast::hash(&file[..head::AT_CRC.start]);
+    file[head::AT_CRC].copy_from_slice(&crc.to_le_bytes());
+    check_manifest(&file);
+}
+
+fn check_manifest(file: &[u8]) {
+    if let Ok(manifest) = Manifest::decode(file) {
+        // Fields that mean nothing where no row is dead are written as zeros.
+        assert_eq!(Manifest::decode(&manifest.encode()).ok(), Some(manifest));
+    }
+}
+
+/// A commit as a log has it: what is decoded is encoded again to the same bytes.
+pub fn commit(bytes: &[u8]) {
+    for passages in [false, true] {
+        if let Some(batch) = log::decode(bytes, passages) {
+            assert_eq!(log::encode(&batch, passages), bytes);
+        }
+    }
+}
+
+/// A log as it is found: `bytes` behind a sound header and a whole commit, which must be found whatever
+/// follows.
+pub fn log(bytes: &[u8]) {
+    let place = Place { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1) };
+    let Ok(dir) = tempfile::tempdir() else { return };
+    if fs::create_dir(dir.path().join(names::LOG)).is_err() {
+        return;
+    }
+    let path = dir.path().join(log::name(place.base));
+    let read = |expected: u64| {
+        let mut commits = 0;
+        let mut count = |_: log::Frame, _: &[u8]| {
+            commits += 1;
+            Ok(())
+        };
+        let found = log::scan(&FileSystem, dir.path(), place, &mut count, &mut |_, _| Ok(()));
+        if let Ok(found) = found {
+            assert!(found.commits == commits && commits >= expected && found.end <= found.len.max(40));
+        } else {
+            assert_eq!(expected, 0, "a log with a sound beginning is read");
+        }
+    };
+    if fs::write(&path, bytes).is_err() {
+        return;
+    }
+    read(0);
+    let Ok(mut written) = Log::create(&FileSystem, dir.path(), &log::name(place.base), place) else { return };
+    let batch = WriteBatch { puts: Vec::new(), deletes: vec!["id".to_owned()] };
+    let config = StoreConfig {
+        dim: 2,
+        branching_factor: 2,
+        height: 1,
+        leaves_per_document: 1,
+        similarity: 0,
+        model_hash: ModelHash([0; 32]),
+        terms: 1,
+        passages: None,
+    };
+    let Ok(checked) = batch.check(&config) else { return };
+    if written.append(&log::encode(&checked, false), Room::Ordinary).is_err() {
+        return;
+    }
+    let end = written.bytes() as usize;
+    drop(written);
+    let Ok(mut whole) = fs::read(&path) else { return };
+    whole.truncate(end);
+    whole.extend_from_slice(bytes);
+    if fs::write(&path, whole).is_ok() {
+        read(1);
+    }
+}
+
+/// A segment whose files are whole and whose sections hold anything: cut from `bytes` as `cuts` say.
+pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
+    const DIM: u32 = 2;
+    let Ok(dir) = tempfile::tempdir() else { return };
+    let store_id = StoreId([1; STORE_ID_BYTES]);
+    if fs::create_dir(dir.path().join(names::SEGMENTS)).is_err() {
+        return;
+    }
+    let mut rest = bytes;
+    let has_passages = cuts.len() % 2 == 1;
+    let mut cuts = cuts.iter();
+    let mut section = || {
+        let at = usize::from(*cuts.next().unwrap_or(&0)).min(rest.len());
+        let (now, later) = rest.split_at(at);
+        rest = later;
+        now
+    };
+    let write = |name: String, kind, sections: &[(u32, Vec<u8>)]| {
+        let mut file = SealedWriter::create(
+            &FileSystem,
+            &dir.path().join(name),
+            Identity { kind, store_id, segment: 1 },
+        )?;
+        for (name, bytes) in sections {
+            file.begin(*name)?;
+            file.write(bytes)?;
+        }
+        file.finish()
+    };
+    let rows = u32::from(rows % 64);
+    let mut matrix = vec![(ROWS, vec![0; (rows * DIM * 2) as usize])];
+    let mut sections: Vec<(u32, Vec<u8>)> =
+        [IDS, PAYLOADS, METADATA, LEAVES, LEAF_ENDS, FURTHER, FURTHER_ENDS, ROW_LEAVES, ROW_LEAF_ENDS]
+            .into_iter()
+            .map(|name| (name, section().to_vec()))
+            .collect();
+    // Of the lengths that opening asks for, so that what is behind is reached.
+    let leaves = sections[3].1.len() / 4 * 4;
+    [4, 6].into_iter().for_each(|ends| sections[ends].1.resize(leaves, 0));
+    for (name, width) in [(ID_ENDS, 8), (ID_ORDER, 4), (PAYLOAD_ENDS, 8), (METADATA_ENDS, 8), (CREATED_AT, 8)]
+    {
+        let mut numbers = section().to_vec();
+        numbers.resize(rows as usize * width, 0);
+        sections.push((name, numbers));
+    }
+    // Some have passages, and then fewer ids.
+    if has_passages {
+        for (name, width) in [(HEADS, 4), (SPANS, 8), (NEXT, 4)] {
+            let mut numbers = section().to_vec();
+            numbers.resize(rows as usize * width, 0);
+            sections.push((name, numbers));
+        }
+        if let Some((_, order)) = sections.iter_mut().find(|(name, _)| *name == ID_ORDER) {
+            order.truncate(rows as usize / 2 * 4);
+        }
+    }
+    let mut spans = section().to_vec();
+    spans.truncate(spans.len().min(rows as usize * 8) / 8 * 8);
+    let (means, dim) = (spans.len() / 8 + usize::from(rows > 0), DIM as usize);
+    let blocks = (rows as usize).div_ceil(codes::BLOCK_ROWS);
+    matrix.push((MEAN_ROWS, spans));
+    for (name, length) in [
+        (CODES, blocks * codes::block_bytes(dim)),
+        (CODE_FACTORS, rows as usize * codes::FACTORS * 4),
+        (CODE_SHIFTS, rows as usize * 4),
+        (MEANS, means * dim * 2),
+        (SUPPLEMENTS, rows as usize * codes::supplement_bytes(dim)),
+    ] {
+        matrix.push((name, vec![0x3c; length]));
+    }
+    let (vectors, documents) = (
+        write(SegmentFiles::vectors_name(1), Kind::Vectors, &matrix),
+        write(SegmentFiles::documents_name(1), Kind::Documents, &sections),
+    );
+    let (Ok(vectors), Ok(documents)) = (vectors, documents) else { return };
+    let files = SegmentFiles { number: 1, rows, vectors, documents };
+    let Ok(segment) = Segment::open(&FileSystem, dir.path(), store_id, DIM, files, false) else { return };
+    for row in 0..rows {
+        if let Ok(Some(passage)) = segment.passage(row) {
+            assert!(passage.head < rows && passage.next < rows);
+        }
+        let _ = (segment.head(row), segment.document(row), segment.leaves(row), segment.created_at(row));
+        if row < segment.documents() {
+            let _ = segment.by_id(row);
+        }
+        if let Ok(id) = segment.id(row) {
+            let _ = segment.find(id);
+        }
+    }
+    for (first, end) in [(0, rows), (rows / 3, rows / 2)] {
+        if let Ok(Some(found)) = segment.codes(first..end) {
+            assert_eq!(found.means.map(|(rows, _)| rows).sum::<usize>(), (end - first) as usize);
+        }
+    }
+    for leaf in 0..32 {
+        if let Ok((own, secondary)) = segment.leaf(LeafId(leaf)) {
+            assert!(own.end <= rows && secondary.iter().all(|row| *row < rows));
+            let _ = segment.matrix(own);
+        }
+    }
+}
+
+/// The payload of a document: what is accepted and may be stored comes back unchanged.
+pub fn payload(bytes: &[u8], metadata: &[u8]) {
+    let Some(document) = payload::decode("an id".to_owned(), bytes, metadata) else {
+        return;
+    };
+    if let Ok(Encoded { payload, metadata }) = payload::encode(&document) {
+        assert_eq!(payload::decode("an id".to_owned(), &payload, &metadata), Some(document));
+    }
+}
+
+/// A configuration as a caller may give it: one that is accepted survives its manifest.
+pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document: u32, similarity: u8) {
+    let config = StoreConfig {
+        dim,
+        branching_factor,
+        height,
+        leaves_per_document,
+        similarity,
+        model_hash: ModelHash([7; 32]),
+        terms: 1,
+        passages: None,
+    };
+    let manifest = Manifest::empty(&config);
+    let accepted = config.check().is_ok();
+    let read = Manifest::decode(&manifest.encode()).ok();
+    assert_eq!(read, accepted.then_some(manifest));
+}
+
+/// A step of [`operations`].
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    /// Stores a document under one of 16 ids, with so many characters of text, in up to four leaves, a bit
+    /// for each.
+    Put {
+        id: u8,
+        length: u16,
+        leaves: u16,
+    },
+    Delete {
+        id: u8,
+    },
+    Flush,
+    Compact,
+    /// Posting lists made anew, each document in the leaf of its length.
+    Rebuild,
+    Reopen,
+    /// Goes on with a snapshot.
+    Snapshot,
+    /// Moves the reader on, or opens it.
+    Refresh,
+}
+
+impl Operation {
+    /// Every six bytes are one.
+    fn read(bytes: &[u8; 6]) -> Self {
+        let [kind, id, length, more, leaves, secondary] = *bytes;
+        match kind % 16 {
+            0..7 => Self::Put {
+                id,
+                length: u16::from_le_bytes([length, more]) % 5000,
+                leaves: u16::from_le_bytes([leaves, secondary]),
+            },
+            7..9 => Self::Delete { id },
+            9..11 => Self::Flush,
+            11 => Self::Compact,
+            12 => Self::Rebuild,
+            13 => Self::Reopen,
+            14 => Self::Snapshot,
+            _ => Self::Refresh,
+        }
+    }
+}
+
+/// Operations on a store against a map: after each the store has what the map has, and a reader what it had
+/// at the last flush that it was told of.
+pub fn operations(bytes: &[u8]) {
+    const DIM: usize = 2;
+    let config = StoreConfig {
+        dim: DIM as u32,
+        branching_factor: 16,
+        height: 1,
+        leaves_per_document: 4,
+        similarity: 0,
+        model_hash: ModelHash([0; 32]),
+        terms: 1,
+        passages: None,
+    };
+    let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
+    let Ok(parent) = tempfile::tempdir() else { return };
+    let mut dir = parent.path().join("0");
+    let mut store = Store::create(&dir, &config, options).expect("a new directory");
+    let mut map: BTreeMap<String, (u16, Vec<LeafId>)> = BTreeMap::new();
+    let mut flushed = map.clone();
+    let mut reader: Option<Store> = None;
+    let operations = bytes.as_chunks::<6>().0.iter().take(64).map(Operation::read);
+    for (number, operation) in operations.enumerate() {
+        match operation {
+            Operation::Put { id, length, leaves } => {
+                let id = format!("id{}", id % 16);
+                let own = (0..16).filter(|leaf| leaves >> leaf & 1 == 1).take(4).map(LeafId);
+                let mut own: Vec<LeafId> = own.collect();
+                if own.is_empty() {
+                    own.push(LeafId(u32::from(length % 16)));
+                }
+                let embedding = vec![half::f16::from_f32(f32::from(length % 2048)), half::f16::ONE];
+                let document = Document::new(&id, "", "x".repeat(length.into()));
+                let put = Put::whole(document, embedding, own.clone());
+                store.commit(WriteBatch { puts: vec![put], deletes: vec![] }).expect("a put");
+                map.insert(id, (length, own));
+            }
+            Operation::Delete { id } => {
+                let id = format!("id{}", id % 16);
+                let deleted = store.commit(WriteBatch { puts: vec![], deletes: vec![id.clone()] });
+                assert_eq!(deleted.expect("a delete").deleted, usize::from(map.remove(&id).is_some()));
+            }
+            Operation::Flush => store.flush().expect("a flush"),
+            Operation::Compact => store.compact(&mut || Ok(())).expect("a compaction"),
+            Operation::Rebuild => {
+                let leaf = |row: &[half::f16]| vec![LeafId(row[0].to_f32() as u32 % 16)];
+                store
+                    .rebuild_postings(&|rows| rows.chunks_exact(DIM).map(leaf).collect(), &mut || Ok(()))
+                    .expect("new lists");
+                map.values_mut()
+                    .for_each(|(length, leaves)| *leaves = vec![LeafId(u32::from(*length % 2048 % 16))]);
+            }
+            Operation::Reopen => {
+                drop(store);
+                store = Store::open(&dir, options).expect("a store that was closed");
+            }
+            Operation::Snapshot => {
+                let target = parent.path().join((number + 1).to_string());
+                store.snapshot(&target).expect("a snapshot");
+                drop(store);
+                (dir, reader) = (target, None);
+                store = Store::open(&dir, options).expect("a snapshot");
+            }
+            Operation::Refresh => match &reader {
+                Some(reader) => drop(reader.refresh().expect("a refresh")),
+                None => reader = Some(Store::open_read_only(&dir).expect("a store")),
+            },
+        }
+        let seals =
+            !matches!(operation, Operation::Put { .. } | Operation::Delete { .. } | Operation::Refresh);
+        if seals {
+            flushed = map.clone();
+        }
+        check_map(&store, &map);
+        if let (Some(reader), Operation::Refresh) = (&reader, operation) {
+            check_map(reader, &flushed);
+        }
+    }
+    assert!(store.verify().expect("a check").is_sound());
+}
+
+fn check_map(store: &Store, map: &BTreeMap<String, (u16, Vec<LeafId>)>) {
+    let view = store.read();
+    assert_eq!(view.live(), map.len());
+    let mut lists: BTreeMap<LeafId, usize> = BTreeMap::new();
+    for (id, (length, leaves)) in map {
+        let row = view.row_of(id).expect("a read").expect("a document");
+        assert_eq!(view.document(row).expect("a document").text.len(), usize::from(*length));
+        assert_eq!(view.leaves(row).expect("leaves"), *leaves);
+        leaves.iter().for_each(|leaf| *lists.entry(*leaf).or_default() += 1);
+    }
+    for leaf in (0..16).map(LeafId) {
+        assert_eq!(view.leaf(leaf).expect("a leaf").len(), lists.get(&leaf).copied().unwrap_or(0));
+    }
+}
