@@ -115,6 +115,18 @@ pub enum InputError {
     /// Statistics of words that are not those of the index.
     #[error(transparent)]
     OtherTerms(#[from] OtherTerms),
+    /// A request that cannot be read.
+    #[error("the request cannot be read: {reason}")]
+    BadRequest {
+        /// Which entry of it, and why.
+        reason: String,
+    },
+    /// A text that names no mode of a search.
+    #[error("`{found}` is not a mode of a search: best, dense, lexical or hybrid")]
+    UnknownMode {
+        /// The text.
+        found: String,
+    },
     /// A search by words for a query that is an embedding.
     #[error("a query that is an embedding has no words; ask in text, or search by embeddings alone")]
     NoWords,

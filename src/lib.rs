@@ -20,7 +20,7 @@
 //! # Ok::<(), ehi::Error>(())
 //! ```
 //!
-//! - [`Index`]: the store: create, open, insert, search. [`Query`] has the options of a search.
+//! - [`Index`]: the store: create, open, insert, search. [`SearchRequest`] has the options of a search.
 //! - [`Bundle`]: a trained model; [`train`] makes one, [`model`] has its parts.
 //! - [`explain`], [`leaves`], [`health`]: why a search found what it found, what is where, whether the tree
 //!   still fits.
@@ -82,7 +82,8 @@ pub use ids::{Generation, LeafId};
 #[doc(hidden)]
 pub use index::fuzz_current;
 pub use index::search::{
-    Fusion, Hit, HitPassage, HitScores, Query, QueryEncoder, RankedBy, SearchResult, SearchStats,
+    Fusion, Hit, HitPassage, HitScores, QueryEncoder, Question, RankBy, RankedBy, Reach, SearchRequest,
+    SearchResult, SearchStats,
 };
 pub use index::{
     CutTexts, Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges,

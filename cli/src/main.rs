@@ -1,7 +1,6 @@
 //! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
 
 mod bars;
-#[cfg(any(feature = "explore", feature = "mcp"))]
 mod beginning;
 mod calibrate;
 mod cut;
@@ -34,7 +33,6 @@ mod mcp;
 mod model;
 mod models;
 mod opening;
-mod passage;
 #[cfg(any(feature = "explore", feature = "mcp"))]
 mod place;
 mod precision;

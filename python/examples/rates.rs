@@ -11,7 +11,7 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ehi::{Bundle, Document, Index};
+use ehi::{Bundle, Document, Index, SearchRequest};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut given = std::env::args().skip(1).map(PathBuf::from);
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn vectors(index: &Index, row: &[f32]) -> ehi::Result<usize> {
-    Ok(index.query_vector(row).k(10).beam(8).run()?.len())
+    Ok(index.search_with(row, &SearchRequest::dense().k(10).beam(8))?.len())
 }
 
 fn rate(index: &Index, rows: &[Vec<f32>], threads: usize) -> ehi::Result<f64> {
@@ -67,7 +67,7 @@ fn rate(index: &Index, rows: &[Vec<f32>], threads: usize) -> ehi::Result<f64> {
 }
 
 fn asked(index: &Index, text: &str) -> ehi::Result<usize> {
-    Ok(index.query(text).k(10).beam(8).learned().run()?.len())
+    Ok(index.search_with(text, &SearchRequest::default().k(10).beam(8))?.len())
 }
 
 fn median(count: usize, mut search: impl FnMut(usize) -> ehi::Result<usize>) -> Result<u128, Box<dyn Error>> {

@@ -312,12 +312,17 @@ impl Sweep<'_> {
         let analysis = self.serving.analysis();
         let search = |query: usize| -> Result<(Outcome, Ranking)> {
             let searched = NonZeroUsize::new(self.searched(query, depth));
-            let plan = mode.plan(searched.unwrap_or(NonZeroUsize::MIN));
+            let plan = Plan::new(searched.unwrap_or(NonZeroUsize::MIN), SearchMode::Exact);
             // As it is: no sign of a dataset's question is meant as one.
             let words = Words::plain(&self.queries.texts[query], analysis)?;
             let encoder = self.queries.encoders.get(query).copied();
-            let asked =
-                Asked { vector: self.query(query).into(), words: Some(words), encoder, ..Asked::default() };
+            let asked = Asked {
+                by: mode.rank_by(),
+                vector: self.query(query).into(),
+                words: Some(words),
+                encoder,
+                ..Asked::default()
+            };
             let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
             let visited = ranked.stats.documents_visited;
             let mut ranking = ranked.rows;

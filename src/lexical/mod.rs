@@ -32,7 +32,9 @@ pub use fuzzing::fuzz_postings;
 pub use given::score_rows;
 pub(crate) use kind::Kind;
 pub use list::{EncodedList, encode};
-pub(crate) use pieces::{FIRST_OWN_TERM, Piece, normalised, own_term, pairs, pieces, singles, unknown};
+pub(crate) use pieces::{
+    FIRST_OWN_TERM, Piece, is_unspaced, normalised, own_term, pairs, pieces, singles, unknown,
+};
 pub use search::{SearchError, search};
 pub use statistics::{OtherTerms, StatisticsError, TermStatistics};
 

@@ -10,13 +10,13 @@ use super::dataset::TrainingSet;
 use super::held_out::{is_held_out, plain};
 use crate::error::{Error, Result};
 use crate::index::{
-    ActiveModel, Asked, Candidate, Index, LearnedFusion, Plan, RankBy, SearchMode, WithProgress, Words,
+    ActiveModel, Asked, Candidate, Index, LearnedFusion, Plan, SearchMode, WithProgress, Words,
     check_judgment, fuse,
 };
 use crate::judgment::Judgment;
 use crate::measure::{Found, Judge, Judged, Metric, PairedTests, Ranking, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder};
+use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder, RankBy};
 use crate::store::{StoreError, View};
 
 /// Judged questions without which no weight is learned.
@@ -220,9 +220,8 @@ impl Questions {
     ) -> Result<Measured> {
         let judge = Judge::new(&METRIC, RelevanceLevel::default(), self.judged.clone());
         let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
-        let by = RankBy::Hybrid(Fusion::Learned);
-        let plan = Plan { by, codes: Some(false), ..Plan::new(depth, SearchMode::Exact) };
-        let lexical = Plan { by: RankBy::Lexical, ..Plan::new(depth, SearchMode::Exact) };
+        let lexical = Plan::new(depth, SearchMode::Exact);
+        let plan = Plan { codes: Some(false), ..lexical };
         let mut measured = Measured::default();
         for block in self.texts.chunks(BLOCK) {
             // As they are: judged questions were asked of whatever engine, whose signs may be none of ours.
@@ -235,6 +234,7 @@ impl Questions {
             for (words, (row, encoder)) in words.into_iter().zip(rows) {
                 let query = measured.lexical.len();
                 let asked = Asked {
+                    by: RankBy::Lexical,
                     vector: row.into(),
                     words: Some(words),
                     encoder: Some(encoder),

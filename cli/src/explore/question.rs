@@ -1,11 +1,12 @@
 //! A question with its options, as the page sends it.
 
-use ehi::{Filter, Index, Query, QueryEncoder};
+use std::sync::Arc;
+
+use ehi::{Filter, QueryEncoder, RankBy, Reach, SearchRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::reply::Refusal;
-use crate::query::Mode;
 
 /// Hits at most: the page asks for more as one scrolls.
 const MOST_HITS: usize = 200;
@@ -18,9 +19,9 @@ pub struct Ask {
     pub question: String,
     k: usize,
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: RankBy,
     #[serde(default)]
-    reach: Reach,
+    reach: PageReach,
     /// Filters that must all pass, each as JSON in a string. The page hands back those that it was given with
     /// the hits, and never reads them: JavaScript would round large whole numbers.
     #[serde(default)]
@@ -39,7 +40,7 @@ pub struct Ask {
 /// How far a search goes.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Reach {
+enum PageReach {
     /// As far as the library goes by itself.
     #[default]
     Auto,
@@ -60,11 +61,7 @@ pub fn check_length(question: &str) -> Result<(), Refusal> {
 }
 
 impl Ask {
-    /// The filter, whose life the query shares.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn filter(&self) -> Result<Option<Filter>, Refusal> {
+    fn filter(&self) -> Result<Option<Filter>, Refusal> {
         if self.filters.is_empty() {
             return Ok(None);
         }
@@ -77,25 +74,20 @@ impl Ask {
     }
 
     /// # Errors
-    /// More hits than are given; a question that is too long.
-    pub fn query<'a>(&'a self, index: &'a Index, filter: Option<&'a Filter>) -> Result<Query<'a>, Refusal> {
+    /// More hits than are given; a question that is too long; what is wrong with a filter.
+    pub fn request(&self) -> Result<SearchRequest, Refusal> {
         check_length(&self.question)?;
         if self.k > MOST_HITS {
             return Err(Refusal::bad(format!("there are at most {MOST_HITS} hits")));
         }
-        let mut query = self.mode.apply(index.query(&self.question).k(self.k));
-        query = match self.reach {
-            Reach::Auto => query,
-            Reach::Recall(recall) => query.recall(recall),
-            Reach::Leaves(leaves) => query.beam(leaves),
-            Reach::Exact => query.exact(),
+        let reach = match self.reach {
+            PageReach::Auto => None,
+            PageReach::Recall(recall) => Some(Reach::Recall(recall)),
+            PageReach::Leaves(leaves) => Some(Reach::Beam(Some(leaves), Vec::new())),
+            PageReach::Exact => Some(Reach::Exact),
         };
-        if let Some(encoder) = self.encoder {
-            query = query.encoder(encoder);
-        }
-        if let Some(filter) = filter {
-            query = query.filter(filter);
-        }
-        Ok(query)
+        let filter = self.filter()?.map(Arc::new);
+        let Self { k, mode, encoder, .. } = *self;
+        Ok(SearchRequest { k, reach, encoder, filter, ..SearchRequest::of(mode) })
     }
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use ehi::search::Signs;
-use ehi::{Hit, RankedBy, SearchStats};
+use ehi::search::{QuestionWords, Signs};
+use ehi::{Hit, RankedBy, SearchRequest, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,6 @@ use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use crate::beginning::beginning;
 use crate::cut::floor;
-use crate::passage::Words;
 
 /// Fields of the metadata that a hit shows, and how deep they may lie.
 const MOST_FIELDS: usize = 16;
@@ -25,7 +24,8 @@ const MOST_NAME: usize = 100;
 pub const MOST_TITLE: usize = 1_000;
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct Answer<'a> {
+    request: &'a SearchRequest,
     ranked_by: RankedBy,
     signs: &'a Signs,
     notes: &'a [String],
@@ -66,21 +66,19 @@ pub struct Field {
 pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let ask: Ask = call.json()?;
     let index = site.held.index()?;
-    let filter = ask.filter()?;
-    let mut query = ask.query(index, filter.as_ref())?;
+    let mut request = ask.request()?;
     // An index that is open for reading is not written to, its log of questions included.
-    if !(ask.asked && site.held.may_judge()) {
-        query = query.unlogged();
-    }
-    let result = query.run()?;
-    let words = Words::of(&ask.question);
+    request.unlogged = !(ask.asked && site.held.may_judge());
+    let result = index.search_with(&ask.question, &request)?;
+    let words = QuestionWords::of(&ask.question);
     let grades = match ask.grades {
         // As the page stores the question.
         true => index.judgments_of(ask.question.trim(), result.iter().map(|hit| &hit.id))?,
         false => vec![None; result.len()],
     };
     let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
-    Ok(Reply::json(&Found {
+    Ok(Reply::json(&Answer {
+        request: &result.request,
         ranked_by: result.ranked_by,
         signs: &result.signs,
         notes: &result.notes,
@@ -90,7 +88,7 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     }))
 }
 
-fn shown<'a>(hit: &'a Hit, words: &Words, grade: Option<i32>) -> Shown<'a> {
+fn shown<'a>(hit: &'a Hit, words: &QuestionWords, grade: Option<i32>) -> Shown<'a> {
     let Hit { id, score, scores, document, leaf, .. } = hit;
     let mut fields = Vec::new();
     if let Some(metadata) = &document.metadata {
@@ -105,7 +103,7 @@ fn shown<'a>(hit: &'a Hit, words: &Words, grade: Option<i32>) -> Shown<'a> {
         dense_rank: scores.dense_rank,
         lexical_rank: scores.lexical_rank,
         leaf: leaf.0,
-        excerpt: excerpt(hit.passage_text(), words),
+        excerpt: excerpt(hit, words),
         bytes: document.text.len(),
         fields,
         grade,

@@ -2,7 +2,7 @@
 
 use ehi::explain::{ExactHit, ExplainedHit, ReachedLeaf};
 use ehi::search::Signs;
-use ehi::{Hit, Index, RankedBy, SearchStats};
+use ehi::{Hit, Index, RankBy, RankedBy, SearchRequest, SearchStats};
 use serde::Serialize;
 
 use super::question::Ask;
@@ -10,7 +10,6 @@ use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
 use crate::beginning::beginning;
-use crate::query::Mode;
 
 /// Leaves that are shown where the search itself did without the tree, and among how many they are chosen:
 /// one without documents has no place on the map.
@@ -21,6 +20,7 @@ const MOST_BEGINNING: usize = 120;
 
 #[derive(Serialize)]
 struct Why<'a> {
+    request: &'a SearchRequest,
     ranked_by: RankedBy,
     signs: &'a Signs,
     notes: &'a [String],
@@ -68,14 +68,10 @@ struct Elsewhere<'a> {
 pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let ask: Ask = call.json()?;
     let index = site.held.index()?;
-    let filter = ask.filter()?;
-    let query = ask.query(index, filter.as_ref())?;
-    let explained = match ask.mode {
-        Mode::Lexical => query.explain()?,
-        _ => query.explain_against_exact()?,
-    };
+    let explained = index.explain(&ask.question, &ask.request()?, ask.mode != RankBy::Lexical)?;
     let likely = if explained.leaves.is_empty() { likely(index, &ask.question)? } else { Vec::new() };
     Ok(Reply::json(&Why {
+        request: &explained.request,
         ranked_by: explained.ranked_by,
         signs: &explained.signs,
         notes: &explained.notes,
@@ -95,7 +91,7 @@ fn likely(index: &Index, question: &str) -> Result<Vec<ReachedLeaf>, Refusal> {
     if index.is_empty() || index.bundle().model().indexer().shape().leaves() == 1 {
         return Ok(Vec::new());
     }
-    let mut leaves = index.query(question).k(1).beam(ROUTED).unlogged().explain()?.leaves;
+    let mut leaves = index.explain(question, &SearchRequest::dense().k(1).beam(ROUTED), false)?.leaves;
     leaves.retain(|leaf| leaf.documents > 0);
     leaves.truncate(LIKELY);
     Ok(leaves)

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use half::f16;
 
-use super::candidates::Candidates;
+use super::candidates::RowCandidates;
 use super::damage::scan_failed;
 use crate::codes::{BLOCK_ROWS, CodedQuery, Near, Part, Rotation, StoredCodes, split_supplement};
 use crate::error::Result;
@@ -25,14 +25,14 @@ const CODE_WIDTH: f32 = 2.9;
 const WIDTH_WITHOUT_MEAN: f32 = 2.2;
 /// The same with a row's supplement.
 const TIGHT_WIDTH: f32 = 3.2;
-/// Candidates that are collected before a rerank, unless `k` is large. They are from the most probable
+/// RowCandidates that are collected before a rerank, unless `k` is large. They are from the most probable
 /// leaves, whose best rows are nearly the best of all, so that few rows of the other leaves become
 /// candidates.
 const MOST_CANDIDATES: usize = 1024;
-/// Candidates for each hit whose bounds are tightened first, while there is no k-th best score to compare
+/// RowCandidates for each hit whose bounds are tightened first, while there is no k-th best score to compare
 /// bounds with; of the best of these, one for each hit, the embeddings are read.
 const FIRST_PER_HIT: usize = 4;
-/// Candidates between two comparisons with the k-th best score.
+/// RowCandidates between two comparisons with the k-th best score.
 const ROWS_PER_ROUND: usize = 32;
 
 /// The shifts of a block whose codes are beside no mean.
@@ -78,7 +78,7 @@ impl Candidate {
     }
 }
 
-/// Candidates of one query with the upper bounds of their scores.
+/// RowCandidates of one query with the upper bounds of their scores.
 pub(super) struct CodeFilter<'a> {
     rotation: &'a Rotation,
     /// Made when it is first needed.
@@ -117,7 +117,7 @@ impl<'a> CodeFilter<'a> {
     /// Damage of the pages that they are on.
     pub fn codes_of<'r>(
         &self,
-        rows: &Candidates<'r>,
+        rows: &RowCandidates<'r>,
         documents: usize,
         k: usize,
     ) -> Result<Option<StoredCodes<'r>>> {
@@ -137,7 +137,13 @@ impl<'a> CodeFilter<'a> {
     }
 
     /// Adds the rows of a run whose bounds reach the k-th best score.
-    pub fn add(&mut self, rows: &Candidates<'_>, codes: StoredCodes<'_>, scanner: &Scanner<'_>, top: &TopK) {
+    pub fn add(
+        &mut self,
+        rows: &RowCandidates<'_>,
+        codes: StoredCodes<'_>,
+        scanner: &Scanner<'_>,
+        top: &TopK,
+    ) {
         let StoredCodes { blocks, mut factors, mut shifts, mut means } = codes;
         let run = rows.run();
         let query = self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query()));
@@ -342,7 +348,7 @@ mod tests {
                     let mut rows = Vec::new();
                     run.push_to(&mut rows).unwrap();
                     scanner.scan(rows, &mut exact).unwrap();
-                    let rows = Candidates::all(run);
+                    let rows = RowCandidates::all(run);
                     let codes = filter.codes_of(&rows, usize::MAX, K).unwrap().unwrap();
                     filter.add(&rows, codes, &scanner, &top);
                 }

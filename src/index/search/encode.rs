@@ -63,19 +63,19 @@ pub(in crate::index) struct Encoding {
 
 /// A question as the encoders read it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct EncoderText<'a> {
     pub text: &'a str,
     /// Its tokens, if they are known.
     pub tokens: Option<&'a [u32]>,
 }
 
-impl<'a> From<&'a Words> for Question<'a> {
+impl<'a> From<&'a Words> for EncoderText<'a> {
     fn from(words: &'a Words) -> Self {
         Self { text: &words.text, tokens: words.tokens.as_deref() }
     }
 }
 
-impl<'a> From<&'a str> for Question<'a> {
+impl<'a> From<&'a str> for EncoderText<'a> {
     fn from(text: &'a str) -> Self {
         Self { text, tokens: None }
     }
@@ -100,7 +100,7 @@ impl ActiveModel {
     /// the encoders.
     pub(crate) fn encode_questions(
         &self,
-        questions: &[Question<'_>],
+        questions: &[EncoderText<'_>],
         asked: Option<QueryEncoder>,
     ) -> Result<Vec<EncodedQuestion>> {
         let encoded = match asked.unwrap_or_else(|| self.default_encoder()) {
@@ -120,10 +120,10 @@ impl ActiveModel {
     }
 
     /// By the fast encoder; `None` where it is unsure.
-    fn encode_fast(&self, questions: &[Question<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
+    fn encode_fast(&self, questions: &[EncoderText<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
         let fast: Arc<FastEncoder> = self.bundle.fast().ok_or(InputError::NoQueryEncoder)?;
         let encoder = self.model().encoder();
-        let encode = |question: &Question<'_>| -> std::result::Result<Option<Vec<f32>>, ModelError> {
+        let encode = |question: &EncoderText<'_>| -> std::result::Result<Option<Vec<f32>>, ModelError> {
             let embedding = match question.tokens {
                 Some(tokens) => fast.embed(tokens)?,
                 None => fast.embed(&encoder.tokenize(question.text, Role::Query)?)?,

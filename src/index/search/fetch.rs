@@ -8,6 +8,7 @@ use super::encode::Encoding;
 use super::fusion::HitScores;
 use super::plan::Plan;
 use super::rank::Ranked;
+use super::request::SearchRequest;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
@@ -24,6 +25,7 @@ impl ActiveModel {
         &self,
         view: &View,
         asked: &Asked<'_>,
+        request: &SearchRequest,
         plan: &Plan<'_>,
         ranked: &Ranked,
         encoding: Encoding,
@@ -39,6 +41,7 @@ impl ActiveModel {
         };
         let Encoding { time: encode, by: encoder } = encoding;
         Ok(SearchResult {
+            request: request.clone(),
             ranked_by: ranked.ranked_by,
             signs: asked.signs.clone(),
             notes: self.notes(view, asked, plan, hits.is_empty())?,

@@ -1,12 +1,13 @@
 //! Words as earlier versions found them: read as they are, said, and made anew.
 
 use super::*;
+use crate::SearchRequest;
 use crate::index::active_model::ActiveModel;
 use crate::lexical::{Analyzer, Kind, Language};
 use crate::store::WriteBatch;
 
 fn found(index: &Index, question: &str) -> (Vec<String>, bool) {
-    let result = index.query(question).lexical().run().unwrap();
+    let result = index.search_with(question, &SearchRequest::lexical()).unwrap();
     let said = result.notes.iter().any(|note| note.contains("`ehi compact --lexical`"));
     let mut ids: Vec<String> = result.into_iter().map(|hit| hit.id).collect();
     ids.sort();

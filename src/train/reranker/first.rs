@@ -10,6 +10,7 @@ use crate::index::Index;
 use crate::lexical::{self, Best, Bm25, List, Norms, Posting, QueryTerm, Role};
 use crate::model::{ModelError, Reranker};
 use crate::progress::{OnProgress, Progress, Stage};
+use crate::search::SearchRequest;
 use crate::train::TrainError;
 use crate::train::dataset::TrainingSet;
 
@@ -49,8 +50,9 @@ pub(super) fn of_index(
         return Err(differ(id).into());
     }
     let mut hits = Vec::with_capacity(questions.len());
+    let request = SearchRequest::dense().k(depth).ids_only();
     for block in questions.chunks(BLOCK) {
-        for result in index.query_batch(block).k(depth).ids_only().run()? {
+        for result in index.search_many(block, &request)? {
             let own = result.hits.iter().map(|hit| {
                 let unknown = || TrainError::Unknown { kind: "document", id: hit.id.clone() };
                 places.get(hit.id.as_str()).copied().ok_or_else(unknown)
