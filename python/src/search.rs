@@ -31,7 +31,9 @@ pub fn request(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) ->
         }
     }
     let read = SearchRequest::from_json(Value::Object(json)).map_err(|error| match error {
-        ehi::Error::Input(InputError::BadRequest { reason }) => PyTypeError::new_err(reason),
+        ehi::Error::Input(InputError::BadRequest { reason }) if reason.starts_with("unknown field") => {
+            PyTypeError::new_err(reason)
+        }
         error => exception(py, error),
     })?;
     Ok(match rerank {
