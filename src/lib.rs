@@ -86,9 +86,9 @@ pub use index::search::{
     SearchResult, SearchStats,
 };
 pub use index::{
-    CutTexts, Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges,
-    LeafOrigin, LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument,
-    RepairOptions, WithProgress,
+    CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
+    LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions,
+    StoredDocuments, WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;

@@ -20,6 +20,8 @@ mod filtering;
 mod fuse;
 mod generate;
 mod health;
+#[cfg(any(feature = "explore", feature = "mcp"))]
+mod held;
 mod hits;
 mod insert;
 mod interrupt;

@@ -38,7 +38,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
-pub use documents::Documents;
+pub use documents::StoredDocuments;
 pub use fusion::LearnedFusion;
 pub use insert::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;

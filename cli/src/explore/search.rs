@@ -68,7 +68,7 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let mut request = ask.request()?;
     // An index that is open for reading is not written to, its log of questions included.
-    request.unlogged = !(ask.asked && site.held.may_judge());
+    request.unlogged = !(ask.asked && site.held.writes());
     let result = index.search_with(&ask.question, &request)?;
     let words = QuestionWords::of(&ask.question);
     let grades = match ask.grades {

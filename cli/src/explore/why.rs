@@ -69,7 +69,7 @@ pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let ask: Ask = call.json()?;
     let index = site.held.index()?;
     let explained = index.explain(&ask.question, &ask.request()?, ask.mode != RankBy::Lexical)?;
-    let likely = if explained.leaves.is_empty() { likely(index, &ask.question)? } else { Vec::new() };
+    let likely = if explained.leaves.is_empty() { likely(&index, &ask.question)? } else { Vec::new() };
     Ok(Reply::json(&Why {
         request: &explained.request,
         ranked_by: explained.ranked_by,

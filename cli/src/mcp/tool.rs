@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::held::Held;
 use super::limits::FILTER;
 use super::schema;
 use super::work::Watch;
 use crate::failure::Failure;
+use crate::held::HeldIndex;
 
 pub trait Tool {
     const NAME: &'static str;
@@ -32,7 +32,7 @@ pub trait Tool {
 
 /// What a call of a tool works with.
 pub struct Call<'a> {
-    pub held: &'a Held,
+    pub held: &'a HeldIndex,
     pub watch: &'a Watch,
 }
 
@@ -40,9 +40,9 @@ impl Call<'_> {
     /// The index as of now.
     ///
     /// # Errors
-    /// Those of [`Held::index`].
+    /// Those of [`HeldIndex::index`].
     pub fn index(&self) -> Result<Arc<Index>, Failure> {
-        self.held.index()
+        Ok(self.held.index()?)
     }
 }
 
