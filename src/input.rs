@@ -121,12 +121,6 @@ pub enum InputError {
         /// Which entry of it, and why.
         reason: String,
     },
-    /// A text that names no mode of a search.
-    #[error("`{found}` is not a mode of a search: best, dense, lexical or hybrid")]
-    UnknownMode {
-        /// The text.
-        found: String,
-    },
     /// A search by words for a query that is an embedding.
     #[error("a query that is an embedding has no words; ask in text, or search by embeddings alone")]
     NoWords,

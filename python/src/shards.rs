@@ -15,7 +15,7 @@ use crate::call::{run, watched};
 use crate::errors::exception;
 use crate::index::Index;
 use crate::model::Model;
-use crate::options::{self, parse};
+use crate::options;
 use crate::search::SearchResult;
 use crate::value::{Matrix, plain};
 
@@ -139,8 +139,12 @@ fn search(
     codes: Option<bool>,
     ids_only: bool,
 ) -> PyResult<SearchResult> {
-    let mode = parse("mode", mode)?;
-    let exact = (mode != RankBy::Lexical).then_some(Reach::Exact);
+    let (mode, exact) = match mode {
+        "dense" => (RankBy::Dense, Some(Reach::Exact)),
+        "lexical" => (RankBy::Lexical, None),
+        "hybrid" => (RankBy::Hybrid(Fusion::Learned), Some(Reach::Exact)),
+        _ => return Err(PyValueError::new_err("`mode` is dense, lexical or hybrid")),
+    };
     let request = SearchRequest {
         k,
         reach: reach(leaves).or(exact),

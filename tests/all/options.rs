@@ -176,8 +176,8 @@ fn options_that_exclude_each_other_are_refused() {
         (json!({ "leaves": [1], "beam": "all" }), ["leaves", "beam"]),
         (json!({ "recall": 0.9, "stop": ["documents=3"] }), ["recall", "stop"]),
         (json!({ "alpha": 0.5, "rrf": 60 }), ["alpha", "rrf"]),
-        (json!({ "mode": "dense", "alpha": 0.5 }), ["dense", "alpha"]),
-        (json!({ "mode": "best", "rrf": 60 }), ["best", "rrf"]),
+        (json!({ "mode": "dense", "alpha": 0.5 }), ["alpha", "mode"]),
+        (json!({ "mode": "best", "rrf": 60 }), ["rrf", "mode"]),
     ] {
         assert_eq!(conflict(json), options);
     }

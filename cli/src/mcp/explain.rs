@@ -1,17 +1,15 @@
 //! The tool `explain`.
 
-use std::sync::Arc;
-
 use ehi::explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
-use ehi::{RankBy, RankedBy, Reach, SearchRequest};
+use ehi::{RankedBy, SearchRequest};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::limits::{TITLE, default_hits, fit, question, start, start_json, within};
 use super::numbers::{some_whole, whole};
 use super::search::{MODES, named, room};
-use super::tool::{Call, Tool, filter, rounded};
+use super::tool::{Call, Tool, rounded, within_limit};
 use crate::failure::Failure;
 
 /// Hits that are explained.
@@ -38,8 +36,8 @@ pub struct Arguments {
     k: usize,
     /// As of `search`.
     #[serde(default)]
-    #[schemars(with = "String", extend("enum" = MODES))]
-    mode: RankBy,
+    #[schemars(extend("enum" = MODES, "default" = "best"))]
+    mode: Option<String>,
     /// As of `search`.
     #[serde(default)]
     #[schemars(with = "serde_json::Map<String, Value>")]
@@ -160,11 +158,9 @@ impl Tool for Explain {
         let Arguments { question: asked, k, mode, filter: given, exact, beam } = arguments;
         let asked = question(&asked)?;
         let k = within("k", k, 1..=HITS)?;
-        let filter = filter(given.as_ref())?.map(Arc::new);
         let beam = beam.map(|beam| within("beam", beam, 1..=BEAM)).transpose()?;
-        let reach = beam.map(|beam| Reach::Beam(Some(beam), Vec::new()));
-        let request = SearchRequest { k, filter, reach, ..SearchRequest::of(mode) };
-        Ok(answer(call.index()?.explain(asked, &request, exact)?))
+        let json = json!({ "k": k, "mode": mode, "filter": within_limit(given)?, "beam": beam });
+        Ok(answer(call.index()?.explain(asked, &SearchRequest::from_json(json)?, exact)?))
     }
 }
 

@@ -1,12 +1,10 @@
 //! The tool `search`.
 
-use std::sync::Arc;
-
 use ehi::search::{MOST_SIGNED, QuestionWords};
-use ehi::{Hit, RankBy, RankedBy, SearchRequest};
+use ehi::{Hit, RankedBy, SearchRequest};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::limits::{
     ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, REST, TITLE, default_hits, json_bytes, notes, question,
@@ -14,7 +12,7 @@ use super::limits::{
 };
 use super::numbers::whole;
 use super::resources::uri;
-use super::tool::{Call, Tool, filter, rounded};
+use super::tool::{Call, Tool, rounded, within_limit};
 use crate::escape::escaped;
 use crate::failure::Failure;
 
@@ -22,7 +20,7 @@ use crate::failure::Failure;
 const SIGNED: usize = 100;
 const AS_TEXT: usize = 8;
 
-/// The names of [`RankBy`], for the schema.
+/// The modes of a search, for the schema.
 pub const MODES: [&str; 4] = ["best", "dense", "lexical", "hybrid"];
 
 pub struct Search;
@@ -45,8 +43,8 @@ pub struct Arguments {
     /// What to rank by: `dense` embeddings (meaning), `lexical` words (BM25), `hybrid` both. `best` is what
     /// was measured to be best for this index.
     #[serde(default)]
-    #[schemars(with = "String", extend("enum" = MODES))]
-    mode: RankBy,
+    #[schemars(extend("enum" = MODES, "default" = "best"))]
+    mode: Option<String>,
     /// Only documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}. Under a
     /// field: $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $not. Beside fields: $and, $or, $nor, $not,
     /// $ids (an array of ids). Where a field holds an array, one member that passes is enough: {"tags": "b"}
@@ -169,13 +167,13 @@ impl Tool for Search {
         let most = within("passage_bytes", passage_bytes, 0..=PASSAGE)?;
         let until = (offset + k).min(ALL_HITS);
         // One more says whether there are more.
-        let filter = filter(given.as_ref())?.map(Arc::new);
         // A log of questions is in the index, and a session that reads does not change it.
         let unlogged = !call.held.writes();
-        let request = SearchRequest { k: until + 1, filter, unlogged, ..SearchRequest::of(mode) };
+        let json =
+            json!({ "k": until + 1, "mode": mode, "filter": within_limit(given)?, "unlogged": unlogged });
         let index = call.index()?;
-        let result = index.search_with(asked, &request)?;
-        let request = SearchRequest { k, ..request };
+        let result = index.search_with(asked, &SearchRequest::from_json(json)?)?;
+        let request = SearchRequest { k, ..result.request.clone() };
         let mut said: Vec<String> = result.notes.iter().map(|note| escaped(note)).collect();
         let words = QuestionWords::of(asked);
         let more = result.len() > until;
@@ -252,7 +250,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use ehi::Filter;
-    use serde_json::json;
 
     use super::*;
 

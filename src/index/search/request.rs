@@ -1,7 +1,6 @@
 //! What a search is asked for, as plain data.
 
 use std::num::NonZeroUsize;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -27,8 +26,7 @@ pub const DEFAULT_RECALL: f64 = 0.95;
 pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 
 /// What a search ranks documents by. In text `best`, `dense`, `lexical` or `hybrid`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RankBy {
     /// As [`Self::Hybrid`] with [`Fusion::Learned`] where [`Index::fuse`] found that words help, and for a
     /// question with signs, if the index has words; else as [`Self::Dense`].
@@ -61,39 +59,13 @@ pub enum RankBy {
 }
 
 impl RankBy {
-    /// Its name in text.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Best => "best",
             Self::Dense => "dense",
             Self::Lexical => "lexical",
             Self::Hybrid(_) => "hybrid",
         }
-    }
-}
-
-impl FromStr for RankBy {
-    type Err = InputError;
-
-    fn from_str(text: &str) -> std::result::Result<Self, InputError> {
-        let all = [Self::Best, Self::Dense, Self::Lexical, Self::Hybrid(Fusion::Learned)];
-        all.into_iter()
-            .find(|mode| mode.name() == text)
-            .ok_or_else(|| InputError::UnknownMode { found: text.to_owned() })
-    }
-}
-
-impl TryFrom<String> for RankBy {
-    type Error = InputError;
-
-    fn try_from(text: String) -> std::result::Result<Self, InputError> {
-        text.parse()
-    }
-}
-
-impl Serialize for RankBy {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 
@@ -255,27 +227,22 @@ impl SearchRequest {
     }
 
     /// Sets the leaves of [`Reach::Beam`], beside rules that were given before.
-    pub fn beam(mut self, beam: usize) -> Self {
-        let stops = self.take_stops();
-        self.reach(Reach::Beam(Some(beam), stops))
+    pub fn beam(self, beam: usize) -> Self {
+        self.within(Some(beam), None)
     }
 
     /// Adds a rule to [`Reach::Beam`].
-    pub fn stop(mut self, stop: Stop) -> Self {
-        let beam = match self.reach {
-            Some(Reach::Beam(beam, _)) => beam,
-            _ => None,
-        };
-        let mut stops = self.take_stops();
-        stops.push(stop);
-        self.reach(Reach::Beam(beam, stops))
+    pub fn stop(self, stop: Stop) -> Self {
+        self.within(None, Some(stop))
     }
 
-    fn take_stops(&mut self) -> Vec<Stop> {
-        match self.reach.take() {
-            Some(Reach::Beam(_, stops)) => stops,
-            _ => Vec::new(),
-        }
+    fn within(mut self, beam: Option<usize>, stop: Option<Stop>) -> Self {
+        let (leaves, mut stops) = match self.reach.take() {
+            Some(Reach::Beam(leaves, stops)) => (leaves, stops),
+            _ => (None, Vec::new()),
+        };
+        stops.extend(stop);
+        self.reach(Reach::Beam(beam.or(leaves), stops))
     }
 
     /// Searches with [`Reach::Recall`].
@@ -459,97 +426,74 @@ impl Reach {
     }
 }
 
-/// The leaves of a beam in JSON.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum BeamField {
-    Leaves(usize),
-    Named(AllLeaves),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AllLeaves {
-    All,
-}
-
 /// A request in JSON.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {
     k: Option<usize>,
-    mode: Option<RankBy>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Mode>,
     alpha: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     rrf: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     recall: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    beam: Option<BeamField>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    beam: Option<Beam>,
     stop: Vec<Stop>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     leaves: Option<Vec<LeafId>>,
-    #[serde(skip_serializing_if = "is_false")]
     exact: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     encoder: Option<QueryEncoder>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     codes: Option<bool>,
-    #[serde(skip_serializing_if = "is_false")]
     parallel: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     bm25: Option<(f32, f32)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     passages: Option<usize>,
-    #[serde(skip_serializing_if = "is_false")]
     ids_only: bool,
-    #[serde(skip_serializing_if = "is_false")]
     unlogged: bool,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     rerank_depth: Option<usize>,
 }
 
-fn is_false(own: &bool) -> bool {
-    !own
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Best,
+    Dense,
+    Lexical,
+    Hybrid,
+}
+
+/// The leaves of a beam: a number, or `"all"`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Beam {
+    All,
+    #[serde(untagged)]
+    Leaves(usize),
 }
 
 impl Fields {
     fn request(self) -> Result<SearchRequest> {
         let conflict = |options| InputError::Conflict { options };
-        let reaches = [
-            (self.exact, Reach::Exact),
-            (self.leaves.is_some(), Reach::Leaves(self.leaves.unwrap_or_default())),
-            (self.recall.is_some(), Reach::Recall(self.recall.unwrap_or_default())),
-            (self.beam.is_some() || !self.stop.is_empty(), {
-                let beam = self.beam.map(|beam| match beam {
-                    BeamField::Leaves(leaves) => leaves,
-                    BeamField::Named(AllLeaves::All) => usize::MAX,
-                });
-                Reach::Beam(beam, self.stop)
-            }),
-        ];
-        let mut reaches = reaches.into_iter().filter(|(given, _)| *given).map(|(_, reach)| reach);
+        let beam = self.beam.map(|beam| match beam {
+            Beam::All => usize::MAX,
+            Beam::Leaves(leaves) => leaves,
+        });
+        let within = (beam.is_some() || !self.stop.is_empty()).then_some(Reach::Beam(beam, self.stop));
+        let exact = self.exact.then_some(Reach::Exact);
+        let reaches = [exact, self.leaves.map(Reach::Leaves), self.recall.map(Reach::Recall), within];
+        let mut reaches = reaches.into_iter().flatten();
         let reach = reaches.next();
         if let (Some(one), Some(other)) = (&reach, reaches.next()) {
             return Err(conflict([one.name(), other.name()]).into());
         }
-        let fusion = match (self.alpha, self.rrf) {
-            (Some(_), Some(_)) => return Err(conflict(["alpha", "rrf"]).into()),
-            (Some(alpha), None) => Some(Fusion::Convex(alpha)),
-            (None, Some(k)) => Some(Fusion::Rrf { k }),
-            (None, None) => None,
-        };
-        let mode = match (self.mode, fusion) {
-            (None | Some(RankBy::Hybrid(_)), Some(fusion)) => RankBy::Hybrid(fusion),
-            (Some(mode), Some(_)) => {
-                let option = if self.alpha.is_some() { "alpha" } else { "rrf" };
-                return Err(conflict([mode.name(), option]).into());
-            }
-            (mode, None) => mode.unwrap_or_default(),
+        let mode = match (self.mode, self.alpha, self.rrf) {
+            (_, Some(_), Some(_)) => return Err(conflict(["alpha", "rrf"]).into()),
+            (None | Some(Mode::Hybrid), Some(alpha), None) => RankBy::Hybrid(Fusion::Convex(alpha)),
+            (None | Some(Mode::Hybrid), None, Some(k)) => RankBy::Hybrid(Fusion::Rrf { k }),
+            (Some(Mode::Hybrid), None, None) => RankBy::Hybrid(Fusion::Learned),
+            (Some(_), Some(_), None) => return Err(conflict(["alpha", "mode"]).into()),
+            (Some(_), None, Some(_)) => return Err(conflict(["rrf", "mode"]).into()),
+            (Some(Mode::Dense), ..) => RankBy::Dense,
+            (Some(Mode::Lexical), ..) => RankBy::Lexical,
+            (None | Some(Mode::Best), ..) => RankBy::Best,
         };
         let filter = match &self.filter {
             Some(Value::String(text)) => Some(text.parse()?),
@@ -578,10 +522,20 @@ impl Fields {
 /// As [`SearchRequest::from_json`] reads it, with the reach that it has by default.
 impl Serialize for SearchRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let Self { encoder, codes, parallel, bm25, passages, ids_only, unlogged, .. } = *self;
+        let (mode, alpha, rrf) = match self.mode {
+            RankBy::Best => (Mode::Best, None, None),
+            RankBy::Dense => (Mode::Dense, None, None),
+            RankBy::Lexical => (Mode::Lexical, None, None),
+            RankBy::Hybrid(Fusion::Learned) => (Mode::Hybrid, None, None),
+            RankBy::Hybrid(Fusion::Convex(alpha)) => (Mode::Hybrid, Some(alpha), None),
+            RankBy::Hybrid(Fusion::Rrf { k }) => (Mode::Hybrid, None, Some(k)),
+        };
+        let Self { k, encoder, codes, parallel, bm25, passages, ids_only, unlogged, .. } = *self;
         let mut fields = Fields {
-            k: Some(self.k),
-            mode: Some(self.mode),
+            k: Some(k),
+            mode: Some(mode),
+            alpha,
+            rrf,
             encoder,
             codes,
             parallel,
@@ -593,25 +547,22 @@ impl Serialize for SearchRequest {
             rerank_depth: self.rerank.as_ref().map(|rerank| rerank.depth),
             ..Fields::default()
         };
-        match self.mode {
-            RankBy::Hybrid(Fusion::Convex(alpha)) => fields.alpha = Some(alpha),
-            RankBy::Hybrid(Fusion::Rrf { k }) => fields.rrf = Some(k),
-            _ => {}
-        }
-        match &self.reach {
-            None if self.mode == RankBy::Lexical => {}
-            None => fields.recall = Some(DEFAULT_RECALL),
-            Some(Reach::Recall(recall)) => fields.recall = Some(*recall),
+        match self.reach.clone() {
+            None => fields.recall = (self.mode != RankBy::Lexical).then_some(DEFAULT_RECALL),
+            Some(Reach::Recall(recall)) => fields.recall = Some(recall),
             Some(Reach::Beam(beam, stops)) => {
-                fields.beam = beam.map(|beam| match beam {
-                    usize::MAX => BeamField::Named(AllLeaves::All),
-                    leaves => BeamField::Leaves(leaves),
-                });
-                fields.stop.clone_from(stops);
+                let leaves = |beam| if beam == usize::MAX { Beam::All } else { Beam::Leaves(beam) };
+                (fields.beam, fields.stop) = (beam.map(leaves), stops);
             }
-            Some(Reach::Leaves(leaves)) => fields.leaves = Some(leaves.clone()),
+            Some(Reach::Leaves(leaves)) => fields.leaves = Some(leaves),
             Some(Reach::Exact) => fields.exact = true,
         }
-        fields.serialize(serializer)
+        let mut json = serde_json::to_value(fields).map_err(serde::ser::Error::custom)?;
+        if let Value::Object(fields) = &mut json {
+            // What is not given.
+            fields
+                .retain(|_, value| ![Value::Null, Value::Bool(false), Value::Array(vec![])].contains(value));
+        }
+        json.serialize(serializer)
     }
 }
