@@ -3,8 +3,9 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use super::encode::QueryEncoder;
 use super::fusion::Fusion;
@@ -323,12 +324,69 @@ impl SearchRequest {
     /// # Errors
     /// [`InputError::Conflict`] for what excludes each other; [`InputError::BadRequest`] for other names and
     /// values of another kind; [`FilterError`](crate::FilterError).
-    pub fn from_json(mut json: Value) -> Result<Self> {
-        if let Value::Object(fields) = &mut json {
-            fields.retain(|_, value| !value.is_null());
+    pub fn from_json(json: Value) -> Result<Self> {
+        let (mut request, mut mode, mut reaches) = (Self::default(), None, Vec::new());
+        let (mut alpha, mut rrf) = (None, None);
+        let fields: Map<String, Value> = read("a request", json)?;
+        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
+            match &*name {
+                "k" => request.k = read(&name, value)?,
+                "mode" => mode = Some(read::<String>(&name, value)?),
+                "alpha" => alpha = Some(read(&name, value)?),
+                "rrf" => rrf = Some(read(&name, value)?),
+                "recall" => reaches.push(Reach::Recall(read(&name, value)?)),
+                "beam" if value == "all" => reaches.push(Reach::Beam(Some(usize::MAX), Vec::new())),
+                "beam" => reaches.push(Reach::Beam(Some(read(&name, value)?), Vec::new())),
+                "stop" if value == json!([]) => {}
+                "stop" => reaches.push(Reach::Beam(None, read(&name, value)?)),
+                "leaves" => reaches.push(Reach::Leaves(read(&name, value)?)),
+                "exact" => reaches.extend(read::<bool>(&name, value)?.then_some(Reach::Exact)),
+                "encoder" => request.encoder = Some(read(&name, value)?),
+                "codes" => request.codes = Some(read(&name, value)?),
+                "parallel" => request.parallel = read(&name, value)?,
+                "bm25" => request.bm25 = Some(read(&name, value)?),
+                "filter" => {
+                    let filter = value.as_str().map_or_else(|| Filter::from_json(&value), str::parse);
+                    request.filter = Some(Arc::new(filter?));
+                }
+                "passages" => request.passages = Some(read(&name, value)?),
+                "ids_only" => request.ids_only = read(&name, value)?,
+                "unlogged" => request.unlogged = read(&name, value)?,
+                _ => return Err(InputError::BadRequest { reason: format!("unknown field `{name}`") }.into()),
+            }
         }
-        let read = serde_json::from_value::<Fields>(json);
-        read.map_err(|error| InputError::BadRequest { reason: error.to_string() })?.request()
+        request.mode = match (mode.as_deref(), alpha, rrf) {
+            (_, Some(_), Some(_)) => return Err(InputError::Conflict { options: ["alpha", "rrf"] }.into()),
+            (None | Some("hybrid"), Some(alpha), None) => RankBy::Hybrid(Fusion::Convex(alpha)),
+            (None | Some("hybrid"), None, Some(k)) => RankBy::Hybrid(Fusion::Rrf { k }),
+            (Some("hybrid"), None, None) => RankBy::Hybrid(Fusion::Learned),
+            (Some("dense"), None, None) => RankBy::Dense,
+            (Some("lexical"), None, None) => RankBy::Lexical,
+            (None | Some("best"), None, None) => RankBy::Best,
+            (Some("best" | "dense" | "lexical"), Some(_), _) => {
+                return Err(InputError::Conflict { options: ["alpha", "mode"] }.into());
+            }
+            (Some("best" | "dense" | "lexical"), ..) => {
+                return Err(InputError::Conflict { options: ["rrf", "mode"] }.into());
+            }
+            (Some(other), ..) => {
+                let reason = format!("`{other}` is not a mode: best, dense, lexical or hybrid");
+                return Err(InputError::BadRequest { reason }.into());
+            }
+        };
+        for reach in reaches {
+            request.reach = Some(match (request.reach.take(), reach) {
+                (None, reach) => reach,
+                (Some(Reach::Beam(beam, mut stops)), Reach::Beam(other, more)) => {
+                    stops.extend(more);
+                    Reach::Beam(beam.or(other), stops)
+                }
+                (Some(one), other) => {
+                    return Err(InputError::Conflict { options: [one.name(), other.name()] }.into());
+                }
+            });
+        }
+        Ok(request)
     }
 
     /// The request as a search of this index runs it.
@@ -426,143 +484,41 @@ impl Reach {
     }
 }
 
-/// A request in JSON.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Fields {
-    k: Option<usize>,
-    mode: Option<Mode>,
-    alpha: Option<f64>,
-    rrf: Option<f64>,
-    recall: Option<f64>,
-    beam: Option<Beam>,
-    stop: Vec<Stop>,
-    leaves: Option<Vec<LeafId>>,
-    exact: bool,
-    encoder: Option<QueryEncoder>,
-    codes: Option<bool>,
-    parallel: bool,
-    bm25: Option<(f32, f32)>,
-    filter: Option<Value>,
-    passages: Option<usize>,
-    ids_only: bool,
-    unlogged: bool,
-    #[serde(skip_deserializing)]
-    rerank_depth: Option<usize>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mode {
-    Best,
-    Dense,
-    Lexical,
-    Hybrid,
-}
-
-/// The leaves of a beam: a number, or `"all"`.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Beam {
-    All,
-    #[serde(untagged)]
-    Leaves(usize),
-}
-
-impl Fields {
-    fn request(self) -> Result<SearchRequest> {
-        let conflict = |options| InputError::Conflict { options };
-        let beam = self.beam.map(|beam| match beam {
-            Beam::All => usize::MAX,
-            Beam::Leaves(leaves) => leaves,
-        });
-        let within = (beam.is_some() || !self.stop.is_empty()).then_some(Reach::Beam(beam, self.stop));
-        let exact = self.exact.then_some(Reach::Exact);
-        let reaches = [exact, self.leaves.map(Reach::Leaves), self.recall.map(Reach::Recall), within];
-        let mut reaches = reaches.into_iter().flatten();
-        let reach = reaches.next();
-        if let (Some(one), Some(other)) = (&reach, reaches.next()) {
-            return Err(conflict([one.name(), other.name()]).into());
-        }
-        let mode = match (self.mode, self.alpha, self.rrf) {
-            (_, Some(_), Some(_)) => return Err(conflict(["alpha", "rrf"]).into()),
-            (None | Some(Mode::Hybrid), Some(alpha), None) => RankBy::Hybrid(Fusion::Convex(alpha)),
-            (None | Some(Mode::Hybrid), None, Some(k)) => RankBy::Hybrid(Fusion::Rrf { k }),
-            (Some(Mode::Hybrid), None, None) => RankBy::Hybrid(Fusion::Learned),
-            (Some(_), Some(_), None) => return Err(conflict(["alpha", "mode"]).into()),
-            (Some(_), None, Some(_)) => return Err(conflict(["rrf", "mode"]).into()),
-            (Some(Mode::Dense), ..) => RankBy::Dense,
-            (Some(Mode::Lexical), ..) => RankBy::Lexical,
-            (None | Some(Mode::Best), ..) => RankBy::Best,
-        };
-        let filter = match &self.filter {
-            Some(Value::String(text)) => Some(text.parse()?),
-            Some(json) => Some(Filter::from_json(json)?),
-            None => None,
-        };
-        let Self { encoder, codes, parallel, bm25, passages, ids_only, unlogged, .. } = self;
-        Ok(SearchRequest {
-            k: self.k.unwrap_or(DEFAULT_K),
-            mode,
-            reach,
-            encoder,
-            codes,
-            parallel,
-            bm25,
-            statistics: None,
-            filter: filter.map(Arc::new),
-            passages,
-            ids_only,
-            rerank: None,
-            unlogged,
-        })
-    }
+fn read<T: DeserializeOwned>(name: &str, value: Value) -> std::result::Result<T, InputError> {
+    serde_json::from_value(value)
+        .map_err(|error| InputError::BadRequest { reason: format!("`{name}`: {error}") })
 }
 
 /// As [`SearchRequest::from_json`] reads it, with the reach that it has by default.
 impl Serialize for SearchRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let (mode, alpha, rrf) = match self.mode {
-            RankBy::Best => (Mode::Best, None, None),
-            RankBy::Dense => (Mode::Dense, None, None),
-            RankBy::Lexical => (Mode::Lexical, None, None),
-            RankBy::Hybrid(Fusion::Learned) => (Mode::Hybrid, None, None),
-            RankBy::Hybrid(Fusion::Convex(alpha)) => (Mode::Hybrid, Some(alpha), None),
-            RankBy::Hybrid(Fusion::Rrf { k }) => (Mode::Hybrid, None, Some(k)),
+        let default = (self.mode != RankBy::Lexical).then_some(Reach::Recall(DEFAULT_RECALL));
+        let (name, reach) = match self.reach.as_ref().or(default.as_ref()) {
+            None | Some(Reach::Beam(None, _)) => ("beam", Value::Null),
+            Some(Reach::Beam(Some(usize::MAX), _)) => ("beam", "all".into()),
+            Some(Reach::Beam(Some(beam), _)) => ("beam", (*beam).into()),
+            Some(Reach::Recall(recall)) => ("recall", (*recall).into()),
+            Some(Reach::Leaves(leaves)) => ("leaves", json!(leaves)),
+            Some(Reach::Exact) => ("exact", true.into()),
         };
-        let Self { k, encoder, codes, parallel, bm25, passages, ids_only, unlogged, .. } = *self;
-        let mut fields = Fields {
-            k: Some(k),
-            mode: Some(mode),
-            alpha,
-            rrf,
-            encoder,
-            codes,
-            parallel,
-            bm25,
-            filter: self.filter.as_ref().map(|filter| filter.to_json()),
-            passages,
-            ids_only,
-            unlogged,
-            rerank_depth: self.rerank.as_ref().map(|rerank| rerank.depth),
-            ..Fields::default()
+        let stop = match &self.reach {
+            Some(Reach::Beam(_, stops)) => &stops[..],
+            _ => &[],
         };
-        match self.reach.clone() {
-            None => fields.recall = (self.mode != RankBy::Lexical).then_some(DEFAULT_RECALL),
-            Some(Reach::Recall(recall)) => fields.recall = Some(recall),
-            Some(Reach::Beam(beam, stops)) => {
-                let leaves = |beam| if beam == usize::MAX { Beam::All } else { Beam::Leaves(beam) };
-                (fields.beam, fields.stop) = (beam.map(leaves), stops);
-            }
-            Some(Reach::Leaves(leaves)) => fields.leaves = Some(leaves),
-            Some(Reach::Exact) => fields.exact = true,
-        }
-        let mut json = serde_json::to_value(fields).map_err(serde::ser::Error::custom)?;
-        if let Value::Object(fields) = &mut json {
-            // What is not given.
-            fields
-                .retain(|_, value| ![Value::Null, Value::Bool(false), Value::Array(vec![])].contains(value));
-        }
-        json.serialize(serializer)
+        let (alpha, rrf) = match self.mode {
+            RankBy::Hybrid(Fusion::Convex(alpha)) => (Some(alpha), None),
+            RankBy::Hybrid(Fusion::Rrf { k }) => (None, Some(k)),
+            _ => (None, None),
+        };
+        let given = json!({
+            "k": self.k, "mode": self.mode.name(), "alpha": alpha, "rrf": rrf, name: reach, "stop": stop,
+            "encoder": self.encoder, "codes": self.codes, "bm25": self.bm25, "passages": self.passages,
+            "filter": self.filter.as_ref().map(|filter| filter.to_json()),
+            "rerank_depth": self.rerank.as_ref().map(|rerank| rerank.depth),
+            "parallel": self.parallel.then_some(true), "ids_only": self.ids_only.then_some(true),
+            "unlogged": self.unlogged.then_some(true),
+        });
+        let given = given.as_object().into_iter().flatten();
+        serializer.collect_map(given.filter(|(_, value)| !value.is_null() && **value != json!([])))
     }
 }
