@@ -119,11 +119,13 @@ impl Index {
         let serving = self.serving();
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
-        let (asked, encoding) = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let started = std::time::Instant::now();
+        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let encode = started.elapsed();
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
         let SearchResult { request, hits: found, stats, ranked_by, signs, notes } =
-            serving.answer(&view, &asked, request, &plan, &ranked, encoding)?;
+            serving.answer(&view, &asked, request, &plan, &ranked, encode)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;

@@ -1,7 +1,6 @@
 //! Questions to embeddings, by the full encoder or by the query encoder.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -52,13 +51,6 @@ impl std::str::FromStr for QueryEncoder {
 pub struct UnknownEncoder {
     /// The text.
     pub found: String,
-}
-
-/// What encoding a question took, and which encoder gave its embedding.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::index) struct Encoding {
-    pub time: Duration,
-    pub by: Option<QueryEncoder>,
 }
 
 /// A question as the encoders read it.

@@ -1,10 +1,9 @@
 //! What a query is given as: checked, read as words, and encoded, as far as its ranking needs it.
 
 use std::borrow::Cow;
-use std::time::Instant;
 
 use super::asked::Asked;
-use super::encode::{EncoderText, Encoding};
+use super::encode::EncoderText;
 use super::fusion::Fusion;
 use super::plan::Plan;
 use super::request::{RankBy, SearchRequest};
@@ -77,19 +76,16 @@ impl Index {
 }
 
 impl ActiveModel {
-    /// A query, checked and encoded as far as a ranking needs it, and how long that took.
+    /// A question, checked and encoded as far as a ranking needs it.
     pub(in crate::index) fn read_question<'a>(
         &self,
         question: &Question<'a>,
         mode: RankBy,
         plan: &Plan<'_>,
         view: &View,
-    ) -> Result<(Asked<'a>, Encoding)> {
-        let started = Instant::now();
+    ) -> Result<Asked<'a>> {
         let mut asked = self.read_questions(std::slice::from_ref(question), mode, plan, view)?;
-        let asked = asked.pop().unwrap_or_default();
-        let encoding = Encoding { time: started.elapsed(), by: asked.encoder };
-        Ok((asked, encoding))
+        Ok(asked.pop().unwrap_or_default())
     }
 
     /// As [`Self::read_question`], of several. Texts are encoded together.

@@ -5,13 +5,11 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use super::asked::Asked;
-use super::encode::Encoding;
 use super::input::Question;
+use super::plan::Plan;
 use super::request::SearchRequest;
 use super::result::SearchResult;
-#[cfg(doc)]
-use crate::error::InputError;
-use crate::error::Result;
+use crate::error::{InputError, Result};
 use crate::index::Index;
 
 impl Index {
@@ -43,17 +41,8 @@ impl Index {
         question: impl Into<Question<'q>>,
         request: &SearchRequest,
     ) -> Result<SearchResult> {
-        self.check_process()?;
-        let question = question.into();
-        let plan = request.plan(self)?;
-        let serving = self.serving();
-        // First: once this model is no longer in service, its store may be removed.
-        let view = serving.view();
-        let _span = plan.span(1, &view).entered();
-        let (asked, encoding) = serving.read_question(&question, request.mode, &plan, &view)?;
-        self.log(request, std::slice::from_ref(&question), std::slice::from_ref(&asked));
-        let ranked = serving.rank_asked(&view, &asked, &plan)?;
-        request.reranked(&question, serving.answer(&view, &asked, request, &plan, &ranked, encoding)?)
+        let mut answers = self.search_many([question], request)?;
+        answers.pop().ok_or_else(|| InputError::EmptyQuery.into())
     }
 
     /// The answers in the order of the questions, each that of a search of its own.
@@ -70,20 +59,26 @@ impl Index {
     ) -> Result<Vec<SearchResult>> {
         self.check_process()?;
         let questions: Vec<Question<'q>> = questions.into_iter().map(Into::into).collect();
-        let mut plan = request.plan(self)?;
-        plan.parallel = false;
+        let plan = request.plan(self)?;
         let serving = self.serving();
+        // First: once this model is no longer in service, its store may be removed.
         let view = serving.view();
         let _span = plan.span(questions.len(), &view).entered();
         let started = Instant::now();
         let asked = serving.read_questions(&questions, request.mode, &plan, &view)?;
-        let time = started.elapsed() / asked.len().max(1) as u32;
+        let encode = started.elapsed() / asked.len().max(1) as u32;
         self.log(request, &questions, &asked);
-        let search = |(asked, question): (&Asked<'_>, &Question<'_>)| {
-            let ranked = serving.rank_asked(&view, asked, &plan)?;
-            let encoding = Encoding { time, by: asked.encoder };
-            request.reranked(question, serving.answer(&view, asked, request, &plan, &ranked, encoding)?)
+        let search = |(asked, question): (&Asked<'_>, &Question<'_>), plan: &Plan<'_>| {
+            let ranked = serving.rank_asked(&view, asked, plan)?;
+            request.reranked(question, serving.answer(&view, asked, request, plan, &ranked, encode)?)
         };
-        asked.par_iter().zip(&questions).map(search).collect()
+        match (&asked[..], &questions[..]) {
+            // Without the thread pool.
+            ([asked], [question]) => Ok(vec![search((asked, question), &plan)?]),
+            _ => {
+                let plan = Plan { parallel: false, ..plan };
+                asked.par_iter().zip(&questions).map(|own| search(own, &plan)).collect()
+            }
+        }
     }
 }

@@ -237,7 +237,7 @@ impl Index {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let started = Instant::now();
-        let (asked, _) = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut search = WordSearch::new(&view, words, serving.analysis(), &plan)?;
         let both = serving.both(&view, &asked, &plan, depth, &mut search)?;
