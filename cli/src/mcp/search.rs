@@ -1,6 +1,6 @@
 //! The tool `search`.
 
-use ehi::search::{MOST_SIGNED, QuestionWords};
+use ehi::search::QuestionWords;
 use ehi::{Hit, RankedBy, SearchRequest};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,8 @@ use super::tool::{Call, Tool, rounded, within_limit};
 use crate::escape::escaped;
 use crate::failure::Failure;
 
-/// Bytes of a word or phrase of the question, as JSON, and how many are told that exclude nothing.
-const SIGNED: usize = 100;
-const AS_TEXT: usize = 8;
+/// Bytes, as JSON, of what the signs of a question meant.
+const SIGNS: usize = 2_000;
 
 /// The modes of a search, for the schema.
 pub const MODES: [&str; 4] = ["best", "dense", "lexical", "hybrid"];
@@ -72,9 +71,10 @@ pub struct Answer {
     /// The `offset` that gives further hits; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
-    /// What hits must have and must not, by the signs of the question; absent where it has none that count.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signs: Option<Signs>,
+    /// What hits must have and must not, by the signs of the question, and which words with `-` exclude
+    /// nothing, as they may be negative numbers or options; absent without such signs.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    signs: String,
     /// Documents of the index.
     documents: usize,
     /// What should be known of the answer.
@@ -83,39 +83,6 @@ pub struct Answer {
     /// What was asked for, with the defaults.
     #[schemars(with = "serde_json::Map<String, Value>")]
     request: SearchRequest,
-}
-
-/// What the signs of a question meant.
-#[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
-pub struct Signs {
-    /// Words that every hit has.
-    required: Vec<String>,
-    /// Phrases that every hit has.
-    phrases: Vec<String>,
-    /// Words that no hit has.
-    excluded: Vec<String>,
-    /// Phrases that no hit has.
-    excluded_phrases: Vec<String>,
-    /// Words with `-` that exclude nothing, as they may be negative numbers or options: `-"20"` does.
-    as_text: Vec<String>,
-}
-
-impl Signs {
-    fn of(signs: &ehi::search::Signs) -> Option<Self> {
-        let bounded = |all: &[String]| {
-            let all = all.iter().take(MOST_SIGNED).map(|own| start_json(own, SIGNED).0.to_owned());
-            all.collect::<Vec<String>>()
-        };
-        let counts = !signs.is_empty() || !signs.as_text.is_empty();
-        (counts && !signs.ignored).then(|| Self {
-            required: bounded(&signs.required),
-            phrases: bounded(&signs.phrases),
-            excluded: bounded(&signs.excluded),
-            excluded_phrases: bounded(&signs.excluded_phrases),
-            as_text: bounded(&signs.as_text).into_iter().take(AS_TEXT).collect(),
-        })
-    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -175,6 +142,7 @@ impl Tool for Search {
         let result = index.search_with(asked, &SearchRequest::from_json(json)?)?;
         let request = SearchRequest { k, ..result.request.clone() };
         let mut said: Vec<String> = result.notes.iter().map(|note| escaped(note)).collect();
+        let signs = if result.signs.ignored { String::new() } else { result.signs.to_string() };
         let words = QuestionWords::of(asked);
         let more = result.len() > until;
         let mut next = (more && until < ALL_HITS).then_some(until);
@@ -196,7 +164,7 @@ impl Tool for Search {
         Ok(Answer {
             hits,
             ranked_by: named(&result.ranked_by),
-            signs: Signs::of(&result.signs),
+            signs: start_json(&signs, SIGNS).0.to_owned(),
             next_offset: next,
             documents: index.len(),
             notes: notes(said),

@@ -48,30 +48,30 @@ impl Index {
         k: usize,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        let asked = Input::new(query)?;
+        let (asked, is_one) = Asked::new(query)?;
         let request = request(py, k, options)?;
+        if request.parallel && !is_one {
+            return Err(PyValueError::new_err("`parallel` is for one question; several have a thread each"));
+        }
         let index = self.inner()?;
         // A reranker reads a hundred documents for each question.
         let each = if request.rerank.is_some() { 1 } else { QUESTIONS };
-        let one = |result| Ok(SearchResult::new(py, result)?.into_pyobject(py)?.into_any().unbind());
-        match asked {
-            Input::Text(text) => one(run(py, || index.search_with(&text, &request))?),
-            Input::Vector(matrix) => {
-                let rows = matrix.rows()?;
-                one(run(py, || index.search_with(&*rows.row(0), &request))?)
-            }
-            _ if request.parallel => {
-                Err(PyValueError::new_err("`parallel` is for one question; several have a thread each"))
-            }
-            Input::Texts(texts) => {
-                let search = |_, part: &[String]| index.search_many(part, &request);
-                many(py, k, in_parts(py, &texts, each, search)?)
-            }
-            Input::Vectors(matrix) => {
+        let results = match &asked {
+            Asked::Texts(texts) => in_parts(py, texts, each, |_, part| index.search_many(part, &request))?,
+            Asked::Vectors(matrix) => {
                 let rows: Vec<_> = matrix.rows()?.iter().collect();
                 let search =
                     |_, part: &[Cow<'_, [f32]>]| index.search_many(part.iter().map(|row| &**row), &request);
-                many(py, k, in_parts(py, &rows, each, search)?)
+                in_parts(py, &rows, each, search)?
+            }
+        };
+        let results = results.into_iter().map(|result| Py::new(py, SearchResult::new(py, result)?));
+        let mut results = results.collect::<PyResult<Vec<_>>>()?;
+        match results.pop() {
+            Some(only) if is_one => Ok(only.into_any()),
+            last => {
+                results.extend(last);
+                Ok(Py::new(py, SearchResults::new(k, results))?.into_any())
             }
         }
     }
@@ -100,24 +100,22 @@ impl Index {
 }
 
 /// What is searched for.
-enum Input<'py> {
-    Text(String),
+enum Asked<'py> {
     Texts(Vec<String>),
-    Vector(Matrix<'py>),
     Vectors(Matrix<'py>),
 }
 
-impl<'py> Input<'py> {
-    fn new(query: &Bound<'py, PyAny>) -> PyResult<Self> {
+impl<'py> Asked<'py> {
+    /// Whether it is one question, too.
+    fn new(query: &Bound<'py, PyAny>) -> PyResult<(Self, bool)> {
         if let Ok(text) = query.cast::<PyString>() {
-            return Ok(Self::Text(text.to_cow()?.into_owned()));
+            return Ok((Self::Texts(vec![text.to_cow()?.into_owned()]), true));
         }
         if let Ok(array) = query.cast::<PyUntypedArray>() {
-            let matrix = Matrix::new(array)?;
-            return Ok(if array.ndim() == 1 { Self::Vector(matrix) } else { Self::Vectors(matrix) });
+            return Ok((Self::Vectors(Matrix::new(array)?), array.ndim() == 1));
         }
         if query.is_instance_of::<PyList>() || query.is_instance_of::<PyTuple>() {
-            return strings("query", query).map(Self::Texts);
+            return Ok((Self::Texts(strings("query", query)?), false));
         }
         Err(PyTypeError::new_err(format!(
             "a query is a string, a list of strings or an array of numpy, not {}",
@@ -128,9 +126,3 @@ impl<'py> Input<'py> {
 
 /// Questions that each thread searches for between two looks for Ctrl-C.
 const QUESTIONS: usize = 64;
-
-fn many(py: Python<'_>, k: usize, results: Vec<ehi::SearchResult>) -> PyResult<Py<PyAny>> {
-    let results = results.into_iter().map(|result| Py::new(py, SearchResult::new(py, result)?));
-    let batch = SearchResults::new(k, results.collect::<PyResult<_>>()?);
-    Ok(batch.into_pyobject(py)?.into_any().unbind())
-}
