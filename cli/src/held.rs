@@ -22,11 +22,11 @@ pub struct HeldIndex {
 }
 
 /// Why there is no index any more.
-pub struct Gone(pub Failure);
+pub struct Gone(pub String);
 
 impl From<Gone> for Failure {
     fn from(gone: Gone) -> Self {
-        gone.0
+        Self::Usage(gone.0)
     }
 }
 
@@ -109,18 +109,18 @@ impl HeldIndex {
         let Some(place) = &self.place else { return Ok(()) };
         place.check().map_err(|lost| match lost {
             Lost::Gone(error) => self.gone(&error),
-            Lost::Replaced => Gone(Failure::Usage(format!(
+            Lost::Replaced => Gone(format!(
                 "the index in {} was replaced by another: start the server again to use that one",
                 printing::path(&self.path)
-            ))),
+            )),
         })
     }
 
     fn gone(&self, error: &dyn std::error::Error) -> Gone {
-        Gone(Failure::Usage(format!(
+        Gone(format!(
             "the index in {} is gone or cannot be read ({error}): put it back, or start the server again once \
              there is one",
             printing::path(&self.path)
-        )))
+        ))
     }
 }

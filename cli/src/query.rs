@@ -25,9 +25,9 @@ pub struct QueryArgs {
     /// fraction=SHARE
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     stop: Vec<Stop>,
-    /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best` is
-    /// both where `ehi fuse` has found that words help or the question has signs, and embeddings otherwise;
-    /// it is the default, but for `--alpha` and `--rrf`, which make it both
+    /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best`
+    /// is both where `ehi fuse` has found that words help or the question has signs, and embeddings
+    /// otherwise; it is the default, but for `--alpha` and `--rrf`, which make it both
     #[arg(long, value_parser = ["best", "dense", "lexical", "hybrid"])]
     mode: Option<String>,
     /// Weight of the embeddings in a hybrid search, from 0 to 1; what `ehi fuse` learned if absent (1 where

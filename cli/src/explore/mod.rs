@@ -1,7 +1,7 @@
 //! `ehi explore`: a page on the loopback address to search an index, look into it and teach it.
 //!
 //! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key, rate) and `routes`
-//! (which call), and is then a call of the library like that of any other command. `crate::held` is the index.
+//! (which call), and is then a call of the library like that of any other command.
 
 mod about;
 mod document;

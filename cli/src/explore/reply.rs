@@ -73,7 +73,7 @@ impl From<ehi::Error> for Refusal {
 
 impl From<Gone> for Refusal {
     fn from(gone: Gone) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "gone", gone.0.line())
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "gone", gone.0)
     }
 }
 

@@ -33,8 +33,8 @@ pub struct Hit {
     pub document: Document,
     /// The leaf it was found in, that of its best passage; its most probable one where it is in several.
     pub leaf: LeafId,
-    /// Its best passages, best first: one, or as many as
-    /// [`SearchRequest::passages`](crate::SearchRequest::passages) asks for. None in an index without passages.
+    /// Its best passages, best first: one, or as many as the request asks for
+    /// ([`SearchRequest::passages`](crate::SearchRequest::passages)). None in an index without passages.
     pub passages: Vec<HitPassage>,
 }
 

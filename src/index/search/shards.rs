@@ -82,9 +82,9 @@ pub fn plain_question(question: &str) -> String {
 /// The `k` best of the candidates of several indexes, each document in one of them.
 ///
 /// `candidates` are those of all indexes for one question, with the sum of their statistics
-/// ([`SearchRequest::statistics`]) and one `depth`. The best `depth` by embeddings and the best by words of all of
-/// them are fused, so that the hits are those of a single index with all documents: [`RankBy::Hybrid`] with as
-/// many candidates. [`Fusion::Learned`] is none of an index here, and takes the default weight.
+/// ([`SearchRequest::statistics`]) and one `depth`. The best `depth` by embeddings and the best by words of
+/// all of them are fused, so that the hits are those of a single index with all documents in the mode
+/// [`RankBy::Hybrid`] with as many candidates. [`Fusion::Learned`] takes the default weight here.
 ///
 /// # Errors
 /// [`InputError::ZeroK`], [`InputError::BadFusion`].
