@@ -49,7 +49,7 @@ pub struct RerankOptions {
 pub struct EvalOptions {
     /// Beams to measure; an entry beyond the leaves means all of them. Empty: powers of two and all.
     pub beams: Vec<usize>,
-    /// Rules of [`Query::stop`](crate::Query::stop), each measured over all leaves.
+    /// Rules of [`Reach::Beam`](crate::Reach::Beam), each measured over all leaves.
     pub stops: Vec<Stop>,
     /// What to compare with.
     pub baseline: Baseline,
@@ -58,7 +58,7 @@ pub struct EvalOptions {
     /// Reads the best documents of the first of these modes again, of embeddings where none is given, and is
     /// compared with them as [`EvalMode::Reranked`].
     pub rerank: Option<RerankOptions>,
-    /// Which encoder reads the queries; as in a search ([`Query::encoder`](crate::Query::encoder)) by
+    /// Which encoder reads the queries; as in a search ([`SearchRequest::encoder`](crate::SearchRequest::encoder)) by
     /// default.
     pub encoder: Option<QueryEncoder>,
     /// Metrics to compute beside [`Metric::STANDARD`].

@@ -63,7 +63,7 @@ impl QuestionWords {
     pub fn snippet(&self, text: &str, most: usize) -> Snippet {
         let places = self.places(text);
         let start = start(text, &places, most);
-        let end = floor(text, start + most);
+        let end = floor(text, start.saturating_add(most));
         // A word that would be cut is left out.
         let near = |space: &usize| end - start - space < most / 6;
         let space = text[start..end].rfind(char::is_whitespace).filter(near);
