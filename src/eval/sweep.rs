@@ -58,8 +58,8 @@ pub struct EvalOptions {
     /// Reads the best documents of the first of these modes again, of embeddings where none is given, and is
     /// compared with them as [`EvalMode::Reranked`].
     pub rerank: Option<RerankOptions>,
-    /// Which encoder reads the queries; as in a search ([`SearchRequest::encoder`](crate::SearchRequest::encoder)) by
-    /// default.
+    /// Which encoder reads the queries; by default as in a search
+    /// ([`SearchRequest::encoder`](crate::SearchRequest::encoder)).
     pub encoder: Option<QueryEncoder>,
     /// Metrics to compute beside [`Metric::STANDARD`].
     pub metrics: Vec<Metric>,

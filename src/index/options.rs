@@ -53,9 +53,9 @@ impl IndexBuilder {
     }
 
     /// Whether documents are stored with codes beside their embeddings
-    /// ([`SearchRequest::codes`](crate::SearchRequest::codes)), an eighth more bytes or less; they are by default, but for
-    /// Manhattan distance and for embeddings narrower than 64. Holds for what this handle writes; compaction
-    /// brings all documents to it.
+    /// ([`SearchRequest::codes`](crate::SearchRequest::codes)), an eighth more bytes or less; they are by
+    /// default, but for Manhattan distance and for embeddings narrower than 64. Holds for what this handle
+    /// writes; compaction brings all documents to it.
     ///
     /// With `true`, an index that cannot have codes is an error, [`InputError::NoCodes`] or
     /// [`InputError::TooNarrowForCodes`]; [`InputError::InapplicableOption`] for a handle that only reads.
