@@ -6,6 +6,10 @@ use ehi::Hit;
 use ehi::search::QuestionWords;
 use serde::Serialize;
 
+use crate::cut::floor;
+
+/// Bytes of a text in which words are looked for: more would be felt while typing.
+const LOOKED_AT: usize = 64 << 10;
 /// Bytes of the part, about.
 const SHOWN: usize = 480;
 
@@ -27,7 +31,7 @@ pub struct Excerpt<'a> {
 /// The part of a hit's passage with the most words of the question.
 pub fn excerpt<'a>(hit: &'a Hit, words: &QuestionWords) -> Excerpt<'a> {
     let text = hit.passage_text();
-    let part = words.snippet(text, SHOWN);
+    let part = words.snippet(&text[..floor(text, LOOKED_AT)], SHOWN);
     Excerpt {
         stretches: stretches(text, part.start..part.end, &part.marks),
         before: part.start > 0,
@@ -37,7 +41,7 @@ pub fn excerpt<'a>(hit: &'a Hit, words: &QuestionWords) -> Excerpt<'a> {
 
 /// All of a text, marked as far as words are looked for.
 pub fn marked<'a>(text: &'a str, words: &QuestionWords) -> Vec<Stretch<'a>> {
-    stretches(text, 0..text.len(), &words.marks(text))
+    stretches(text, 0..text.len(), &words.marks(&text[..floor(text, LOOKED_AT)]))
 }
 
 fn stretches<'a>(text: &'a str, part: Range<usize>, marks: &[Range<usize>]) -> Vec<Stretch<'a>> {
