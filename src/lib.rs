@@ -100,10 +100,10 @@ pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use model::{fuzz_query_encoder, fuzz_tokenizer};
-pub use passages::{BadPassages, ParsePassagesError, Passages};
+pub use passages::{BadPassages, Passages};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
-pub use stop::{ParseStopError, Stop};
+pub use stop::{BadStop, Stop};
 pub use store::Durability;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -9,7 +9,7 @@ use crate::error::InputError;
 use crate::filter::Filter;
 use crate::ids::LeafId;
 use crate::lexical::{Bm25, TermStatistics};
-use crate::stop::Stop;
+use crate::stop::{BadStop, Stop};
 use crate::store::View;
 
 /// How far a search goes.
@@ -116,7 +116,7 @@ impl Limits {
     /// With one rule more; of two of a kind the stricter one counts.
     pub fn with(mut self, stop: Stop) -> Result<Self, InputError> {
         if !stop.is_valid() {
-            return Err(InputError::BadStop { stop });
+            return Err(BadStop { found: stop.to_string() }.into());
         }
         match stop {
             Stop::Patience(leaves) => self.patience = self.patience.min(leaves),
