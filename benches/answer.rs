@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use ehi::data::Dataset;
 use ehi::model::EncoderPrecision;
-use ehi::{Bundle, Fusion, Index, QueryEncoder};
+use ehi::{Bundle, Fusion, Index, QueryEncoder, RankBy, SearchRequest};
 use serde_json::json;
 
 mod embedded;
@@ -51,14 +51,12 @@ fn main() {
         let mut stages = [Duration::ZERO; 5];
         for question in questions.lines() {
             let started = Instant::now();
-            let mut query = index.query(question).k(k).encoder(encoder);
+            let mode = if words { RankBy::Hybrid(Fusion::Learned) } else { RankBy::Dense };
+            let mut request = SearchRequest::of(mode).k(k).encoder(encoder);
             if let Some(beam) = beam {
-                query = query.beam(beam);
+                request = request.beam(beam);
             }
-            if words {
-                query = query.hybrid(Fusion::Learned);
-            }
-            let result = query.run().expect("the search succeeds");
+            let result = index.search_with(question, &request).expect("the search succeeds");
             seconds.push(started.elapsed().as_secs_f64());
             let took = &result.stats;
             let own = [took.encode, took.beam, took.scan, took.fetch, took.lexical];

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use ehi::{Bundle, Document, Index};
+use ehi::{Bundle, Document, Index, SearchRequest};
 
 const DOCUMENTS: usize = 60_000;
 const CENTRES: usize = 400;
@@ -38,12 +38,12 @@ fn main() {
         for _ in 0..ROUNDS {
             let started = Instant::now();
             for queries in queries.chunks(size) {
-                index.search_vector_batch(queries, 10, beam).expect("answers");
+                index.search_many(queries, &SearchRequest::dense().k(10).beam(beam)).expect("answers");
             }
             batches.push(started.elapsed().as_secs_f64() * 1e6 / QUERIES as f64);
             let started = Instant::now();
             for query in &queries {
-                index.search_vector(query, 10, beam).expect("an answer");
+                index.search_with(query, &SearchRequest::dense().k(10).beam(beam)).expect("an answer");
             }
             singles.push(started.elapsed().as_secs_f64() * 1e6 / QUERIES as f64);
         }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use ehi::data::Dataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
-use ehi::{Bundle, Document, Index};
+use ehi::{Bundle, Document, Index, SearchRequest};
 
 #[path = "../tests/all/support/mod.rs"]
 mod support;
@@ -93,7 +93,11 @@ fn main() {
     };
     // A cold one reads from the disk what it comes to; memory is what it leaves behind.
     let query: Vec<f32> = (0..dim).map(|place| ((place * 37 % 101) as f32 - 50.0) / 50.0).collect();
-    let search = |index: &Index| drop(index.search_vector(&query, 10, BEAM).expect("the search succeeds"));
+    let search = |index: &Index| {
+        drop(
+            index.search_with(&query, &SearchRequest::dense().k(10).beam(BEAM)).expect("the search succeeds"),
+        )
+    };
     let first_query = |cold: bool| {
         let mut taken: Vec<(f64, u64, u64)> = (0..9)
             .map(|_| {

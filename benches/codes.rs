@@ -11,7 +11,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ehi::{Bundle, Index};
+use ehi::{Bundle, Index, SearchRequest};
 
 mod embedded;
 
@@ -53,7 +53,7 @@ fn measure(index: &Index, queries: &[f32], k: usize, beam: usize) {
         let mut totals = [Duration::ZERO; 2];
         for query in queries.chunks_exact(dim) {
             let results = [false, true].map(|codes| {
-                let run = index.query_vector(query).k(k).beam(beam).codes(codes).run();
+                let run = index.search_with(query, &SearchRequest::dense().k(k).beam(beam).codes(codes));
                 run.expect("the search succeeds")
             });
             for (total, result) in totals.iter_mut().zip(&results) {

@@ -5,7 +5,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ehi::model::Role;
-use ehi::{Index, Query};
+use ehi::{Index, SearchRequest};
 
 mod scifact;
 
@@ -25,20 +25,21 @@ fn search_vector(c: &mut Criterion) {
     let powers = std::iter::successors(Some(1), |beam| Some(beam * 2));
     let mut group = c.benchmark_group("search_vector");
     for beam in powers.take_while(|&beam| beam < leaves).chain([leaves]) {
-        measure(&mut group, &index, &vectors, &format!("beam {beam}"), |query| query.beam(beam));
+        measure(&mut group, &index, &vectors, &format!("beam {beam}"), &SearchRequest::dense().beam(beam));
     }
-    measure(&mut group, &index, &vectors, "exact", Query::exact);
+    measure(&mut group, &index, &vectors, "exact", &SearchRequest::dense().exact());
     group.finish();
 }
 
-fn measure<'a>(
+fn measure(
     group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>,
-    index: &'a Index,
-    vectors: &[&'a [f32]],
+    index: &Index,
+    vectors: &[&[f32]],
     name: &str,
-    reach: impl Fn(Query<'a>) -> Query<'a>,
+    request: &SearchRequest,
 ) {
-    let run = |vector| reach(index.query_vector(vector).k(K)).run().expect("the search succeeds");
+    let request = request.clone().k(K);
+    let run = |vector: &[f32]| index.search_with(vector, &request).expect("the search succeeds");
     let visited: f64 = vectors.iter().map(|vector| run(vector).stats.visited_fraction).sum();
     let name = format!("{name}, {:.1}% visited", 100.0 * visited / vectors.len() as f64);
     group.throughput(Throughput::Elements(vectors.len() as u64));

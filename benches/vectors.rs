@@ -11,7 +11,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ehi::{Bundle, Index};
+use ehi::{Bundle, Index, SearchRequest};
 use serde_json::json;
 
 mod embedded;
@@ -45,9 +45,9 @@ fn main() {
         let results: Vec<(ehi::SearchStats, Vec<String>)> = queries
             .iter()
             .map(|query| {
-                let search = index.query_vector(query).k(k).beam(beam).codes(codes);
-                let search = if parallel { search.parallel() } else { search };
-                let result = search.run().expect("the search succeeds");
+                let request = SearchRequest::dense().k(k).beam(beam).codes(codes);
+                let request = SearchRequest { parallel, ..request };
+                let result = index.search_with(query, &request).expect("the search succeeds");
                 // The hits' documents were read, and are let go.
                 (result.stats, result.hits.into_iter().map(|hit| hit.id).collect::<Vec<String>>())
             })

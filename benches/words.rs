@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use ehi::{Document, Fusion, Index, Query, SearchStats};
+use ehi::{Document, Fusion, Index, SearchRequest, SearchStats};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -24,9 +24,6 @@ const ROUNDS: usize = 3;
 /// Of an index that is made: centres of embeddings, and documents inserted together.
 const CENTRES: usize = 10_000;
 const GROUP: usize = 10_000;
-
-/// Adds what a mode asks for.
-type Mode = fn(Query<'_>) -> Query<'_>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // cargo adds `--bench`.
@@ -50,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for k in [10, 100] {
             let mut micros = Vec::new();
             for question in &questions {
-                let stats = index.query(question).lexical().k(k).run()?.stats;
+                let stats = index.search_with(question, &SearchRequest::lexical().k(k))?.stats;
                 micros.push(stats.lexical.as_secs_f64() * 1e6);
             }
             println!("{}", serde_json::json!({ "k": k, "micros": micros }));
@@ -59,24 +56,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{} documents, {} questions, {ROUNDS} rounds; microseconds", index.len(), questions.len());
     println!("{:<16} {:>8} {:>8} {:>8}  postings", "", "median", "p99", "encode");
-    let modes: [(&str, Mode); 5] = [
-        ("dense, 10", |query| query),
-        ("dense, 100", |query| query.k(100)),
-        ("lexical, 10", |query| query.lexical()),
-        ("lexical, 100", |query| query.lexical().k(100)),
-        ("hybrid, 10", |query| query.hybrid(Fusion::Learned)),
+    let modes = [
+        ("dense, 10", SearchRequest::dense()),
+        ("dense, 100", SearchRequest::dense().k(100)),
+        ("lexical, 10", SearchRequest::lexical()),
+        ("lexical, 100", SearchRequest::lexical().k(100)),
+        ("hybrid, 10", SearchRequest::hybrid(Fusion::Learned)),
     ];
     let mut times: Vec<Vec<Sample>> = vec![Vec::new(); modes.len()];
     for _ in 0..ROUNDS {
         for question in &questions {
-            for (own, (_, mode)) in times.iter_mut().zip(modes) {
+            for (own, (_, request)) in times.iter_mut().zip(&modes) {
                 let started = Instant::now();
-                let result = mode(index.query(question)).run()?;
+                let result = index.search_with(question, request)?;
                 own.push(Sample { all: started.elapsed(), stats: result.stats });
             }
         }
     }
-    for (own, (name, _)) in times.iter().zip(modes) {
+    for (own, (name, _)) in times.iter().zip(&modes) {
         let figures = |of: fn(&Sample) -> Duration| {
             let mut all: Vec<f64> = own.iter().map(|sample| of(sample).as_secs_f64() * 1e6).collect();
             all.sort_by(f64::total_cmp);

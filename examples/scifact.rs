@@ -11,6 +11,9 @@
 #[path = "../cli/src/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod bars;
+#[path = "../cli/src/beginning.rs"]
+#[allow(dead_code, reason = "shared with the binary, which uses more of it")]
+mod beginning;
 #[path = "../cli/src/cut.rs"]
 mod cut;
 #[path = "../cli/src/escape.rs"]
@@ -20,8 +23,6 @@ mod evaluation;
 #[path = "../cli/src/hits.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod hits;
-#[path = "../cli/src/passage.rs"]
-mod passage;
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Kinds of characters, and lower case.
+//! Kinds of characters, lower case, and where texts may be cut.
 
 use std::borrow::Cow;
 
@@ -28,4 +28,24 @@ pub(crate) fn one_sigma(text: Cow<'_, str>) -> Cow<'_, str> {
         true => text.replace('ς', "σ").into(),
         false => text,
     }
+}
+
+/// The last boundary of a character at a byte of a text or in front of it.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// The runs of letters and digits of a text, each with its first byte.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split_inclusive(|c: char| !c.is_alphanumeric()).filter_map(move |piece| {
+        let start = at;
+        at += piece.len();
+        let word = piece.trim_end_matches(|c: char| !c.is_alphanumeric());
+        (!word.is_empty()).then_some((start, word))
+    })
 }

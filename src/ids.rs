@@ -10,7 +10,7 @@ pub(crate) const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
 /// A leaf of the tree: its path read as base-B digits, root first.
 ///
 /// With branching factor B and height H, values run from 0 to `B^H - 1`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeafId(pub u32);
 

@@ -4,7 +4,7 @@ use crate::ids::ModelHash;
 use crate::lexical::{Analyzer, OtherTerms};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
-use crate::stop::Stop;
+use crate::stop::BadStop;
 
 /// A caller's document, query or option that cannot be used; nothing was changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -115,6 +115,12 @@ pub enum InputError {
     /// Statistics of words that are not those of the index.
     #[error(transparent)]
     OtherTerms(#[from] OtherTerms),
+    /// A request that cannot be read.
+    #[error("the request cannot be read: {reason}")]
+    BadRequest {
+        /// Which entry of it, and why.
+        reason: String,
+    },
     /// A search by words for a query that is an embedding.
     #[error("a query that is an embedding has no words; ask in text, or search by embeddings alone")]
     NoWords,
@@ -146,12 +152,9 @@ pub enum InputError {
         /// Those given.
         given: Analyzer,
     },
-    /// A rule to stop by that would never let a search begin, or a share that is none.
-    #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]
-    BadStop {
-        /// The rule given.
-        stop: Stop,
-    },
+    /// A rule to stop by that would never let a search begin.
+    #[error(transparent)]
+    BadStop(#[from] BadStop),
     /// A number of lists of an evaluation's baseline is 0.
     #[error("the number of lists is 0; divide the documents into at least one")]
     ZeroLists,

@@ -20,7 +20,7 @@
 //! # Ok::<(), ehi::Error>(())
 //! ```
 //!
-//! - [`Index`]: the store: create, open, insert, search. [`Query`] has the options of a search.
+//! - [`Index`]: the store: create, open, insert, search. [`SearchRequest`] has the options of a search.
 //! - [`Bundle`]: a trained model; [`train`] makes one, [`model`] has its parts.
 //! - [`explain`], [`leaves`], [`health`]: why a search found what it found, what is where, whether the tree
 //!   still fits.
@@ -84,12 +84,13 @@ pub use ids::{Generation, LeafId};
 #[doc(hidden)]
 pub use index::fuzz_current;
 pub use index::search::{
-    Fusion, Hit, HitPassage, HitScores, Query, QueryEncoder, RankedBy, SearchResult, SearchStats,
+    Fusion, Hit, HitPassage, HitScores, QueryEncoder, Question, RankBy, RankedBy, Reach, SearchRequest,
+    SearchResult, SearchStats,
 };
 pub use index::{
-    CutTexts, Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges,
-    LeafOrigin, LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument,
-    RepairOptions, WithProgress,
+    CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
+    LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions,
+    StoredDocuments, WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;
@@ -101,10 +102,10 @@ pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use model::{fuzz_query_encoder, fuzz_tokenizer};
-pub use passages::{BadPassages, ParsePassagesError, Passages};
+pub use passages::{BadPassages, Passages};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
-pub use stop::{ParseStopError, Stop};
+pub use stop::{BadStop, Stop};
 pub use store::Durability;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -34,9 +34,9 @@ impl Passages {
     /// [`BadPassages`] for fewer tokens than [`Self::FEWEST_TOKENS`] or more than [`Self::MOST_TOKENS`], and
     /// for an overlap of more than half of them.
     pub fn new(tokens: u32, overlap: u32) -> Result<Self, BadPassages> {
-        let found = Self { tokens, overlap };
+        let own = Self { tokens, overlap };
         let sound = (Self::FEWEST_TOKENS..=Self::MOST_TOKENS).contains(&tokens) && overlap <= tokens / 2;
-        if sound { Ok(found) } else { Err(BadPassages { found, most: Self::MOST_TOKENS }) }
+        if sound { Ok(own) } else { Err(BadPassages { found: own.to_string(), most: Self::MOST_TOKENS }) }
     }
 }
 
@@ -47,40 +47,27 @@ impl fmt::Display for Passages {
 }
 
 impl FromStr for Passages {
-    type Err = ParsePassagesError;
+    type Err = BadPassages;
 
-    fn from_str(text: &str) -> Result<Self, ParsePassagesError> {
+    fn from_str(text: &str) -> Result<Self, BadPassages> {
         let (tokens, overlap) = text.split_once('/').unwrap_or((text, "0"));
-        let parse = |text: &str| match text.parse() {
-            Ok(number) => Ok(number),
-            Err(_) => Err(ParsePassagesError::NoNumbers { found: text.to_owned() }),
-        };
-        Ok(Self::new(parse(tokens)?, parse(overlap)?)?)
+        match (tokens.parse(), overlap.parse()) {
+            (Ok(tokens), Ok(overlap)) => Self::new(tokens, overlap),
+            _ => Err(BadPassages { found: text.to_owned(), most: Self::MOST_TOKENS }),
+        }
     }
 }
 
-/// A text that names no [`Passages`].
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ParsePassagesError {
-    /// It is not two numbers.
-    #[error("`{found}` is no number of tokens; passages are written as TOKENS/OVERLAP, say 200/40")]
-    NoNumbers {
-        /// What stands there.
-        found: String,
-    },
-    /// Numbers that are out of range.
-    #[error(transparent)]
-    Range(#[from] BadPassages),
-}
-
-/// Passages that are too short or too long, or have too much in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("passages of {found}: they have 8 to {most} tokens beside the encoder's own, at most half in common")]
+/// Passages that are too short or too long, or have too much in common, or a text that names none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "passages of {found}: they are written as TOKENS/OVERLAP, say 200/40, and have 8 to {most} tokens beside the \
+     encoder's own, at most half in common"
+)]
 #[non_exhaustive]
 pub struct BadPassages {
     /// The passages asked for.
-    pub found: Passages,
+    pub found: String,
     /// The most tokens that they may have.
     pub most: u32,
 }
@@ -348,7 +335,7 @@ mod tests {
 
     #[test]
     fn passages_are_written_as_they_are_read() {
-        assert_eq!("200/40".parse(), Passages::new(200, 40).map_err(Into::into));
+        assert_eq!("200/40".parse(), Passages::new(200, 40));
         assert_eq!("64".parse::<Passages>().unwrap().to_string(), "64/0");
         for bad in ["", "x", "200/", "7/0", "200/101", "9000/0", "200/40/1", "-1/0"] {
             assert!(bad.parse::<Passages>().is_err(), "{bad}");

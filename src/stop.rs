@@ -22,22 +22,15 @@ pub enum Stop {
     Fraction(f64),
 }
 
-/// Why a text is no [`Stop`].
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ParseStopError {
-    /// It has another form.
-    #[error("`{got}` is none of patience=LEAVES, mass=SHARE, documents=COUNT and fraction=SHARE")]
-    Unknown {
-        /// The text given.
-        got: String,
-    },
-    /// It would never let a search begin, or its share is none.
-    #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]
-    Invalid {
-        /// The rule given.
-        stop: Stop,
-    },
+/// A text that is not a [`Stop`], or a rule that would never let a search begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{found}` is none of patience=LEAVES, mass=SHARE, documents=COUNT and fraction=SHARE; a count is from 1, a \
+     share over 0 and at most 1"
+)]
+pub struct BadStop {
+    /// The text, or the rule.
+    pub found: String,
 }
 
 impl Stop {
@@ -62,27 +55,30 @@ impl fmt::Display for Stop {
 }
 
 impl FromStr for Stop {
-    type Err = ParseStopError;
+    type Err = BadStop;
 
-    fn from_str(text: &str) -> Result<Self, ParseStopError> {
-        let expected = || ParseStopError::Unknown { got: text.to_owned() };
-        let (rule, value) = text.trim().split_once('=').ok_or_else(expected)?;
-        let count = || value.parse().map_err(|_| expected());
-        let share = || value.parse().map_err(|_| expected());
+    fn from_str(text: &str) -> Result<Self, BadStop> {
+        let (rule, value) = text.trim().split_once('=').unwrap_or_default();
         let stop = match rule {
-            "patience" => Self::Patience(count()?),
-            "mass" => Self::Mass(share()?),
-            "documents" => Self::Documents(count()?),
-            "fraction" => Self::Fraction(share()?),
-            _ => return Err(expected()),
+            "patience" => value.parse().ok().map(Self::Patience),
+            "mass" => value.parse().ok().map(Self::Mass),
+            "documents" => value.parse().ok().map(Self::Documents),
+            "fraction" => value.parse().ok().map(Self::Fraction),
+            _ => None,
         };
-        if stop.is_valid() { Ok(stop) } else { Err(ParseStopError::Invalid { stop }) }
+        stop.filter(|stop| stop.is_valid()).ok_or_else(|| BadStop { found: text.to_owned() })
     }
 }
 
 impl serde::Serialize for Stop {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Stop {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

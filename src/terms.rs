@@ -4,9 +4,11 @@
 //! neither disk nor model, so that a corpus in memory and one in a store are read the same way.
 
 mod stop_words;
-mod tokens;
 
 use std::collections::{HashMap, HashSet};
+
+use crate::characters::words;
+use stop_words::STOP_WORDS;
 
 /// Terms kept while counting; above twice as many, the rarest ones are let go.
 ///
@@ -17,6 +19,25 @@ const MOST_TERMS: usize = 100_000;
 const FEWEST_TEXTS: u32 = 2;
 /// Weight of the prior, in mentions: how much a group must say before it is heard.
 const PRIOR_MENTIONS: f64 = 500.0;
+
+/// In characters; longer runs are sequences, hashes and addresses.
+const LONGEST: usize = 40;
+
+/// Whether a word in lower case is an English one that says nothing about a subject.
+pub(crate) fn is_stop_word(lower: &str) -> bool {
+    STOP_WORDS.binary_search(&lower).is_ok()
+}
+
+/// The words of a lower-case text: runs of letters and digits, without numbers, single ASCII characters and
+/// English stop words. Scripts without spaces between words give whole phrases.
+fn tokens(lower: &str) -> impl Iterator<Item = &str> {
+    words(lower).map(|(_, word)| word).filter(|word| {
+        word.len() > 1
+            && word.chars().any(char::is_alphabetic)
+            && word.chars().nth(LONGEST).is_none()
+            && !is_stop_word(word)
+    })
+}
 
 /// A word that a group uses more than the rest.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +86,7 @@ impl TermCounts {
     pub(crate) fn add(&mut self, group: usize, text: &str) {
         self.texts[group] += 1;
         let lower = text.to_lowercase();
-        let said: HashSet<&str> = tokens::tokens(&lower).collect();
+        let said: HashSet<&str> = tokens(&lower).collect();
         for term in said {
             let counts = match self.terms.get_mut(term) {
                 Some(counts) => counts,
@@ -139,6 +160,16 @@ mod tests {
 
     fn names(terms: &[Term]) -> Vec<&str> {
         terms.iter().map(|term| term.term.as_str()).collect()
+    }
+
+    #[test]
+    fn words_without_numbers_letters_and_stop_words() {
+        let of = |text: &'static str| tokens(text).collect::<Vec<&str>>();
+        assert_eq!(of("the hiv-1 tat protein, 12% of il2rα's"), ["hiv", "tat", "protein", "il2rα"]);
+        assert_eq!(of("größe é 字"), ["größe", "é", "字"]);
+        assert!(of("  a b 3.14 isn't won't").is_empty());
+        let longest = "x".repeat(LONGEST);
+        assert_eq!(tokens(&format!("{longest} {longest}y")).collect::<Vec<_>>(), [longest.as_str()]);
     }
 
     #[test]

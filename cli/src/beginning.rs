@@ -1,6 +1,20 @@
 //! What is shown of a text that may be long.
 
 use crate::cut::floor;
+use crate::escape::escaped;
+
+/// Bytes of a title that a terminal shows.
+const LINE: usize = 160;
+
+/// A text on one line: white space is one space each.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning of a text for a terminal: one line, without what acts on it.
+pub fn line_of(text: &str) -> String {
+    escaped(&beginning(text, LINE))
+}
 
 /// The beginning of a text, in one line: up to the end of a word, with an ellipsis where it was cut.
 pub fn beginning(text: &str, most: usize) -> String {
@@ -9,7 +23,7 @@ pub fn beginning(text: &str, most: usize) -> String {
     let inside = is_cut && !text[cut.len()..].starts_with(char::is_whitespace);
     // Scripts without spaces have no such end.
     let end = cut.rfind(char::is_whitespace).filter(|&end| inside && end > most / 2).unwrap_or(cut.len());
-    let mut line = cut[..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line = one_line(&cut[..end]);
     if is_cut {
         line.truncate(line.trim_end_matches([',', ';', ':', '.']).len());
         line.push('…');

@@ -7,9 +7,10 @@ use std::time::Duration;
 use ehi::explain::{ExactHit, ExplainedHit, Explanation};
 use ehi::{Index, RankedBy};
 
+use crate::beginning::line_of;
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::hits::{say_notes, start_of, unit, write_signs};
+use crate::hits::{say_notes, unit, write_signs};
 use crate::printing;
 use crate::query::QueryArgs;
 
@@ -33,8 +34,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // With its encoder, so that loading it is not counted as encoding.
     let index = Index::open_read_only(&args.index)?;
-    let query = args.options.apply(index.query(&args.query))?;
-    let explanation = if args.exact { query.explain_against_exact()? } else { query.explain()? };
+    let explanation = index.explain(&args.query, &args.options.request()?, args.exact)?;
     if args.json {
         printing::json(out, &explanation)
     } else {
@@ -142,5 +142,5 @@ fn write_words(out: &mut dyn Write, found: &ExplainedHit) -> io::Result<()> {
 }
 
 fn document(hit: &ehi::Hit) -> String {
-    format!("{}  {}", escaped(&hit.id), start_of(&hit.document.title))
+    format!("{}  {}", escaped(&hit.id), line_of(&hit.document.title))
 }

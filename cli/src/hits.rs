@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use ehi::search::Signs;
+use ehi::search::{QuestionWords, Signs};
 use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 
+use crate::beginning::{line_of, one_line};
 use crate::escape::escaped;
-use crate::passage::{Words, start};
 
-/// Characters of a hit's text that are shown.
-const SHOWN_CHARACTERS: usize = 160;
+/// Bytes of a hit's text that are shown.
+const SHOWN: usize = 160;
 
 /// Rank, score, id, leaf, title and a passage of the text of each hit, then what the search cost. The passage
 /// is the start, or where words rank the part with the most of the question's.
@@ -20,8 +20,8 @@ pub fn write_hits(
     result: &SearchResult,
 ) -> io::Result<()> {
     let words = match result.ranked_by {
-        RankedBy::Dense => Words::default(),
-        _ => Words::of(question),
+        RankedBy::Dense => QuestionWords::default(),
+        _ => QuestionWords::of(question),
     };
     let has_tree = index.bundle().has_tree();
     if result.is_empty() {
@@ -30,7 +30,7 @@ pub fn write_hits(
     write_signs(out, &result.signs)?;
     for (place, hit) in result.iter().enumerate() {
         let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
-        let title = start_of(&hit.document.title);
+        let title = line_of(&hit.document.title);
         let score = match hit.rerank_score {
             Some(own) => format!("{own:.4} (first {:.4})", hit.score),
             None => format!("{:.4}", hit.score),
@@ -130,23 +130,12 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
     )
 }
 
-/// The start of a text, or its part with the most of some words where that lies behind it.
-fn passage(text: &str, words: &Words) -> String {
-    match start(text, &words.places(text), SHOWN_CHARACTERS) {
-        0 => start_of(text),
-        lead => format!("…{}", start_of(&text[lead..])),
-    }
-}
-
-/// The first characters on one line: line ends and tabs of a text as spaces, what else acts on a terminal
-/// escaped.
-pub fn start_of(text: &str) -> String {
-    let mut characters = text.chars().map(|c| if matches!(c, '\t' | '\n' | '\r') { ' ' } else { c });
-    let mut start = escaped(&characters.by_ref().take(SHOWN_CHARACTERS).collect::<String>());
-    if characters.next().is_some() {
-        start.push('…');
-    }
-    start
+/// The part of a text with the most of some words, on one line.
+fn passage(text: &str, words: &QuestionWords) -> String {
+    let part = words.snippet(text, SHOWN);
+    let before = if part.start > 0 { "…" } else { "" };
+    let behind = if part.end < text.len() { "…" } else { "" };
+    format!("{before}{}{behind}", escaped(&one_line(&text[part.start..part.end])))
 }
 
 #[cfg(test)]
@@ -155,13 +144,13 @@ mod tests {
 
     #[test]
     fn a_passage_is_where_the_words_of_the_question_are() {
-        let words = Words::of("What does Zebra, eat?");
+        let words = QuestionWords::of("What does Zebra, eat?");
         assert_eq!(passage("A short text of a zebra.", &words), "A short text of a zebra.");
         let long = format!("{}The ZEBRA is there. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
         let found = passage(&long, &words);
         assert!(found.starts_with('…') && found.contains("The ZEBRA is") && found.ends_with('…'), "{found}");
-        assert!(found.chars().count() < 2 * SHOWN_CHARACTERS);
-        assert!(passage(&long, &Words::default()).starts_with("nothing of it."));
+        assert!(found.chars().count() < 2 * SHOWN);
+        assert!(passage(&long, &QuestionWords::default()).starts_with("nothing of it."));
         assert_eq!(passage("", &words), "");
     }
 }

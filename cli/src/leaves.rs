@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use ehi::LeafId;
 use ehi::leaves::{DEFAULT_SAMPLES, DEFAULT_TERMS, LeafOptions, LeafSummary};
 
+use crate::beginning::line_of;
 use crate::calibrate::texts;
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::hits::start_of;
 use crate::opening::open_read_only;
 use crate::printing;
 
@@ -58,14 +58,14 @@ fn write_leaf(out: &mut dyn Write, leaf: &LeafSummary, asked: bool) -> io::Resul
     if asked {
         write!(out, ", {} questions", leaf.queries_routed)?;
     }
-    let terms: Vec<String> = leaf.terms.iter().map(|term| start_of(&term.term)).collect();
+    let terms: Vec<String> = leaf.terms.iter().map(|term| line_of(&term.term)).collect();
     writeln!(out, "\n  words      {}", terms.join(", "))?;
     for document in &leaf.nearest {
         let title = if document.title.is_empty() { &document.text } else { &document.title };
-        writeln!(out, "  document   {}  {}", escaped(&document.id), start_of(title))?;
+        writeln!(out, "  document   {}  {}", escaped(&document.id), line_of(title))?;
     }
     for query in &leaf.queries {
-        writeln!(out, "  question   {:.4}  {}", query.probability, start_of(&query.text))?;
+        writeln!(out, "  question   {:.4}  {}", query.probability, line_of(&query.text))?;
     }
     writeln!(out)
 }

@@ -1,7 +1,6 @@
 //! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
 
 mod bars;
-#[cfg(any(feature = "explore", feature = "mcp"))]
 mod beginning;
 mod calibrate;
 mod cut;
@@ -21,6 +20,8 @@ mod filtering;
 mod fuse;
 mod generate;
 mod health;
+#[cfg(any(feature = "explore", feature = "mcp"))]
+mod held;
 mod hits;
 mod insert;
 mod interrupt;
@@ -34,7 +35,6 @@ mod mcp;
 mod model;
 mod models;
 mod opening;
-mod passage;
 #[cfg(any(feature = "explore", feature = "mcp"))]
 mod place;
 mod precision;

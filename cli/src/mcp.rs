@@ -3,7 +3,6 @@
 mod delete;
 mod explain;
 mod get;
-mod held;
 mod insert;
 mod judge;
 mod limits;
@@ -31,10 +30,10 @@ use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
+use crate::held::HeldIndex;
 use crate::interrupt::Interrupts;
 use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
-use held::Held;
 use limits::ABOUT;
 use server::Server;
 use transport::Wire;
@@ -71,7 +70,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let stopping = stop.clone();
     Interrupts::watch().on_first(move || stopping.cancel());
-    let held = Arc::new(Held::open(args)?);
+    let held =
+        Arc::new(HeldIndex::open(&args.index, &args.precision, args.write.then_some(&args.wait), true)?);
     if io::stdin().is_terminal() {
         eprintln!(
             "note: this speaks the Model Context Protocol on standard input and output; an agent or editor starts it, \
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Serves until the client or a signal ends it; then no call is at work any more.
 async fn serve(
-    held: &Arc<Held>,
+    held: &Arc<HeldIndex>,
     about: Option<&str>,
     stop: CancellationToken,
     transport: Wire,

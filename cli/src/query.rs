@@ -1,41 +1,14 @@
 //! Options of a search, for the commands that search.
 
 use ehi::search::DEFAULT_K;
-use ehi::{Filter, Fusion, Index, Query, QueryEncoder, Stop};
+use ehi::{Filter, Index, QueryEncoder, SearchRequest, Stop};
+use serde::{Serialize, Serializer};
 
 use crate::failure::Failure;
 use crate::filtering::filter;
 
-/// What a search ranks by.
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-#[cfg_attr(
-    any(feature = "explore", feature = "mcp"),
-    derive(serde::Deserialize),
-    serde(rename_all = "lowercase")
-)]
-#[cfg_attr(feature = "mcp", derive(serde::Serialize, rmcp::schemars::JsonSchema))]
-#[cfg_attr(feature = "mcp", schemars(crate = "rmcp::schemars"))]
-pub enum Mode {
-    #[default]
-    Best,
-    Dense,
-    Lexical,
-    Hybrid,
-}
-
-impl Mode {
-    /// The query with this, where nothing is said of how scores are joined.
-    pub fn apply<I>(self, query: Query<'_, I>) -> Query<'_, I> {
-        match self {
-            Self::Best => query.learned(),
-            Self::Dense => query,
-            Self::Lexical => query.lexical(),
-            Self::Hybrid => query.hybrid(Fusion::default()),
-        }
-    }
-}
-
-#[derive(clap::Args)]
+/// By the names of [`SearchRequest::from_json`], which says what can be combined.
+#[derive(clap::Args, Serialize)]
 pub struct QueryArgs {
     /// Hits at most
     #[arg(long, short, default_value_t = DEFAULT_K)]
@@ -52,11 +25,11 @@ pub struct QueryArgs {
     /// fraction=SHARE
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     stop: Vec<Stop>,
-    /// What to rank by: embeddings, words (nothing is encoded), or both. `best` is both where `ehi fuse` has
-    /// found that words help or the question has signs, and embeddings otherwise; `--alpha` and `--rrf` make
-    /// it both
-    #[arg(long, value_enum, default_value_t = Mode::Best)]
-    mode: Mode,
+    /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best`
+    /// is both where `ehi fuse` has found that words help or the question has signs, and embeddings
+    /// otherwise; it is the default, but for `--alpha` and `--rrf`, which make it both
+    #[arg(long, value_parser = ["best", "dense", "lexical", "hybrid"])]
+    mode: Option<String>,
     /// Weight of the embeddings in a hybrid search, from 0 to 1; what `ehi fuse` learned if absent (1 where
     /// words do not help), else 0.7
     #[arg(long, value_name = "WEIGHT")]
@@ -71,6 +44,7 @@ pub struct QueryArgs {
     /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"};
     /// @FILE reads it from a file, - from standard input
     #[arg(long, value_name = "JSON", value_parser = filter)]
+    #[serde(serialize_with = "as_json")]
     filter: Option<Filter>,
     /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, but for
     /// searches that score every document
@@ -82,14 +56,6 @@ pub struct QueryArgs {
 }
 
 impl QueryArgs {
-    /// A search with these options and no others.
-    #[cfg(feature = "mcp")]
-    pub fn of(k: usize, mode: Mode, filter: Option<Filter>) -> Self {
-        let (beam, recall, stop) = (None, None, Vec::new());
-        let (alpha, rrf, encoder, codes, passages) = (None, None, None, None, None);
-        Self { k, beam, recall, stop, mode, alpha, rrf, encoder, filter, codes, passages }
-    }
-
     /// Why a search found nothing, where leaves were what an option asked for.
     pub fn note_on_none(&self, index: &Index) -> Option<&'static str> {
         let asked = self.beam.is_some() || !self.stop.is_empty();
@@ -99,49 +65,18 @@ impl QueryArgs {
         )
     }
 
-    /// The query with these options.
+    /// What these options ask for.
     ///
     /// # Errors
-    /// Options that have no use in the mode.
-    pub fn apply<'a, I>(&'a self, query: Query<'a, I>) -> Result<Query<'a, I>, Failure> {
-        let mut query = query.k(self.k);
-        let fusion = match (self.alpha, self.rrf) {
-            (Some(alpha), _) => Some(Fusion::Convex(alpha)),
-            (None, Some(k)) => Some(Fusion::Rrf { k }),
-            (None, None) => None,
-        };
-        query = match (self.mode, fusion) {
-            (mode, None) => mode.apply(query),
-            // What is said of fusion asks for it.
-            (Mode::Best | Mode::Hybrid, Some(fusion)) => query.hybrid(fusion),
-            (Mode::Dense | Mode::Lexical, Some(_)) => {
-                let option = if self.alpha.is_some() { "--alpha" } else { "--rrf" };
-                return Err(Failure::Usage(format!("{option} is for `--mode hybrid`")));
-            }
-        };
-        if let Some(encoder) = self.encoder {
-            query = query.encoder(encoder);
-        }
-        if let Some(beam) = self.beam {
-            query = query.beam(beam);
-        }
-        if let Some(recall) = self.recall {
-            query = query.recall(recall);
-        }
-        for &stop in &self.stop {
-            query = query.stop(stop);
-        }
-        if let Some(filter) = &self.filter {
-            query = query.filter(filter);
-        }
-        if let Some(codes) = self.codes {
-            query = query.codes(codes);
-        }
-        if let Some(passages) = self.passages {
-            query = query.passages(passages);
-        }
-        Ok(query)
+    /// Options that exclude each other.
+    pub fn request(&self) -> Result<SearchRequest, Failure> {
+        let json = serde_json::to_value(self).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(SearchRequest::from_json(json)?)
     }
+}
+
+fn as_json<S: Serializer>(filter: &Option<Filter>, serializer: S) -> Result<S::Ok, S::Error> {
+    filter.as_ref().map(Filter::to_json).serialize(serializer)
 }
 
 fn beam(text: &str) -> Result<usize, String> {

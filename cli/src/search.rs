@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::hits;
@@ -22,12 +23,9 @@ pub struct Args {
     /// Score every document, without the tree
     #[arg(long, conflicts_with_all = ["beam", "recall", "stop"])]
     exact: bool,
-    /// Score the best hundred documents of the fast encoder anew by the full one
-    #[arg(long)]
-    refine: bool,
     /// Have the best hits read again, together with the question, by the cross-encoder in this folder
     #[cfg_attr(feature = "hub", doc = "(or of this name)")]
-    #[arg(long, value_name = "DIR", conflicts_with = "refine")]
+    #[arg(long, value_name = "DIR")]
     rerank: Option<PathBuf>,
     /// Hits that it reads
     #[arg(long, value_name = "N", default_value_t = RERANK_DEPTH, requires = "rerank")]
@@ -47,18 +45,15 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = args.precision.open_read_only(&args.index)?;
-    let mut query = args.options.apply(index.query(&args.query))?;
+    let mut request = args.options.request()?;
     if args.exact {
-        query = query.exact();
+        request = request.exact();
     }
-    if args.ids_only {
-        query = query.ids_only();
+    request.ids_only = args.ids_only;
+    if let Some(dir) = &args.rerank {
+        request = request.rerank(&Arc::new(args.precision.open_reranker(dir)?), args.rerank_depth);
     }
-    let reranker = args.rerank.as_deref().map(|dir| args.precision.open_reranker(dir)).transpose()?;
-    if let Some(reranker) = &reranker {
-        query = query.rerank(reranker, args.rerank_depth);
-    }
-    let result = if args.refine { query.refine(|_| ())? } else { query.run()? };
+    let result = index.search_with(&args.query, &request)?;
     if args.json {
         printing::json(out, &result)
     } else {

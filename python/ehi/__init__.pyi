@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, final, overload
+from typing import Any, Literal, TypedDict, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Unpack
 
 _Path = str | PathLike[str]
 _Progress = Callable[[str, int, int | None], object] | bool | None
@@ -128,6 +129,27 @@ class Reranker:
     def max_tokens(self) -> int: ...
     def score(self, question: str, documents: list[str]) -> NDArray[np.float32]: ...
 
+class _RequestOptions(TypedDict, total=False):
+    beam: int | Literal["all"] | None
+    recall: float | None
+    stop: str | Sequence[str] | None
+    exact: bool
+    mode: _Mode | None
+    alpha: float | None
+    rrf: float | None
+    bm25: tuple[float, float] | None
+    filter: _Filter | None
+    codes: bool | None
+    encoder: _Encoder | None
+    ids_only: bool
+    passages: int | None
+
+class _SearchOptions(_RequestOptions, total=False):
+    reranker: Reranker | None
+    rerank_depth: int
+    parallel: bool
+    unlogged: bool
+
 @final
 class Hit:
     @property
@@ -150,10 +172,13 @@ class Hit:
     def rerank_score(self) -> float | None: ...
     @property
     def passages(self) -> list[_Json]: ...
+    def snippet(self, question: str, bytes: int = 480) -> _Json: ...
     def as_dict(self) -> _Json: ...
 
 @final
 class SearchResult:
+    @property
+    def request(self) -> _Json: ...
     @property
     def ids(self) -> list[str]: ...
     @property
@@ -297,87 +322,29 @@ class Index:
         self,
         query: str,
         k: int = 10,
-        *,
-        beam: int | None = None,
-        recall: float | None = None,
-        stop: str | Sequence[str] | None = None,
-        exact: bool = False,
-        mode: _Mode | None = None,
-        alpha: float | None = None,
-        rrf: float | None = None,
-        bm25: tuple[float, float] | None = None,
-        filter: _Filter | None = None,
-        codes: bool | None = None,
-        encoder: _Encoder | None = None,
-        ids_only: bool = False,
-        passages: int | None = None,
-        reranker: Reranker | None = None,
-        rerank_depth: int = 100,
-        refine: bool = False,
-        parallel: bool = False,
-        unlogged: bool = False,
+        **options: Unpack[_SearchOptions],
     ) -> SearchResult: ...
     @overload
     def search(
         self,
         query: list[str] | tuple[str, ...],
         k: int = 10,
-        *,
-        beam: int | None = None,
-        recall: float | None = None,
-        stop: str | Sequence[str] | None = None,
-        exact: bool = False,
-        mode: _Mode | None = None,
-        alpha: float | None = None,
-        rrf: float | None = None,
-        bm25: tuple[float, float] | None = None,
-        filter: _Filter | None = None,
-        codes: bool | None = None,
-        encoder: _Encoder | None = None,
-        ids_only: bool = False,
-        passages: int | None = None,
-        reranker: Reranker | None = None,
-        rerank_depth: int = 100,
-        refine: bool = False,
-        parallel: bool = False,
-        unlogged: bool = False,
+        **options: Unpack[_SearchOptions],
     ) -> SearchResults: ...
     @overload
     def search(
         self,
         query: _Vectors,
         k: int = 10,
-        *,
-        beam: int | None = None,
-        recall: float | None = None,
-        stop: str | Sequence[str] | None = None,
-        exact: bool = False,
-        mode: _Mode | None = None,
-        alpha: float | None = None,
-        rrf: float | None = None,
-        bm25: tuple[float, float] | None = None,
-        filter: _Filter | None = None,
-        codes: bool | None = None,
-        encoder: _Encoder | None = None,
-        ids_only: bool = False,
-        passages: int | None = None,
-        reranker: Reranker | None = None,
-        rerank_depth: int = 100,
-        refine: bool = False,
-        parallel: bool = False,
-        unlogged: bool = False,
+        **options: Unpack[_SearchOptions],
     ) -> Any: ...
     def explain(
         self,
         query: str,
         k: int = 10,
         *,
-        beam: int | None = None,
-        recall: float | None = None,
-        mode: _Mode | None = None,
-        alpha: float | None = None,
-        filter: _Filter | None = None,
         against_exact: bool = False,
+        **options: Unpack[_RequestOptions],
     ) -> _Json: ...
     def flush(self) -> None: ...
     def refresh(self) -> bool: ...

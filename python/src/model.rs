@@ -1,6 +1,7 @@
 //! Models: an encoder with, after training, a tree.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ehi::Bundle;
 use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
@@ -183,7 +184,7 @@ impl Model {
 /// The cross-encoder in a folder, which reads a question and a document together; `precision` is f32 or int8.
 #[pyclass(frozen, module = "ehi")]
 pub struct Reranker {
-    pub reranker: ehi::model::Reranker,
+    pub reranker: Arc<ehi::model::Reranker>,
 }
 
 #[pymethods]
@@ -195,7 +196,7 @@ impl Reranker {
         exists(py, &path)?;
         let reranker =
             run(py, move || Ok(LoadOptions::new().encoder_precision(precision).reranker(path)?))?;
-        Ok(Self { reranker })
+        Ok(Self { reranker: Arc::new(reranker) })
     }
 
     /// Tokens of the longest pair that is read whole.

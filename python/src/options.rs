@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ehi::model::EncoderPrecision;
 use ehi::train::{DistilOptions, QueryEncoderChoice};
-use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity, Stop};
+use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -47,16 +47,6 @@ pub fn filter(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Filter> {
         }
     };
     json.parse().map_err(|error: ehi::FilterError| exception(py, error.into()))
-}
-
-/// One rule as `mass=0.9`, or several.
-pub fn stops(value: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Stop>> {
-    let Some(value) = value else { return Ok(Vec::new()) };
-    let texts = match value.cast::<PyString>() {
-        Ok(text) => vec![text.to_cow()?.into_owned()],
-        Err(_) => value.extract::<Vec<String>>()?,
-    };
-    texts.iter().map(|text| parse("stop", text)).collect()
 }
 
 /// Judgments from tuples of question, id and, if it is not 1, grade.

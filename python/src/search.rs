@@ -1,129 +1,49 @@
 //! Searches and what they find.
 
-use ehi::{Filter, Fusion, Query, QueryEncoder, Stop};
+use ehi::search::QuestionWords;
+use ehi::{InputError, SearchRequest};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PySlice;
+use pyo3::types::{PyDict, PySlice, PyString};
+use serde_json::{Map, Value, json};
 
+use crate::errors::exception;
 use crate::model::Reranker;
-use crate::value::{plain, to_python};
+use crate::value::{from_python, plain, to_python};
 
-/// What a search is asked for, beside the question.
-#[derive(Default)]
-pub struct Options<'r> {
-    pub k: usize,
-    pub beam: Option<usize>,
-    pub recall: Option<f64>,
-    pub stops: Vec<Stop>,
-    pub exact: bool,
-    pub mode: Mode,
-    pub bm25: Option<(f32, f32)>,
-    pub filter: Option<Filter>,
-    pub codes: Option<bool>,
-    pub encoder: Option<QueryEncoder>,
-    pub ids_only: bool,
-    pub passages: Option<usize>,
-    pub rerank: Option<(&'r Reranker, usize)>,
-    pub unlogged: bool,
-}
-
-#[derive(Clone, Copy, Default)]
-pub enum Mode {
-    #[default]
-    Best,
-    Dense,
-    Lexical,
-    Hybrid(Fusion),
-}
-
-impl Mode {
-    pub fn new(mode: Option<&str>, alpha: Option<f64>, rrf: Option<f64>) -> PyResult<Self> {
-        let fusion = match (alpha, rrf) {
-            (Some(_), Some(_)) => return Err(PyValueError::new_err("`alpha` and `rrf` exclude each other")),
-            (Some(alpha), None) => Some(Fusion::Convex(alpha)),
-            (None, Some(k)) => Some(Fusion::Rrf { k }),
-            (None, None) => None,
-        };
-        match (mode, fusion) {
-            (None, None) | (Some("best"), None) => Ok(Self::Best),
-            (None | Some("hybrid"), Some(fusion)) => Ok(Self::Hybrid(fusion)),
-            (Some("hybrid"), None) => Ok(Self::Hybrid(Fusion::Learned)),
-            (Some("dense"), None) => Ok(Self::Dense),
-            (Some("lexical"), None) => Ok(Self::Lexical),
-            (Some("best" | "dense" | "lexical"), Some(_)) => {
-                Err(PyValueError::new_err("`alpha` and `rrf` are options of the mode hybrid"))
+/// A request by the keywords of a search: those of `SearchRequest::from_json`, `reranker` and `rerank_depth`.
+pub fn request(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) -> PyResult<SearchRequest> {
+    let mut rerank = None;
+    let mut depth = RERANK_DEPTH;
+    let mut json = Map::from_iter([("k".to_owned(), k.into())]);
+    for (name, value) in options.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
+        match name.extract::<&str>()? {
+            "reranker" => rerank = Some(value.cast::<Reranker>()?.get().reranker.clone()),
+            "rerank_depth" => depth = value.extract()?,
+            // One rule, or several.
+            "stop" if value.is_instance_of::<PyString>() => {
+                json.insert("stop".to_owned(), Value::Array(vec![from_python(&value)?]));
             }
-            (Some(mode), _) => Err(PyValueError::new_err(format!(
-                "`mode` is `{mode}`; known are best, dense, lexical and hybrid"
-            ))),
+            name => {
+                json.insert(name.to_owned(), from_python(&value)?);
+            }
         }
     }
+    let read = SearchRequest::from_json(Value::Object(json)).map_err(|error| match error {
+        ehi::Error::Input(InputError::BadRequest { reason }) if reason.starts_with("unknown field") => {
+            PyTypeError::new_err(reason)
+        }
+        error => exception(py, error),
+    })?;
+    Ok(match rerank {
+        Some(reranker) => read.rerank(&reranker, depth),
+        None => read,
+    })
 }
 
-impl Options<'_> {
-    /// A query with these options. An embedding is searched for by embeddings alone where nothing else is
-    /// asked for.
-    pub fn apply<'a, Input>(&'a self, query: Query<'a, Input>) -> Query<'a, Input> {
-        let Self {
-            k,
-            beam,
-            recall,
-            stops,
-            exact,
-            mode,
-            bm25,
-            filter,
-            codes,
-            encoder,
-            ids_only,
-            passages,
-            rerank,
-            unlogged,
-        } = self;
-        let mut query = query.k(*k);
-        if let Some(beam) = beam {
-            query = query.beam(*beam);
-        }
-        if let Some(recall) = recall {
-            query = query.recall(*recall);
-        }
-        for stop in stops {
-            query = query.stop(*stop);
-        }
-        if *exact {
-            query = query.exact();
-        }
-        query = match mode {
-            Mode::Best => query.learned(),
-            Mode::Dense => query,
-            Mode::Lexical => query.lexical(),
-            Mode::Hybrid(fusion) => query.hybrid(*fusion),
-        };
-        if let Some((k1, b)) = bm25 {
-            query = query.bm25(*k1, *b);
-        }
-        if let Some(filter) = filter {
-            query = query.filter(filter);
-        }
-        if let Some(codes) = codes {
-            query = query.codes(*codes);
-        }
-        if let Some(encoder) = encoder {
-            query = query.encoder(*encoder);
-        }
-        if let Some(passages) = passages {
-            query = query.passages(*passages);
-        }
-        if let Some((reranker, depth)) = rerank {
-            query = query.rerank(&reranker.reranker, *depth);
-        }
-        if *unlogged {
-            query = query.unlogged();
-        }
-        if *ids_only { query.ids_only() } else { query }
-    }
-}
+/// Hits that a reranker reads unless asked otherwise.
+const RERANK_DEPTH: usize = 100;
 
 /// One document found.
 #[pyclass(frozen, module = "ehi")]
@@ -200,6 +120,17 @@ impl Hit {
         plain(py, &self.hit.passages)
     }
 
+    /// The part that is shown for a question, of about so many bytes of UTF-8: its text, where it is in the
+    /// hit's text, and where the words of the question are, `start`, `end` and `marks` in bytes.
+    #[pyo3(signature = (question, bytes = 480))]
+    fn snippet(&self, py: Python<'_>, question: &str, bytes: usize) -> PyResult<Py<PyAny>> {
+        let part = self.hit.snippet(&QuestionWords::of(question), bytes);
+        let text = &self.hit.document.text[part.start..part.end];
+        let marks: Vec<_> = part.marks.iter().map(|mark| [mark.start, mark.end]).collect();
+        let (start, end) = (part.start, part.end);
+        plain(py, &json!({ "text": text, "start": start, "end": end, "marks": marks }))
+    }
+
     /// All of it as a dictionary, as `docs/json.md` has it.
     fn as_dict(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         plain(py, &self.hit)
@@ -244,6 +175,12 @@ impl SearchResult {
     fn rerank_scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
         let scores: Vec<f32> = self.hits.iter().map(|hit| hit.get().rerank_or_nan()).collect();
         scores.into_pyarray(py)
+    }
+
+    /// What was asked for, with the defaults, as a dictionary of the keywords.
+    #[getter]
+    fn request(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &self.rest.request)
     }
 
     /// What the search cost, as a dictionary; times in milliseconds.

@@ -1,11 +1,12 @@
 //! What one search over several indexes of one model needs of each; `ehi.shards` in Python.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ehi::learn::{JudgedRankings, TuneOptions, compare_rankings};
 use ehi::search::{SearchCandidate, fuse_candidates};
 use ehi::train;
-use ehi::{Fusion, InputError, LeafId};
+use ehi::{Fusion, InputError, LeafId, Question, RankBy, Reach, SearchRequest};
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,7 +17,7 @@ use crate::errors::exception;
 use crate::index::Index;
 use crate::model::Model;
 use crate::options;
-use crate::search::{Mode, Options, SearchResult};
+use crate::search::SearchResult;
 use crate::value::{Matrix, plain};
 
 /// Leaves with their probabilities.
@@ -28,7 +29,7 @@ type Candidate = (String, f32, Option<f32>, bool, bool);
 /// Statistics of an index's words, or the sum of those of several.
 #[pyclass(frozen, module = "ehi.shards")]
 pub struct TermStatistics {
-    statistics: ehi::search::TermStatistics,
+    statistics: Arc<ehi::search::TermStatistics>,
 }
 
 #[pymethods]
@@ -37,7 +38,7 @@ impl TermStatistics {
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
         let read = ehi::search::TermStatistics::from_bytes(bytes);
-        Ok(Self { statistics: read.map_err(|error| PyValueError::new_err(error.to_string()))? })
+        Ok(Self { statistics: Arc::new(read.map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
 
     /// All of it as bytes with a checksum.
@@ -70,9 +71,9 @@ impl TermStatistics {
     }
 
     fn __add__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
-        let mut statistics = self.statistics.clone();
+        let mut statistics = (*self.statistics).clone();
         statistics.add(&other.statistics).map_err(|error| exception(py, InputError::from(error).into()))?;
-        Ok(Self { statistics })
+        Ok(Self { statistics: Arc::new(statistics) })
     }
 
     fn __eq__(&self, other: &Self) -> bool {
@@ -89,7 +90,7 @@ impl TermStatistics {
 #[pyfunction]
 fn term_statistics(py: Python<'_>, index: &Index) -> PyResult<TermStatistics> {
     let index = index.inner()?;
-    Ok(TermStatistics { statistics: run(py, move || index.term_statistics())? })
+    Ok(TermStatistics { statistics: Arc::new(run(py, move || index.term_statistics())?) })
 }
 
 /// Number of live rows of each leaf, `[leaves]` uint32.
@@ -139,27 +140,32 @@ fn search(
     codes: Option<bool>,
     ids_only: bool,
 ) -> PyResult<SearchResult> {
-    let mode = Mode::new(Some(mode), None, None)?;
-    let exact = leaves.is_none() && !matches!(mode, Mode::Lexical);
-    let options = given(py, k, exact, mode, bm25, filter, codes, ids_only)?;
-    let leaves: Option<Vec<LeafId>> = leaves.map(|leaves| leaves.into_iter().map(LeafId).collect());
+    let (mode, exact) = match mode {
+        "dense" => (RankBy::Dense, Some(Reach::Exact)),
+        "lexical" => (RankBy::Lexical, None),
+        "hybrid" => (RankBy::Hybrid(Fusion::Learned), Some(Reach::Exact)),
+        _ => return Err(PyValueError::new_err("`mode` is dense, lexical or hybrid")),
+    };
+    let request = SearchRequest {
+        k,
+        reach: reach(leaves).or(exact),
+        bm25,
+        filter: filter.map(|filter| options::filter(py, filter)).transpose()?.map(Arc::new),
+        codes,
+        ids_only,
+        statistics: statistics.map(|own| Arc::clone(&own.statistics)),
+        ..SearchRequest::of(mode)
+    };
     let vector = vector.map(one).transpose()?;
     let index = index.inner()?;
     let result = run(py, || {
-        let query = match (&text, &vector) {
-            (Some(text), Some(vector)) => index.query_encoded(text, vector),
-            (Some(text), None) => index.query(text),
-            (None, Some(vector)) => index.query_vector(vector),
+        let question = match (&text, &vector) {
+            (Some(text), Some(vector)) => Question::Encoded(text, vector),
+            (Some(text), None) => Question::Text(text),
+            (None, Some(vector)) => Question::Vector(vector),
             (None, None) => return Err(InputError::EmptyQuery.into()),
         };
-        let mut query = options.apply(query);
-        if let Some(leaves) = &leaves {
-            query = query.leaves(leaves);
-        }
-        if let Some(statistics) = statistics {
-            query = query.statistics(&statistics.statistics);
-        }
-        query.run()
+        index.search_with(question, &request)
     })?;
     SearchResult::new(py, result)
 }
@@ -183,21 +189,17 @@ fn candidates(
     filter: Option<&Bound<'_, PyAny>>,
     codes: Option<bool>,
 ) -> PyResult<(Vec<Candidate>, bool, usize)> {
-    let mode = Mode::Hybrid(Fusion::Learned);
-    let options = given(py, depth, leaves.is_none(), mode, bm25, filter, codes, true)?;
-    let leaves: Option<Vec<LeafId>> = leaves.map(|leaves| leaves.into_iter().map(LeafId).collect());
+    let request = SearchRequest {
+        reach: Some(reach(leaves).unwrap_or(Reach::Exact)),
+        bm25,
+        filter: filter.map(|filter| options::filter(py, filter)).transpose()?.map(Arc::new),
+        codes,
+        statistics: statistics.map(|own| Arc::clone(&own.statistics)),
+        ..SearchRequest::hybrid(Fusion::Learned)
+    };
     let vector = one(vector)?;
     let index = index.inner()?;
-    let found = run(py, || {
-        let mut query = options.apply(index.query_encoded(&text, &vector));
-        if let Some(leaves) = &leaves {
-            query = query.leaves(leaves);
-        }
-        if let Some(statistics) = statistics {
-            query = query.statistics(&statistics.statistics);
-        }
-        query.candidates(depth)
-    })?;
+    let found = run(py, || index.candidates(Question::Encoded(&text, &vector), depth, &request))?;
     let tuple = |own: SearchCandidate| (own.id, own.dense, own.lexical, own.by_embedding, own.by_words);
     Ok((found.candidates.into_iter().map(tuple).collect(), found.has_signs, found.documents))
 }
@@ -213,8 +215,11 @@ fn fuse(
     alpha: Option<f64>,
     rrf: Option<f64>,
 ) -> PyResult<Py<PyAny>> {
-    let Mode::Hybrid(fusion) = Mode::new(Some("hybrid"), alpha, rrf)? else {
-        return Err(PyValueError::new_err("neither `alpha` nor `rrf`"));
+    let fusion = match (alpha, rrf) {
+        (Some(_), Some(_)) => return Err(PyValueError::new_err("`alpha` and `rrf` exclude each other")),
+        (Some(alpha), None) => Fusion::Convex(alpha),
+        (None, Some(k)) => Fusion::Rrf { k },
+        (None, None) => Fusion::Learned,
     };
     let own = candidates.into_iter().map(|(id, dense, lexical, by_embedding, by_words)| SearchCandidate {
         id,
@@ -290,27 +295,9 @@ fn is_held_out(question: &str) -> bool {
     train::is_held_out(question)
 }
 
-#[allow(clippy::too_many_arguments, reason = "options of one search")]
-fn given(
-    py: Python<'_>,
-    k: usize,
-    exact: bool,
-    mode: Mode,
-    bm25: Option<(f32, f32)>,
-    filter: Option<&Bound<'_, PyAny>>,
-    codes: Option<bool>,
-    ids_only: bool,
-) -> PyResult<Options<'static>> {
-    Ok(Options {
-        k,
-        exact,
-        mode,
-        bm25,
-        filter: filter.map(|filter| options::filter(py, filter)).transpose()?,
-        codes,
-        ids_only,
-        ..Options::default()
-    })
+/// These leaves and no others, if any are given.
+fn reach(leaves: Option<Vec<u32>>) -> Option<Reach> {
+    leaves.map(|leaves| Reach::Leaves(leaves.into_iter().map(LeafId).collect()))
 }
 
 /// An array of one embedding.

@@ -1,6 +1,7 @@
 //! Training and evaluation.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ehi::data::Dataset;
 use ehi::eval::{EvalOptions, evaluate as evaluate_index};
@@ -138,7 +139,7 @@ pub fn train_reranker(
             None => trainer.fit(&set),
         }
     })?;
-    Ok((Reranker { reranker: fitted.reranker }, plain(py, &fitted.report)?))
+    Ok((Reranker { reranker: Arc::new(fitted.reranker) }, plain(py, &fitted.report)?))
 }
 
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.

@@ -248,8 +248,6 @@ def test_batches_are_columns_too(empty):
     assert batch.scores[0, :3].tolist() == batch[0].scores.tolist() and len(batch[-1:]) == 1
     with pytest.raises(ValueError, match="parallel"):
         empty.search(rows, parallel=True)
-    with pytest.raises(ValueError, match="refine"):
-        empty.search(rows[0], refine=True)
 
 
 def test_walks_with_a_filter(empty):
@@ -296,18 +294,13 @@ def test_opening_and_closing_leaks_nothing(tmp_path):
     assert resident() - before < 4 << 20
 
 
-def test_a_refined_search_and_what_an_encoder_says(filled, documents):
+def test_what_an_encoder_says(filled):
     encoder = ehi.Encoder(MODEL, precision="int8", dim=64, query_prompt="q: ")
     assert (
         encoder.encode_query("tea").shape == (64,) and encoder.read_text("tea", "query")["tokens"][1] == "q"
     )
     with pytest.raises(ValueError, match="bundle"):
         ehi.Model(MODEL, dim=64)
-    if filled.model.query_encoder:
-        assert filled.search(documents[3]["title"], k=1, refine=True).ids == [documents[3]["id"]]
-    else:
-        with pytest.raises(ehi.InputError):
-            filled.search(documents[3]["title"], k=1, refine=True)
     filled.flush()
     again = ehi.Index.open_read_only(filled.path, model=MODEL, precision="int8")
     assert len(again) == len(filled)

@@ -91,9 +91,9 @@ def test_filters_and_modes(filled, documents):
         assert signed.ids and all("cell" in (hit.title + hit.text).lower() for hit in signed)
     assert filled.search("+cells", mode="dense").signs["ignored"]
     assert filled.search("cells at -20 degrees").signs["as_text"] == ["-20"]
-    with pytest.raises(ValueError, match="known are best"):
+    with pytest.raises(ehi.InputError, match="best, dense, lexical or hybrid"):
         filled.search("cells", mode="both")
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ehi.InputError, match="exclude each other"):
         filled.search("cells", alpha=0.5, rrf=60)
     with pytest.raises(ehi.InputError) as caught:
         filled.search("cells", beam=3, exact=True)
@@ -302,6 +302,12 @@ def test_a_reranker_orders_the_hits(filled, documents):
     scores = reranker.score("cells in mice", [document["text"] for document in documents[:3]])
     assert scores.shape == (3,) and scores.dtype == np.float32
     plain = filled.search("cells in mice", k=5)
+    assert plain.request == {"k": 5, "mode": "best", "recall": 0.95}
+    with pytest.raises(TypeError, match="unknown field `kk`"):
+        filled.search("cells in mice", kk=5)
+    part = plain[0].snippet("cells in mice", 60)
+    text = plain[0].text.encode()[part["start"] : part["end"]].decode()
+    assert part["text"] == text and len(text.encode()) <= 60
     again = filled.search("cells in mice", k=5, reranker=reranker, rerank_depth=5)
     assert sorted(again.ids) == sorted(plain.ids) and plain[0].rerank_score is None
     order = [hit.rerank_score for hit in again]

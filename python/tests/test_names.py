@@ -13,6 +13,7 @@ ELSEWHERE = {
     "analyzer": "stats",
     "bundle": "model",
     "builder": "create, open",
+    "candidates": "shards.candidates",
     "contains": "in",
     "embeddings": "stats",
     "create": "create",
@@ -35,18 +36,12 @@ ELSEWHERE = {
     "open_or_create": "create",
     "passages": "create",
     "previous_model": "stats",
-    "query": "search",
-    "query_batch": "search",
-    "query_encoded": "shards.search",
     "query_encoder": "model.query_encoder",
-    "query_vector": "search",
-    "query_vector_batch": "search",
     "recall_curve": "stats",
     "record": "judge",
     "record_all": "judge",
-    "search_batch": "search",
-    "search_vector": "search",
-    "search_vector_batch": "search",
+    "search_many": "search",
+    "search_with": "search",
     "similarity": "stats",
     "term_statistics": "shards.term_statistics",
     "tuning_due": "health",
@@ -57,16 +52,15 @@ ELSEWHERE = {
 
 # Options of a search and of a handle, and what models have: as above.
 OF_SEARCH = {
-    "candidates": "shards.candidates",
-    "leaves": "shards.search",
-    "statistics": "shards.search",
-    "explain": "explain",
-    "explain_against_exact": "explain",
+    "dense": "mode",
+    "from_json": "search",
     "hybrid": "mode",
-    "learned": "mode",
+    "leaves": "shards.search",
     "lexical": "mode",
+    "of": "mode",
+    "reach": "beam, recall, stop, exact",
     "rerank": "reranker",
-    "run": "search",
+    "statistics": "shards.search",
 }
 OF_HANDLES = {
     "analyzer": "words",
@@ -123,7 +117,7 @@ def test_every_call_of_an_index_has_a_name_here():
 
 def test_every_option_has_a_name_here():
     search = inspect.signature(ehi.Index.search).parameters
-    names = rust_names("Query", "index")
+    names = rust_names("SearchRequest", "index")
     assert len(names) > 15
     compare(names, lambda name: name in search, OF_SEARCH)
     calls = (ehi.Index.create, ehi.Index.open, ehi.Index.open_read_only)

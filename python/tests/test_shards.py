@@ -85,7 +85,7 @@ def test_what_cannot_be(filled, divided, statistics):
     with pytest.raises(ehi.InputError) as refused:
         shards.search(filled, 5, vector=vector, leaves=[10**6])
     assert refused.value.kind == "UnknownLeaf"
-    with pytest.raises(ehi.InputError, match="dense search"):
+    with pytest.raises(ehi.InputError, match="`dense` and `statistics`"):
         shards.search(filled, 5, vector=vector, statistics=statistics)
     with pytest.raises(ehi.InputError):
         shards.search(filled, 5)

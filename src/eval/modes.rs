@@ -1,13 +1,11 @@
 //! Searches by embeddings, by words and by both, every document a candidate.
 
-use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use serde::Serialize;
 
 use super::quality::Quality;
-use crate::index::{Plan, RankBy, SearchMode};
-use crate::search::Fusion;
+use crate::search::{Fusion, RankBy};
 
 /// What documents are ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -62,14 +60,13 @@ impl EvalMode {
         }
     }
 
-    pub(super) fn plan(self, depth: NonZeroUsize) -> Plan<'static> {
-        let by = match self {
+    pub(super) fn rank_by(self) -> RankBy {
+        match self {
             Self::Dense | Self::Reranked => RankBy::Dense,
             Self::Lexical => RankBy::Lexical,
             Self::Hybrid => RankBy::Hybrid(Fusion::Learned),
             Self::Rrf => RankBy::Hybrid(Fusion::Rrf { k: 60.0 }),
-        };
-        Plan { by, ..Plan::new(depth, SearchMode::Exact) }
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub struct RerankOptions {
 pub struct EvalOptions {
     /// Beams to measure; an entry beyond the leaves means all of them. Empty: powers of two and all.
     pub beams: Vec<usize>,
-    /// Rules of [`Query::stop`](crate::Query::stop), each measured over all leaves.
+    /// Rules of [`Reach::Beam`](crate::Reach::Beam), each measured over all leaves.
     pub stops: Vec<Stop>,
     /// What to compare with.
     pub baseline: Baseline,
@@ -61,8 +61,8 @@ pub struct EvalOptions {
     /// Reads the best documents of the first of these modes again, of embeddings where none is given, and is
     /// compared with them as [`EvalMode::Reranked`].
     pub rerank: Option<RerankOptions>,
-    /// Which encoder reads the queries; as in a search ([`Query::encoder`](crate::Query::encoder)) by
-    /// default.
+    /// Which encoder reads the queries; by default as in a search
+    /// ([`SearchRequest::encoder`](crate::SearchRequest::encoder)).
     pub encoder: Option<QueryEncoder>,
     /// Metrics to compute beside [`Metric::STANDARD`].
     pub metrics: Vec<Metric>,
@@ -316,11 +316,16 @@ impl Sweep<'_> {
     /// What a query finds in a mode, every document a candidate.
     fn find_by(&self, query: usize, mode: EvalMode, rerank: Option<&RerankOptions>) -> Result<Retrieved> {
         let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
-        let plan = mode.plan(NonZeroUsize::new(self.searched(query, depth)).unwrap_or(NonZeroUsize::MIN));
-        // As it is: no sign of a dataset's question is meant as one.
-        let words = Some(Words::plain(&self.queries.texts[query], self.serving.analysis())?);
-        let encoder = self.queries.encoders.get(query).copied();
-        let asked = Asked { vector: self.query(query).into(), words, encoder, ..Asked::default() };
+        let searched = NonZeroUsize::new(self.searched(query, depth)).unwrap_or(NonZeroUsize::MIN);
+        let plan = Plan::new(searched, SearchMode::Exact);
+        let asked = Asked {
+            by: mode.rank_by(),
+            vector: self.query(query).into(),
+            // As it is: no sign of a dataset's question is meant as one.
+            words: Some(Words::plain(&self.queries.texts[query], self.serving.analysis())?),
+            encoder: self.queries.encoders.get(query).copied(),
+            ..Asked::default()
+        };
         let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
         let visited = ranked.stats.documents_visited;
         let mut ranking = ranked.rows;

@@ -249,7 +249,7 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
     let most = (encoder.max_tokens() - encoder.tokens_around()?) as u32;
     match found.tokens <= most {
         true => Ok(()),
-        false => Err(InputError::from(BadPassages { found, most }).into()),
+        false => Err(InputError::from(BadPassages { found: found.to_string(), most }).into()),
     }
 }
 

@@ -63,7 +63,7 @@ struct BeamRecall {
 
 impl Index {
     /// Measures how many leaves a search needs to find a share of what exact search finds, and keeps the
-    /// result with the index, for searches by [`Query::recall`](crate::Query::recall).
+    /// result with the index, for searches by [`Reach::Recall`](crate::Reach::Recall).
     ///
     /// Costs an exact search for each question, and encoding the questions. A change of model does it by
     /// itself, where the index is so large that searches do not score every document. Do it again when the

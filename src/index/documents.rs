@@ -8,8 +8,8 @@ impl Index {
     /// All documents in the byte order of their ids.
     ///
     /// Reads a page at a time; a document inserted or deleted meanwhile may be seen or not.
-    pub fn iter(&self) -> Documents<'_> {
-        Documents { index: self, page: Vec::new().into_iter(), last: None, done: false }
+    pub fn iter(&self) -> StoredDocuments<'_> {
+        StoredDocuments { index: self, page: Vec::new().into_iter(), last: None, done: false }
     }
 
     /// The ids of all documents, in their byte order, all of one generation; nothing else is read of them.
@@ -28,16 +28,16 @@ impl Index {
 }
 
 /// Iterator over all documents; made by [`Index::iter`].
-pub struct Documents<'a> {
+pub struct StoredDocuments<'a> {
     index: &'a Index,
     page: std::vec::IntoIter<Document>,
     last: Option<String>,
     done: bool,
 }
 
-impl std::fmt::Debug for Documents<'_> {
+impl std::fmt::Debug for StoredDocuments<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Documents")
+        f.debug_struct("StoredDocuments")
             .field("last", &self.last)
             .field("done", &self.done)
             .finish_non_exhaustive()
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Documents<'_> {
 /// Documents read at once while iterating.
 const DOCUMENTS_PER_PAGE: usize = 256;
 
-impl Iterator for Documents<'_> {
+impl Iterator for StoredDocuments<'_> {
     type Item = Result<Document>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -76,9 +76,9 @@ impl Iterator for Documents<'_> {
 
 impl<'a> IntoIterator for &'a Index {
     type Item = Result<Document>;
-    type IntoIter = Documents<'a>;
+    type IntoIter = StoredDocuments<'a>;
 
-    fn into_iter(self) -> Documents<'a> {
+    fn into_iter(self) -> StoredDocuments<'a> {
         self.iter()
     }
 }

@@ -1,4 +1,4 @@
-//! Why a search found what it found: an [`Explanation`], made by [`Query::explain`].
+//! Why a search found what it found: an [`Explanation`], made by [`Index::explain`].
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::leaves::check_stored;
 use super::search::{
-    Hit, MatchedTerm, Plan, Query, RankBy, Ranked, RankedBy, SearchMode, SearchResult, SearchStats, Signs,
+    Hit, MatchedTerm, Plan, Question, RankBy, Ranked, RankedBy, SearchMode, SearchRequest, SearchResult,
+    SearchStats, Signs,
 };
-use super::unit;
+use super::{Index, unit};
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
 use crate::serialize::milliseconds;
@@ -63,6 +64,8 @@ pub struct ExactHit {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
+    /// What was asked for, with the defaults.
+    pub request: SearchRequest,
     /// What the hits are ranked by.
     pub ranked_by: RankedBy,
     /// What the signs of the question meant.
@@ -87,45 +90,42 @@ pub struct Explanation {
     pub exact_time: Duration,
 }
 
-impl Query<'_> {
-    /// Runs the search, and says which leaves were visited, why, and where each hit came from.
+impl Index {
+    /// Runs a search, and says which leaves were visited, why, and where each hit came from.
     ///
-    /// The hits are those of [`Self::run`].
-    ///
-    /// # Errors
-    /// Those of [`Self::run`].
-    pub fn explain(self) -> Result<Explanation> {
-        self.explanation(false)
-    }
-
-    /// As [`Self::explain`], with the best documents of exact search under the same filter, and the rank of
-    /// each hit there. That costs a scan of every document, and 16 bytes of memory for each.
+    /// The hits are those of [`Index::search_with`]; nothing is logged. `against_exact` adds the best
+    /// documents of exact search under the same filter, and the rank of each hit there. That costs a scan of
+    /// every document, and 16 bytes of memory for each.
     ///
     /// # Errors
-    /// Those of [`Self::run`].
-    pub fn explain_against_exact(self) -> Result<Explanation> {
-        self.explanation(true)
-    }
-
-    fn explanation(self, compare: bool) -> Result<Explanation> {
-        self.index.check_process()?;
-        self.check_no_rerank("explain")?;
-        let plan = self.plan()?;
+    /// Those of [`Index::search_with`]; [`InputError::InapplicableOption`] with a reranker or with leaves
+    /// given; [`InputError::Conflict`] for a comparison of a search by words alone.
+    pub fn explain<'q>(
+        &self,
+        question: impl Into<Question<'q>>,
+        request: &SearchRequest,
+        against_exact: bool,
+    ) -> Result<Explanation> {
+        self.check_process()?;
+        request.check_no_rerank("explain")?;
+        let plan = request.plan(self)?;
         if plan.mode == SearchMode::Leaves {
             return Err(InputError::InapplicableOption { option: "leaves", call: "explain" }.into());
         }
         let k = plan.k;
-        if compare && plan.by == RankBy::Lexical {
+        if against_exact && request.mode == RankBy::Lexical {
             return Err(InputError::Conflict { options: ["lexical", "exact"] }.into());
         }
-        let serving = self.index.serving();
+        let serving = self.serving();
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
-        let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
+        let started = std::time::Instant::now();
+        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let encode = started.elapsed();
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
-        let SearchResult { hits: found, stats, ranked_by, signs, notes } =
-            serving.answer(&view, &asked, &plan, &ranked, encoding)?;
+        let SearchResult { request, hits: found, stats, ranked_by, signs, notes } =
+            serving.answer(&view, &asked, request, &plan, &ranked, encode)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;
@@ -148,14 +148,14 @@ impl Query<'_> {
             });
         }
         let started = std::time::Instant::now();
-        let exact = match compare {
+        let exact = match against_exact {
             false => None,
             true => {
                 let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
                 // Candidates of both are scaled to each other, so that with more of them ranks would differ.
                 let k = if asked.words.is_some() { plan.k } else { all };
-                let (by, bm25, filter, statistics) = (plan.by, plan.bm25, plan.filter, plan.statistics);
-                let plan = Plan { by, bm25, filter, statistics, ..Plan::new(k, SearchMode::Exact) };
+                let (bm25, filter, statistics) = (plan.bm25, plan.filter, plan.statistics);
+                let plan = Plan { bm25, filter, statistics, ..Plan::new(k, SearchMode::Exact) };
                 Some(serving.rank_asked(&view, &asked, &plan)?)
             }
         };
@@ -196,6 +196,7 @@ impl Query<'_> {
         };
         let exact_time = if exact.is_some() { started.elapsed() } else { Duration::ZERO };
         Ok(Explanation {
+            request,
             ranked_by,
             signs,
             notes,

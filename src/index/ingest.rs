@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::analysis::Analysis;
 use super::vectors::{unit, unit_of_stored};
+use crate::characters::floor;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
@@ -292,14 +293,11 @@ pub(super) fn cut_document(
     // Tokens of two texts may be others than those of both as one.
     let beside = own.len() + if own.is_empty() { 0 } else { TITLE_SLACK };
     let most = most.min(room.saturating_sub(beside).max(most / 2));
-    let mut end = match own.get(room.saturating_sub(most + TITLE_SLACK)) {
+    let end = match own.get(room.saturating_sub(most + TITLE_SLACK)) {
         Some(&first_cut) => first_cut as usize,
         None => title.len(),
     };
-    while !title.is_char_boundary(end) {
-        end -= 1;
-    }
-    let title = &title[..end];
+    let title = &title[..floor(title, end)];
     let spans = passages::cut(text, &starts, most, overlap.min(most / 2));
     let texts = spans.iter().map(|span| match (title, span.part(text).unwrap_or_default()) {
         ("", part) | (part, "") => part.to_owned(),

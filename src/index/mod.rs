@@ -40,7 +40,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
-pub use documents::Documents;
+pub use documents::StoredDocuments;
 pub use fusion::LearnedFusion;
 pub use ingest::CutTexts;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
@@ -56,7 +56,7 @@ pub use root::fuzz_current;
 pub use with_progress::WithProgress;
 
 #[cfg(feature = "train")]
-pub(crate) use search::{Asked, Candidate, Limits, Plan, RankBy, SearchMode, Words, fuse};
+pub(crate) use search::{Asked, Candidate, Limits, Plan, SearchMode, Words, fuse};
 pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;

@@ -53,9 +53,9 @@ impl IndexBuilder {
     }
 
     /// Whether documents are stored with codes beside their embeddings
-    /// ([`Query::codes`](crate::Query::codes)), an eighth more bytes or less; they are by default, but for
-    /// Manhattan distance and for embeddings narrower than 64. Holds for what this handle writes; compaction
-    /// brings all documents to it.
+    /// ([`SearchRequest::codes`](crate::SearchRequest::codes)), an eighth more bytes or less; they are by
+    /// default, but for Manhattan distance and for embeddings narrower than 64. Holds for what this handle
+    /// writes; compaction brings all documents to it.
     ///
     /// With `true`, an index that cannot have codes is an error, [`InputError::NoCodes`] or
     /// [`InputError::TooNarrowForCodes`]; [`InputError::InapplicableOption`] for a handle that only reads.
@@ -64,8 +64,8 @@ impl IndexBuilder {
         self
     }
 
-    /// Whether documents can be found by their words ([`Query::lexical`](crate::Query::lexical),
-    /// [`Query::hybrid`](crate::Query::hybrid)), for some 200 bytes a document; they can by default. Chosen
+    /// Whether documents can be found by their words ([`RankBy::Lexical`](crate::RankBy::Lexical),
+    /// [`RankBy::Hybrid`](crate::RankBy::Hybrid)), for some 200 bytes a document; they can by default. Chosen
     /// when an index is created; [`Index::make_lexical`] adds it later. When one is opened, it is
     /// [`InputError::InapplicableOption`] where the index is not so.
     pub fn lexical(mut self, lexical: bool) -> Self {

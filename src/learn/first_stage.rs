@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::progress::{OnProgress, Progress, Stage};
+use crate::search::SearchRequest;
 use crate::train::{RerankerTrainer, TrainError, TrainingSet};
 
 /// Questions searched between two reports of progress.
@@ -50,8 +51,9 @@ fn search(
         return Err(differ(id).into());
     }
     let mut hits = Vec::with_capacity(questions.len());
+    let request = SearchRequest::dense().k(depth).ids_only();
     for block in questions.chunks(BLOCK) {
-        for result in index.query_batch(block).k(depth).ids_only().run()? {
+        for result in index.search_many(block, &request)? {
             let own = result.hits.iter().map(|hit| {
                 let unknown = || TrainError::Unknown { kind: "document", id: hit.id.clone() };
                 places.get(hit.id.as_str()).copied().ok_or_else(unknown)

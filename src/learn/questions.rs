@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
 use crate::error::{Error, Result};
-use crate::index::{ActiveModel, Asked, Plan, RankBy, SearchMode, Words};
+use crate::index::{ActiveModel, Asked, Plan, SearchMode, Words};
 use crate::judgment::Judgment;
 use crate::measure::{Judge, Judged as JudgedRows, Metric, Ranking, RelevanceLevel, Retrieved};
 use crate::progress::{OnProgress, Progress, Stage};
-use crate::search::{DEFAULT_RECALL, Fusion};
+use crate::search::{DEFAULT_RECALL, Fusion, RankBy};
 use crate::store::View;
 use crate::train::{is_held_out, plain};
 
@@ -88,12 +88,12 @@ impl Questions {
         let plan = Plan::new(depth, SearchMode::Recall(DEFAULT_RECALL));
         let mut served = Served::with_capacity(self.texts.len());
         for block in self.texts.chunks(BLOCK) {
-            for (asked, text) in asked(model, block, None)?.into_iter().zip(block) {
-                let by = match view.is_lexical() && model.words_help(asked.encoder) {
+            for (mut asked, text) in asked(model, block, RankBy::Dense, None)?.into_iter().zip(block) {
+                asked.by = match view.is_lexical() && model.words_help(asked.encoder) {
                     true => RankBy::Hybrid(Fusion::Learned),
                     false => RankBy::Dense,
                 };
-                let mut ranking = model.rank_asked(view, &asked, &Plan { by, ..plan })?.rows;
+                let mut ranking = model.rank_asked(view, &asked, &plan)?.rows;
                 // Judgments are of documents, hits may be passages.
                 for (_, row) in &mut ranking {
                     *row = view.head(*row)?;
@@ -112,6 +112,7 @@ impl Questions {
 pub(super) fn asked(
     model: &ActiveModel,
     texts: &[String],
+    by: RankBy,
     encoder: Option<crate::search::QueryEncoder>,
 ) -> Result<Vec<Asked<'static>>> {
     let words = texts.iter().map(|text| Words::plain(text, model.analysis()));
@@ -119,6 +120,7 @@ pub(super) fn asked(
     let questions: Vec<_> = words.iter().map(Into::into).collect();
     let rows = model.encode_questions(&questions, encoder)?;
     let asked = words.into_iter().zip(rows).map(|(words, (row, encoder))| Asked {
+        by,
         vector: row.into(),
         words: Some(words),
         encoder: Some(encoder),

@@ -8,13 +8,12 @@ use serde::Serialize;
 use super::questions::{BLOCK, Questions, asked, found};
 use crate::error::{Error, Result};
 use crate::index::{
-    ActiveModel, Candidate, Index, LearnedFusion, Plan, RankBy, SearchMode, WithProgress, check_judgment,
-    fuse,
+    ActiveModel, Candidate, Index, LearnedFusion, Plan, SearchMode, WithProgress, check_judgment, fuse,
 };
 use crate::judgment::Judgment;
 use crate::measure::{Judge, Metric, PairedTests, Ranking, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder};
+use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder, RankBy};
 use crate::store::{StoreError, View};
 use crate::train::verdict::p_in_words;
 use crate::train::{SIGNIFICANCE_LEVEL, is_held_out, plain};
@@ -157,12 +156,11 @@ fn measure(
 ) -> Result<Measured> {
     let judge = Judge::new(&METRIC, RelevanceLevel::default(), questions.judged.clone());
     let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
-    let by = RankBy::Hybrid(Fusion::Learned);
-    let plan = Plan { by, codes: Some(false), ..Plan::new(depth, SearchMode::Exact) };
-    let lexical = Plan { by: RankBy::Lexical, ..Plan::new(depth, SearchMode::Exact) };
+    let lexical = Plan::new(depth, SearchMode::Exact);
+    let plan = Plan { codes: Some(false), ..lexical };
     let mut measured = Measured::default();
     for block in questions.texts.chunks(BLOCK) {
-        for asked in asked(model, block, Some(by_encoder))? {
+        for asked in asked(model, block, RankBy::Lexical, Some(by_encoder))? {
             let query = measured.lexical.len();
             let value = |ranking: Ranking| judge.outcome(query, &found(ranking)).values[0];
             let mut candidates = model.candidates(view, &asked, &plan)?.all;

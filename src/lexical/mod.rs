@@ -29,7 +29,9 @@ pub use cursor::List;
 pub use fuzzing::fuzz_postings;
 pub use given::score_rows;
 pub use list::{EncodedList, encode};
-pub(crate) use pieces::{FIRST_OWN_TERM, Piece, normalised, own_term, pairs, pieces, singles, unknown};
+pub(crate) use pieces::{
+    FIRST_OWN_TERM, Piece, is_unspaced, normalised, own_term, pairs, pieces, singles, unknown,
+};
 pub use search::{SearchError, search};
 pub use statistics::{OtherTerms, StatisticsError, TermStatistics};
 

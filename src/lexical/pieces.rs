@@ -107,7 +107,7 @@ fn is_picture(c: char) -> bool {
 
 /// Whether a character belongs to a script without spaces between words, or without spaces around them; with
 /// punctuation and symbols of its blocks.
-fn is_unspaced(c: char) -> bool {
+pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c),
         0x0e00..=0x0fff // Thai, Lao, Tibetan
         | 0x1000..=0x109f | 0xa9e0..=0xa9ff | 0xaa60..=0xaa7f // Myanmar

@@ -27,7 +27,7 @@ use super::weights::Weights;
 /// A model that scores how well a document answers a question, by reading both together.
 ///
 /// It reads each pair anew, so it is for the few best documents of a search
-/// ([`Query::rerank`](crate::Query::rerank)), and takes some milliseconds for each of them.
+/// ([`SearchRequest::rerank`](crate::SearchRequest::rerank)), and takes some milliseconds for each of them.
 ///
 /// # Examples
 /// ```no_run

@@ -2,6 +2,7 @@
 
 use super::config::TrainConfig;
 use super::error::out_of_range;
+use crate::characters::words;
 use crate::data::{DevFraction, is_dev};
 use crate::error::Result;
 
@@ -37,8 +38,7 @@ pub(crate) fn share(found: f64) -> Result<f64> {
 /// The letters and digits of a question, in lower case: in another spelling it is the same one,
 /// and must not be learned from in one and measured in another.
 pub(crate) fn plain(question: &str) -> String {
-    let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let plain = words.map(str::to_lowercase).collect::<Vec<_>>().join(" ");
+    let plain = words(question).map(|(_, word)| word.to_lowercase()).collect::<Vec<_>>().join(" ");
     // Signs alone.
     if plain.is_empty() { question.to_owned() } else { plain }
 }

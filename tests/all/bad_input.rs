@@ -9,7 +9,7 @@ use ehi::data::{DataErrorKind, read_documents};
 use ehi::model::{ENCODER_FILE, Encoder, INDEXER_FILE, ModelError, Role};
 use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, Trainer, TrainingSet};
-use ehi::{Bundle, Document, Error, Index, InputError};
+use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest};
 
 /// Where the model of an index is until it is changed.
 const MODEL_DIR: &str = "models/1/model";
@@ -362,7 +362,7 @@ fn bad_queries_are_refused() {
     assert_eq!(search("tree", 10, 0), InputError::ZeroBeam);
 
     let dim = index.bundle().model().encoder().dim();
-    let vector = |vector: &[f32]| match index.search_vector(vector, 1, 1) {
+    let vector = |vector: &[f32]| match index.search_with(vector, &SearchRequest::dense().k(1).beam(1)) {
         Ok(_) => panic!("a vector was searched"),
         Err(Error::Input(error)) => error,
         Err(error) => panic!("{error}"),
@@ -381,7 +381,10 @@ fn bad_queries_are_refused() {
     }
     // Other extremes are a direction as any other.
     for extreme in [1e-4, f32::MAX] {
-        assert_eq!(index.search_vector(&vec![extreme; dim], 3, 4).unwrap().len(), 3);
+        assert_eq!(
+            index.search_with(&vec![extreme; dim], &SearchRequest::dense().k(3).beam(4)).unwrap().len(),
+            3
+        );
     }
     // Neither unknown characters nor a very long question are an error.
     for query in ["\u{1F980}\u{0}\u{202E}", &"word ".repeat(100_000)] {

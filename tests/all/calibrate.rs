@@ -9,7 +9,7 @@ use crate::support::{DOCUMENTS, Shape, WIDTH, base_model, bundle, document, docu
 use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
 use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
 use ehi::store::StoreError;
-use ehi::{Bundle, Document, Error, Filter, Index, InputError, Query, Stage, Stop};
+use ehi::{Bundle, Document, Error, Filter, Index, InputError, SearchRequest, Stage};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
@@ -48,15 +48,16 @@ fn large() -> (TempDir, Index, Vec<Vec<f32>>) {
 }
 
 /// The share of exact search's hits that a search finds, over many queries.
-fn recall(index: &Index, centres: &[Vec<f32>], k: usize, options: impl Fn(Query<'_>) -> Query<'_>) -> f64 {
+fn recall(index: &Index, centres: &[Vec<f32>], k: usize, request: &SearchRequest) -> f64 {
     let mut found = 0;
     for n in 0..100 {
         let query = near(centres, 1_000_000 + n);
-        let ids = |query: Query<'_>| -> HashSet<String> {
-            query.k(k).run().unwrap().hits.into_iter().map(|hit| hit.id).collect()
+        let ids = |request: SearchRequest| -> HashSet<String> {
+            let found = index.search_with(&query, &request.k(k)).unwrap();
+            found.hits.into_iter().map(|hit| hit.id).collect()
         };
-        let exact = ids(index.query_vector(&query).exact());
-        found += exact.intersection(&ids(options(index.query_vector(&query)))).count();
+        let exact = ids(SearchRequest::dense().exact());
+        found += exact.intersection(&ids(request.clone())).count();
     }
     found as f64 / (100 * k) as f64
 }
@@ -71,7 +72,7 @@ fn a_search_finds_what_it_is_told_to() {
     let query = near(&centres, 7_000_000);
     // Not measured yet: every document.
     assert!(index.recall_curve().is_none() && index.needs_calibration());
-    let found = index.query_vector(&query).run().unwrap();
+    let found = index.search_with(&query, &SearchRequest::dense()).unwrap();
     assert_eq!((found.stats.leaves_visited, found.stats.documents_visited), (0, MANY));
 
     let curve = index.calibrate(&CalibrateOptions::default()).unwrap();
@@ -85,28 +86,28 @@ fn a_search_finds_what_it_is_told_to() {
     }
     // The searches keep what the curve says.
     for target in [0.8, 0.9, DEFAULT_RECALL] {
-        let found = recall(&index, &centres, 10, |query| query.recall(target));
+        let found = recall(&index, &centres, 10, &SearchRequest::dense().recall(target));
         assert!(found >= target - 0.05, "{found} of {target}");
     }
-    let found = index.query_vector(&query).run().unwrap();
+    let found = index.search_with(&query, &SearchRequest::dense()).unwrap();
     let expected = curve.reaching(DEFAULT_RECALL, 10).unwrap();
     match expected.visited <= 0.5 {
         true => assert_eq!(found.stats.leaves_visited, expected.beam),
         false => assert_eq!(found.stats.leaves_visited, 0),
     }
     // A recall of 1 is exact, and more hits than were looked for are.
-    for query in [index.query_vector(&query).recall(1.0), index.query_vector(&query).k(101)] {
-        assert_eq!(query.run().unwrap().stats.documents_visited, MANY);
+    for request in [SearchRequest::dense().recall(1.0), SearchRequest::dense().k(101)] {
+        assert_eq!(index.search_with(&query, &request).unwrap().stats.documents_visited, MANY);
     }
     // A batch and an explanation go as far; a filter at least.
     let few = beam(&curve, 0.8);
-    let batch = index.query_vector_batch(std::slice::from_ref(&query)).recall(0.8).run().unwrap();
-    let explained = index.query_vector(&query).recall(0.8).explain().unwrap();
+    let batch = index.search_many(std::slice::from_ref(&query), &SearchRequest::dense().recall(0.8)).unwrap();
+    let explained = index.explain(&query, &SearchRequest::dense().recall(0.8), false).unwrap();
     if curve.reaching(0.8, 10).unwrap().visited <= 0.5 {
         assert_eq!((batch[0].stats.leaves_visited, explained.leaves.len()), (few, few));
     }
     let filter = Filter::ids((0..MANY).step_by(2).map(id));
-    assert_eq!(index.query_vector(&query).filter(&filter).run().unwrap().hits.len(), 10);
+    assert_eq!(index.search_with(&query, &SearchRequest::dense().filter(&filter)).unwrap().hits.len(), 10);
 
     // It lasts, is seen by readers, and goes along with a snapshot.
     let reader = Index::open_read_only(dir.path().join("index")).unwrap();
@@ -122,7 +123,10 @@ fn a_search_finds_what_it_is_told_to() {
     let vectors = (MANY..2 * MANY + 1).map(|n| (Document::new(id(n), "", ""), near(&centres, n)));
     index.insert_vectors(vectors.collect::<Vec<_>>()).unwrap();
     assert!(index.recall_curve().is_none() && index.needs_calibration());
-    assert_eq!(index.query_vector(&query).run().unwrap().stats.documents_visited, 2 * MANY + 1);
+    assert_eq!(
+        index.search_with(&query, &SearchRequest::dense()).unwrap().stats.documents_visited,
+        2 * MANY + 1
+    );
     index.calibrate(&CalibrateOptions::default()).unwrap();
     assert!(index.recall_curve().is_some() && reader.recall_curve().is_some());
     index.flush().unwrap();
@@ -140,7 +144,7 @@ fn there_are_k_hits_whenever_there_are_k_documents() {
     let left = index.len();
     for target in [0.01, 0.5, 0.95, 1.0] {
         let query = near(&centres, 5_000_000);
-        let found = index.query_vector(&query).k(left + 5).recall(target).run().unwrap();
+        let found = index.search_with(&query, &SearchRequest::dense().k(left + 5).recall(target)).unwrap();
         assert_eq!(found.hits.len(), left, "{target}");
     }
 }
@@ -160,7 +164,10 @@ fn given_questions_are_measured_with() {
     assert_eq!((curve.questions, curve.source, curve.documents), (2, QuestionSource::Given, DOCUMENTS));
     assert_eq!(stages, [(Stage::Calibrate, 2, Some(2))]);
     // Few documents are scored whatever was measured.
-    assert_eq!(index.query("tree").run().unwrap().stats.documents_visited, DOCUMENTS);
+    assert_eq!(
+        index.search_with("tree", &SearchRequest::dense()).unwrap().stats.documents_visited,
+        DOCUMENTS
+    );
     assert!(!index.needs_calibration());
     let refused = index.calibrate(&options(&["tree", " "]));
     assert!(matches!(refused, Err(Error::Input(InputError::EmptyQuery))), "{refused:?}");
@@ -185,16 +192,8 @@ fn what_cannot_be_measured_or_aimed_at_is_refused() {
     }
     index.calibrate(&options).unwrap();
     for target in [0.0, -0.5, 1.1, f64::NAN, f64::INFINITY] {
-        let refused = index.query("tree").recall(target).run();
+        let refused = index.search_with("tree", &SearchRequest::dense().recall(target));
         assert!(matches!(refused, Err(Error::Input(InputError::BadRecall { .. }))), "{target}: {refused:?}");
-    }
-    for conflicting in [
-        index.query("tree").recall(0.9).beam(3),
-        index.query("tree").recall(0.9).exact(),
-        index.query("tree").recall(0.9).stop(Stop::Documents(3)),
-    ] {
-        let refused = conflicting.run();
-        assert!(matches!(refused, Err(Error::Input(InputError::Conflict { .. }))), "{refused:?}");
     }
     let reader = Index::open_read_only(dir.path().join("index")).unwrap();
     let refused = reader.calibrate(&options);
@@ -217,7 +216,7 @@ fn a_damaged_curve_is_as_none() {
     fs::write(&path, content).unwrap();
     let index = Index::open(dir.path().join("index")).unwrap();
     assert!(index.recall_curve().is_none());
-    assert_eq!(index.query("tree").run().unwrap().hits.len(), 10);
+    assert_eq!(index.search_with("tree", &SearchRequest::dense()).unwrap().hits.len(), 10);
     index.calibrate(&CalibrateOptions::default()).unwrap();
     // It goes with its model.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();

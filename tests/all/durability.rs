@@ -9,7 +9,7 @@ use std::{env, thread};
 
 use crate::support::{Shape, bundle, copy_directory, document, documents, filled, id};
 use ehi::learn::TuneOptions;
-use ehi::{Bundle, Document, Filter, Index};
+use ehi::{Bundle, Document, Filter, Index, SearchRequest};
 use half::f16;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
@@ -103,11 +103,11 @@ fn check(index: &Index, model: &Model, question: u16) -> Result<(), TestCaseErro
     let query = vector(question, index.bundle().model().encoder().dim());
     let odd = Filter::eq("odd", true);
     for (filter, k, beam) in [(None, 5, 16), (None, 100, 16), (Some(&odd), 5, 2), (Some(&odd), 100, 1)] {
-        let mut search = index.query_vector(&query).k(k).beam(beam);
+        let mut request = SearchRequest::dense().k(k).beam(beam);
         if let Some(filter) = filter {
-            search = search.filter(filter);
+            request = request.filter(filter);
         }
-        let result = search.run().unwrap();
+        let result = index.search_with(&query, &request).unwrap();
         let scores = scores(model, &query, |seed| filter.is_none() || seed % 2 == 1);
         prop_assert_eq!(result.len(), k.min(scores.len()));
         for hit in &result {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ehi::data::Dataset;
 use ehi::model::{Encoder, EncoderSettings, LoadOptions, ModelError, PoolingMode, PromptSource, Role};
 use ehi::train::{Trainer, TrainingSet};
-use ehi::{Bundle, Document, Index, Similarity};
+use ehi::{Bundle, Document, Index, SearchRequest, Similarity};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -291,7 +291,13 @@ fn older_and_newer_pooling_files_are_read_alike() {
 }
 
 fn first_words(index: &Index, query: &str) -> Vec<String> {
-    index.query(query).k(3).run().unwrap().hits.into_iter().map(|hit| hit.id).collect()
+    index
+        .search_with(query, &SearchRequest::dense().k(3))
+        .unwrap()
+        .hits
+        .into_iter()
+        .map(|hit| hit.id)
+        .collect()
 }
 
 /// An index keeps what its encoder was given, whatever the folder is called or becomes.

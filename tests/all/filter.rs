@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::support::{self, Shape, bundle, document};
 use ehi::model::Role;
-use ehi::{Document, Filter, Index};
+use ehi::{Document, Filter, Index, SearchRequest};
 use serde_json::json;
 
 const STORED: usize = 1_200;
@@ -61,7 +61,7 @@ fn a_filtered_search_is_brute_force_among_those_that_pass() {
         let (_dir, index) = index(shape);
         let all: Vec<Document> = index.iter().map(Result::unwrap).collect();
         let ranked = |question: &str| -> Vec<String> {
-            let found = index.query(question).exact().k(STORED).run().unwrap();
+            let found = index.search_with(question, &SearchRequest::dense().exact().k(STORED)).unwrap();
             found.iter().map(|hit| hit.id.clone()).collect()
         };
         let rankings: Vec<Vec<String>> = QUESTIONS.iter().map(|question| ranked(question)).collect();
@@ -75,12 +75,19 @@ fn a_filtered_search_is_brute_force_among_those_that_pass() {
                 for (question, ranking) in QUESTIONS.iter().zip(&rankings) {
                     let best: Vec<&String> = ranking.iter().filter(|id| pass.contains(id.as_str())).collect();
                     for k in [1, 10, 300] {
-                        let whole = index.query(question).filter(&filter).k(k).exact().run().unwrap();
+                        let whole = index
+                            .search_with(question, &SearchRequest::dense().filter(&filter).k(k).exact())
+                            .unwrap();
                         let found: Vec<&String> = whole.iter().map(|hit| &hit.id).collect();
                         assert_eq!(found, best[..k.min(best.len())], "{name}, exact, {k} hits");
                         assert!(whole.stats.exhausted);
                         for beam in [1, 3, 100] {
-                            let found = index.query(question).filter(&filter).k(k).beam(beam).run().unwrap();
+                            let found = index
+                                .search_with(
+                                    question,
+                                    &SearchRequest::dense().filter(&filter).k(k).beam(beam),
+                                )
+                                .unwrap();
                             let stats = &found.stats;
                             let case = format!("{name}, {k} hits, beam {beam}, round {round}: {stats:?}");
                             assert!(found.iter().all(|hit| pass.contains(hit.id.as_str())), "{case}");
@@ -103,8 +110,9 @@ fn a_filtered_search_is_brute_force_among_those_that_pass() {
 #[test]
 fn leaves_are_visited_as_they_are_needed_and_filters_are_remembered() {
     let (_dir, index) = index(Shape::of_height(2));
-    let search =
-        |filter: &Filter, k| index.query(QUESTIONS[0]).filter(filter).k(k).beam(1).run().unwrap().stats;
+    let search = |filter: &Filter, k| {
+        index.search_with(QUESTIONS[0], &SearchRequest::dense().filter(filter).k(k).beam(1)).unwrap().stats
+    };
     let common = Filter::eq("tenant", "t3");
     let (few, many) = (search(&common, 1), search(&common, 150));
     assert!(few.leaves_visited < many.leaves_visited, "{few:?} {many:?}");
@@ -118,15 +126,18 @@ fn leaves_are_visited_as_they_are_needed_and_filters_are_remembered() {
     // Those in memory are looked at each time, some of them twice.
     assert!(second.documents_checked < first.documents_checked - 700, "{first:?} {second:?}");
     // Still right when documents come and go.
-    let before = index.query(QUESTIONS[0]).filter(&rare).k(100).run().unwrap();
+    let before = index.search_with(QUESTIONS[0], &SearchRequest::dense().filter(&rare).k(100)).unwrap();
     index.delete(&before.hits[0].id).unwrap();
     index.insert(document(5000).with_metadata(json!({ "rare": true }))).unwrap();
-    let after = index.query(QUESTIONS[0]).filter(&rare).k(100).run().unwrap();
+    let after = index.search_with(QUESTIONS[0], &SearchRequest::dense().filter(&rare).k(100)).unwrap();
     let ids = |result: &ehi::SearchResult| result.iter().map(|hit| hit.id.clone()).collect::<HashSet<_>>();
     let mut expected = ids(&before);
     expected.remove(&before.hits[0].id);
     expected.insert(support::id(5000));
     assert_eq!(ids(&after), expected);
     index.compact().unwrap();
-    assert_eq!(ids(&index.query(QUESTIONS[0]).filter(&rare).k(100).run().unwrap()), expected);
+    assert_eq!(
+        ids(&index.search_with(QUESTIONS[0], &SearchRequest::dense().filter(&rare).k(100)).unwrap()),
+        expected
+    );
 }

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, document, documents, filled, id};
 use ehi::model::Role;
 use ehi::store::StoreError;
-use ehi::{Document, Error, Index, InputError, InsertStatus, Progress, SearchResult, Similarity, Stage};
+use ehi::{
+    Document, Error, Index, InputError, InsertStatus, Progress, Question, SearchRequest, SearchResult,
+    Similarity, Stage,
+};
 use serde_json::json;
 
 const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
@@ -92,7 +95,10 @@ fn deleted_documents_are_gone_from_everything() {
     assert_eq!(index.get(&id(7)).unwrap(), None);
     assert!(index.iter().all(|d| d.unwrap().id != id(7)));
     let text = document(7).embedding_text().into_owned();
-    for result in [index.search(&text, 12, 4).unwrap(), index.query(&text).k(12).exact().run().unwrap()] {
+    for result in [
+        index.search(&text, 12, 4).unwrap(),
+        index.search_with(&text, &SearchRequest::dense().k(12).exact()).unwrap(),
+    ] {
         assert_eq!(result.len(), 11);
         assert!(result.iter().all(|hit| hit.id != id(7)));
         assert_eq!(result.stats.documents_visited, 11);
@@ -128,14 +134,14 @@ fn a_full_beam_is_exact_search() {
             assert_eq!(index.similarity(), similarity);
             index.insert_batch(documents(COUNT)).unwrap();
             for vector in &vectors(&index) {
-                let exact = index.query_vector(vector).k(25).exact().run().unwrap();
+                let exact = index.search_with(vector, &SearchRequest::dense().k(25).exact()).unwrap();
                 assert_eq!(exact.len(), 25);
                 assert!(exact.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
                 assert_eq!(exact.stats.leaves_visited, 0);
                 assert_eq!(exact.stats.documents_visited, COUNT);
                 // The second is beyond the leaves.
                 for beam in [shape.leaves(), 1000] {
-                    let full = index.search_vector(vector, 25, beam).unwrap();
+                    let full = index.search_with(vector, &SearchRequest::dense().k(25).beam(beam)).unwrap();
                     assert_eq!(ranking(&full), ranking(&exact), "height {height}, {similarity:?}");
                     assert_eq!(full.stats.leaves_visited, shape.leaves());
                     assert_eq!(full.stats.documents_visited, COUNT);
@@ -170,7 +176,7 @@ fn exact_search_ranks_by_the_similarity() {
         let dir = tempfile::tempdir().unwrap();
         let index = Index::builder().similarity(similarity).create(dir.path(), &bundle).unwrap();
         index.insert_batch(documents.clone()).unwrap();
-        let result = index.query_vector(&query).k(COUNT).exact().run().unwrap();
+        let result = index.search_with(&query, &SearchRequest::dense().k(COUNT).exact()).unwrap();
         assert_eq!(result.len(), COUNT);
         for hit in &result {
             let row = rows[hit.id.as_str()];
@@ -197,11 +203,12 @@ fn a_wider_beam_visits_more_and_finds_no_less() {
     let sizes = index.stats().unwrap().leaf_sizes;
     assert_eq!(sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), DOCUMENTS);
     for vector in &vectors(&index) {
-        let exact = ranking(&index.query_vector(vector).k(DOCUMENTS).exact().run().unwrap());
+        let exact =
+            ranking(&index.search_with(vector, &SearchRequest::dense().k(DOCUMENTS).exact()).unwrap());
         let mut visited = 0;
         let mut best = f32::NEG_INFINITY;
         for beam in 1..=shape.leaves() {
-            let result = index.search_vector(vector, DOCUMENTS, beam).unwrap();
+            let result = index.search_with(vector, &SearchRequest::dense().k(DOCUMENTS).beam(beam)).unwrap();
             let stats = result.stats;
             assert_eq!(stats.leaves_visited, beam);
             // With k as large as the index, hits are what was visited.
@@ -237,13 +244,13 @@ fn documents_in_two_leaves_are_found_once() {
     let sizes = index.stats().unwrap().leaf_sizes;
     assert_eq!(sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), 2 * DOCUMENTS);
     for vector in &vectors(&index) {
-        let exact = index.query_vector(vector).k(30).exact().run().unwrap();
-        let full = index.search_vector(vector, 30, shape.leaves()).unwrap();
+        let exact = index.search_with(vector, &SearchRequest::dense().k(30).exact()).unwrap();
+        let full = index.search_with(vector, &SearchRequest::dense().k(30).beam(shape.leaves())).unwrap();
         assert_eq!(ranking(&full), ranking(&exact));
         assert_eq!(full.stats.documents_visited, DOCUMENTS);
         assert_eq!(full.stats.visited_fraction, 1.0);
         for beam in 1..shape.leaves() {
-            let result = index.search_vector(vector, DOCUMENTS, beam).unwrap();
+            let result = index.search_with(vector, &SearchRequest::dense().k(DOCUMENTS).beam(beam)).unwrap();
             let ids: HashSet<_> = result.iter().map(|hit| &hit.id).collect();
             assert_eq!(ids.len(), result.len());
             assert_eq!(result.stats.documents_visited, result.len());
@@ -262,11 +269,11 @@ fn documents_in_two_leaves_are_found_once() {
 fn defaults_are_those_documented() {
     let shape = Shape::of_height(2);
     let (_dir, index) = filled(shape, DOCUMENTS);
-    let result = index.query(QUESTIONS[2]).run().unwrap();
+    let result = index.search_with(QUESTIONS[2], &SearchRequest::dense()).unwrap();
     assert_eq!(result.len(), ehi::search::DEFAULT_K);
     // So few documents are searched exactly, codes first.
     assert_eq!((result.stats.leaves_visited, result.stats.documents_visited), (0, DOCUMENTS));
-    let exact = index.query(QUESTIONS[2]).exact().codes(true).run().unwrap();
+    let exact = index.search_with(QUESTIONS[2], &SearchRequest::dense().exact().codes(true)).unwrap();
     assert_eq!(ranking(&result), ranking(&exact));
 }
 
@@ -276,12 +283,21 @@ fn a_vector_finds_what_its_text_finds() {
     for question in QUESTIONS {
         let vector = index.bundle().model().encoder().embed(&[question], Role::Query).unwrap();
         let by_text = index.search(question, 15, 3).unwrap();
-        assert_eq!(ranking(&index.search_vector(&vector, 15, 3).unwrap()), ranking(&by_text));
+        assert_eq!(
+            ranking(&index.search_with(&vector, &SearchRequest::dense().k(15).beam(3)).unwrap()),
+            ranking(&by_text)
+        );
         // Cosine knows no length.
         let longer: Vec<f32> = vector.iter().map(|x| x * 4.0).collect();
-        assert_eq!(ranking(&index.search_vector(&longer, 15, 3).unwrap()), ranking(&by_text));
-        let exact = index.query_vector(&vector).k(15).exact().run().unwrap();
-        assert_eq!(ranking(&exact), ranking(&index.query(question).k(15).exact().run().unwrap()));
+        assert_eq!(
+            ranking(&index.search_with(&longer, &SearchRequest::dense().k(15).beam(3)).unwrap()),
+            ranking(&by_text)
+        );
+        let exact = index.search_with(&vector, &SearchRequest::dense().k(15).exact()).unwrap();
+        assert_eq!(
+            ranking(&exact),
+            ranking(&index.search_with(question, &SearchRequest::dense().k(15).exact()).unwrap())
+        );
     }
 }
 
@@ -461,11 +477,12 @@ fn searches_run_beside_a_writer() {
                     while !done.load(Ordering::Acquire) || searches == 0 {
                         let place = (reader + searches) % QUESTIONS.len();
                         // One reader encodes beside the writer, the others keep the index busy.
-                        let query = match reader {
-                            0 => index.query(QUESTIONS[place]),
-                            _ => index.query_vector(&vectors[place]),
+                        let question = match reader {
+                            0 => Question::Text(QUESTIONS[place]),
+                            _ => Question::Vector(&vectors[place]),
                         };
-                        let result = query.k(1000).beam(shape.leaves()).run().unwrap();
+                        let request = SearchRequest::dense().k(1000).beam(shape.leaves());
+                        let result = index.search_with(question, &request).unwrap();
                         // Groups are visible whole or not at all, and nothing goes away.
                         assert_eq!(result.len() % PER_GROUP, 0, "{}", result.len());
                         assert_eq!(result.stats.documents_visited, result.len());
@@ -749,7 +766,7 @@ fn an_encoder_that_is_loaded_on_use_is_checked_on_use() {
 
     let index = Index::builder().lazy_encoder(true).open(&path).unwrap();
     assert_eq!(index.get(&id(3)).unwrap(), Some(document(3)));
-    assert_eq!(index.search_vector(&[0.5; WIDTH], 3, 4).unwrap().hits.len(), 3);
+    assert_eq!(index.search_with(&[0.5; WIDTH], &SearchRequest::dense().k(3).beam(4)).unwrap().hits.len(), 3);
     index.delete(&id(0)).unwrap();
     refused(index.insert(document(7)).unwrap_err());
     refused(index.search("a question", 3, 4).unwrap_err());

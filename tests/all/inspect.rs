@@ -7,7 +7,7 @@ use crate::support::{self, DOCUMENTS, Shape, bundle, document, documents, filled
 use ehi::health::{Advice, RECENT, RemedyCommand, SKEWED};
 use ehi::leaves::LeafOptions;
 use ehi::model::{ModelError, RoutingProfile};
-use ehi::{Document, Error, Index, InputError, LeafId};
+use ehi::{Document, Error, Index, InputError, LeafId, SearchRequest};
 use serde_json::{Value, json};
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
@@ -18,7 +18,7 @@ fn an_explanation_is_of_the_search_itself() {
     for leaves_per_document in [1, 2] {
         let shape = Shape { height: 2, leaves_per_document };
         let (_dir, index) = filled(shape, DOCUMENTS);
-        let found = index.query(QUESTION).k(7).beam(3).explain_against_exact().unwrap();
+        let found = index.explain(QUESTION, &SearchRequest::dense().k(7).beam(3), true).unwrap();
         let result = index.search(QUESTION, 7, 3).unwrap();
         assert_eq!(found.hits.iter().map(|f| &f.hit).collect::<Vec<_>>(), result.iter().collect::<Vec<_>>());
         assert_eq!(found.stats.documents_visited, result.stats.documents_visited);
@@ -40,7 +40,7 @@ fn an_explanation_is_of_the_search_itself() {
         let entropy = found.entropy.unwrap();
         assert!((0.0..=16f32.ln() + 1e-4).contains(&entropy), "{entropy}");
 
-        let all = index.query(QUESTION).k(DOCUMENTS).exact().run().unwrap();
+        let all = index.search_with(QUESTION, &SearchRequest::dense().k(DOCUMENTS).exact()).unwrap();
         let reached: Vec<LeafId> = found.leaves.iter().map(|leaf| leaf.leaf).collect();
         for explained in &found.hits {
             let rank = all.iter().position(|hit| hit.id == explained.hit.id).unwrap() + 1;
@@ -57,7 +57,7 @@ fn an_explanation_is_of_the_search_itself() {
             assert!((0.0..=1.0).contains(&best.leaf_probability));
         }
 
-        let full = index.query(QUESTION).k(5).beam(1000).explain().unwrap();
+        let full = index.explain(QUESTION, &SearchRequest::dense().k(5).beam(1000), false).unwrap();
         let total: f32 = full.leaves.iter().map(|leaf| leaf.probability).sum();
         assert!((total - 1.0).abs() < 1e-4, "{total}");
         assert!(full.exact.is_none() && full.hits.iter().all(|found| found.exact_rank.is_none()));
@@ -68,7 +68,7 @@ fn an_explanation_is_of_the_search_itself() {
 #[test]
 fn the_entropy_of_a_flat_tree_is_exact() {
     let (_dir, index) = filled(Shape::of_height(1), 20);
-    let explain = |beam| index.query(QUESTION).k(1).beam(beam).explain().unwrap();
+    let explain = |beam| index.explain(QUESTION, &SearchRequest::dense().k(1).beam(beam), false).unwrap();
     let full = explain(4);
     let expected: f32 = full.leaves.iter().map(|leaf| -leaf.probability * leaf.probability.ln()).sum();
     let entropy = full.entropy.unwrap();
@@ -79,13 +79,8 @@ fn the_entropy_of_a_flat_tree_is_exact() {
 #[test]
 fn bad_input_is_refused_by_what_looks_inside() {
     let (_dir, index) = filled(SHAPE, 10);
-    let explain = |query: &str, k, beam| match index
-        .query(query)
-        .k(k)
-        .beam(beam)
-        .explain_against_exact()
-        .unwrap_err()
-    {
+    let request = |k, beam| SearchRequest::dense().k(k).beam(beam);
+    let explain = |query: &str, k, beam| match index.explain(query, &request(k, beam), true).unwrap_err() {
         Error::Input(error) => error,
         error => panic!("{error}"),
     };
@@ -99,7 +94,7 @@ fn bad_input_is_refused_by_what_looks_inside() {
     assert!(matches!(error, Error::Input(InputError::EmptyQuery)), "{error}");
 
     let (_dir, empty) = filled(SHAPE, 0);
-    let nothing = empty.query("x").explain_against_exact().unwrap();
+    let nothing = empty.explain("x", &SearchRequest::dense(), true).unwrap();
     assert!(nothing.hits.is_empty() && nothing.exact.unwrap().is_empty());
     assert!(empty.leaves(&LeafOptions::default()).unwrap().is_empty());
     let health = empty.health().unwrap();
@@ -124,7 +119,7 @@ fn leaves_say_what_they_are_about() {
         assert_eq!(leaf.nearest.len(), leaf.documents.min(4));
         assert!(leaf.nearest.is_sorted_by(|a, b| a.similarity >= b.similarity));
         for near in &leaf.nearest {
-            let hit = index.query(&near.text).k(DOCUMENTS).exact().run().unwrap();
+            let hit = index.search_with(&near.text, &SearchRequest::dense().k(DOCUMENTS).exact()).unwrap();
             let hit = hit.iter().find(|hit| hit.id == near.id).unwrap();
             assert_eq!((hit.leaf, &hit.document.title), (leaf.leaf, &near.title));
         }
@@ -215,12 +210,12 @@ fn a_collection_like_the_corpus_is_healthy_and_another_is_not() {
 fn served_queries_are_remembered_up_to_a_bound() {
     let (dir, index) = filled(SHAPE, 30);
     index.search(QUESTION, 3, 2).unwrap();
-    index.query(QUESTION).beam(2).explain().unwrap();
-    index.query(QUESTION).exact().run().unwrap();
+    index.explain(QUESTION, &SearchRequest::dense().beam(2), false).unwrap();
+    index.search_with(QUESTION, &SearchRequest::dense().exact()).unwrap();
     assert_eq!(index.health().unwrap().queries_routing.recent.unwrap().rows, 2);
     let vector = index.bundle().model().encoder().embed(&[QUESTION], ehi::model::Role::Query).unwrap();
     for _ in 0..RECENT {
-        index.search_vector(&vector, 1, 1).unwrap();
+        index.search_with(&vector, &SearchRequest::dense().k(1).beam(1)).unwrap();
     }
     let health = index.health().unwrap();
     assert_eq!(health.queries_routing.recent.as_ref().unwrap().rows, RECENT);

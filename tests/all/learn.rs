@@ -13,7 +13,7 @@ use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, is_held_out};
-use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, Stage};
+use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, SearchRequest, Stage};
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
@@ -182,10 +182,10 @@ fn questions_are_logged_where_that_is_wanted_alone() {
     index.log_questions(true).unwrap();
     index.log_questions(true).unwrap();
     index.search("what is\na \"tree\"?", 1, 1).unwrap();
-    index.search_batch(&["leaf", "leaf"], 1, 1).unwrap();
-    index.search_vector(&[1.0; crate::support::WIDTH], 1, 1).unwrap();
-    index.query("being typ").unlogged().run().unwrap();
-    index.query_batch(&["being typed", "as wel"]).unlogged().run().unwrap();
+    index.search_many(&["leaf", "leaf"], &SearchRequest::dense().k(1).beam(1)).unwrap();
+    index.search_with(&[1.0; crate::support::WIDTH], &SearchRequest::dense().k(1).beam(1)).unwrap();
+    index.search_with("being typ", &SearchRequest::dense().unlogged()).unwrap();
+    index.search_many(&["being typed", "as wel"], &SearchRequest::dense().unlogged()).unwrap();
     assert!(index.search(" ", 1, 1).is_err());
     index.flush().unwrap();
     let reader = Index::open_read_only(&path).unwrap();
@@ -212,10 +212,10 @@ fn questions_that_were_asked_or_judged_are_what_is_measured() {
     let (_dir, index) = filled(SHAPE, STORED);
     index.log_questions(true).unwrap();
     let source = || index.calibrate(&CalibrateOptions::default()).unwrap().source;
-    index.search_batch(&["leaf"; FEWEST_QUESTIONS], 1, 1).unwrap();
+    index.search_many(&["leaf"; FEWEST_QUESTIONS], &SearchRequest::dense().k(1).beam(1)).unwrap();
     assert_eq!(source(), QuestionSource::Documents, "one question, often");
     let texts: Vec<String> = (0..FEWEST_QUESTIONS / 2).map(|n| format!("leaf {n}")).collect();
-    index.search_batch(&texts, 1, 1).unwrap();
+    index.search_many(&texts, &SearchRequest::dense().k(1).beam(1)).unwrap();
     assert_eq!(source(), QuestionSource::Documents);
     index
         .record_all((0..FEWEST_QUESTIONS / 2).map(|n| Judgment::new(format!("gene {n}"), id(n), 1)))

@@ -10,8 +10,8 @@ use ehi::model::Role;
 use ehi::search::DEFAULT_ALPHA;
 use ehi::store::StoreError;
 use ehi::{
-    Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language, Query,
-    SearchResult, Stop,
+    Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language,
+    SearchRequest, SearchResult, Stop,
 };
 use serde_json::json;
 
@@ -51,7 +51,7 @@ fn text_of(document: &Document) -> (String, String) {
 #[track_caller]
 fn assert_scores(index: &Index, texts: &[(String, String)], question: &str) {
     let expected = bm25(&index.bundle(), texts, question);
-    let found = index.query(question).lexical().k(texts.len()).run().unwrap();
+    let found = index.search_with(question, &SearchRequest::lexical().k(texts.len())).unwrap();
     assert_eq!(found.len(), expected.len(), "{question}");
     for hit in &found {
         assert!((f64::from(hit.score) - expected[&hit.id]).abs() < 1e-4, "{question}: {}", hit.id);
@@ -98,7 +98,13 @@ fn what_is_replaced_or_deleted_is_not_found() {
     index.insert(Document::new("new", "", "zebra quagga")).unwrap();
     index.flush().unwrap();
     let found = |index: &Index| -> Vec<String> {
-        index.query("quagga").lexical().run().unwrap().hits.into_iter().map(|hit| hit.id).collect()
+        index
+            .search_with("quagga", &SearchRequest::lexical())
+            .unwrap()
+            .hits
+            .into_iter()
+            .map(|hit| hit.id)
+            .collect()
     };
     assert_eq!(found(&index), ["new"]);
     index.insert(Document::new("new", "", "nothing of it")).unwrap();
@@ -130,7 +136,7 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     ];
     index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
     let found = |question: &str| -> HashSet<String> {
-        let result = index.query(question).lexical().run().unwrap();
+        let result = index.search_with(question, &SearchRequest::lexical()).unwrap();
         result.hits.into_iter().map(|hit| hit.id).collect()
     };
     let set = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<HashSet<_>>();
@@ -162,7 +168,7 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     assert!(found("+gene +level").contains("h") && !found("\"gene level\"").contains("h"));
     index.delete("h").unwrap();
     let signs: String = (0..40).map(|n| format!("-w{n} ")).collect();
-    let too_many = index.query(&format!("tree {signs}")).lexical().run();
+    let too_many = index.search_with(&format!("tree {signs}"), &SearchRequest::lexical());
     assert!(matches!(too_many, Err(Error::Input(InputError::TooManySigned { most: 32 }))));
     assert!(found(&format!("tree {}", "-leaf ".repeat(5000))).contains("b"));
     // No sign that is none of ours fails or means anything.
@@ -170,14 +176,14 @@ fn signs_mean_what_they_mean_in_any_search_box() {
         assert!(found(question).contains("a"), "{question}");
     }
     // The same of both.
-    let both = index.query("+leaf tree").hybrid(Fusion::Convex(0.5)).run().unwrap();
+    let both = index.search_with("+leaf tree", &SearchRequest::hybrid(Fusion::Convex(0.5))).unwrap();
     assert_eq!(both.iter().map(|hit| hit.id.clone()).collect::<HashSet<_>>(), set(&["a", "c"]));
-    let both = index.query("tree -leaf").hybrid(Fusion::Rrf { k: 60.0 }).run().unwrap();
+    let both = index.search_with("tree -leaf", &SearchRequest::hybrid(Fusion::Rrf { k: 60.0 })).unwrap();
     assert!(!both.is_empty() && both.iter().all(|hit| hit.id != "a" && hit.id != "c"));
 }
 
-fn hybrid<'a>(query: Query<'a>) -> Query<'a> {
-    query.hybrid(Fusion::Convex(0.6))
+fn hybrid() -> SearchRequest {
+    SearchRequest::hybrid(Fusion::Convex(0.6))
 }
 
 #[test]
@@ -186,10 +192,10 @@ fn a_hybrid_search_joins_both_scores_of_every_candidate() {
     let texts: Vec<_> = (0..DOCUMENTS).map(|n| text_of(&document(n))).collect();
     for question in QUESTIONS {
         // So few documents are all candidates.
-        let dense = index.query(question).exact().k(DOCUMENTS).run().unwrap();
+        let dense = index.search_with(question, &SearchRequest::dense().exact().k(DOCUMENTS)).unwrap();
         let words = bm25(&index.bundle(), &texts, question);
         let dense: BTreeMap<&str, f32> = dense.iter().map(|hit| (hit.id.as_str(), hit.score)).collect();
-        let found = hybrid(index.query(question)).k(DOCUMENTS).run().unwrap();
+        let found = index.search_with(question, &hybrid().k(DOCUMENTS)).unwrap();
         assert_eq!(found.len(), DOCUMENTS);
         let bound = |of: fn(f32, f32) -> f32, start| dense.values().copied().fold(start, of);
         let (low, high) = (bound(f32::min, f32::INFINITY), bound(f32::max, f32::NEG_INFINITY));
@@ -203,11 +209,15 @@ fn a_hybrid_search_joins_both_scores_of_every_candidate() {
             assert_eq!(hit.scores.lexical_rank.is_some(), by_words > 0.0);
         }
         // Candidates are the same for up to 48 hits.
-        let fewer = hybrid(index.query(question)).k(5).run().unwrap();
-        assert_eq!(ids(&hybrid(index.query(question)).k(48).run().unwrap())[..5], ids(&fewer)[..]);
+        let fewer = index.search_with(question, &hybrid().k(5)).unwrap();
+        assert_eq!(ids(&index.search_with(question, &hybrid().k(48)).unwrap())[..5], ids(&fewer)[..]);
         // Either end of the weight is one of the two.
-        let alone = index.query(question).hybrid(Fusion::Convex(1.0)).run().unwrap();
-        assert_eq!(ids(&alone), ids(&index.query(question).exact().run().unwrap()), "{question}");
+        let alone = index.search_with(question, &SearchRequest::hybrid(Fusion::Convex(1.0))).unwrap();
+        assert_eq!(
+            ids(&alone),
+            ids(&index.search_with(question, &SearchRequest::dense().exact()).unwrap()),
+            "{question}"
+        );
     }
 }
 
@@ -216,44 +226,51 @@ fn every_option_of_embeddings_works_beside_words() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
     let filter: Filter = r#"{"place": {"$lt": 40}}"#.parse().unwrap();
     let question = QUESTIONS[0];
-    let all = hybrid(index.query(question)).k(DOCUMENTS).filter(&filter).run().unwrap();
+    let all = index.search_with(question, &hybrid().k(DOCUMENTS).filter(&filter)).unwrap();
     let passing = |hit: &Hit| {
-        index.query(question).lexical().filter(&filter).k(DOCUMENTS).run().is_ok_and(|words| {
-            words.iter().any(|other| other.id == hit.id) || hit.scores.lexical == Some(0.0)
-        })
+        index.search_with(question, &SearchRequest::lexical().filter(&filter).k(DOCUMENTS)).is_ok_and(
+            |words| words.iter().any(|other| other.id == hit.id) || hit.scores.lexical == Some(0.0),
+        )
     };
     assert!(!all.is_empty() && all.iter().all(passing));
-    for query in [
-        index.query(question).beam(16),
-        index.query(question).exact(),
-        index.query(question).recall(0.9),
-        index.query(question).stop(Stop::Mass(1.0)),
-        index.query(question).codes(true),
-        index.query(question).parallel(),
+    for request in [
+        hybrid().beam(16),
+        hybrid().exact(),
+        hybrid().recall(0.9),
+        hybrid().stop(Stop::Mass(1.0)),
+        hybrid().codes(true),
+        hybrid().parallel(),
     ] {
-        let found = hybrid(query).k(DOCUMENTS).filter(&filter).run().unwrap();
+        let found = index.search_with(question, &request.k(DOCUMENTS).filter(&filter)).unwrap();
         assert_eq!(ids(&found), ids(&all));
     }
-    let batch = index.query_batch(&QUESTIONS).hybrid(Fusion::Convex(0.6)).run().unwrap();
+    let batch = index.search_many(&QUESTIONS, &SearchRequest::hybrid(Fusion::Convex(0.6))).unwrap();
     for (question, found) in QUESTIONS.iter().zip(&batch) {
-        assert_eq!(ids(found), ids(&hybrid(index.query(question)).run().unwrap()));
+        assert_eq!(ids(found), ids(&index.search_with(question, &hybrid()).unwrap()));
     }
-    let batch = index.query_batch(&QUESTIONS).lexical().run().unwrap();
+    let batch = index.search_many(&QUESTIONS, &SearchRequest::lexical()).unwrap();
     for (question, found) in QUESTIONS.iter().zip(&batch) {
-        assert_eq!(ids(found), ids(&index.query(question).lexical().run().unwrap()));
+        assert_eq!(ids(found), ids(&index.search_with(question, &SearchRequest::lexical()).unwrap()));
     }
-    let explained = hybrid(index.query(question)).explain().unwrap();
+    let explained = index.explain(question, &hybrid(), false).unwrap();
     for hit in &explained.hits {
         let sum: f32 = hit.terms.iter().map(|term| term.weight).sum();
         assert!((sum - hit.hit.scores.lexical.unwrap()).abs() < 1e-4, "{:?}", hit.terms);
     }
     assert!(explained.hits.iter().any(|hit| hit.terms.iter().any(|term| term.term == "cell")));
     // Exact search says both scores of a document as the search itself does.
-    let explained = hybrid(index.query(question)).exact().explain_against_exact().unwrap();
+    let explained = index.explain(question, &hybrid().exact(), true).unwrap();
     for (exact, hit) in explained.exact.unwrap().iter().zip(&explained.hits) {
         assert_eq!((&exact.hit.id, exact.hit.scores), (&hit.hit.id, hit.hit.scores));
     }
-    assert!(index.query(question).explain().unwrap().hits.iter().all(|hit| hit.terms.is_empty()));
+    assert!(
+        index
+            .explain(question, &SearchRequest::dense(), false)
+            .unwrap()
+            .hits
+            .iter()
+            .all(|hit| hit.terms.is_empty())
+    );
 }
 
 #[track_caller]
@@ -267,35 +284,38 @@ fn refused<T: std::fmt::Debug>(result: ehi::Result<T>) -> InputError {
 #[test]
 fn bad_input_is_an_error_and_odd_input_an_answer() {
     let (_dir, index) = filled(SHAPE, 60);
-    let lexical = |question: &str| index.query(question).lexical().run();
+    let lexical = |question: &str| index.search_with(question, &SearchRequest::lexical());
     for question in ["-tree", "-tree -\"a leaf\"", " -cell "] {
         assert_eq!(refused(lexical(question)), InputError::OnlyExclusions, "{question}");
-        assert_eq!(refused(hybrid(index.query(question)).run()), InputError::OnlyExclusions);
+        assert_eq!(refused(index.search_with(question, &hybrid())), InputError::OnlyExclusions);
     }
     assert_eq!(refused(lexical("  ")), InputError::EmptyQuery);
-    assert_eq!(refused(index.query_vector(&[1.0; 128]).lexical().run()), InputError::NoWords);
-    assert_eq!(refused(hybrid(index.query_vector(&[1.0; 128])).run()), InputError::NoWords);
+    assert_eq!(refused(index.search_with(&[1.0; 128], &SearchRequest::lexical())), InputError::NoWords);
+    assert_eq!(refused(index.search_with(&[1.0; 128], &hybrid())), InputError::NoWords);
     let conflicts = [
-        index.query("tree").lexical().beam(3).run(),
-        index.query("tree").lexical().exact().run(),
-        index.query("tree").lexical().recall(0.9).run(),
-        index.query("tree").lexical().codes(true).run(),
-        index.query("tree").lexical().parallel().run(),
-        index.query("tree").lexical().stop(Stop::Patience(1)).run(),
+        index.search_with("tree", &SearchRequest::lexical().beam(3)),
+        index.search_with("tree", &SearchRequest::lexical().exact()),
+        index.search_with("tree", &SearchRequest::lexical().recall(0.9)),
+        index.search_with("tree", &SearchRequest::lexical().codes(true)),
+        index.search_with("tree", &SearchRequest::lexical().parallel()),
+        index.search_with("tree", &SearchRequest::lexical().stop(Stop::Patience(1))),
     ];
     for result in conflicts {
         assert!(matches!(refused(result), InputError::Conflict { options: ["lexical", _] }));
     }
     assert!(matches!(
-        refused(index.query("tree").bm25(1.0, 0.5).run()),
-        InputError::InapplicableOption { .. }
+        refused(index.search_with("tree", &SearchRequest::dense().bm25(1.0, 0.5))),
+        InputError::Conflict { options: ["dense", "bm25"] }
     ));
     for (k1, b) in [(-1.0, 0.5), (f32::NAN, 0.5), (1.0, 1.5)] {
-        let bad = index.query("tree").lexical().bm25(k1, b).run();
+        let bad = index.search_with("tree", &SearchRequest::lexical().bm25(k1, b));
         assert!(matches!(refused(bad), InputError::BadBm25 { .. }));
     }
     for fusion in [Fusion::Convex(1.1), Fusion::Rrf { k: -1.0 }] {
-        assert!(matches!(refused(index.query("tree").hybrid(fusion).run()), InputError::BadFusion { .. }));
+        assert!(matches!(
+            refused(index.search_with("tree", &SearchRequest::hybrid(fusion))),
+            InputError::BadFusion { .. }
+        ));
     }
     // Stop words alone, words that nobody has, other scripts, very many words, signs alone.
     assert!(!lexical("the of and to").unwrap().is_empty());
@@ -307,14 +327,14 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
     {
         let found = lexical(question).unwrap();
         assert!(found.len() <= 10, "{question}");
-        assert_eq!(hybrid(index.query(question)).run().unwrap().len(), 10, "{question}");
+        assert_eq!(index.search_with(question, &hybrid()).unwrap().len(), 10, "{question}");
     }
     // An empty index, and one of documents without any text.
     let (_dir, empty) = filled(SHAPE, 0);
-    assert!(empty.query("tree").lexical().run().unwrap().is_empty());
+    assert!(empty.search_with("tree", &SearchRequest::lexical()).unwrap().is_empty());
     empty.insert_vectors([(Document::new("v", "", ""), vec![1.0; 128])]).unwrap();
-    assert!(empty.query("tree").lexical().run().unwrap().is_empty());
-    assert_eq!(hybrid(empty.query("tree")).run().unwrap().len(), 1);
+    assert!(empty.search_with("tree", &SearchRequest::lexical()).unwrap().is_empty());
+    assert_eq!(empty.search_with("tree", &hybrid()).unwrap().len(), 1);
 }
 
 #[test]
@@ -325,9 +345,9 @@ fn an_index_made_without_gets_posting_lists_later() {
     index.insert_batch(documents(80)).unwrap();
     assert!(!index.is_lexical() && index.stats().unwrap().bytes.terms == 0);
     let refused = |index: &Index| {
-        let lexical = index.query("tree").lexical().run();
+        let lexical = index.search_with("tree", &SearchRequest::lexical());
         assert!(matches!(lexical, Err(Error::Store(StoreError::NotLexical))));
-        let both = hybrid(index.query("tree")).run();
+        let both = index.search_with("tree", &hybrid());
         assert!(matches!(both, Err(Error::Store(StoreError::NotLexical))));
         assert!(matches!(index.fuse(&[]), Err(Error::Store(StoreError::NotLexical))));
     };
@@ -369,7 +389,7 @@ fn stemmed_words_are_found_in_every_form() {
     ];
     index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
     let found = |index: &Index, question: &str| -> HashSet<String> {
-        let result = index.query(question).lexical().run().unwrap();
+        let result = index.search_with(question, &SearchRequest::lexical()).unwrap();
         result.hits.into_iter().map(|hit| hit.id).collect()
     };
     let set = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<HashSet<_>>();
@@ -384,7 +404,8 @@ fn stemmed_words_are_found_in_every_form() {
     check(&index);
     index.flush().unwrap();
     check(&index);
-    let explained = index.query("Leaks in a Pipe").hybrid(Fusion::Convex(0.5)).explain().unwrap();
+    let explained =
+        index.explain("Leaks in a Pipe", &SearchRequest::hybrid(Fusion::Convex(0.5)), false).unwrap();
     let terms = explained.hits.iter().flat_map(|hit| &hit.terms).map(|term| term.term.as_str());
     let terms: HashSet<&str> = terms.collect();
     assert!(terms.contains("Leaks") && terms.contains("Pipe"), "{terms:?}");
@@ -461,7 +482,7 @@ fn exclusions_leave_as_many_hits_as_there_are() {
     let text =
         |n: usize| if n.is_multiple_of(50) { format!("gene protein {n}") } else { format!("gene virus {n}") };
     index.insert_batch((0..600).map(|n| Document::new(id(n), "", text(n)))).unwrap();
-    let found = index.query("gene virus -virus").hybrid(Fusion::Convex(0.5)).k(12).run();
+    let found = index.search_with("gene virus -virus", &SearchRequest::hybrid(Fusion::Convex(0.5)).k(12));
     // Every word that it asks for is one that no hit may have.
     assert_eq!(found.unwrap().len(), 12);
 }
@@ -472,7 +493,7 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
     let path = dir.path().join("index");
     let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
-    assert_eq!(index.query("tree -leaf").learned().run().unwrap().len(), 10);
+    assert_eq!(index.search_with("tree -leaf", &SearchRequest::default()).unwrap().len(), 10);
     // Words that were added since go back to the first model; what was learned stays with the other one.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
     index.make_lexical(Analyzer::Tokens).unwrap();
@@ -482,8 +503,8 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
         assert_eq!((index.is_lexical(), index.fusion().is_some()), (true, learned));
     }
     // Signs mean in a default search what they mean in the others, whether words help or not.
-    let learned = |question: &str| index.query(question).learned().run();
-    let hybrid = index.query("+tree -leaf").hybrid(Fusion::Learned).run().unwrap();
+    let learned = |question: &str| index.search_with(question, &SearchRequest::default());
+    let hybrid = index.search_with("+tree -leaf", &SearchRequest::hybrid(Fusion::Learned)).unwrap();
     assert_eq!(ids(&learned("+tree -leaf").unwrap()), ids(&hybrid));
     assert!(learned("+nothing").unwrap().is_empty());
     // What cannot be meant by signs is text, and said.
@@ -494,9 +515,15 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
     }
     // Before the first flush, and without documents, it has no words either.
     let empty = Index::builder().lexical(false).create(dir.path().join("empty"), &bundle(SHAPE)).unwrap();
-    assert!(matches!(empty.query("tree").lexical().run(), Err(Error::Store(StoreError::NotLexical))));
+    assert!(matches!(
+        empty.search_with("tree", &SearchRequest::lexical()),
+        Err(Error::Store(StoreError::NotLexical))
+    ));
     empty.insert(document(1)).unwrap();
-    assert!(matches!(empty.query("tree").lexical().run(), Err(Error::Store(StoreError::NotLexical))));
+    assert!(matches!(
+        empty.search_with("tree", &SearchRequest::lexical()),
+        Err(Error::Store(StoreError::NotLexical))
+    ));
 }
 
 #[test]
@@ -506,10 +533,13 @@ fn the_weight_is_learned_and_kept() {
     assert_eq!((few.questions, few.fusion), (FEWEST_FUSION_QUESTIONS - 1, None));
     assert_eq!(index.fusion(), None);
     // Without a learned weight the default one.
-    let learned = index.query("tree").hybrid(Fusion::Learned).run().unwrap();
-    let half = index.query("tree").hybrid(Fusion::Convex(DEFAULT_ALPHA)).run().unwrap();
+    let learned = index.search_with("tree", &SearchRequest::hybrid(Fusion::Learned)).unwrap();
+    let half = index.search_with("tree", &SearchRequest::hybrid(Fusion::Convex(DEFAULT_ALPHA))).unwrap();
     assert_eq!(ids(&learned), ids(&half));
-    assert_eq!(ids(&index.query("tree").learned().run().unwrap()), ids(&index.query("tree").run().unwrap()));
+    assert_eq!(
+        ids(&index.search_with("tree", &SearchRequest::default()).unwrap()),
+        ids(&index.search_with("tree", &SearchRequest::dense()).unwrap())
+    );
 
     // Spellings are one question.
     let spelled = (0..80)
@@ -527,8 +557,8 @@ fn the_weight_is_learned_and_kept() {
     } else {
         assert_eq!(fusion.alpha, 1.0);
     }
-    let learned = index.query("tree").hybrid(Fusion::Learned).run().unwrap();
-    let given = index.query("tree").hybrid(Fusion::Convex(fusion.alpha)).run().unwrap();
+    let learned = index.search_with("tree", &SearchRequest::hybrid(Fusion::Learned)).unwrap();
+    let given = index.search_with("tree", &SearchRequest::hybrid(Fusion::Convex(fusion.alpha))).unwrap();
     assert_eq!(ids(&learned), ids(&given));
 
     // It lasts, and goes into a copy; a model with another encoder is another matter, the same one is not.
@@ -571,7 +601,7 @@ fn damaged_posting_lists_are_found_and_made_again() {
     index.compact().unwrap();
     // So many that they have pages of their own: a page is damaged as a whole.
     assert!(index.stats().unwrap().bytes.terms > 2 * (64 << 10));
-    let before = index.query("17 3919").lexical().k(300).run().unwrap();
+    let before = index.search_with("17 3919", &SearchRequest::lexical().k(300)).unwrap();
     let begins = index.stats().unwrap().bytes.terms as usize;
     drop(index);
     let path = dir.path().join("index");
@@ -593,7 +623,7 @@ fn damaged_posting_lists_are_found_and_made_again() {
     assert_eq!((report.lost, report.documents), (0, 20_000));
     let index = Index::open(&path).unwrap();
     assert!(index.verify().unwrap().is_sound());
-    let after = index.query("17 3919").lexical().k(300).run().unwrap();
+    let after = index.search_with("17 3919", &SearchRequest::lexical().k(300)).unwrap();
     assert!(!after.is_empty());
     assert_eq!(after.hits, before.hits);
 }
@@ -603,7 +633,7 @@ fn a_text_longer_than_the_encoder_reads_is_found_by_its_last_word() {
     let (_dir, index) = filled(SHAPE, 20);
     let long = format!("{} quagga", "tree leaf level ".repeat(20_000));
     index.insert(Document::new("long", "", long).with_metadata(json!({ "n": 1 }))).unwrap();
-    assert_eq!(ids(&index.query("quagga").lexical().run().unwrap()), ["long"]);
+    assert_eq!(ids(&index.search_with("quagga", &SearchRequest::lexical()).unwrap()), ["long"]);
     index.flush().unwrap();
-    assert_eq!(ids(&index.query("+quagga -cell").lexical().run().unwrap()), ["long"]);
+    assert_eq!(ids(&index.search_with("+quagga -cell", &SearchRequest::lexical()).unwrap()), ["long"]);
 }

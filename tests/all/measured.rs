@@ -7,7 +7,7 @@ use crate::support::{DOCUMENTS, Shape, bundle, document, documents, filled, id};
 use ehi::calibrate::CalibrateOptions;
 use ehi::learn::TuneOptions;
 use ehi::train::{DistilOptions, QueryEncoderChoice};
-use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions};
+use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions, SearchRequest};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ fn answers(index: &Index) -> Vec<Vec<(String, u32)>> {
     let encoders = [QueryEncoder::Fast, QueryEncoder::Full];
     let both = QUESTIONS.iter().flat_map(|question| encoders.map(|encoder| (question, encoder)));
     let answer = |(question, encoder): (&&str, QueryEncoder)| {
-        let found = index.query(question).learned().encoder(encoder).exact().run().unwrap();
+        let found = index.search_with(question, &SearchRequest::default().encoder(encoder).exact()).unwrap();
         found.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect()
     };
     both.map(answer).collect()
@@ -208,7 +208,10 @@ fn a_query_encoder_of_another_encoder_is_not_used() {
     fs::write(&manifest, json.to_string()).unwrap();
     let index = Index::open_read_only(&path).unwrap();
     assert_eq!(index.query_encoder(), None);
-    assert_eq!(index.query("tree").run().unwrap().stats.encoder, Some(QueryEncoder::Full));
+    assert_eq!(
+        index.search_with("tree", &SearchRequest::dense()).unwrap().stats.encoder,
+        Some(QueryEncoder::Full)
+    );
     let report = index.verify().unwrap();
     assert!(report.problems[0].damage.to_string().contains("query encoder"), "{:?}", report.problems);
     drop(index);

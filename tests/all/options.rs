@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use crate::support::{self, Shape, bundle, document, documents};
 use ehi::{
-    Document, Durability, Error, Filter, Index, InputError, LeafId, Query, SearchResult, Similarity, Stop,
+    Document, Durability, Error, Filter, Fusion, Index, InputError, LeafId, QueryEncoder, SearchRequest,
+    SearchResult, Similarity, Stop,
 };
+use serde_json::{Value, json};
 
 const STORED: usize = 200;
 const QUESTIONS: [&str; 3] = ["tree leaf", "gene protein virus", "the of and"];
@@ -38,23 +40,16 @@ fn filters() -> [Option<Filter>; 4] {
     [None, Some(Filter::lt("place", 150)), Some(Filter::eq("place", 33)), Some(Filter::ids(ids))]
 }
 
-fn apply<'a, I>(mode: Mode, mut query: Query<'a, I>, k: usize, filter: Option<&'a Filter>) -> Query<'a, I> {
-    query = query.k(k);
+fn request(mode: Mode, k: usize, filter: Option<&Filter>, codes: Option<bool>) -> SearchRequest {
+    let mut request = SearchRequest { codes, ..SearchRequest::dense().k(k) };
     if let Some(filter) = filter {
-        query = query.filter(filter);
+        request = request.filter(filter);
     }
     match mode {
-        Mode::Beam(beam) => query.beam(beam),
-        Mode::Stop(stop) => query.stop(stop),
-        Mode::Both(beam, stop) => query.beam(beam).stop(stop),
-        Mode::Exact => query.exact(),
-    }
-}
-
-fn with_codes<I>(query: Query<'_, I>, codes: Option<bool>) -> Query<'_, I> {
-    match codes {
-        Some(codes) => query.codes(codes),
-        None => query,
+        Mode::Beam(beam) => request.beam(beam),
+        Mode::Stop(stop) => request.stop(stop),
+        Mode::Both(beam, stop) => request.beam(beam).stop(stop),
+        Mode::Exact => request.exact(),
     }
 }
 
@@ -85,10 +80,9 @@ fn all_options_agree_with_exact_search() {
         for (mode, filter, place) in combinations() {
             for k in [1, 10, 1000] {
                 let what = format!("{mode:?}, {filter:?}, {place}, {k}, {leaves_per_document}");
-                let query =
-                    || apply(mode, index.query_vector(&vectors[place]), k, filter.as_ref()).codes(false);
-                let found = query().run().unwrap();
-                let explained = query().explain_against_exact().unwrap();
+                let request = request(mode, k, filter.as_ref(), Some(false));
+                let found = index.search_with(&vectors[place], &request).unwrap();
+                let explained = index.explain(&vectors[place], &request, true).unwrap();
                 let passes = |document: &Document| {
                     filter.as_ref().is_none_or(|f| f.matches(&document.id, document.metadata.as_ref()))
                 };
@@ -110,7 +104,8 @@ fn all_options_agree_with_exact_search() {
                 );
                 let stats = &found.stats;
                 assert_eq!(stats.embeddings_read, stats.documents_visited, "{what}");
-                assert_eq!(hits(&query().parallel().run().unwrap()), hits(&found), "{what}");
+                let together = index.search_with(&vectors[place], &request.parallel()).unwrap();
+                assert_eq!(hits(&together), hits(&found), "{what}");
             }
         }
     }
@@ -129,13 +124,11 @@ fn batches_take_all_options() {
             for (mode, filter, _) in combinations() {
                 // So few hits that codes are used.
                 let k = 2;
-                let many = apply(mode, index.query_vector_batch(&vectors), k, filter.as_ref());
-                let many = with_codes(many, codes).run().unwrap();
+                let request = request(mode, k, filter.as_ref(), codes);
+                let many = index.search_many(&vectors, &request).unwrap();
                 for (vector, batch) in vectors.iter().zip(&many) {
-                    let alone = apply(mode, index.query_vector(vector), k, filter.as_ref());
-                    let alone = with_codes(alone, codes);
-                    let explained = alone.clone().explain().unwrap();
-                    let alone = alone.run().unwrap();
+                    let explained = index.explain(vector, &request, false).unwrap();
+                    let alone = index.search_with(vector, &request).unwrap();
                     let explained: Vec<_> = explained.hits.into_iter().map(|found| found.hit).collect();
                     assert_eq!(explained, alone.hits, "{mode:?}, {filter:?}");
                     read += alone.stats.embeddings_read;
@@ -172,17 +165,29 @@ fn embedded(index: &Index) -> Vec<Vec<f32>> {
 /// What cannot be combined is refused.
 #[test]
 fn options_that_exclude_each_other_are_refused() {
-    let (_dir, cosine) = index(Shape::of_height(1), Similarity::Cosine);
-    let conflict = |query: Query<'_>| match query.run() {
-        Err(Error::Input(InputError::Conflict { options })) => options,
+    let conflict = |json: Value| match SearchRequest::from_json(json) {
+        Err(Error::Input(InputError::Conflict { mut options })) => {
+            options.sort_unstable();
+            options
+        }
         other => panic!("{other:?}"),
     };
-    assert_eq!(conflict(cosine.query("tree").exact().beam(3)), ["exact", "beam"]);
-    assert_eq!(conflict(cosine.query("tree").stop(Stop::Mass(0.5)).exact()), ["exact", "stop"]);
+    for (json, options) in [
+        (json!({ "exact": true, "beam": 3 }), ["beam", "exact"]),
+        (json!({ "exact": true, "stop": ["mass=0.5"] }), ["exact", "stop"]),
+        (json!({ "exact": true, "recall": 0.9 }), ["exact", "recall"]),
+        (json!({ "leaves": [1], "beam": "all" }), ["beam", "leaves"]),
+        (json!({ "recall": 0.9, "stop": ["documents=3"] }), ["recall", "stop"]),
+        (json!({ "alpha": 0.5, "rrf": 60 }), ["alpha", "rrf"]),
+        (json!({ "mode": "dense", "alpha": 0.5 }), ["alpha", "mode"]),
+        (json!({ "mode": "best", "rrf": 60 }), ["rrf", "mode"]),
+    ] {
+        assert_eq!(conflict(json), options);
+    }
     let (_dir, manhattan) = index(Shape::of_height(1), Similarity::Manhattan);
-    let refused = manhattan.query("tree").codes(true).run();
+    let refused = manhattan.search_with("tree", &SearchRequest::dense().codes(true));
     assert!(matches!(refused, Err(Error::Input(InputError::NoCodes { .. }))), "{refused:?}");
-    assert!(manhattan.query("tree").codes(false).run().is_ok());
+    assert!(manhattan.search_with("tree", &SearchRequest::dense().codes(false)).is_ok());
 }
 
 /// An option of an index that a call has no use for, or that the index contradicts, is refused.
@@ -232,4 +237,67 @@ fn options_of_an_index_that_cannot_hold_are_refused() {
     drop(manhattan().codes(false).create(&new, &model).unwrap());
     assert_eq!(refused(Index::builder().codes(true).open(&new)), no_codes);
     assert!(Index::open(&new).is_ok());
+}
+
+/// A request is written as it is read, and what is not a request is refused.
+#[test]
+fn requests_are_read_as_they_are_written() {
+    let read = |json: &Value| SearchRequest::from_json(json.clone());
+    let written = |request: &SearchRequest| serde_json::to_value(request).unwrap();
+    let plain = json!({ "k": 10, "mode": "best", "recall": 0.95 });
+    assert_eq!(written(&SearchRequest::default()), plain);
+    for nothing in [json!({}), json!({ "beam": null, "filter": null })] {
+        assert_eq!(read(&nothing).unwrap(), SearchRequest::default());
+    }
+    let filter = json!({ "n": { "$gte": 2 } });
+    for (json, request) in [
+        (json!({ "k": 3, "mode": "lexical" }), SearchRequest::lexical().k(3)),
+        (json!({ "k": 10, "mode": "dense", "beam": "all" }), SearchRequest::dense().beam(usize::MAX)),
+        (
+            json!({ "k": 10, "mode": "hybrid", "alpha": 0.3, "exact": true, "bm25": [1.5, 0.5] }),
+            SearchRequest::hybrid(Fusion::Convex(0.3)).exact().bm25(1.5, 0.5),
+        ),
+        (
+            json!({ "k": 10, "mode": "hybrid", "rrf": 60.0, "beam": 4, "stop": ["mass=0.5", "patience=2"] }),
+            SearchRequest::hybrid(Fusion::Rrf { k: 60.0 })
+                .stop(Stop::Mass(0.5))
+                .beam(4)
+                .stop(Stop::Patience(2)),
+        ),
+        (
+            json!({
+                "k": 10, "mode": "best", "leaves": [3, 1], "encoder": "full", "codes": false, "parallel": true,
+                "passages": 2, "ids_only": true, "unlogged": true, "filter": filter,
+            }),
+            SearchRequest::default()
+                .leaves(&[LeafId(3), LeafId(1)])
+                .encoder(QueryEncoder::Full)
+                .codes(false)
+                .parallel()
+                .passages(2)
+                .ids_only()
+                .unlogged()
+                .filter(&Filter::gte("n", 2)),
+        ),
+    ] {
+        assert_eq!(read(&json).unwrap(), request, "{json}");
+        assert_eq!(written(&request), json);
+    }
+    assert_eq!(read(&json!({ "alpha": 0.3 })).unwrap(), SearchRequest::hybrid(Fusion::Convex(0.3)));
+    assert_eq!(
+        read(&json!({ "filter": filter.to_string() })).unwrap(),
+        read(&json!({ "filter": filter })).unwrap()
+    );
+    for bad in [
+        json!([]),
+        json!({ "kk": 3 }),
+        json!({ "k": -1 }),
+        json!({ "mode": "both" }),
+        json!({ "beam": "some" }),
+        json!({ "stop": ["mass=2"] }),
+        json!({ "rerank_depth": 3 }),
+    ] {
+        assert!(matches!(read(&bad), Err(Error::Input(InputError::BadRequest { .. }))), "{bad}");
+    }
+    assert!(matches!(read(&json!({ "filter": { "a": { "$none": 1 } } })), Err(Error::Filter(_))));
 }

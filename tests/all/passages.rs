@@ -11,7 +11,7 @@ use ehi::model::Role;
 use ehi::train::{DistilOptions, TrainingSet, is_held_out};
 use ehi::{
     Analyzer, BadPassages, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment,
-    Language, Passages, Query, SearchResult, Stop,
+    Language, Passages, SearchRequest, SearchResult, Stop,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -155,7 +155,9 @@ fn a_hit_is_a_document_with_its_best_passage() {
         let shape = Shape { height: 2, leaves_per_document };
         let (_dir, index, all) = index(shape);
         for question in QUESTIONS {
-            let everything = index.query(question).k(all.len()).exact().passages(99).run().unwrap();
+            let everything = index
+                .search_with(question, &SearchRequest::dense().k(all.len()).exact().passages(99))
+                .unwrap();
             // Every document once, with every passage.
             let ids: HashSet<&str> = everything.iter().map(|hit| hit.id.as_str()).collect();
             assert_eq!((everything.len(), ids.len()), (all.len(), all.len()));
@@ -182,13 +184,13 @@ fn a_hit_is_a_document_with_its_best_passage() {
             for k in [1, 3, 10, 40] {
                 let best: Found = found(&everything)[..k].to_vec();
                 let best: Vec<_> = best.into_iter().map(|(id, score, own)| (id, score, own[0])).collect();
-                let check = |query: Query<'_>| {
-                    let result = query.run().unwrap();
+                let check = |request: SearchRequest| {
+                    let result = index.search_with(question, &request).unwrap();
                     let own = found(&result).into_iter().map(|(id, score, own)| (id, score, own[0]));
                     assert_eq!(own.collect::<Vec<_>>(), best, "{question} {k}");
                     result
                 };
-                let query = || index.query(question).k(k);
+                let query = || SearchRequest::dense().k(k);
                 check(query().exact());
                 check(query().exact().parallel());
                 check(query());
@@ -198,8 +200,9 @@ fn a_hit_is_a_document_with_its_best_passage() {
                 check(query().beam(usize::MAX).codes(false).parallel());
                 check(query().stop(Stop::Patience(usize::MAX)).codes(false));
                 // Scaled to the candidates, and in the same order.
-                let hybrid = query().hybrid(Fusion::Convex(1.0)).exact().run().unwrap();
-                let dense = query().exact().run().unwrap();
+                let hybrid = SearchRequest::hybrid(Fusion::Convex(1.0)).k(k).exact();
+                let hybrid = index.search_with(question, &hybrid).unwrap();
+                let dense = index.search_with(question, &query().exact()).unwrap();
                 let scores = |result: &SearchResult| -> Vec<f32> {
                     result.iter().map(|hit| hit.scores.dense.unwrap()).collect()
                 };
@@ -222,17 +225,22 @@ fn filters_and_beams_find_documents() {
         ] {
             // There are k hits wherever so many documents pass.
             for k in [2, passing, 50] {
-                let hits = index.query(question).k(k).beam(1).filter(filter).run().unwrap();
+                let hits =
+                    index.search_with(question, &SearchRequest::dense().k(k).beam(1).filter(filter)).unwrap();
                 let different: HashSet<&str> = hits.iter().map(|hit| hit.id.as_str()).collect();
                 assert_eq!((hits.len(), different.len()), (k.min(passing), k.min(passing)));
-                let exact = index.query(question).k(k).exact().filter(filter).run().unwrap();
-                let full = index.query(question).k(k).beam(usize::MAX).filter(filter).run().unwrap();
+                let exact =
+                    index.search_with(question, &SearchRequest::dense().k(k).exact().filter(filter)).unwrap();
+                let full = index
+                    .search_with(question, &SearchRequest::dense().k(k).beam(usize::MAX).filter(filter))
+                    .unwrap();
                 assert_eq!(found(&exact), found(&full));
             }
         }
         // Of a beam only what lies in its leaves.
-        let hits = index.query(question).k(5).beam(3).passages(9).run().unwrap();
-        let explained: Explanation = index.query(question).k(5).beam(3).passages(9).explain().unwrap();
+        let hits = index.search_with(question, &SearchRequest::dense().k(5).beam(3).passages(9)).unwrap();
+        let explained: Explanation =
+            index.explain(question, &SearchRequest::dense().k(5).beam(3).passages(9), false).unwrap();
         let reached: Vec<_> = explained.leaves.iter().map(|leaf| leaf.leaf).collect();
         assert_eq!(reached.len(), 3);
         for (hit, explained) in hits.iter().zip(&explained.hits) {
@@ -240,8 +248,8 @@ fn filters_and_beams_find_documents() {
             assert!(hit.passages.iter().all(|passage| reached.contains(&passage.leaf)));
             assert_eq!(explained.from, hit.leaf);
         }
-        let against = index.query(question).k(5).beam(3).explain_against_exact().unwrap();
-        let exact = index.query(question).k(all.len()).exact().run().unwrap();
+        let against = index.explain(question, &SearchRequest::dense().k(5).beam(3), true).unwrap();
+        let exact = index.search_with(question, &SearchRequest::dense().k(all.len()).exact()).unwrap();
         for hit in &against.hits {
             let rank = exact.iter().position(|other| other.id == hit.hit.id).unwrap() + 1;
             // Of equal scores either may come first.
@@ -262,8 +270,8 @@ fn words_are_of_documents_and_point_to_passages() {
     index.compact().unwrap();
     whole.compact().unwrap();
     for question in ["tree leaf", "+gene virus", "what -how"] {
-        let own = index.query(question).k(20).lexical().run().unwrap();
-        let others = whole.query(question).k(20).lexical().run().unwrap();
+        let own = index.search_with(question, &SearchRequest::lexical().k(20)).unwrap();
+        let others = whole.search_with(question, &SearchRequest::lexical().k(20)).unwrap();
         let scores = |result: &SearchResult| {
             let mut scores: Vec<_> = result.iter().map(|hit| (hit.score.to_bits(), hit.id.clone())).collect();
             scores.sort();
@@ -274,11 +282,13 @@ fn words_are_of_documents_and_point_to_passages() {
         for hit in &own {
             assert!(hit.passages.len() == 1 && hit.passages[0].score > 0.0, "{hit:?}");
         }
-        let hybrid = index.query(question).k(20).hybrid(Fusion::Convex(0.4)).exact().run().unwrap();
+        let hybrid =
+            index.search_with(question, &SearchRequest::hybrid(Fusion::Convex(0.4)).k(20).exact()).unwrap();
         let different: HashSet<&str> = hybrid.iter().map(|hit| hit.id.as_str()).collect();
         assert_eq!(different.len(), hybrid.len());
-        let narrow = index.query(question).k(20).hybrid(Fusion::Convex(0.4)).beam(1).run().unwrap();
-        let exact = index.query_batch(&[question]).k(99).exact().run().unwrap().remove(0);
+        let narrow =
+            index.search_with(question, &SearchRequest::hybrid(Fusion::Convex(0.4)).k(20).beam(1)).unwrap();
+        let exact = index.search_many(&[question], &SearchRequest::dense().k(99).exact()).unwrap().remove(0);
         for hit in hybrid.iter().chain(&narrow) {
             // A document's score is that of its best passage, however it was found.
             if let Some(best) = exact.iter().find(|other| other.id == hit.id)
@@ -291,7 +301,7 @@ fn words_are_of_documents_and_point_to_passages() {
     }
     let unusual = Document::new("unusual", "", format!("{}\n\nProtein zzz zzz.", long(3).text));
     index.insert(unusual).unwrap();
-    let hit = index.query("zzz").lexical().run().unwrap().hits.remove(0);
+    let hit = index.search_with("zzz", &SearchRequest::lexical()).unwrap().hits.remove(0);
     assert!(hit.id == "unusual" && hit.passage_text().contains("zzz zzz"), "{}", hit.passage_text());
 }
 
@@ -300,7 +310,11 @@ fn an_index_with_passages_keeps_them() {
     let shape = Shape { height: 2, leaves_per_document: 1 };
     let (dir, index, all) = index(shape);
     let answers = |index: &Index| -> Vec<Found> {
-        QUESTIONS.map(|question| found(&index.query(question).k(9).exact().passages(3).run().unwrap())).into()
+        QUESTIONS
+            .map(|question| {
+                found(&index.search_with(question, &SearchRequest::dense().k(9).exact().passages(3)).unwrap())
+            })
+            .into()
     };
     let before = answers(&index);
     let holds = |index: &Index| {
@@ -351,7 +365,7 @@ fn what_passages_have_no_use_for_is_an_error() {
     for (tokens, overlap, most) in [(47, 0, 46), (7, 0, 8192), (20, 11, 8192), (9000, 0, 8192)] {
         match create(tokens, overlap) {
             Err(Error::Input(InputError::BadPassages(BadPassages { found, most: said, .. }))) => {
-                assert_eq!((found.tokens, found.overlap, said), (tokens, overlap, most));
+                assert_eq!((found, said), (format!("{tokens}/{overlap}"), most));
             }
             other => panic!("{other:?}"),
         }
@@ -360,9 +374,9 @@ fn what_passages_have_no_use_for_is_an_error() {
     create(46, 0).unwrap();
     let whole = Index::create(dir.path().join("whole"), &bundle(shape)).unwrap();
     whole.insert(long(1)).unwrap();
-    let refused = whole.query("tree").passages(2).run();
+    let refused = whole.search_with("tree", &SearchRequest::dense().passages(2));
     assert!(matches!(refused, Err(Error::Input(InputError::InapplicableOption { option: "passages", .. }))));
-    assert!(whole.query("tree").run().unwrap().hits[0].passages.is_empty());
+    assert!(whole.search_with("tree", &SearchRequest::dense()).unwrap().hits[0].passages.is_empty());
     drop(whole);
     let open =
         |name: &str, tokens| Index::builder().passages(tokens, 0).open(dir.path().join(name)).map(drop);
@@ -379,7 +393,7 @@ fn what_passages_have_no_use_for_is_an_error() {
     // A title alone, and one that leaves no room for a passage.
     let title = "leaf ".repeat(200);
     apart.insert_batch([Document::new("t", "tree", ""), Document::new("long", title, long(3).text)]).unwrap();
-    let hits = apart.query("tree").passages(99).exact().run().unwrap();
+    let hits = apart.search_with("tree", &SearchRequest::dense().passages(99).exact()).unwrap();
     let of = |id: &str| &hits.iter().find(|hit| hit.id == id).unwrap().passages;
     assert_eq!((of("t").len(), (of("t")[0].start, of("t")[0].end)), (1, (0, 0)));
     assert!(of("long").len() > 2, "{:?}", of("long"));
@@ -410,7 +424,7 @@ fn the_program_makes_and_shows_passages() {
 /// A question for each document, in the words of one of its passages.
 fn questions(index: &Index, all: &BTreeMap<String, Document>) -> Vec<Judgment> {
     let passage = |document: &Document| {
-        let found = index.query("leaf").exact().k(999).passages(99).run().unwrap();
+        let found = index.search_with("leaf", &SearchRequest::dense().exact().k(999).passages(99)).unwrap();
         let hit = found.hits.into_iter().find(|hit| hit.id == document.id).unwrap();
         let last = hit.passages.iter().max_by_key(|passage| passage.start).unwrap();
         document.text[last.start..last.end].to_owned()
@@ -475,8 +489,12 @@ fn training_is_on_passages_and_judged_by_documents() {
     let metric: Metric = "Recall@10".parse().unwrap();
     let mut found = 0;
     for judged in &judged {
-        let hits =
-            index.query(&judged.question).k(10).exact().encoder(ehi::QueryEncoder::Full).run().unwrap();
+        let hits = index
+            .search_with(
+                &judged.question,
+                &SearchRequest::dense().k(10).exact().encoder(ehi::QueryEncoder::Full),
+            )
+            .unwrap();
         found += usize::from(hits.iter().any(|hit| hit.id == judged.id));
     }
     let expected = found as f64 / judged.len() as f64;

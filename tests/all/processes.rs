@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use crate::support::{self, Shape, bundle, document, documents, filled};
 use ehi::store::StoreError;
-use ehi::{Bundle, Error, Index};
+use ehi::{Bundle, Error, Index, SearchRequest};
 
 const TASK: &str = "EHI_TEST_PROCESS";
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
@@ -122,9 +122,9 @@ fn forks() {
             forked(index.compact()),
             forked(index.rebuild_postings()),
             forked(index.search("tree leaf", 3, 3)),
-            forked(index.search_vector(&vector, 3, 3)),
-            forked(index.search_batch(&["tree"], 3, 3)),
-            forked(index.search_vector_batch(&[&vector], 3, 3)),
+            forked(index.search_with(&vector, &SearchRequest::dense().k(3).beam(3))),
+            forked(index.search_many(&["tree"], &SearchRequest::dense().k(3).beam(3))),
+            forked(index.search_many([&vector], &SearchRequest::dense().k(3).beam(3))),
             forked(index.reencode(&other)),
             forked(index.rollback()),
             forked(index.drop_previous_model()),

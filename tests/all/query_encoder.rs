@@ -5,10 +5,9 @@ use std::fs;
 use crate::program::{ehi, text};
 use crate::support::{Shape, WIDTH, bundle, copy_directory, corpus_lines, dataset, documents, filled, id};
 use ehi::data::Dataset;
-use ehi::search::REFINED;
 use ehi::train::{self, DistilOptions, QueryEncoderChoice, TrainError, TrainingSet};
 use ehi::{
-    Bundle, Error, Filter, Fusion, Index, InputError, Judgment, Progress, Query, QueryEncoder, Stage,
+    Bundle, Error, Filter, Index, InputError, Judgment, Progress, QueryEncoder, SearchRequest, Stage,
     no_progress,
 };
 use serde_json::Value;
@@ -46,14 +45,10 @@ fn with_fast() -> (TempDir, Index) {
 fn sure(index: &Index) -> String {
     let texts = documents(STORED).into_iter().map(|document| document.text);
     let is_sure = |text: &String| {
-        let found = index.query(text).encoder(QueryEncoder::Fast).run().unwrap();
+        let found = index.search_with(text, &SearchRequest::dense().encoder(QueryEncoder::Fast)).unwrap();
         found.stats.encoder == Some(QueryEncoder::Fast)
     };
     texts.into_iter().find(is_sure).expect("it is sure of most texts")
-}
-
-fn ids(query: Query<'_>) -> Vec<String> {
-    query.run().unwrap().into_iter().map(|hit| hit.id).collect()
 }
 
 #[test]
@@ -151,7 +146,7 @@ fn an_index_learns_from_what_it_holds_and_keeps_it() {
     drop(index);
     let index = Index::open(dir.path().join("index")).unwrap();
     assert_eq!(index.query_encoder(), Some(kept));
-    let fast = index.query(QUESTION).encoder(QueryEncoder::Fast).run().unwrap();
+    let fast = index.search_with(QUESTION, &SearchRequest::dense().encoder(QueryEncoder::Fast)).unwrap();
     assert_eq!(fast.len(), 10);
     // A model with another encoder brings its own, or none.
     assert!(index.verify().unwrap().is_sound());
@@ -162,7 +157,7 @@ fn every_option_works_with_either_encoder() {
     let (_dir, index) = with_fast();
     let question = &*sure(&index);
     let filter: Filter = r#"{"n": {"$lt": 60}}"#.parse().unwrap();
-    type Option = fn(Query<'_>) -> Query<'_>;
+    type Option = fn(SearchRequest) -> SearchRequest;
     let options: [(&str, Option); 6] = [
         ("none", |query| query),
         ("beam", |query| query.beam(2)),
@@ -174,7 +169,8 @@ fn every_option_works_with_either_encoder() {
     for encoder in [QueryEncoder::Fast, QueryEncoder::Full] {
         let vector = {
             // The embedding behind an encoder is that of a search for it.
-            let result = index.query(question).encoder(encoder).exact().run().unwrap();
+            let result =
+                index.search_with(question, &SearchRequest::dense().encoder(encoder).exact()).unwrap();
             assert!(
                 matches!(result.stats.encoder, Some(by) if by == encoder || encoder == QueryEncoder::Fast)
             );
@@ -182,15 +178,15 @@ fn every_option_works_with_either_encoder() {
         };
         for (name, option) in options {
             for filter in [None, Some(&filter)] {
-                let with = |query| {
-                    let query: Query<'_> = option(query);
-                    filter.into_iter().fold(query.encoder(encoder), |query, filter| query.filter(filter))
-                };
-                let found = with(index.query(question)).run().unwrap();
+                let mut request = option(SearchRequest::dense()).encoder(encoder);
+                if let Some(filter) = filter {
+                    request = request.filter(filter);
+                }
+                let found = index.search_with(question, &request).unwrap();
                 if filter.is_none() && name != "beam" {
                     assert_eq!(found.hits, vector.hits, "{name}");
                 }
-                let slim = with(index.query(question)).ids_only().run().unwrap();
+                let slim = index.search_with(question, &request.clone().ids_only()).unwrap();
                 let pairs = found.hits.iter().zip(&slim.hits);
                 for (hit, slim) in pairs {
                     assert_eq!((&hit.id, hit.score, hit.leaf), (&slim.id, slim.score, slim.leaf), "{name}");
@@ -198,15 +194,15 @@ fn every_option_works_with_either_encoder() {
                     assert!(slim.document.title.is_empty() && slim.document.metadata.is_none());
                 }
                 assert_eq!(found.len(), slim.len());
-                let explained = with(index.query(question)).explain().unwrap();
+                let explained = index.explain(question, &request, false).unwrap();
                 let hits: Vec<_> = explained.hits.iter().map(|hit| &hit.hit).collect();
                 assert_eq!(hits, found.hits.iter().collect::<Vec<_>>(), "{name}");
             }
         }
         let questions = [question, "cell gene virus", "what?", "zq"];
-        let batch = index.query_batch(&questions).encoder(encoder).k(5).run().unwrap();
+        let batch = index.search_many(&questions, &SearchRequest::dense().encoder(encoder).k(5)).unwrap();
         for (question, result) in questions.iter().zip(batch) {
-            let single = index.query(question).encoder(encoder).k(5).run().unwrap();
+            let single = index.search_with(question, &SearchRequest::dense().encoder(encoder).k(5)).unwrap();
             assert_eq!(
                 (&result.hits, result.stats.encoder),
                 (&single.hits, single.stats.encoder),
@@ -225,49 +221,15 @@ fn options_that_cannot_apply_are_errors() {
         other => panic!("{other}"),
     };
     for encoder in [QueryEncoder::Fast, QueryEncoder::Full] {
-        let error = input(index.query_vector(&vector).encoder(encoder).run().unwrap_err());
+        let error = input(index.search_with(&vector, &SearchRequest::dense().encoder(encoder)).unwrap_err());
         assert!(matches!(error, InputError::InapplicableOption { option: "encoder", .. }), "{error}");
-        let error = input(index.query(QUESTION).lexical().encoder(encoder).run().unwrap_err());
+        let error =
+            input(index.search_with(QUESTION, &SearchRequest::lexical().encoder(encoder)).unwrap_err());
         assert!(matches!(error, InputError::Conflict { options: ["lexical", "encoder"] }), "{error}");
     }
-    let refine = |query: Query<'_>| input(query.refine(|_| panic!("no answer")).unwrap_err());
-    let error = refine(index.query_vector(&vector));
-    assert!(matches!(error, InputError::InapplicableOption { option: "refine", .. }), "{error}");
-    let error = refine(index.query(QUESTION).encoder(QueryEncoder::Full));
-    assert!(matches!(error, InputError::Conflict { options: ["refine", "encoder"] }), "{error}");
-    let error = refine(index.query(QUESTION).lexical());
-    assert!(matches!(error, InputError::Conflict { options: ["refine", "lexical"] }), "{error}");
     index.distil(&DistilOptions { query_encoder: QueryEncoderChoice::None, ..Default::default() }).unwrap();
-    assert!(matches!(refine(index.query(QUESTION)), InputError::NoQueryEncoder));
-}
-
-#[test]
-fn refine_answers_twice() {
-    const { assert!(REFINED < STORED, "or the refined answer would be exact search's") };
-    let (_dir, index) = with_fast();
-    let question = &*sure(&index);
-    for hybrid in [false, true] {
-        let query = || match hybrid {
-            true => index.query(question).k(5).hybrid(Fusion::Convex(0.8)),
-            false => index.query(question).k(5),
-        };
-        let mut first = None;
-        let refined = query().refine(|result| first = Some(result.clone())).unwrap();
-        let first = first.expect("the callback is told");
-        let fast = query().encoder(QueryEncoder::Fast).run().unwrap();
-        assert_eq!((&first.hits, first.stats.encoder), (&fast.hits, Some(QueryEncoder::Fast)));
-        assert_eq!(refined.stats.encoder, Some(QueryEncoder::Full));
-        assert_eq!((refined.len(), first.len()), (5, 5));
-        if !hybrid {
-            // Those of exact search by the full encoder that are among the best hundred of the fast one.
-            let near = index.query(question).k(REFINED).encoder(QueryEncoder::Fast);
-            let near = ids(near);
-            let all = ids(index.query(question).k(STORED).encoder(QueryEncoder::Full).exact());
-            let expected: Vec<String> = all.into_iter().filter(|id| near.contains(id)).take(5).collect();
-            let found: Vec<String> = refined.into_iter().map(|hit| hit.id).collect();
-            assert_eq!(found, expected);
-        }
-    }
+    let error = index.search_with(QUESTION, &SearchRequest::dense().encoder(QueryEncoder::Fast)).unwrap_err();
+    assert!(matches!(input(error), InputError::NoQueryEncoder));
 }
 
 #[test]
@@ -277,11 +239,12 @@ fn odd_questions_are_answered_and_long_ones_cut() {
     for question in
         ["x", "tree", "\u{5fc3}\u{810f}\u{75c5}", "Krankenhaus \u{fc}berf\u{fc}llt", "?!", "zzzzqq \0", &long]
     {
-        let found = index.query(question).encoder(QueryEncoder::Fast).k(3).run().unwrap();
+        let found =
+            index.search_with(question, &SearchRequest::dense().encoder(QueryEncoder::Fast).k(3)).unwrap();
         assert_eq!(found.len(), 3, "{question:.20}");
         assert!(found.hits.iter().all(|hit| hit.score.is_finite()));
     }
-    let blank = index.query("  ").encoder(QueryEncoder::Fast).run();
+    let blank = index.search_with("  ", &SearchRequest::dense().encoder(QueryEncoder::Fast));
     assert!(matches!(blank, Err(Error::Input(InputError::EmptyQuery))));
 }
 
@@ -324,9 +287,6 @@ fn the_program_distils_searches_and_evaluates() {
             ehi(["eval", "--index", index, "--data", &data, "--encoder", encoder, "--beams", "all"]).ok();
         assert_eq!(said.contains("read by the fast encoder"), encoder == "fast", "{said}");
     }
-    let json = ehi(["search", "--index", index, "--json", "--refine", "--ids-only", question]).ok();
-    let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((&json["stats"]["encoder"], &json["hits"][0]["text"]), (&"full".into(), &"".into()));
     let said = ehi(["distil", "--index", index, "--passes", "1", "--json"]).ok();
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["documents"], STORED);

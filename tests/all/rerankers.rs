@@ -4,12 +4,13 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ehi::data::Dataset;
 use ehi::eval::{Metric, RelevanceLevel, paired_bootstrap, paired_t_test};
 use ehi::model::{Encoder, EncoderPrecision, LoadOptions, ModelError, Reranker};
 use ehi::search::{DEFAULT_K, SearchResult};
-use ehi::{Document, Error, Index, InputError};
+use ehi::{Document, Error, Index, InputError, SearchRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -180,10 +181,10 @@ fn index(dir: &TempDir) -> Index {
 fn a_search_is_reranked() {
     let dir = tempfile::tempdir().unwrap();
     let index = index(&dir);
-    let reranker = Reranker::open(fixture("6.2", "identity")).unwrap();
+    let reranker = Arc::new(Reranker::open(fixture("6.2", "identity")).unwrap());
     let question = "what is a tree?";
-    let first = index.query(question).k(DEFAULT_K).run().unwrap();
-    let result = index.query(question).rerank(&reranker, 10).run().unwrap();
+    let first = index.search_with(question, &SearchRequest::dense().k(DEFAULT_K)).unwrap();
+    let result = index.search_with(question, &SearchRequest::dense().rerank(&reranker, 10)).unwrap();
     assert_eq!((result.hits.len(), result.stats.reranked), (10, 10));
     let scores: Vec<f32> = result.hits.iter().map(|hit| hit.rerank_score.unwrap()).collect();
     assert!(scores.windows(2).all(|pair| pair[0] >= pair[1]), "{scores:?}");
@@ -195,23 +196,27 @@ fn a_search_is_reranked() {
     }
 
     // Hits behind the depth keep their order; fewer hits than the depth are the best of it.
-    let result = index.query(question).rerank(&reranker, 4).run().unwrap();
+    let result = index.search_with(question, &SearchRequest::dense().rerank(&reranker, 4)).unwrap();
     assert_eq!((result.hits.len(), result.stats.reranked), (10, 4));
     let ids = |hits: &[ehi::Hit]| hits.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&result.hits[4..]), ids(&first.hits[4..]));
     assert!(result.hits[4..].iter().all(|hit| hit.rerank_score.is_none()));
-    let best = index.query(question).k(2).rerank(&reranker, 10).ids_only().run().unwrap();
-    let whole = index.query(question).rerank(&reranker, 10).run().unwrap();
+    let best =
+        index.search_with(question, &SearchRequest::dense().k(2).rerank(&reranker, 10).ids_only()).unwrap();
+    let whole = index.search_with(question, &SearchRequest::dense().rerank(&reranker, 10)).unwrap();
     assert_eq!(ids(&best.hits), ids(&whole.hits[..2]));
     assert!(best.hits.iter().all(|hit| hit.document.text.is_empty()));
 
     // The same in a batch, and by words.
-    let both = index.query_batch(&[question, "beam search"]).rerank(&reranker, 10).run().unwrap();
+    let both =
+        index.search_many(&[question, "beam search"], &SearchRequest::dense().rerank(&reranker, 10)).unwrap();
     assert_eq!(ids(&both[0].hits), ids(&whole.hits));
-    let words = index.query(question).lexical().rerank(&reranker, 10).run().unwrap();
+    let words = index.search_with(question, &SearchRequest::lexical().rerank(&reranker, 10)).unwrap();
     assert!(words.hits.iter().all(|hit| hit.rerank_score.is_some()));
     // It reads no signs, and nothing that is excluded.
-    let signed = index.query("what is a tree? -quagga").lexical().rerank(&reranker, 10).run().unwrap();
+    let signed = index
+        .search_with("what is a tree? -quagga", &SearchRequest::lexical().rerank(&reranker, 10))
+        .unwrap();
     assert_eq!(
         (&signed.signs.excluded[..], ids(&signed.hits)),
         (&["quagga".to_owned()][..], ids(&words.hits))
@@ -220,16 +225,14 @@ fn a_search_is_reranked() {
     assert_eq!(scores(&signed.hits), scores(&words.hits));
 
     let vector = vec![1.0; index.bundle().model().encoder().dim()];
-    let error = index.query_vector(&vector).rerank(&reranker, 5).run().unwrap_err();
+    let error = index.search_with(&vector, &SearchRequest::dense().rerank(&reranker, 5)).unwrap_err();
     assert!(
         matches!(error, Error::Input(InputError::InapplicableOption { option: "rerank", .. })),
         "{error}"
     );
-    let error = index.query(question).rerank(&reranker, 0).run().unwrap_err();
+    let error = index.search_with(question, &SearchRequest::dense().rerank(&reranker, 0)).unwrap_err();
     assert!(matches!(error, Error::Input(InputError::ZeroDepth)), "{error}");
-    let error = index.query(question).rerank(&reranker, 5).explain().unwrap_err();
-    assert!(matches!(error, Error::Input(InputError::InapplicableOption { .. })), "{error}");
-    let error = index.query(question).rerank(&reranker, 5).refine(|_| ()).unwrap_err();
+    let error = index.explain(question, &SearchRequest::dense().rerank(&reranker, 5), false).unwrap_err();
     assert!(matches!(error, Error::Input(InputError::InapplicableOption { .. })), "{error}");
 }
 
@@ -276,19 +279,20 @@ fn the_program_measures_a_reranker() {
 
     let dataset = Dataset::open(data).unwrap();
     let index = Index::open_read_only(flow.index()).unwrap();
-    let reranker = Reranker::open(&dir).unwrap();
+    let reranker = Arc::new(Reranker::open(&dir).unwrap());
     let qrels = dataset.qrels("test").unwrap();
     let k = NonZeroUsize::new(10).unwrap();
     let (mut plain, mut reranked) = (Vec::new(), Vec::new());
     for query in dataset.queries().unwrap().map(Result::unwrap) {
         let Some(judged) = qrels.get(&query.id) else { continue };
-        let search = || index.query(query.text.as_str()).k(20);
+        let request = SearchRequest::dense().k(20);
+        let search = |request| index.search_with(&query.text, &request).unwrap();
         let value = |result: &SearchResult| {
             let ids: Vec<&str> = result.hits.iter().map(|hit| hit.id.as_str()).collect();
             Metric::Ndcg(k).of_query(&ids, judged, RelevanceLevel::default())
         };
-        plain.push(value(&search().run().unwrap()));
-        reranked.push(value(&search().rerank(&reranker, 8).run().unwrap()));
+        plain.push(value(&search(request.clone())));
+        reranked.push(value(&search(request.rerank(&reranker, 8))));
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     assert!(plain != reranked, "the reranker changes something");

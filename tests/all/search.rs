@@ -2,7 +2,7 @@
 
 use crate::support::{self, Shape, bundle, document, documents};
 use ehi::model::EncoderPrecision;
-use ehi::{Error, Filter, Index, InputError, SearchResult, Similarity, Stop};
+use ehi::{Error, Filter, Index, InputError, SearchRequest, SearchResult, Similarity, Stop};
 
 const STORED: usize = 200;
 const QUESTIONS: [&str; 11] = [
@@ -46,10 +46,11 @@ fn rules_end_a_search_where_they_say() {
         let live = index.len();
         for question in QUESTIONS {
             let with = |stops: &[Stop]| {
-                let query = index.query(question).k(5).codes(false);
-                stops.iter().fold(query, |query, &stop| query.stop(stop)).run().unwrap()
+                let request = SearchRequest::dense().k(5).codes(false);
+                let request = stops.iter().fold(request, |request, &stop| request.stop(stop));
+                index.search_with(question, &request).unwrap()
             };
-            let exact = index.query(question).k(5).exact().run().unwrap();
+            let exact = index.search_with(question, &SearchRequest::dense().k(5).exact()).unwrap();
             // Rules that never apply leave nothing out.
             for stop in [Stop::Patience(usize::MAX), Stop::Documents(live), Stop::Fraction(1.0)] {
                 let found = with(&[stop]);
@@ -90,7 +91,9 @@ fn rules_end_a_search_where_they_say() {
             assert!(mass.is_sorted(), "{mass:?}");
             assert_eq!(visited(&[Stop::Mass(0.5), Stop::Mass(0.9)]), mass[1]);
             assert_eq!(visited(&[Stop::Mass(0.9), Stop::Patience(1)]), mass[2].min(patience[0]));
-            let capped = index.query(question).beam(2).stop(Stop::Patience(usize::MAX)).run().unwrap();
+            let capped = index
+                .search_with(question, &SearchRequest::dense().beam(2).stop(Stop::Patience(usize::MAX)))
+                .unwrap();
             assert_eq!(capped.stats.leaves_visited, 2);
         }
     }
@@ -101,7 +104,7 @@ fn rules_end_a_search_where_they_say() {
 fn the_mass_is_that_of_the_leaves_visited() {
     let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
     for question in QUESTIONS {
-        let leaves = index.query(question).beam(usize::MAX).explain().unwrap().leaves;
+        let leaves = index.explain(question, &SearchRequest::dense().beam(usize::MAX), false).unwrap().leaves;
         for mass in [0.3, 0.7, 0.95] {
             let mut sum = 0.0;
             let needed = leaves.iter().take_while(|leaf| {
@@ -110,7 +113,7 @@ fn the_mass_is_that_of_the_leaves_visited() {
                 more
             });
             let needed = needed.count();
-            let found = index.query(question).stop(Stop::Mass(mass)).run().unwrap();
+            let found = index.search_with(question, &SearchRequest::dense().stop(Stop::Mass(mass))).unwrap();
             assert_eq!(found.stats.leaves_visited, needed, "{question}, {mass}");
         }
     }
@@ -126,7 +129,9 @@ fn a_filter_is_served_beyond_the_rules() {
     let pass = pass.count();
     for stop in [Stop::Patience(1), Stop::Mass(0.1), Stop::Documents(1), Stop::Fraction(0.01)] {
         for k in [1, 20, 1000] {
-            let found = index.query("tree leaf").k(k).stop(stop).filter(&filter).run().unwrap();
+            let found = index
+                .search_with("tree leaf", &SearchRequest::dense().k(k).stop(stop).filter(&filter))
+                .unwrap();
             assert_eq!(found.len(), k.min(pass), "{stop}, {k}");
         }
     }
@@ -138,7 +143,7 @@ fn rules_without_sense_are_refused() {
     let bad =
         [Stop::Patience(0), Stop::Documents(0), Stop::Mass(0.0), Stop::Mass(f64::NAN), Stop::Fraction(1.5)];
     for stop in bad {
-        let refused = index.query("tree").stop(stop).run().err();
+        let refused = index.search_with("tree", &SearchRequest::dense().stop(stop)).err();
         assert!(matches!(refused, Some(Error::Input(InputError::BadStop { .. }))), "{refused:?}");
     }
 }
@@ -153,11 +158,13 @@ fn a_batch_answers_as_its_searches_do() {
         let rows = encoder.embed(&QUESTIONS, ehi::model::Role::Query).unwrap();
         let vectors: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
         for (k, beam) in [(1, 1), (10, 3), (1000, 2), (5, 1000)] {
-            let texts = index.search_batch(&QUESTIONS, k, beam).unwrap();
-            let given = index.search_vector_batch(&vectors, k, beam).unwrap();
+            let texts = index.search_many(&QUESTIONS, &SearchRequest::dense().k(k).beam(beam)).unwrap();
+            let given =
+                index.search_many(vectors.iter().copied(), &SearchRequest::dense().k(k).beam(beam)).unwrap();
             assert_eq!((texts.len(), given.len()), (QUESTIONS.len(), QUESTIONS.len()));
             for (place, question) in QUESTIONS.iter().enumerate() {
-                let alone = index.search_vector(vectors[place], k, beam).unwrap();
+                let alone =
+                    index.search_with(vectors[place], &SearchRequest::dense().k(k).beam(beam)).unwrap();
                 assert_eq!(hits(&given[place]), hits(&alone), "{question}, {similarity:?}, {k}, {beam}");
                 let (batch, alone) = (&given[place].stats, &alone.stats);
                 assert_eq!(
@@ -201,8 +208,8 @@ fn codes_work_on_several_threads() {
     let (_dir, index, queries) = clustered(24_000);
     let (mut found, mut read, mut visited) = (0, 0, 0);
     for query in &queries {
-        let plain = index.query_vector(query).k(10).beam(3).codes(false).run().unwrap();
-        let pool = index.query_vector(query).k(10).beam(3).parallel().run().unwrap();
+        let plain = index.search_with(query, &SearchRequest::dense().k(10).beam(3).codes(false)).unwrap();
+        let pool = index.search_with(query, &SearchRequest::dense().k(10).beam(3).parallel()).unwrap();
         assert_eq!(pool.stats.documents_visited, plain.stats.documents_visited);
         assert!(pool.stats.documents_visited > 10_000, "more than one task");
         let best = hits(&plain);
@@ -220,7 +227,8 @@ fn codes_spare_most_embeddings_and_few_hits() {
     let dim = index.bundle().model().encoder().dim();
     let (mut found, mut read, mut visited) = (0, 0, 0);
     for query in &queries {
-        let run = |codes| index.query_vector(query).k(10).beam(3).codes(codes).run().unwrap();
+        let run =
+            |codes| index.search_with(query, &SearchRequest::dense().k(10).beam(3).codes(codes)).unwrap();
         let (with, without) = (run(true), run(false));
         assert_eq!(with.stats.documents_visited, without.stats.documents_visited);
         assert_eq!(without.stats.embeddings_read, without.stats.documents_visited);
@@ -229,8 +237,11 @@ fn codes_spare_most_embeddings_and_few_hits() {
         read += with.stats.embeddings_read;
         visited += with.stats.documents_visited;
         // All leaves are exact search, with or without codes.
-        let all = index.query_vector(query).k(10).beam(4).run().unwrap();
-        assert_eq!(hits(&all), hits(&index.query_vector(query).k(10).exact().run().unwrap()));
+        let all = index.search_with(query, &SearchRequest::dense().k(10).beam(4)).unwrap();
+        assert_eq!(
+            hits(&all),
+            hits(&index.search_with(query, &SearchRequest::dense().k(10).exact()).unwrap())
+        );
     }
     assert!(found >= 398, "{found} of 400");
     assert!(read * 3 < visited, "{read} of {visited}, {found}");
@@ -243,7 +254,7 @@ fn codes_spare_most_embeddings_and_few_hits() {
     index.compact().unwrap();
     assert!(bytes(&index) < before - 4000 * (dim as u64 / 8), "{} {before}", bytes(&index));
     assert!(index.verify().unwrap().is_sound());
-    let plain = index.query_vector(&queries[0]).beam(3).run().unwrap().stats;
+    let plain = index.search_with(&queries[0], &SearchRequest::dense().beam(3)).unwrap().stats;
     assert_eq!(plain.embeddings_read, plain.documents_visited);
 }
 
@@ -254,11 +265,11 @@ fn several_threads_find_the_same() {
         for question in QUESTIONS {
             for k in [1, 10, 1000] {
                 let [alone, together] = [false, true].map(|parallel| {
-                    let run = |query: ehi::Query<'_>| {
-                        if parallel { query.parallel() } else { query }.run().unwrap()
+                    let run = |request| {
+                        index.search_with(question, &SearchRequest { parallel, ..request }).unwrap()
                     };
-                    let query = || index.query(question).k(k);
-                    [query().exact(), query().beam(3), query().stop(Stop::Patience(2))].map(run)
+                    let request = || SearchRequest::dense().k(k);
+                    [request().exact(), request().beam(3), request().stop(Stop::Patience(2))].map(run)
                 });
                 for (alone, together) in alone.iter().zip(&together) {
                     assert_eq!(hits(alone), hits(together), "{question}, {k}");
@@ -272,20 +283,29 @@ fn several_threads_find_the_same() {
 #[test]
 fn a_batch_refuses_what_a_search_refuses() {
     let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
-    assert!(index.search_batch(&[] as &[&str], 3, 3).unwrap().is_empty());
+    assert!(index.search_many(&[] as &[&str], &SearchRequest::dense().k(3).beam(3)).unwrap().is_empty());
     let refused = |result: ehi::Result<Vec<SearchResult>>| match result {
         Err(Error::Input(error)) => error,
         other => panic!("{other:?}"),
     };
-    assert!(matches!(refused(index.search_batch(&["tree", " "], 3, 3)), InputError::EmptyQuery));
-    assert!(matches!(refused(index.search_batch(&["tree"], 0, 3)), InputError::ZeroK));
-    assert!(matches!(refused(index.search_batch(&["tree"], 3, 0)), InputError::ZeroBeam));
+    assert!(matches!(
+        refused(index.search_many(&["tree", " "], &SearchRequest::dense().k(3).beam(3))),
+        InputError::EmptyQuery
+    ));
+    assert!(matches!(
+        refused(index.search_many(&["tree"], &SearchRequest::dense().k(0).beam(3))),
+        InputError::ZeroK
+    ));
+    assert!(matches!(
+        refused(index.search_many(&["tree"], &SearchRequest::dense().k(3).beam(0))),
+        InputError::ZeroBeam
+    ));
     let dim = index.bundle().model().encoder().dim();
     let good = vec![1.0; dim];
     for (bad, dimension) in
         [(vec![1.0; dim - 1], true), (vec![0.0; dim], false), (vec![f32::NAN; dim], false)]
     {
-        let error = refused(index.search_vector_batch(&[good.clone(), bad], 3, 3));
+        let error = refused(index.search_many(&[good.clone(), bad], &SearchRequest::dense().k(3).beam(3)));
         assert_eq!(matches!(error, InputError::Dimension { .. }), dimension, "{error:?}");
         assert_eq!(matches!(error, InputError::BadVector), !dimension, "{error:?}");
     }
@@ -297,7 +317,12 @@ fn eight_bits_find_what_is_near() {
     let path = dir.path().join("index");
     let eight = Index::builder().encoder_precision(EncoderPrecision::Int8).open_read_only(&path).unwrap();
     let scores = |index: &Index, question: &str| -> Vec<f32> {
-        index.query(question).exact().k(5).run().unwrap().iter().map(|hit| hit.score).collect()
+        index
+            .search_with(question, &SearchRequest::dense().exact().k(5))
+            .unwrap()
+            .iter()
+            .map(|hit| hit.score)
+            .collect()
     };
     written.flush().unwrap();
     assert!(eight.refresh().unwrap());

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 use ehi::learn::TuneOptions;
 use ehi::model::Role;
 use ehi::search::{TermStatistics, fuse_candidates, plain_question};
-use ehi::{Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, LeafId, SearchResult};
+use ehi::{
+    Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, LeafId, Question, SearchRequest,
+    SearchResult,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -65,7 +69,7 @@ struct Shards {
     model: Bundle,
     single: Index,
     shards: Vec<Index>,
-    statistics: TermStatistics,
+    statistics: Arc<TermStatistics>,
 }
 
 impl Shards {
@@ -98,7 +102,7 @@ impl Shards {
         for index in &shards[1..] {
             statistics.add(&index.term_statistics().unwrap()).unwrap();
         }
-        Self { _dir: dir, model, single, shards, statistics }
+        Self { _dir: dir, model, single, shards, statistics: Arc::new(statistics) }
     }
 
     fn encode(&self, question: &str) -> Vec<f32> {
@@ -126,34 +130,36 @@ fn bits(hits: &[Hit]) -> Vec<(String, u32)> {
 fn several_indexes_answer_as_one() {
     for count in [1, 3, 8] {
         let shards = Shards::new(count);
-        assert_eq!(shards.statistics, shards.single.term_statistics().unwrap());
+        assert_eq!(*shards.statistics, shards.single.term_statistics().unwrap());
         let filter = Filter::lt("place", 200);
         let mut ties = 0;
         for question in questions() {
             let vector = shards.encode(&question);
             for (k, beam) in [(1, 1), (10, 3), (37, 5), (100, usize::MAX)] {
                 let leaves = shards.leaves(&vector, beam);
-                let single = shards.single.query_vector(&vector).k(k).codes(false);
-                let one = bits(&single.clone().beam(beam).run().unwrap().hits);
+                let request = SearchRequest::dense().k(k).codes(false);
+                let single = |request| shards.single.search_with(&vector, &request).unwrap();
+                let one = bits(&single(request.clone().beam(beam)).hits);
                 ties += one.windows(2).filter(|pair| pair[0].1 == pair[1].1).count();
                 assert!(
                     one.windows(2).all(|pair| pair[0].1 != pair[1].1 || pair[0].0 < pair[1].0),
                     "{one:?}"
                 );
                 let dense = |index: &Index| {
-                    index.query_vector(&vector).k(k).codes(false).leaves(&leaves).run().unwrap()
+                    index
+                        .search_with(&vector, &SearchRequest::dense().k(k).codes(false).leaves(&leaves))
+                        .unwrap()
                 };
                 assert_eq!(shards.merged(k, dense), one, "{count} {k} {beam} {question}");
-                assert_eq!(bits(&single.clone().leaves(&leaves).run().unwrap().hits), one);
+                assert_eq!(bits(&single(request.clone().leaves(&leaves)).hits), one);
 
-                let filtered = single.clone().leaves(&leaves).filter(&filter).run().unwrap();
-                let dense = |index: &Index| {
-                    let query = index.query_vector(&vector).k(k).codes(false).leaves(&leaves);
-                    query.filter(&filter).run().unwrap()
-                };
+                let given = request.leaves(&leaves).filter(&filter);
+                let filtered = single(given.clone());
+                let dense = |index: &Index| index.search_with(&vector, &given).unwrap();
                 assert_eq!(shards.merged(k, dense), bits(&filtered.hits), "{count} {k} {beam} {question}");
 
-                let exact = |index: &Index| index.query_vector(&vector).k(k).exact().run().unwrap();
+                let exact =
+                    |index: &Index| index.search_with(&vector, &SearchRequest::dense().k(k).exact()).unwrap();
                 assert_eq!(
                     shards.merged(k, exact),
                     bits(&exact(&shards.single).hits),
@@ -161,13 +167,16 @@ fn several_indexes_answer_as_one() {
                 );
 
                 let words = |index: &Index| {
-                    index.query(&question).k(k).lexical().statistics(&shards.statistics).run().unwrap()
+                    index
+                        .search_with(&question, &SearchRequest::lexical().k(k).statistics(&shards.statistics))
+                        .unwrap()
                 };
-                let one = shards.single.query(&question).k(k).lexical().run().unwrap();
+                let one = shards.single.search_with(&question, &SearchRequest::lexical().k(k)).unwrap();
                 assert_eq!(shards.merged(k, words), bits(&one.hits), "{count} {k} {question}");
                 for fusion in [Fusion::Convex(0.6), Fusion::Rrf { k: 60.0 }] {
-                    let single = shards.single.query_encoded(&question, &vector).k(k).codes(false);
-                    let one = single.beam(beam).hybrid(fusion).run().unwrap();
+                    let request = SearchRequest::hybrid(fusion).k(k).codes(false).beam(beam);
+                    let asked = Question::Encoded(&question, &vector);
+                    let one = shards.single.search_with(asked, &request).unwrap();
                     let joined = shards.hybrid(&question, &vector, &leaves, k, fusion);
                     assert_eq!(joined, bits(&one.hits), "{count} {k} {beam} {question} {fusion:?}");
                 }
@@ -190,8 +199,9 @@ impl Shards {
         loop {
             let (mut all, mut signs, mut documents) = (Vec::new(), false, 0);
             for index in &self.shards {
-                let query = index.query_encoded(question, vector).codes(false).leaves(leaves).hybrid(fusion);
-                let own = query.statistics(&self.statistics).candidates(depth).unwrap();
+                let request = SearchRequest::hybrid(fusion).codes(false).leaves(leaves);
+                let request = request.statistics(&self.statistics);
+                let own = index.candidates(Question::Encoded(question, vector), depth, &request).unwrap();
                 (signs, documents) = (own.has_signs, documents + own.documents);
                 all.extend(own.candidates);
             }
@@ -210,24 +220,20 @@ fn given_leaves_exclude_what_says_how_far() {
     let (_dir, index) = filled(SHAPE, 60);
     let vector = index.bundle().model().encoder().embed(&["tree leaf"], Role::Query).unwrap();
     let leaves = [LeafId(0), LeafId(1), LeafId(0)];
-    let query = || index.query_vector(&vector).leaves(&leaves);
-    let refused = [query().beam(2).run(), query().recall(0.9).run(), query().exact().run()];
-    for (option, refused) in ["beam", "recall", "exact"].into_iter().zip(refused) {
-        let expected = InputError::Conflict { options: ["leaves", option] };
-        assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
-    }
-    let refused = index.query("tree").lexical().leaves(&leaves).run();
+    let refused = index.search_with("tree", &SearchRequest::lexical().leaves(&leaves));
     let expected = InputError::Conflict { options: ["lexical", "leaves"] };
     assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
     let tree = SHAPE.leaves() as u32;
-    let refused = index.query_vector(&vector).leaves(&[LeafId(tree)]).run();
+    let refused = index.search_with(&vector, &SearchRequest::dense().leaves(&[LeafId(tree)]));
     let expected = InputError::UnknownLeaf { leaf: tree, leaves: tree };
     assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
-    let refused = index.query_vector(&vector).leaves(&[]).run();
+    let refused = index.search_with(&vector, &SearchRequest::dense().leaves(&[]));
     assert!(matches!(&refused, Err(Error::Input(InputError::ZeroBeam))), "{refused:?}");
-    assert!(matches!(query().explain(), Err(Error::Input(InputError::InapplicableOption { .. }))));
+    let request = SearchRequest::dense().leaves(&leaves);
+    let refused = index.explain(&vector, &request, false);
+    assert!(matches!(refused, Err(Error::Input(InputError::InapplicableOption { .. }))));
     // A leaf given twice is visited once.
-    let found = query().k(60).run().unwrap();
+    let found = index.search_with(&vector, &request.k(60)).unwrap();
     assert_eq!(found.stats.leaves_visited, 2);
     assert_eq!(found.stats.documents_visited, found.hits.len());
     let rows = index.leaf_rows().unwrap();
@@ -238,21 +244,25 @@ fn given_leaves_exclude_what_says_how_far() {
 #[test]
 fn statistics_are_for_words_of_their_own() {
     let (_dir, index) = filled(SHAPE, 60);
-    let statistics = index.term_statistics().unwrap();
-    let refused = index.query("tree").statistics(&statistics).run();
-    assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
+    let statistics = Arc::new(index.term_statistics().unwrap());
+    let refused = index.search_with("tree", &SearchRequest::dense().statistics(&statistics));
+    let expected = InputError::Conflict { options: ["dense", "statistics"] };
+    assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
     let dir = TempDir::new().unwrap();
     let model = index.bundle();
     let stems = Index::builder().analyzer("english".parse().unwrap());
     let stems = stems.create(dir.path().join("stems"), &model).unwrap();
     stems.insert(Document::new("a", "", "trees and leaves")).unwrap();
-    let refused = stems.query("tree").lexical().statistics(&statistics).run();
+    let refused = stems.search_with("tree", &SearchRequest::lexical().statistics(&statistics));
     assert!(matches!(&refused, Err(Error::Input(InputError::OtherTerms(..)))), "{refused:?}");
     let refused = stems.term_statistics().unwrap().add(&statistics);
     assert!(refused.is_err_and(|refused| refused.to_string().starts_with("the statistics are of ")));
     // Those of an index are what it counts with anyway.
-    let own = index.query("tree leaf").lexical().run().unwrap().hits;
-    assert_eq!(index.query("tree leaf").lexical().statistics(&statistics).run().unwrap().hits, own);
+    let own = index.search_with("tree leaf", &SearchRequest::lexical()).unwrap().hits;
+    assert_eq!(
+        index.search_with("tree leaf", &SearchRequest::lexical().statistics(&statistics)).unwrap().hits,
+        own
+    );
 }
 
 /// Ids of equal documents in an order of their own, among so many that they are found by a walk, and so few
@@ -274,12 +284,24 @@ fn ties_at_the_last_place_go_to_the_least_ids() {
             let expected: Vec<String> = (0..k).map(|n| format!("{n:03}")).collect();
             let question = "one protein of the cell";
             let mut found = BTreeMap::new();
-            found.insert("exact", index.query(question).k(k).exact().run().unwrap());
-            found.insert("codes", index.query(question).k(k).exact().codes(true).run().unwrap());
-            found.insert("tree", index.query(question).k(k).beam(SHAPE.leaves()).run().unwrap());
-            found.insert("words", index.query(question).k(k).lexical().run().unwrap());
-            found.insert("hybrid", index.query(question).k(k).hybrid(Fusion::Convex(0.5)).run().unwrap());
-            found.insert("rrf", index.query(question).k(k).hybrid(Fusion::Rrf { k: 60.0 }).run().unwrap());
+            found.insert("exact", index.search_with(question, &SearchRequest::dense().k(k).exact()).unwrap());
+            found.insert(
+                "codes",
+                index.search_with(question, &SearchRequest::dense().k(k).exact().codes(true)).unwrap(),
+            );
+            found.insert(
+                "tree",
+                index.search_with(question, &SearchRequest::dense().k(k).beam(SHAPE.leaves())).unwrap(),
+            );
+            found.insert("words", index.search_with(question, &SearchRequest::lexical().k(k)).unwrap());
+            found.insert(
+                "hybrid",
+                index.search_with(question, &SearchRequest::hybrid(Fusion::Convex(0.5)).k(k)).unwrap(),
+            );
+            found.insert(
+                "rrf",
+                index.search_with(question, &SearchRequest::hybrid(Fusion::Rrf { k: 60.0 }).k(k)).unwrap(),
+            );
             for (mode, found) in found {
                 let ids: Vec<String> = found.hits.into_iter().map(|hit| hit.id).collect();
                 assert_eq!(ids, expected, "{name} {mode}");
@@ -318,14 +340,15 @@ fn documents_are_taken_over_with_their_embeddings() {
     merged.compact().unwrap();
     assert_eq!(merged.ids().unwrap(), shards.single.ids().unwrap());
     assert_eq!(merged.get("d000").unwrap(), shards.single.get("d000").unwrap());
-    assert_eq!(merged.term_statistics().unwrap(), shards.statistics);
+    assert_eq!(merged.term_statistics().unwrap(), *shards.statistics);
     assert_eq!(merged.leaf_rows().unwrap(), shards.single.leaf_rows().unwrap());
     assert!(merged.verify().unwrap().is_sound());
     for question in questions() {
         let vector = shards.encode(&question);
         let found = |index: &Index| {
-            let beam = index.query_vector(&vector).k(40).codes(false).beam(3).run().unwrap();
-            let words = index.query(&question).k(40).lexical().run().unwrap();
+            let beam =
+                index.search_with(&vector, &SearchRequest::dense().k(40).codes(false).beam(3)).unwrap();
+            let words = index.search_with(&question, &SearchRequest::lexical().k(40)).unwrap();
             [bits(&beam.hits), bits(&words.hits)]
         };
         assert_eq!(found(&merged), found(&shards.single), "{question}");

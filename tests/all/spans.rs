@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, config, dataset, documents};
 use ehi::data::Dataset;
 use ehi::train::{Trainer, TrainingSet};
-use ehi::{Document, Filter, Index};
+use ehi::{Document, Filter, Index, SearchRequest};
 use tracing::Subscriber;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -81,8 +81,8 @@ fn searches_and_writes_have_spans_with_numbers() {
         // There is nothing to flush.
         index.flush().unwrap();
         index.search(SECRET, 3, 2).unwrap();
-        index.query(SECRET).k(4).exact().filter(&filter).explain().unwrap();
-        index.search_batch(&[SECRET, "tree"], 5, 1).unwrap();
+        index.explain(SECRET, &SearchRequest::dense().k(4).exact().filter(&filter), false).unwrap();
+        index.search_many(&[SECRET, "tree"], &SearchRequest::dense().k(5).beam(1)).unwrap();
         index.delete(SECRET).unwrap();
         index.compact().unwrap();
     });

@@ -9,7 +9,7 @@ use crate::support::{self, Shape, bundle, copy_directory, document, filled};
 use ehi::leaves::LeafOptions;
 use ehi::model::{ENCODER_FILE, Encoder, INDEXER_FILE, MANIFEST_FILE, ModelError, TOKENIZER_FILE};
 use ehi::store::{Damage, StoreError};
-use ehi::{Bundle, Document, Error, Index, InputError};
+use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -351,7 +351,7 @@ fn leaves_outside_the_tree_are_damage_and_no_panic() {
         };
         let error = index.leaves(&LeafOptions::default()).unwrap_err();
         assert!(is_damage(&error), "{name}: {error}");
-        let error = index.query("tree").k(60).beam(4).explain_against_exact().unwrap_err();
+        let error = index.explain("tree", &SearchRequest::dense().k(60).beam(4), true).unwrap_err();
         assert!(is_damage(&error), "{name}: {error}");
         index.search("tree", 60, 4).unwrap();
         assert!(!index.verify().unwrap().is_sound(), "{name}");

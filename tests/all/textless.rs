@@ -6,7 +6,7 @@ use crate::program::{ehi, text};
 use crate::support::{Shape, WIDTH, base_model, bundle, document, documents};
 use ehi::learn::{LearnOptions, TuneOptions};
 use ehi::train::TrainConfig;
-use ehi::{Bundle, Document, Error, Index, InputError, Judgment, RepairOptions};
+use ehi::{Bundle, Document, Error, Index, InputError, Judgment, RepairOptions, SearchRequest};
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
@@ -39,7 +39,7 @@ fn give(index: &Index, numbers: std::ops::Range<usize>, seed: impl Fn(usize) -> 
 /// Each embedding finds the document that it was given for.
 fn assert_found(index: &Index, numbers: std::ops::Range<usize>, seed: impl Fn(usize) -> usize) {
     for number in numbers {
-        let found = index.query_vector(&vector(seed(number))).exact().k(1).run().unwrap();
+        let found = index.search_with(&vector(seed(number)), &SearchRequest::dense().exact().k(1)).unwrap();
         let hit = &found.hits[0];
         assert!(hit.id == name(number) && hit.score > 0.999, "{number}: {} {}", hit.id, hit.score);
     }

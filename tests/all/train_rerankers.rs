@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ehi::data::Dataset;
 use ehi::model::{ENCODER_FILE, ModelError, Reranker};
@@ -10,7 +11,7 @@ use ehi::train::{
     FittedReranker, REPORT_FILE, RerankerConfig, RerankerEvent, RerankerLoss, RerankerRecommendation,
     RerankerReport, RerankerTrainer, TrainError, TrainingSet,
 };
-use ehi::{Document, Error, Index};
+use ehi::{Document, Error, Index, SearchRequest};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -204,15 +205,19 @@ fn the_hits_of_an_index_are_reranked() {
     let mut questions: Vec<&str> = held_out.iter().map(|judged| judged.question.as_str()).collect();
     questions.dedup();
     let (mut before, mut after) = (0.0, 0.0);
+    let reranker = Arc::new(fitted.reranker);
     for question in &questions {
         let judged = held_out.iter().filter(|judged| judged.question == *question);
         let judged = judged.map(|judged| (judged.id.clone(), 1)).collect();
         let ndcg = ehi::eval::Metric::Ndcg(10.try_into().unwrap());
         let value = |ids: Vec<String>| ndcg.of_query(&ids, &judged, ehi::eval::RelevanceLevel::default());
-        let search = || index.query(question).k(20).ids_only();
-        let ids = |result: ehi::search::SearchResult| result.hits.into_iter().map(|hit| hit.id).collect();
-        before += value(ids(search().run().unwrap())) / questions.len() as f64;
-        after += value(ids(search().rerank(&fitted.reranker, 8).run().unwrap())) / questions.len() as f64;
+        let request = SearchRequest::dense().k(20).ids_only();
+        let ids = |request: &SearchRequest| {
+            let found = index.search_with(question, request).unwrap();
+            found.hits.into_iter().map(|hit| hit.id).collect()
+        };
+        before += value(ids(&request)) / questions.len() as f64;
+        after += value(ids(&request.rerank(&reranker, 8))) / questions.len() as f64;
     }
     let ndcg = verdict.ndcg_at_10.unwrap();
     assert!((ndcg.against - before).abs() < 1e-9, "{} {before}", ndcg.against);

@@ -9,7 +9,7 @@ use crate::support::{Shape, bundle};
 use ehi::learn::TuneOptions;
 use ehi::store::StoreError;
 use ehi::train::TrainError;
-use ehi::{Bundle, Document, Error, Index, InputError, Stage};
+use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest, Stage};
 use tempfile::TempDir;
 
 /// Enough for a tree of some leaves.
@@ -28,13 +28,13 @@ fn untrained(count: usize) -> (TempDir, Index) {
 }
 
 fn hits(index: &Index, question: &str, beam: Option<usize>) -> Vec<(String, u32)> {
-    let query = index.query(question).k(7).codes(false);
-    let query = match beam {
-        Some(beam) => query.beam(beam),
-        None => query.exact(),
+    let request = SearchRequest::dense().k(7).codes(false);
+    let request = match beam {
+        Some(beam) => request.beam(beam),
+        None => request.exact(),
     };
-    let mut hits: Vec<_> =
-        query.run().unwrap().hits.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect();
+    let found = index.search_with(question, &request).unwrap();
+    let mut hits: Vec<_> = found.hits.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect();
     // Equal scores come in the order of rows.
     hits.sort();
     hits
@@ -52,7 +52,7 @@ fn a_tree_is_made_without_encoding_anything_again() {
     let tuned = index
         .with_progress(|progress| {
             stages.push(progress.stage);
-            assert_eq!(index.query("tree").k(3).run().unwrap().hits.len(), 3);
+            assert_eq!(index.search_with("tree", &SearchRequest::dense().k(3)).unwrap().hits.len(), 3);
             ControlFlow::Continue(())
         })
         .tune(&options())
@@ -71,7 +71,7 @@ fn a_tree_is_made_without_encoding_anything_again() {
         assert_eq!(hits(&index, question, Some(usize::MAX)), *before, "a full beam is exact search");
         assert_eq!(index.search(question, 5, 4).unwrap().stats.leaves_visited, 4);
     }
-    let found = index.query_vector(&vector).k(1).exact().run().unwrap();
+    let found = index.search_with(&vector, &SearchRequest::dense().k(1).exact()).unwrap();
     assert!(found.hits[0].id == id(STORED) && found.hits[0].score > 0.999);
     assert!(index.verify().unwrap().is_sound());
     assert!(!dir.path().join("index/model.trained").exists());
@@ -128,9 +128,9 @@ fn documents_of_one_kind_or_without_texts_are_no_obstacle() {
         let tuned = index.tune(&options()).unwrap();
         assert!(tuned.change.is_some() && tuned.questions > 0, "{tuned:?}");
         let vector = vector(3);
-        let ids = |query: ehi::Query<'_>| query.k(500).run().unwrap().hits.len();
-        assert_eq!(ids(index.query_vector(&vector)), index.len());
-        assert_eq!(ids(index.query_vector(&vector).beam(usize::MAX)), index.len());
+        for request in [SearchRequest::dense(), SearchRequest::dense().beam(usize::MAX)] {
+            assert_eq!(index.search_with(&vector, &request.k(500)).unwrap().len(), index.len());
+        }
         assert!(index.verify().unwrap().is_sound());
     }
 }

@@ -8,7 +8,7 @@ use crate::program::{ehi, text};
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, config, copy_directory, dataset, filled, id};
 use ehi::data::Dataset;
 use ehi::train::{Trainer, TrainingSet};
-use ehi::{Document, Error, Index, InputError, RepairOptions, Similarity, Stage};
+use ehi::{Document, Error, Index, InputError, RepairOptions, SearchRequest, Similarity, Stage};
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
@@ -191,14 +191,16 @@ fn a_vector_needs_a_direction() {
         assert_eq!((summary.inserted, summary.refused.len()), (2, 4), "{similarity}");
         assert!(summary.refused.iter().all(|refused| refused.error == InputError::BadVector));
         for vector in &given[..4] {
-            let asked =
-                [index.query_vector(vector).run().map(drop), index.bundle().route(vector, 1).map(drop)];
+            let asked = [
+                index.search_with(vector, &SearchRequest::dense()).map(drop),
+                index.bundle().route(vector, 1).map(drop),
+            ];
             for refused in asked {
                 assert!(matches!(refused, Err(Error::Input(InputError::BadVector))), "{refused:?}");
             }
         }
         for vector in &given[4..] {
-            assert_eq!(index.query_vector(vector).run().unwrap().len(), 2, "{similarity}");
+            assert_eq!(index.search_with(vector, &SearchRequest::dense()).unwrap().len(), 2, "{similarity}");
         }
         assert!(index.verify().unwrap().is_sound());
     }

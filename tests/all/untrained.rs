@@ -11,7 +11,7 @@ use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
 use ehi::learn::LearnOptions;
 use ehi::model::{BUNDLE_FORMAT, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, Role};
-use ehi::{Bundle, Document, Filter, Index, Judgment, Similarity, Stop, no_progress};
+use ehi::{Bundle, Document, Filter, Index, Judgment, SearchRequest, Similarity, Stop, no_progress};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -46,10 +46,10 @@ fn best(model: &Bundle, documents: &[Document], question: &str, k: usize) -> Vec
 fn it_is_useful_from_the_first_document_on() {
     let (dir, index) = filled(0);
     assert!(!index.bundle().has_tree());
-    assert_eq!(index.query("tree leaf").run().unwrap().hits.len(), 0);
+    assert_eq!(index.search_with("tree leaf", &SearchRequest::dense()).unwrap().hits.len(), 0);
     for count in 1..=12 {
         index.insert(document(count - 1)).unwrap();
-        let found = index.query("tree leaf").run().unwrap();
+        let found = index.search_with("tree leaf", &SearchRequest::dense()).unwrap();
         assert_eq!(found.hits.len(), count.min(10));
         assert_eq!(index.search("tree leaf", 20, 8).unwrap().hits.len(), count);
     }
@@ -57,7 +57,7 @@ fn it_is_useful_from_the_first_document_on() {
     // on the very best.
     for question in ["tree leaf level", "gene protein virus", "what how why"] {
         let expected = best(&index.bundle(), &documents(12), question, 1);
-        let found = index.query(question).k(1).run().unwrap();
+        let found = index.search_with(question, &SearchRequest::dense().k(1)).unwrap();
         assert_eq!(found.hits[0].id, expected[0], "{question}");
         assert!((found.stats.visited_fraction - 1.0).abs() < 1e-9);
         assert_eq!(found.stats.leaves_visited, 0);
@@ -74,7 +74,7 @@ fn it_is_useful_from_the_first_document_on() {
         assert!(index.verify().unwrap().is_sound());
         drop(index);
         let read_only = Index::open_read_only(&path).unwrap();
-        assert_eq!(read_only.query("gene").k(3).run().unwrap().hits.len(), 3);
+        assert_eq!(read_only.search_with("gene", &SearchRequest::dense().k(3)).unwrap().hits.len(), 3);
     }
 }
 
@@ -85,24 +85,27 @@ fn every_way_to_search_finds_the_same() {
     let ids = |hits: &[ehi::Hit]| hits.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>();
     let all = Filter::ne("nothing", 1);
     for question in ["tree leaf level", "gene protein virus"] {
-        let exact = ids(&index.query(question).exact().run().unwrap().hits);
+        let exact = ids(&index.search_with(question, &SearchRequest::dense().exact()).unwrap().hits);
         assert_eq!(exact.len(), 10);
         let same = [
-            index.query(question).codes(false).run(),
-            index.query(question).beam(1).codes(false).run(),
-            index.query(question).stop(Stop::Fraction(0.1)).codes(false).run(),
-            index.query(question).filter(&all).codes(false).run(),
-            index.query(question).parallel().codes(false).run(),
-            Ok(index.query_batch(&[question]).codes(false).run().unwrap().remove(0)),
+            index.search_with(question, &SearchRequest::dense().codes(false)),
+            index.search_with(question, &SearchRequest::dense().beam(1).codes(false)),
+            index.search_with(question, &SearchRequest::dense().stop(Stop::Fraction(0.1)).codes(false)),
+            index.search_with(question, &SearchRequest::dense().filter(&all).codes(false)),
+            index.search_with(question, &SearchRequest::dense().parallel().codes(false)),
+            Ok(index.search_many(&[question], &SearchRequest::dense().codes(false)).unwrap().remove(0)),
         ];
         for found in same {
             assert_eq!(ids(&found.unwrap().hits), exact, "{question}");
         }
         // By default codes come first.
-        let coded = index.query(question).k(2).run().unwrap();
+        let coded = index.search_with(question, &SearchRequest::dense().k(2)).unwrap();
         assert!(coded.stats.embeddings_read < DOCUMENTS, "{:?}", coded.stats);
-        assert_eq!(index.query(question).k(2).exact().run().unwrap().stats.embeddings_read, DOCUMENTS);
-        let explained = index.query(question).explain_against_exact().unwrap();
+        assert_eq!(
+            index.search_with(question, &SearchRequest::dense().k(2).exact()).unwrap().stats.embeddings_read,
+            DOCUMENTS
+        );
+        let explained = index.explain(question, &SearchRequest::dense(), true).unwrap();
         assert!(explained.leaves.is_empty() && explained.exact.unwrap().iter().all(|hit| hit.visited));
     }
     let health = index.health().unwrap();
@@ -119,7 +122,7 @@ fn every_similarity_and_embeddings_of_the_callers_own() {
         let index = Index::builder().similarity(similarity).create(dir.path(), &untrained()).unwrap();
         let vector = |n: usize| (0..WIDTH).map(|i| ((i * 7 + n * 13) % 31) as f32 - 15.0).collect::<Vec<_>>();
         index.insert_vectors((0..50).map(|n| (document(n), vector(n)))).unwrap();
-        let found = index.query_vector(&vector(7)).k(3).run().unwrap();
+        let found = index.search_with(&vector(7), &SearchRequest::dense().k(3)).unwrap();
         assert_eq!(found.hits.len(), 3);
         if similarity != Similarity::DotProduct {
             assert_eq!(found.hits[0].id, id(7), "{similarity:?}");
@@ -136,7 +139,10 @@ fn a_trained_model_takes_its_place_and_gives_it_back() {
     index.insert(document(DOCUMENTS)).unwrap();
     index.rollback().unwrap();
     assert!(!index.bundle().has_tree());
-    assert_eq!(index.query("tree").k(DOCUMENTS + 5).run().unwrap().hits.len(), DOCUMENTS + 1);
+    assert_eq!(
+        index.search_with("tree", &SearchRequest::dense().k(DOCUMENTS + 5)).unwrap().hits.len(),
+        DOCUMENTS + 1
+    );
     index.drop_previous_model().unwrap();
     // Trained from its own encoder, on its own documents.
     let pairs = (0..40).map(|n| Judgment::new(format!("tree leaf {n}"), id(n * 3), 1)).collect();

@@ -101,14 +101,14 @@ pub fn about(site: &Site, _: &Call) -> Result<Reply, Refusal> {
         generation,
         documents: index.len(),
         embeddings: index.embeddings(),
-        unit: unit(index),
+        unit: unit(&index),
         leaves: bundle.model().indexer().shape().leaves(),
         fast: index.query_encoder().is_some(),
         words: index.is_lexical(),
-        judge: site.held.may_judge(),
-        logged: site.held.may_judge() && index.logs_questions(),
+        judge: site.held.writes(),
+        logged: site.held.writes() && index.logs_questions(),
         few: index.embeddings() <= MOST_EXACT_DOCUMENTS,
-        examples: site.examples.get((model, generation), || examples(index))?,
+        examples: site.examples.get((model, generation), || examples(&index))?,
     }))
 }
 

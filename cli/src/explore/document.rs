@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use ehi::search::QuestionWords;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,7 +14,6 @@ use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
 use crate::cut::floor;
-use crate::passage::Words;
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
@@ -71,7 +71,7 @@ pub fn document(site: &Site, call: &Call) -> Result<Reply, Refusal> {
         id: &document.id,
         version,
         title: &document.title[..floor(&document.title, MOST_TITLE)],
-        stretches: marked(&text[from..end], &Words::of(&question)),
+        stretches: marked(&text[from..end], &QuestionWords::of(&question)),
         next: (end < text.len()).then_some(end),
         bytes: text.len(),
         metadata: document.metadata.as_ref().map(written),

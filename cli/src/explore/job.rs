@@ -14,12 +14,13 @@ use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::guard::too_often;
-use super::held::Held;
+use super::judge::writable;
 use super::rate::Rate;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use crate::bars;
 use crate::failure::Failure;
+use crate::held::HeldIndex;
 
 /// How often one may begin, and how many at once after a rest.
 const BEGUN: (Duration, u32) = (Duration::from_secs(10), 3);
@@ -122,7 +123,7 @@ pub fn cancel(site: &Site, _: &Call) -> Result<Reply, Refusal> {
 }
 
 fn begin(site: &Site, what: What) -> Result<Reply, Refusal> {
-    site.held.writable()?;
+    writable(&site.held)?;
     let job = &site.job;
     let mut state = job.lock();
     if state.phase.is_under_way() {
@@ -188,8 +189,9 @@ impl Job {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, held: &Held, what: What) -> Phase {
-        let index = held.now().with_progress(|progress| self.tell(what, progress));
+    fn run(&self, held: &HeldIndex, what: What) -> Phase {
+        let index = held.now();
+        let index = index.with_progress(|progress| self.tell(what, progress));
         let ended = match what {
             What::Learn => {
                 let options = LearnOptions { config: self.config.clone(), ..LearnOptions::default() };

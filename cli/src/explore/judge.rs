@@ -1,11 +1,15 @@
 //! Judgments: given, listed and taken back.
 
-use ehi::Judgment;
+use std::sync::Arc;
+
+use ehi::{Index, Judgment};
+use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::question::check_length;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
+use crate::held::HeldIndex;
 
 /// Judgments that are listed, the newest ones.
 const MOST_LISTED: usize = 1_000;
@@ -46,10 +50,22 @@ struct Listed {
     title: Option<String>,
 }
 
+/// The index to write to.
+///
+/// # Errors
+/// The program was not started to write.
+pub fn writable(held: &HeldIndex) -> Result<Arc<Index>, Refusal> {
+    if held.writes() {
+        return Ok(held.index()?);
+    }
+    let message = "the index is open for reading: start `ehi explore` with `--judge` to teach it";
+    Err(Refusal::new(StatusCode::FORBIDDEN, "read_only", message))
+}
+
 pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let Judge { question, id, grade } = call.json()?;
     check_length(&question)?;
-    let index = site.held.writable()?;
+    let index = writable(&site.held)?;
     let recorded = index.record_all([Judgment::new(question, id, grade)])?;
     // Others are to see it, and a power failure is to leave it.
     index.flush()?;
@@ -58,7 +74,7 @@ pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
 
 pub fn forget(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let Forget { question, id } = call.json()?;
-    let index = site.held.writable()?;
+    let index = writable(&site.held)?;
     let forgotten = index.forget([(question.as_str(), id.as_str())])?;
     index.flush()?;
     Ok(Reply::json(&Forgotten { forgotten }))

@@ -7,15 +7,15 @@ use std::thread;
 
 use ehi::leaves::{LeafOptions, LeafSummary};
 use ehi::model::ModelHash;
-use ehi::{Generation, Index, LeafChanges, LeafId};
+use ehi::{Generation, LeafChanges, LeafId};
 use serde::Serialize;
 
-use super::held::Held;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
 use crate::beginning::beginning;
 use crate::failure::Failure;
+use crate::held::HeldIndex;
 
 /// Questions that are routed, the newest ones.
 const MOST_QUESTIONS: usize = 1_000;
@@ -158,8 +158,8 @@ impl Shelf {
     }
 }
 
-fn read_all(held: &Held) -> Result<Read, ehi::Error> {
-    let index: &Index = held.now();
+fn read_all(held: &HeldIndex) -> Result<Read, ehi::Error> {
+    let index = held.now();
     let stats = index.stats()?;
     let queries = index.asked(MOST_QUESTIONS)?;
     let questions = queries.len();

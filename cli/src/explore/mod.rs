@@ -1,13 +1,12 @@
 //! `ehi explore`: a page on the loopback address to search an index, look into it and teach it.
 //!
 //! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key, rate) and `routes`
-//! (which call), and is then a call of the library like that of any other command. `held` is the index.
+//! (which call), and is then a call of the library like that of any other command.
 
 mod about;
 mod document;
 mod excerpt;
 mod guard;
-mod held;
 mod job;
 mod judge;
 mod keys;
@@ -31,11 +30,11 @@ use std::sync::Arc;
 use ehi::train::TrainConfig;
 
 use crate::failure::Failure;
+use crate::held::HeldIndex;
 use crate::interrupt::Interrupts;
 use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
 use crate::restart;
-use held::Held;
 use routes::Site;
 
 /// What opens an address in the user's browser.
@@ -72,14 +71,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Some(path) => TrainConfig::from_file(path).map_err(ehi::Error::from)?,
         None => TrainConfig::default(),
     };
-    let index = match args.judge {
-        true => args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?,
-        false => args.precision.open_read_only(&args.index)?,
-    };
+    let held = HeldIndex::open(&args.index, &args.precision, args.judge.then_some(&args.wait), false)?;
     let interrupts = Interrupts::watch();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(Failure::Listen)?;
     let port = listener.local_addr().map_err(Failure::Listen)?.port();
-    let (site, token) = Site::new(Held::new(index)?, config, port)?;
+    let (site, token) = Site::new(held, config, port)?;
     let site = Arc::new(site);
     // In the fragment, which no browser sends to a server or to another page.
     let address = format!("http://127.0.0.1:{port}/#{token}");

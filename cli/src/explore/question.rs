@@ -1,11 +1,10 @@
 //! A question with its options, as the page sends it.
 
-use ehi::{Filter, Index, Query, QueryEncoder};
+use ehi::SearchRequest;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::Refusal;
-use crate::query::Mode;
 
 /// Hits at most: the page asks for more as one scrolls.
 const MOST_HITS: usize = 200;
@@ -13,31 +12,27 @@ const MOST_HITS: usize = 200;
 const MOST_QUESTION: usize = 16 << 10;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Ask {
     pub question: String,
-    k: usize,
-    #[serde(default)]
-    pub mode: Mode,
-    #[serde(default)]
-    reach: Reach,
-    /// Filters that must all pass, each as JSON in a string. The page hands back those that it was given with
-    /// the hits, and never reads them: JavaScript would round large whole numbers.
-    #[serde(default)]
-    filters: Vec<String>,
-    /// The one that the index prefers if absent.
-    #[serde(default)]
-    encoder: Option<QueryEncoder>,
     /// Whether somebody asked this, and is not merely typing: then it is logged where questions are.
     #[serde(default)]
     pub asked: bool,
     /// Whether each hit is to have the grade that it was judged by, for this question.
     #[serde(default)]
     pub grades: bool,
+    #[serde(default)]
+    reach: Reach,
+    /// Filters that must all pass, each as JSON in a string. The page hands back those that it was given with
+    /// the hits, and never reads them: JavaScript would round large whole numbers.
+    #[serde(default)]
+    filters: Vec<String>,
+    /// The rest of a [`SearchRequest`].
+    #[serde(flatten)]
+    options: Map<String, Value>,
 }
 
 /// How far a search goes.
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Reach {
     /// As far as the library goes by itself.
@@ -60,42 +55,28 @@ pub fn check_length(question: &str) -> Result<(), Refusal> {
 }
 
 impl Ask {
-    /// The filter, whose life the query shares.
-    ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn filter(&self) -> Result<Option<Filter>, Refusal> {
-        if self.filters.is_empty() {
-            return Ok(None);
-        }
-        let read = |filter: &String| {
-            serde_json::from_str::<Value>(filter).map_err(|error| Refusal::bad(format!("a filter: {error}")))
-        };
-        let all = self.filters.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let filter = Filter::from_json(&json!({ "$and": all }));
-        filter.map(Some).map_err(|error| ehi::Error::from(error).into())
-    }
-
-    /// # Errors
-    /// More hits than are given; a question that is too long.
-    pub fn query<'a>(&'a self, index: &'a Index, filter: Option<&'a Filter>) -> Result<Query<'a>, Refusal> {
+    /// More hits than are given; a question that is too long; what is wrong with the request.
+    pub fn request(&self) -> Result<SearchRequest, Refusal> {
         check_length(&self.question)?;
-        if self.k > MOST_HITS {
-            return Err(Refusal::bad(format!("there are at most {MOST_HITS} hits")));
-        }
-        let mut query = self.mode.apply(index.query(&self.question).k(self.k));
-        query = match self.reach {
-            Reach::Auto => query,
-            Reach::Recall(recall) => query.recall(recall),
-            Reach::Leaves(leaves) => query.beam(leaves),
-            Reach::Exact => query.exact(),
+        let mut json = self.options.clone();
+        let (name, value) = match self.reach {
+            Reach::Auto => ("recall", Value::Null),
+            Reach::Recall(recall) => ("recall", recall.into()),
+            Reach::Leaves(leaves) => ("beam", leaves.into()),
+            Reach::Exact => ("exact", true.into()),
         };
-        if let Some(encoder) = self.encoder {
-            query = query.encoder(encoder);
+        json.insert(name.to_owned(), value);
+        let filters = self.filters.iter().map(|filter| serde_json::from_str(filter));
+        let filters: Vec<Value> =
+            filters.collect::<Result<_, _>>().map_err(|error| Refusal::bad(format!("a filter: {error}")))?;
+        if !filters.is_empty() {
+            json.insert("filter".to_owned(), json!({ "$and": filters }));
         }
-        if let Some(filter) = filter {
-            query = query.filter(filter);
+        let request = SearchRequest::from_json(Value::Object(json))?;
+        match request.k > MOST_HITS {
+            true => Err(Refusal::bad(format!("there are at most {MOST_HITS} hits"))),
+            false => Ok(request),
         }
-        Ok(query)
     }
 }

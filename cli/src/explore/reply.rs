@@ -7,6 +7,7 @@ use hyper::{Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::held::Gone;
 
 /// Scripts and styles of the page's own files alone, nothing from elsewhere, and no text ever read as markup
 /// (`require-trusted-types-for`).
@@ -67,6 +68,12 @@ impl From<ehi::Error> for Refusal {
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
         };
         Self::new(status, kind, Failure::from(error).line())
+    }
+}
+
+impl From<Gone> for Refusal {
+    fn from(gone: Gone) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "gone", gone.0)
     }
 }
 

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::about::Examples;
 use super::guard::{Access, Guard};
-use super::held::Held;
 use super::job::Job;
 use super::keys::Keys;
 use super::leaves::Shelf;
@@ -20,10 +19,11 @@ use super::page::{self, PageFile};
 use super::reply::{Refusal, Reply};
 use super::{about, document, job, judge, leaves, search, state, why};
 use crate::failure::Failure;
+use crate::held::HeldIndex;
 
 /// The page and all that it asks for.
 pub struct Site {
-    pub held: Arc<Held>,
+    pub held: Arc<HeldIndex>,
     pub shelf: Arc<Shelf>,
     pub job: Arc<Job>,
     pub examples: Examples,
@@ -95,7 +95,7 @@ struct Begun {
 
 impl Site {
     /// With the token of its first session.
-    pub fn new(held: Held, config: TrainConfig, port: u16) -> Result<(Self, String), Failure> {
+    pub fn new(held: HeldIndex, config: TrainConfig, port: u16) -> Result<(Self, String), Failure> {
         let keys = Keys::default();
         let token = keys.issue().map_err(Failure::Listen)?;
         let held = Arc::new(held);

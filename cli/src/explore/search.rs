@@ -2,18 +2,17 @@
 
 use std::borrow::Cow;
 
-use ehi::search::Signs;
-use ehi::{Hit, RankedBy, SearchStats};
+use ehi::search::{QuestionWords, Signs};
+use ehi::{Document, Hit, RankedBy, SearchRequest, SearchResult, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::excerpt::{Excerpt, excerpt};
+use super::excerpt::excerpt;
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use crate::beginning::beginning;
 use crate::cut::floor;
-use crate::passage::Words;
 
 /// Fields of the metadata that a hit shows, and how deep they may lie.
 const MOST_FIELDS: usize = 16;
@@ -25,26 +24,22 @@ const MOST_NAME: usize = 100;
 pub const MOST_TITLE: usize = 1_000;
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct Answer {
+    request: SearchRequest,
     ranked_by: RankedBy,
-    signs: &'a Signs,
-    notes: &'a [String],
+    signs: Signs,
+    notes: Vec<String>,
     stats: SearchStats,
     embeddings: usize,
-    hits: Vec<Shown<'a>>,
+    hits: Vec<Shown>,
 }
 
+/// A hit without its text and metadata.
 #[derive(Serialize)]
-struct Shown<'a> {
-    id: &'a str,
-    title: &'a str,
-    score: f32,
-    dense: Option<f32>,
-    lexical: Option<f32>,
-    dense_rank: Option<usize>,
-    lexical_rank: Option<usize>,
-    leaf: u32,
-    excerpt: Excerpt<'a>,
+struct Shown {
+    #[serde(flatten)]
+    hit: Hit,
+    excerpt: Value,
     /// Bytes of the whole text.
     bytes: usize,
     fields: Vec<Field>,
@@ -66,50 +61,33 @@ pub struct Field {
 pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let ask: Ask = call.json()?;
     let index = site.held.index()?;
-    let filter = ask.filter()?;
-    let mut query = ask.query(index, filter.as_ref())?;
+    let mut request = ask.request()?;
     // An index that is open for reading is not written to, its log of questions included.
-    if !(ask.asked && site.held.may_judge()) {
-        query = query.unlogged();
-    }
-    let result = query.run()?;
-    let words = Words::of(&ask.question);
+    request.unlogged = !(ask.asked && site.held.writes());
+    let result = index.search_with(&ask.question, &request)?;
+    let words = QuestionWords::of(&ask.question);
     let grades = match ask.grades {
         // As the page stores the question.
         true => index.judgments_of(ask.question.trim(), result.iter().map(|hit| &hit.id))?,
         false => vec![None; result.len()],
     };
     let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
-    Ok(Reply::json(&Found {
-        ranked_by: result.ranked_by,
-        signs: &result.signs,
-        notes: &result.notes,
-        stats: result.stats,
-        embeddings: index.embeddings(),
-        hits: result.iter().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect(),
-    }))
+    let SearchResult { request, ranked_by, signs, notes, hits, stats, .. } = result;
+    let hits = hits.into_iter().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect();
+    let embeddings = index.embeddings();
+    Ok(Reply::json(&Answer { request, ranked_by, signs, notes, stats, embeddings, hits }))
 }
 
-fn shown<'a>(hit: &'a Hit, words: &Words, grade: Option<i32>) -> Shown<'a> {
-    let Hit { id, score, scores, document, leaf, .. } = hit;
+fn shown(mut hit: Hit, words: &QuestionWords, grade: Option<i32>) -> Shown {
+    let excerpt = json!(excerpt(&hit, words));
     let mut fields = Vec::new();
-    if let Some(metadata) = &document.metadata {
-        collect(metadata, &mut Vec::new(), &mut fields);
+    if let Some(metadata) = hit.document.metadata.take() {
+        collect(&metadata, &mut Vec::new(), &mut fields);
     }
-    Shown {
-        id,
-        title: &document.title[..floor(&document.title, MOST_TITLE)],
-        score: *score,
-        dense: scores.dense,
-        lexical: scores.lexical,
-        dense_rank: scores.dense_rank,
-        lexical_rank: scores.lexical_rank,
-        leaf: leaf.0,
-        excerpt: excerpt(hit.passage_text(), words),
-        bytes: document.text.len(),
-        fields,
-        grade,
-    }
+    let Document { title, text, .. } = &mut hit.document;
+    title.truncate(floor(title, MOST_TITLE));
+    let bytes = std::mem::take(text).len();
+    Shown { hit, excerpt, bytes, fields, grade }
 }
 
 /// The values of a document's metadata that are no objects, those of an array one by one.

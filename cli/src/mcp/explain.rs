@@ -1,17 +1,16 @@
 //! The tool `explain`.
 
-use ehi::RankedBy;
 use ehi::explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
+use ehi::{RankedBy, SearchRequest};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::limits::{ANSWER, REST, TITLE, default_hits, fit, question, start, start_json, within};
+use super::limits::{TITLE, default_hits, fit, question, start, start_json, within};
 use super::numbers::{some_whole, whole};
-use super::search::named;
-use super::tool::{Call, Tool, filter, rounded};
+use super::search::{MODES, named, room};
+use super::tool::{Call, Tool, rounded, within_limit};
 use crate::failure::Failure;
-use crate::query::{Mode, QueryArgs};
 
 /// Hits that are explained.
 const HITS: usize = 20;
@@ -37,7 +36,8 @@ pub struct Arguments {
     k: usize,
     /// As of `search`.
     #[serde(default)]
-    mode: Mode,
+    #[schemars(extend("enum" = MODES, "default" = "best"))]
+    mode: Option<String>,
     /// As of `search`.
     #[serde(default)]
     #[schemars(with = "serde_json::Map<String, Value>")]
@@ -83,6 +83,9 @@ pub struct Answer {
     /// Hits and missed ones for which there was no room.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
+    /// What was asked for, with the defaults.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    request: SearchRequest,
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -154,19 +157,15 @@ impl Tool for Explain {
     fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
         let Arguments { question: asked, k, mode, filter: given, exact, beam } = arguments;
         let asked = question(&asked)?;
-        let options = QueryArgs::of(within("k", k, 1..=HITS)?, mode, filter(given.as_ref())?);
-        let index = call.index()?;
-        let mut query = options.apply(index.query(asked))?.unlogged();
-        if let Some(beam) = beam {
-            query = query.beam(within("beam", beam, 1..=BEAM)?);
-        }
-        let explanation = if exact { query.explain_against_exact()? } else { query.explain()? };
-        Ok(answer(&explanation))
+        let k = within("k", k, 1..=HITS)?;
+        let beam = beam.map(|beam| within("beam", beam, 1..=BEAM)).transpose()?;
+        let json = json!({ "k": k, "mode": mode, "filter": within_limit(given)?, "beam": beam });
+        Ok(answer(call.index()?.explain(asked, &SearchRequest::from_json(json)?, exact)?))
     }
 }
 
-fn answer(explanation: &Explanation) -> Answer {
-    let Explanation { ranked_by, leaves, entropy, hits, exact, stats, .. } = explanation;
+fn answer(explanation: Explanation) -> Answer {
+    let Explanation { request, ranked_by, leaves, entropy, hits, exact, stats, .. } = explanation;
     let is_hit = |found: &ExactHit| hits.iter().any(|hit| hit.hit.id == found.hit.id);
     let missed = |exact: &Vec<ExactHit>| {
         let missed = exact.iter().filter(|found| !found.visited && !is_hit(found));
@@ -174,7 +173,7 @@ fn answer(explanation: &Explanation) -> Answer {
     };
     let search = stats.beam + stats.scan + stats.lexical;
     let missed: Option<Vec<Missed>> = exact.as_ref().map(missed);
-    let most = ANSWER - REST;
+    let most = room(&request);
     let (hits, hits_left) =
         fit(hits.iter().map(explained).collect(), if exact.is_some() { most / 2 } else { most });
     let (missed, missed_left) = match missed.map(|missed| fit(missed, most / 2)) {
@@ -182,9 +181,9 @@ fn answer(explanation: &Explanation) -> Answer {
         None => (None, 0),
     };
     Answer {
-        ranked_by: named(ranked_by),
+        ranked_by: named(&ranked_by),
         alpha: match ranked_by {
-            RankedBy::Hybrid { alpha } => *alpha,
+            RankedBy::Hybrid { alpha } => alpha,
             _ => None,
         },
         hits,
@@ -197,6 +196,7 @@ fn answer(explanation: &Explanation) -> Answer {
         encode_ms: rounded(stats.encode.as_secs_f32() * 1e3),
         search_ms: rounded(search.as_secs_f32() * 1e3),
         left_out: hits_left + missed_left,
+        request,
     }
 }
 

@@ -1,26 +1,26 @@
 //! The tool `search`.
 
-use ehi::search::MOST_SIGNED;
-use ehi::{Hit, Index, RankedBy};
+use ehi::search::QuestionWords;
+use ehi::{Hit, RankedBy, SearchRequest};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::limits::{
-    ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, REST, TITLE, default_hits, json_bytes, notes, question, start,
+    ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, REST, TITLE, default_hits, json_bytes, notes, question,
     start_json, within,
 };
 use super::numbers::whole;
 use super::resources::uri;
-use super::tool::{Call, Tool, filter, rounded};
+use super::tool::{Call, Tool, rounded, within_limit};
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::passage::{self, Words};
-use crate::query::{Mode, QueryArgs};
 
-/// Bytes of a word or phrase of the question, as JSON, and how many are told that exclude nothing.
-const SIGNED: usize = 100;
-const AS_TEXT: usize = 8;
+/// Bytes, as JSON, of what the signs of a question meant.
+const SIGNS: usize = 2_000;
+
+/// The modes of a search, for the schema.
+pub const MODES: [&str; 4] = ["best", "dense", "lexical", "hybrid"];
 
 pub struct Search;
 
@@ -42,7 +42,8 @@ pub struct Arguments {
     /// What to rank by: `dense` embeddings (meaning), `lexical` words (BM25), `hybrid` both. `best` is what
     /// was measured to be best for this index.
     #[serde(default)]
-    mode: Mode,
+    #[schemars(extend("enum" = MODES, "default" = "best"))]
+    mode: Option<String>,
     /// Only documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}. Under a
     /// field: $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $not. Beside fields: $and, $or, $nor, $not,
     /// $ids (an array of ids). Where a field holds an array, one member that passes is enough: {"tags": "b"}
@@ -64,58 +65,29 @@ fn passage_bytes() -> usize {
 #[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     /// Best first.
-    hits: Vec<Found>,
+    hits: Vec<FoundDocument>,
     /// `dense`, `lexical` or `hybrid`.
     ranked_by: &'static str,
     /// The `offset` that gives further hits; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
-    /// What hits must have and must not, by the signs of the question; absent where it has none that count.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signs: Option<Signs>,
+    /// What hits must have and must not, by the signs of the question, and which words with `-` exclude
+    /// nothing, as they may be negative numbers or options; absent without such signs.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    signs: String,
     /// Documents of the index.
     documents: usize,
     /// What should be known of the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-}
-
-/// What the signs of a question meant.
-#[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
-pub struct Signs {
-    /// Words that every hit has.
-    required: Vec<String>,
-    /// Phrases that every hit has.
-    phrases: Vec<String>,
-    /// Words that no hit has.
-    excluded: Vec<String>,
-    /// Phrases that no hit has.
-    excluded_phrases: Vec<String>,
-    /// Words with `-` that exclude nothing, as they may be negative numbers or options: `-"20"` does.
-    as_text: Vec<String>,
-}
-
-impl Signs {
-    fn of(signs: &ehi::search::Signs) -> Option<Self> {
-        let bounded = |all: &[String]| {
-            let all = all.iter().take(MOST_SIGNED).map(|own| start_json(own, SIGNED).0.to_owned());
-            all.collect::<Vec<String>>()
-        };
-        let counts = !signs.is_empty() || !signs.as_text.is_empty();
-        (counts && !signs.ignored).then(|| Self {
-            required: bounded(&signs.required),
-            phrases: bounded(&signs.phrases),
-            excluded: bounded(&signs.excluded),
-            excluded_phrases: bounded(&signs.excluded_phrases),
-            as_text: bounded(&signs.as_text).into_iter().take(AS_TEXT).collect(),
-        })
-    }
+    /// What was asked for, with the defaults.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    request: SearchRequest,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
-pub struct Found {
+pub struct FoundDocument {
     id: String,
     /// By what the search ranks by; higher is better. Not to be compared between questions in mode `hybrid`.
     score: f64,
@@ -162,26 +134,23 @@ impl Tool for Search {
         let most = within("passage_bytes", passage_bytes, 0..=PASSAGE)?;
         let until = (offset + k).min(ALL_HITS);
         // One more says whether there are more.
-        let options = QueryArgs::of(until + 1, mode, filter(given.as_ref())?);
+        // A log of questions is in the index, and a session that reads does not change it.
+        let unlogged = !call.held.writes();
+        let json =
+            json!({ "k": until + 1, "mode": mode, "filter": within_limit(given)?, "unlogged": unlogged });
         let index = call.index()?;
-        let mut query = options.apply(index.query(asked))?.ids_only();
-        if !call.held.writes() {
-            // A log of questions is in the index, and a session that reads does not change it.
-            query = query.unlogged();
-        }
-        let result = query.run()?;
+        let result = index.search_with(asked, &SearchRequest::from_json(json)?)?;
+        let request = SearchRequest { k, ..result.request.clone() };
         let mut said: Vec<String> = result.notes.iter().map(|note| escaped(note)).collect();
-        let words = Words::of(asked);
+        let signs = if result.signs.ignored { String::new() } else { result.signs.to_string() };
+        let words = QuestionWords::of(asked);
         let more = result.len() > until;
         let mut next = (more && until < ALL_HITS).then_some(until);
         let (mut hits, mut bytes) = (Vec::new(), 0);
         for (rank, hit) in result.iter().enumerate().take(until).skip(offset) {
-            let Some(found) = Found::of(&index, hit, &words, most)? else {
-                said.push(format!("`{}` was deleted while it was searched", escaped(&hit.id)));
-                continue;
-            };
+            let found = FoundDocument::of(hit, &words, most);
             bytes += json_bytes(&found) + 1;
-            if bytes > ANSWER - REST && !hits.is_empty() {
+            if bytes > room(&request) && !hits.is_empty() {
                 next = Some(rank);
                 break;
             }
@@ -195,12 +164,18 @@ impl Tool for Search {
         Ok(Answer {
             hits,
             ranked_by: named(&result.ranked_by),
-            signs: Signs::of(&result.signs),
+            signs: start_json(&signs, SIGNS).0.to_owned(),
             next_offset: next,
             documents: index.len(),
             notes: notes(said),
+            request,
         })
     }
+}
+
+/// Bytes of an answer that are for its hits.
+pub fn room(request: &SearchRequest) -> usize {
+    (ANSWER - REST).saturating_sub(json_bytes(request))
 }
 
 /// The name of what ranks, as in the program's JSON.
@@ -212,40 +187,29 @@ pub fn named(ranked_by: &RankedBy) -> &'static str {
     }
 }
 
-impl Found {
-    /// A hit with its document; none where that has been deleted since.
-    fn of(index: &Index, hit: &Hit, words: &Words, most: usize) -> Result<Option<Self>, Failure> {
-        let Some(document) = index.get(&hit.id)? else { return Ok(None) };
-        let text = &document.text;
-        // The document may have been replaced by a shorter one.
-        let best = hit.passages.first().and_then(|best| Some((best.start, text.get(best.start..best.end)?)));
-        let (from, whole) = best.unwrap_or((0, text));
-        let shift = passage::start(whole, &words.places(whole), most);
-        let (passage, _) = start(&whole[shift..], most);
-        let from = from + shift;
+impl FoundDocument {
+    fn of(hit: &Hit, words: &QuestionWords, most: usize) -> Self {
+        let document = &hit.document;
+        let part = hit.snippet(words, most);
+        let (title, title_cut) = start_json(&document.title, TITLE);
+        let metadata = document.metadata.as_ref().filter(|own| own.to_string().len() <= METADATA);
         let mut cut = Vec::new();
-        let (title, is_cut) = start_json(&document.title, TITLE);
-        cut.extend(is_cut.then_some("title"));
-        let metadata = document.metadata.filter(|metadata| {
-            metadata.to_string().len() <= METADATA || {
-                cut.push("metadata");
-                false
-            }
-        });
-        Ok(Some(Self {
+        cut.extend(title_cut.then_some("title"));
+        cut.extend((document.metadata.is_some() && metadata.is_none()).then_some("metadata"));
+        Self {
             id: hit.id.clone(),
             score: rounded(hit.score),
             dense: hit.scores.dense.map(rounded),
             lexical: hit.scores.lexical.map(rounded),
             title: title.to_owned(),
-            passage: passage.to_owned(),
-            start: from,
-            end: from + passage.len(),
-            text_bytes: text.len(),
-            metadata,
+            passage: document.text[part.start..part.end].to_owned(),
+            start: part.start,
+            end: part.end,
+            text_bytes: document.text.len(),
+            metadata: metadata.cloned(),
             cut,
             uri: uri(&hit.id),
-        }))
+        }
     }
 }
 
@@ -254,7 +218,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use ehi::Filter;
-    use serde_json::json;
 
     use super::*;
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use ehi::{Filter, Index};
+use ehi::Index;
 use rmcp::model::{JsonObject, ToolAnnotations};
 use rmcp::schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::held::Held;
-use super::limits::FILTER;
+use super::limits::{FILTER, json_bytes};
 use super::schema;
 use super::work::Watch;
 use crate::failure::Failure;
+use crate::held::HeldIndex;
 
 pub trait Tool {
     const NAME: &'static str;
@@ -32,7 +32,7 @@ pub trait Tool {
 
 /// What a call of a tool works with.
 pub struct Call<'a> {
-    pub held: &'a Held,
+    pub held: &'a HeldIndex,
     pub watch: &'a Watch,
 }
 
@@ -40,9 +40,9 @@ impl Call<'_> {
     /// The index as of now.
     ///
     /// # Errors
-    /// Those of [`Held::index`].
+    /// Those of [`HeldIndex::index`].
     pub fn index(&self) -> Result<Arc<Index>, Failure> {
-        self.held.index()
+        Ok(self.held.index()?)
     }
 }
 
@@ -107,18 +107,16 @@ fn call<T: Tool>(arguments: JsonObject, call: &Call<'_>) -> Result<Value, Failur
 /// The filter of a call; models write it as an object, or as a string that holds one.
 ///
 /// # Errors
-/// Those of the filter, and one that is too long.
-pub fn filter(given: Option<&Value>) -> Result<Option<Filter>, Failure> {
-    let Some(given) = given else { return Ok(None) };
-    let text = match given {
-        Value::String(text) => text.clone(),
-        object => object.to_string(),
+/// A filter that is too long.
+pub fn within_limit(filter: Option<Value>) -> Result<Option<Value>, Failure> {
+    let bytes = match &filter {
+        Some(Value::String(text)) => text.len(),
+        given => given.as_ref().map_or(0, json_bytes),
     };
-    if text.len() > FILTER {
-        return Err(Failure::Usage(format!("the filter has {} bytes as JSON, at most {FILTER}", text.len())));
+    match bytes <= FILTER {
+        true => Ok(filter),
+        false => Err(Failure::Usage(format!("the filter has {bytes} bytes as JSON, at most {FILTER}"))),
     }
-    let filter = text.parse().map_err(|error: ehi::FilterError| Failure::Ehi(error.into()))?;
-    Ok(Some(filter))
 }
 
 /// A score as it is told: further digits say nothing, and cost the model tokens.
@@ -131,14 +129,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_may_be_an_object_or_text() {
+    fn a_filter_has_a_limit() {
         let object = serde_json::json!({ "year": { "$gte": 2010 } });
-        let text = Value::String(object.to_string());
-        let (object, text) = (filter(Some(&object)).unwrap(), filter(Some(&text)).unwrap());
-        assert_eq!(object, text);
-        assert!(object.is_some() && filter(None).unwrap().is_none());
-        assert!(filter(Some(&Value::from("year > 2010"))).is_err());
-        assert!(filter(Some(&Value::from(" ".repeat(FILTER + 1)))).is_err());
+        for given in [None, Some(object.clone()), Some(Value::from(object.to_string()))] {
+            assert_eq!(within_limit(given.clone()).unwrap(), given);
+        }
+        assert!(within_limit(Some(Value::from(" ".repeat(FILTER + 1)))).is_err());
     }
 
     #[test]

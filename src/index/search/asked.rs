@@ -10,8 +10,9 @@ use super::damage::scan_failed;
 use super::encode::QueryEncoder;
 use super::filter::RowFilter;
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
-use super::plan::{Plan, RankBy};
+use super::plan::Plan;
 use super::rank::Ranked;
+use super::request::RankBy;
 use super::result::{RankedBy, SearchStats};
 use super::signs::Signs;
 use super::ties::ById;
@@ -41,9 +42,11 @@ pub struct MatchedTerm {
     pub weight: f32,
 }
 
-/// A query, checked, as far as its plan needs it.
+/// A question, checked, as far as its plan needs it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked<'a> {
+    /// What ranks; [`RankBy::Best`] is resolved, and where words rank they are given.
+    pub by: RankBy,
     /// `[dim]`; empty where embeddings are not looked at.
     pub vector: Cow<'a, [f32]>,
     pub words: Option<Words>,
@@ -59,18 +62,12 @@ impl ActiveModel {
     /// The best rows of one view for a query.
     pub(crate) fn rank_asked(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
         let words = || asked.words.as_ref().ok_or(InputError::NoWords);
-        let hybrid = |fusion| {
-            self.candidates(view, asked, plan)?.fused(view, fusion, self.alpha(asked.encoder), plan.k)
-        };
-        match plan.by {
-            RankBy::Dense => self.rank(view, &asked.vector, plan),
-            // The words were read where they help.
-            RankBy::Best if asked.words.is_none() => {
-                self.rank(view, &asked.vector, &Plan { by: RankBy::Dense, ..*plan })
-            }
-            RankBy::Best => hybrid(Fusion::Learned),
+        match asked.by {
+            RankBy::Dense | RankBy::Best => self.rank(view, &asked.vector, plan),
             RankBy::Lexical => self.rank_by_words(view, words()?, plan),
-            RankBy::Hybrid(fusion) => hybrid(fusion),
+            RankBy::Hybrid(fusion) => {
+                self.candidates(view, asked, plan)?.fused(view, fusion, self.alpha(asked.encoder), plan.k)
+            }
         }
     }
 
@@ -103,7 +100,12 @@ impl ActiveModel {
     }
 
     /// The best rows by embeddings and the best by words, each with both scores.
-    pub(crate) fn candidates(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Candidates> {
+    pub(crate) fn candidates(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
+    ) -> Result<HybridCandidates> {
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut depth = NonZeroUsize::new(FEWEST_CANDIDATES).map_or(plan.k, |fewest| fewest.max(plan.k));
         let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
@@ -126,7 +128,7 @@ impl ActiveModel {
         depth: NonZeroUsize,
         search: &mut WordSearch<'_>,
     ) -> Result<Both> {
-        let mut ranked = self.rank(view, &asked.vector, &Plan { k: depth, by: RankBy::Dense, ..*plan })?;
+        let mut ranked = self.rank(view, &asked.vector, &Plan { k: depth, ..*plan })?;
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
         let mut by_words = search.best(depth.get(), filter.as_mut())?;
         by_words.sort_unstable_by_key(|&(_, row)| row);
@@ -228,7 +230,7 @@ impl ActiveModel {
         plan: &Plan<'_>,
         rows: &[(f32, Row)],
     ) -> Result<Vec<Vec<MatchedTerm>>> {
-        let Some(words) = asked.words.as_ref().filter(|_| plan.by != RankBy::Dense) else {
+        let Some(words) = &asked.words else {
             return Ok(vec![Vec::new(); rows.len()]);
         };
         let analysis = self.analysis();
@@ -291,36 +293,25 @@ pub(super) struct Both {
 
 impl Both {
     /// Those that may be hits.
-    fn candidates(self) -> Candidates {
+    fn candidates(self) -> HybridCandidates {
         let candidate = |both: &WithBoth| {
             Some(Candidate { row: both.best.row, dense: both.best.score, lexical: both.lexical? })
         };
         let mut all: Vec<Candidate> = self.all.iter().filter_map(candidate).collect();
         all.sort_unstable_by_key(|candidate| candidate.row);
-        Candidates { all, ranked: self.ranked }
+        HybridCandidates { all, ranked: self.ranked }
     }
 }
 
 /// Rows that may be hits of a hybrid search, with both scores.
-#[derive(Clone)]
-pub(crate) struct Candidates {
+pub(crate) struct HybridCandidates {
     /// In the order of their rows.
     pub all: Vec<Candidate>,
     /// The search by embeddings that they come from, without its rows.
     ranked: Ranked,
 }
 
-impl Candidates {
-    /// With other scores by embeddings, and the rows that have them, in the order of the rows.
-    pub(super) fn rescored(mut self, dense: impl Iterator<Item = (f32, Row)>) -> Self {
-        let rescore = |(candidate, (dense, row)): (&mut Candidate, (f32, Row))| {
-            (candidate.dense, candidate.row) = (dense, row);
-        };
-        self.all.iter_mut().zip(dense).for_each(rescore);
-        self.all.sort_unstable_by_key(|candidate| candidate.row);
-        self
-    }
-
+impl HybridCandidates {
     /// The `k` best by their joint scores.
     pub(super) fn fused(self, view: &View, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Result<Ranked> {
         let order = ById::new(view);

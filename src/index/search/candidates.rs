@@ -9,13 +9,13 @@ use crate::ids::Row;
 use crate::store::Run;
 
 /// Consecutive rows, some of which are candidates.
-pub(super) struct Candidates<'a> {
+pub(super) struct RowCandidates<'a> {
     run: Run<'a>,
     /// A bit for each row, from the first one on; `None` where all live rows are candidates.
     mask: Option<Box<[u64]>>,
 }
 
-impl<'a> Candidates<'a> {
+impl<'a> RowCandidates<'a> {
     /// All live rows of a run.
     pub fn all(run: Run<'a>) -> Self {
         Self { run, mask: None }
@@ -110,13 +110,13 @@ impl<'a> Selector<'a> {
     pub fn select(
         &mut self,
         runs: impl Iterator<Item = Run<'a>>,
-        out: &mut Vec<Candidates<'a>>,
+        out: &mut Vec<RowCandidates<'a>>,
     ) -> Result<usize> {
         let mut found = 0;
         for run in runs {
             if self.filter.is_none() && self.seen.is_none() {
                 found += run.live();
-                out.push(Candidates::all(run));
+                out.push(RowCandidates::all(run));
                 continue;
             }
             let mut mask = vec![0u64; run.len().div_ceil(64)];
@@ -131,7 +131,7 @@ impl<'a> Selector<'a> {
             if found > before {
                 // One row needs no mask.
                 let mask = (run.len() > 1).then(|| mask.into_boxed_slice());
-                out.push(Candidates { run, mask });
+                out.push(RowCandidates { run, mask });
             }
         }
         Ok(found)

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use half::f16;
 
-use super::candidates::Candidates;
+use super::candidates::RowCandidates;
 use super::damage::scan_failed;
 use crate::codes::{BLOCK_ROWS, CodedQuery, CodedRows, Near, Rotation, StoredCodes, split_supplement};
 use crate::error::Result;
@@ -111,7 +111,7 @@ impl<'a> CodeFilter<'a> {
     /// Damage of the pages that they are on.
     pub fn codes_of<'r>(
         &self,
-        rows: &Candidates<'r>,
+        rows: &RowCandidates<'r>,
         documents: usize,
         k: usize,
     ) -> Result<Option<StoredCodes<'r>>> {
@@ -131,7 +131,13 @@ impl<'a> CodeFilter<'a> {
     }
 
     /// Adds the rows of a run whose bounds reach the k-th best score.
-    pub fn add(&mut self, rows: &Candidates<'_>, codes: StoredCodes<'_>, scanner: &Scanner<'_>, top: &TopK) {
+    pub fn add(
+        &mut self,
+        rows: &RowCandidates<'_>,
+        codes: StoredCodes<'_>,
+        scanner: &Scanner<'_>,
+        top: &TopK,
+    ) {
         let StoredCodes { blocks, mut factors, mut shifts, mut means } = codes;
         let run = rows.run();
         let query = self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query()));
@@ -352,7 +358,7 @@ mod tests {
                 let mut rows = Vec::new();
                 run.push_to(&mut rows).unwrap();
                 scanner.scan(rows, &mut exact).unwrap();
-                let rows = Candidates::all(run);
+                let rows = RowCandidates::all(run);
                 let codes = filter.codes_of(&rows, usize::MAX, K).unwrap().unwrap();
                 filter.add(&rows, codes, &scanner, &top);
             }

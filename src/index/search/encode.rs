@@ -1,7 +1,6 @@
 //! Questions to embeddings, by the full encoder or by the query encoder.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -54,28 +53,21 @@ pub struct UnknownEncoder {
     pub found: String,
 }
 
-/// What encoding a question took, and which encoder gave its embedding.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::index) struct Encoding {
-    pub time: Duration,
-    pub by: Option<QueryEncoder>,
-}
-
 /// A question as the encoders read it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct EncoderText<'a> {
     pub text: &'a str,
     /// Its tokens, if they are known.
     pub tokens: Option<&'a [u32]>,
 }
 
-impl<'a> From<&'a Words> for Question<'a> {
+impl<'a> From<&'a Words> for EncoderText<'a> {
     fn from(words: &'a Words) -> Self {
         Self { text: &words.text, tokens: words.tokens.as_deref() }
     }
 }
 
-impl<'a> From<&'a str> for Question<'a> {
+impl<'a> From<&'a str> for EncoderText<'a> {
     fn from(text: &'a str) -> Self {
         Self { text, tokens: None }
     }
@@ -100,7 +92,7 @@ impl ActiveModel {
     /// the encoders.
     pub(crate) fn encode_questions(
         &self,
-        questions: &[Question<'_>],
+        questions: &[EncoderText<'_>],
         asked: Option<QueryEncoder>,
     ) -> Result<Vec<EncodedQuestion>> {
         let encoded = match asked.unwrap_or_else(|| self.default_encoder()) {
@@ -120,10 +112,10 @@ impl ActiveModel {
     }
 
     /// By the fast encoder; `None` where it is unsure.
-    fn encode_fast(&self, questions: &[Question<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
+    fn encode_fast(&self, questions: &[EncoderText<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
         let fast: Arc<FastEncoder> = self.bundle.fast().ok_or(InputError::NoQueryEncoder)?;
         let encoder = self.model().encoder();
-        let encode = |question: &Question<'_>| -> std::result::Result<Option<Vec<f32>>, ModelError> {
+        let encode = |question: &EncoderText<'_>| -> std::result::Result<Option<Vec<f32>>, ModelError> {
             let embedding = match question.tokens {
                 Some(tokens) => fast.embed(tokens)?,
                 None => fast.embed(&encoder.tokenize(question.text, Role::Query)?)?,

@@ -1,13 +1,13 @@
 //! Reads the documents of the best rows.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::damage::damaged;
-use super::encode::Encoding;
 use super::fusion::HitScores;
 use super::plan::Plan;
 use super::rank::Ranked;
+use super::request::SearchRequest;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
@@ -24,9 +24,10 @@ impl ActiveModel {
         &self,
         view: &View,
         asked: &Asked<'_>,
+        request: &SearchRequest,
         plan: &Plan<'_>,
         ranked: &Ranked,
-        encoding: Encoding,
+        encode: Duration,
     ) -> Result<SearchResult> {
         if let Some(sample) = ranked.sample {
             self.served.record(sample);
@@ -37,13 +38,13 @@ impl ActiveModel {
             true => self.fetch_ids(view, ranked, passages)?,
             false => self.fetch(view, &ranked.rows, &ranked.scores, passages)?,
         };
-        let Encoding { time: encode, by: encoder } = encoding;
         Ok(SearchResult {
+            request: request.clone(),
             ranked_by: ranked.ranked_by,
             signs: asked.signs.clone(),
             notes: self.notes(view, asked, plan, hits.is_empty())?,
             hits,
-            stats: SearchStats { encode, encoder, fetch: started.elapsed(), ..ranked.stats },
+            stats: SearchStats { encode, encoder: asked.encoder, fetch: started.elapsed(), ..ranked.stats },
         })
     }
 

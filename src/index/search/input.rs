@@ -1,11 +1,12 @@
 //! What a query is given as: checked, read as words, and encoded, as far as its ranking needs it.
 
 use std::borrow::Cow;
-use std::time::Instant;
 
 use super::asked::Asked;
-use super::encode::{Encoding, Question};
-use super::plan::{Plan, RankBy};
+use super::encode::EncoderText;
+use super::fusion::Fusion;
+use super::plan::Plan;
+use super::request::{RankBy, SearchRequest};
 use super::signs::Signs;
 use super::words::Words;
 use crate::error::{Error, InputError, Result};
@@ -15,74 +16,115 @@ use crate::lexical::syntax;
 use crate::scan::has_direction;
 use crate::store::View;
 
-/// What a query is given as.
+/// What a search is asked: a text, an embedding, or both.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::index) enum Input<'a> {
+pub enum Question<'a> {
+    /// A text, which is encoded.
     Text(&'a str),
+    /// An embedding, `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm. There are no
+    /// words to rank by.
     Vector(&'a [f32]),
-    /// A text whose embedding is known.
+    /// A text whose embedding is known: nothing is encoded. The embedding is that of the question without
+    /// signs and excluded words ([`plain_question`](crate::search::plain_question)).
     Encoded(&'a str, &'a [f32]),
+}
+
+impl<'a> From<&'a str> for Question<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a &str> for Question<'a> {
+    fn from(text: &'a &str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Question<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a [f32]> for Question<'a> {
+    fn from(vector: &'a [f32]) -> Self {
+        Self::Vector(vector)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [f32; N]> for Question<'a> {
+    fn from(vector: &'a [f32; N]) -> Self {
+        Self::Vector(vector)
+    }
+}
+
+impl<'a> From<&'a Vec<f32>> for Question<'a> {
+    fn from(vector: &'a Vec<f32>) -> Self {
+        Self::Vector(vector)
+    }
 }
 
 impl Index {
     /// Questions go into the log as an encoder would read them.
-    pub(super) fn log_inputs(&self, inputs: &[Input<'_>], asked: &[Asked<'_>]) {
-        for question in inputs.iter().zip(asked).filter_map(|(input, asked)| question(input, asked)) {
-            self.log_question(question.text);
+    pub(super) fn log(&self, request: &SearchRequest, questions: &[Question<'_>], asked: &[Asked<'_>]) {
+        let texts = questions.iter().zip(asked).filter_map(|(question, asked)| encoder_text(question, asked));
+        for text in texts.filter(|_| !request.unlogged) {
+            self.log_question(text.text);
         }
     }
 }
 
 impl ActiveModel {
-    /// A query, checked and encoded as far as a ranking needs it, and how long that took.
-    pub(in crate::index) fn read_input<'a>(
+    /// A question, checked and encoded as far as a ranking needs it.
+    pub(in crate::index) fn read_question<'a>(
         &self,
-        input: &Input<'a>,
+        question: &Question<'a>,
+        mode: RankBy,
         plan: &Plan<'_>,
         view: &View,
-    ) -> Result<(Asked<'a>, Encoding)> {
-        let started = Instant::now();
-        let mut asked = self.read_inputs(std::slice::from_ref(input), plan, view)?;
-        let asked = asked.pop().unwrap_or_default();
-        let encoding = Encoding { time: started.elapsed(), by: asked.encoder };
-        Ok((asked, encoding))
+    ) -> Result<Asked<'a>> {
+        let mut asked = self.read_questions(std::slice::from_ref(question), mode, plan, view)?;
+        Ok(asked.pop().unwrap_or_default())
     }
 
-    /// As [`Self::read_input`], of several. Texts are encoded together.
-    pub(super) fn read_inputs<'a>(
+    /// As [`Self::read_question`], of several. Texts are encoded together.
+    pub(super) fn read_questions<'a>(
         &self,
-        inputs: &[Input<'a>],
+        questions: &[Question<'a>],
+        mode: RankBy,
         plan: &Plan<'_>,
         view: &View,
     ) -> Result<Vec<Asked<'a>>> {
         let words_help = self.words_help(plan.encoder);
         let analysis = self.analysis();
-        let mut all = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            let clauses = match *input {
-                Input::Vector(_) => Vec::new(),
-                Input::Text(text) | Input::Encoded(text, _) => syntax::parse(text),
+        let mut all = Vec::with_capacity(questions.len());
+        for question in questions {
+            let clauses = match *question {
+                Question::Vector(_) => Vec::new(),
+                Question::Text(text) | Question::Encoded(text, _) => syntax::parse(text),
             };
             let mut signs = Signs::of_clauses(&clauses);
-            let by = match plan.by {
-                RankBy::Best if !view.is_lexical() || !words_help && signs.is_empty() => RankBy::Dense,
-                by => by,
+            let by = match (mode, question) {
+                (RankBy::Best, Question::Vector(_)) => RankBy::Dense,
+                (RankBy::Best, _) if !view.is_lexical() || !words_help && signs.is_empty() => RankBy::Dense,
+                (by, _) => by,
             };
             let mut ignored = None;
-            let words = match *input {
-                Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
+            let words = match *question {
+                Question::Vector(_) if by != RankBy::Dense => {
                     return Err(InputError::NoWords.into());
                 }
-                Input::Vector(_) | Input::Encoded(..) if plan.encoder.is_some() => {
+                Question::Vector(_) | Question::Encoded(..) if plan.encoder.is_some() => {
                     let call = "a query that is an embedding";
                     return Err(InputError::InapplicableOption { option: "encoder", call }.into());
                 }
-                Input::Vector(vector) => {
+                Question::Vector(vector) => {
                     self.check_vector(vector)?;
                     None
                 }
-                Input::Text(text) | Input::Encoded(text, _) => {
-                    if let Input::Encoded(_, vector) = input {
+                Question::Text(text) | Question::Encoded(text, _) => {
+                    if let Question::Encoded(_, vector) = question {
                         self.check_vector(vector)?;
                     }
                     match by {
@@ -102,9 +144,9 @@ impl ActiveModel {
                     }
                 }
             };
-            let vector = match *input {
-                Input::Vector(vector) | Input::Encoded(_, vector) => Cow::Borrowed(vector),
-                Input::Text(_) => Cow::default(),
+            let vector = match *question {
+                Question::Vector(vector) | Question::Encoded(_, vector) => Cow::Borrowed(vector),
+                Question::Text(_) => Cow::default(),
             };
             if words.is_none() && !signs.is_empty() && ignored.is_none() {
                 ignored = Some(match view.is_lexical() {
@@ -116,17 +158,22 @@ impl ActiveModel {
             }
             signs.ignored = ignored.is_some();
             let note = ignored.map(|why| format!("`+`, `-` and quotes were read as text: {why}"));
-            all.push(Asked { vector, words, signs, note, encoder: None });
+            let by = match by {
+                RankBy::Best if words.is_some() => RankBy::Hybrid(Fusion::Learned),
+                RankBy::Best => RankBy::Dense,
+                by => by,
+            };
+            all.push(Asked { by, vector, words, signs, note, encoder: None });
         }
-        if plan.by == RankBy::Lexical {
+        if mode == RankBy::Lexical {
             return Ok(all);
         }
-        let texts = inputs.iter().zip(&all).filter(|(input, _)| matches!(input, Input::Text(_)));
-        let questions: Vec<_> = texts.filter_map(|(input, asked)| question(input, asked)).collect();
-        if !questions.is_empty() {
-            let mut encoded = self.encode_questions(&questions, plan.encoder)?.into_iter();
-            for (asked, _) in all.iter_mut().zip(inputs).filter(|(_, input)| matches!(input, Input::Text(_)))
-            {
+        let texts = questions.iter().zip(&all).filter(|(question, _)| matches!(question, Question::Text(_)));
+        let texts: Vec<_> = texts.filter_map(|(question, asked)| encoder_text(question, asked)).collect();
+        if !texts.is_empty() {
+            let mut encoded = self.encode_questions(&texts, plan.encoder)?.into_iter();
+            let texts = all.iter_mut().zip(questions);
+            for (asked, _) in texts.filter(|(_, question)| matches!(question, Question::Text(_))) {
                 let (vector, encoder) = encoded.next().unzip();
                 asked.vector = Cow::Owned(vector.unwrap_or_default());
                 asked.encoder = encoder;
@@ -144,11 +191,11 @@ impl ActiveModel {
     }
 }
 
-/// What an encoder reads of an input; nothing of an embedding.
-fn question<'q>(input: &Input<'q>, asked: &'q Asked<'_>) -> Option<Question<'q>> {
-    match (input, &asked.words) {
-        (Input::Vector(_), _) => None,
-        (Input::Text(_) | Input::Encoded(..), Some(words)) => Some(words.into()),
-        (Input::Text(text) | Input::Encoded(text, _), None) => Some((*text).into()),
+/// What an encoder reads of a question; nothing of an embedding.
+fn encoder_text<'q>(question: &Question<'q>, asked: &'q Asked<'_>) -> Option<EncoderText<'q>> {
+    match (question, &asked.words) {
+        (Question::Vector(_), _) => None,
+        (_, Some(words)) => Some(words.into()),
+        (Question::Text(text) | Question::Encoded(text, _), None) => Some((*text).into()),
     }
 }

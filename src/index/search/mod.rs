@@ -1,7 +1,6 @@
-//! Searches with options ([`Query`], made by [`Index::query`](crate::Index::query) and the like), and what
-//! they return ([`SearchResult`]).
+//! What a search is asked for ([`SearchRequest`]), and what it returns ([`SearchResult`]).
 
-// The read path. A query and its options become a plan; the plan takes candidates from the leaves of the
+// The read path. A request is checked and becomes a plan; the plan takes candidates from the leaves of the
 // tree, from a filter's ids or from all rows, scores them by codes and embeddings, and keeps the best `k`,
 // whose documents are then read. One query, a batch and an explanation all run the same plan.
 
@@ -18,14 +17,15 @@ mod input;
 mod notes;
 mod passages;
 mod plan;
-mod query;
 mod rank;
-mod refine;
+mod request;
 mod rerank;
 mod result;
+mod run;
 mod scorer;
 mod shards;
 mod signs;
+mod snippet;
 mod ties;
 mod words;
 
@@ -38,19 +38,20 @@ pub(super) use filter::FilterCache;
 #[cfg(feature = "train")]
 pub(crate) use fusion::{Candidate, fuse};
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
+pub use input::Question;
 #[cfg(feature = "train")]
 pub(crate) use plan::Limits;
-pub(crate) use plan::{Plan, RankBy, SearchMode};
-pub use query::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, Many, One, Query};
+pub(crate) use plan::{Plan, SearchMode};
 pub(super) use rank::Ranked;
 #[cfg(feature = "train")]
 pub(crate) use rank::best_of;
-pub use refine::REFINED;
+pub use request::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, RankBy, Reach, Rerank, SearchRequest};
 pub use result::{Hit, HitPassage, RankedBy, SearchResult, SearchStats};
 pub use shards::{
     FusedCandidate, Routed, SearchCandidate, SearchCandidates, fuse_candidates, plain_question,
 };
 pub use signs::Signs;
+pub use snippet::{QuestionWords, Snippet};
 #[cfg(feature = "train")]
 pub(crate) use words::Words;
 pub use words::{MOST_SIGNED, MOST_TERMS};

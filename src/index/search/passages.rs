@@ -2,8 +2,9 @@
 
 use super::asked::Asked;
 use super::fetch::leaf_of;
-use super::plan::{Plan, RankBy};
+use super::plan::Plan;
 use super::rank::Ranked;
+use super::request::RankBy;
 use super::result::HitPassage;
 use super::words::WordSearch;
 use crate::error::Result;
@@ -25,7 +26,7 @@ impl ActiveModel {
         if self.passages().is_none() || most == 0 {
             return Ok(vec![Vec::new(); ranked.rows.len()]);
         }
-        let words = match (plan.by, &asked.words) {
+        let words = match (asked.by, &asked.words) {
             (RankBy::Lexical, Some(words)) => Some(WordSearch::new(view, words, self.analysis(), plan)?),
             _ => None,
         };

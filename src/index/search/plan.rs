@@ -5,23 +5,12 @@ use std::num::NonZeroUsize;
 use tracing::Span;
 
 use super::encode::QueryEncoder;
-use super::fusion::Fusion;
 use crate::error::InputError;
 use crate::filter::Filter;
 use crate::ids::LeafId;
 use crate::lexical::{Bm25, TermStatistics};
-use crate::stop::Stop;
+use crate::stop::{BadStop, Stop};
 use crate::store::View;
-
-/// What a search runs on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Threads {
-    /// The calling thread.
-    #[default]
-    One,
-    /// The current rayon pool.
-    Pool,
-}
 
 /// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,25 +31,10 @@ impl SearchMode {
     }
 }
 
-/// What documents are ranked by.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum RankBy {
-    /// Their embeddings.
-    #[default]
-    Dense,
-    /// The words of the question.
-    Lexical,
-    /// Both.
-    Hybrid(Fusion),
-    /// Both where that was shown to be better, else embeddings; found out when the search runs.
-    Best,
-}
-
-/// A search of one query.
+/// A request, checked: a search of one question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'a> {
     pub k: NonZeroUsize,
-    pub by: RankBy,
     /// Parameters of the lexical score.
     pub bm25: Bm25,
     /// How far embeddings are searched.
@@ -72,7 +46,8 @@ pub(crate) struct Plan<'a> {
     pub filter: Option<&'a Filter>,
     /// Whether codes may rule rows out. By default they may unless every document was asked for.
     pub codes: Option<bool>,
-    pub threads: Threads,
+    /// Whether it runs on the current rayon pool rather than on the calling thread.
+    pub parallel: bool,
     /// Which encoder reads the question; that of the model's verdict by default.
     pub encoder: Option<QueryEncoder>,
     /// Whether hits come without their documents.
@@ -101,18 +76,15 @@ impl Plan<'_> {
     }
 
     pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
-        let (by, bm25) = (RankBy::Dense, Bm25::default());
-        let (filter, codes, threads) = (None, None, Threads::One);
         Self {
             k,
-            by,
-            bm25,
+            bm25: Bm25::default(),
             mode,
             leaves: &[],
             statistics: None,
-            filter,
-            codes,
-            threads,
+            filter: None,
+            codes: None,
+            parallel: false,
             encoder: None,
             ids_only: false,
             passages: None,
@@ -144,7 +116,7 @@ impl Limits {
     /// With one rule more; of two of a kind the stricter one counts.
     pub fn with(mut self, stop: Stop) -> Result<Self, InputError> {
         if !stop.is_valid() {
-            return Err(InputError::BadStop { stop });
+            return Err(BadStop { found: stop.to_string() }.into());
         }
         match stop {
             Stop::Patience(leaves) => self.patience = self.patience.min(leaves),

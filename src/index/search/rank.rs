@@ -5,13 +5,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::candidates::{Candidates, Selector};
+use super::candidates::{RowCandidates, Selector};
 use super::cursor::LeafCursor;
 use super::damage::{damaged, scan_failed};
 use super::filter::RowFilter;
 use super::fusion::HitScores;
 use super::plan::{Limits, Plan, SearchMode};
-use super::query::MOST_EXACT_DOCUMENTS;
+use super::request::MOST_EXACT_DOCUMENTS;
 use super::result::{RankedBy, SearchStats};
 use super::scorer::{ROWS_PER_TASK, Scorer};
 use super::ties;
@@ -93,7 +93,7 @@ struct Search<'a> {
     selector: Selector<'a>,
     scorer: Scorer<'a>,
     top: TopK,
-    candidates: Vec<Candidates<'a>>,
+    candidates: Vec<RowCandidates<'a>>,
     /// Live rows that were candidates.
     documents: usize,
     /// Where a document may have several rows, the documents of those, until there are k.
@@ -127,7 +127,7 @@ impl ActiveModel {
         let mut search = Search {
             view,
             selector: Selector::new(filter, several.then(|| view.rows())),
-            scorer: Scorer::new(view, &scanner, rotation, plan.threads),
+            scorer: Scorer::new(view, &scanner, rotation, plan.parallel),
             top: best_of(view, plan.k.get()),
             candidates: Vec::new(),
             documents: 0,
@@ -225,7 +225,7 @@ impl Search<'_> {
     /// Notes the documents of candidates from a place on, until there are `k`.
     fn note_different(&mut self, first: usize, k: usize) -> Result<()> {
         let Some(different) = &mut self.different else { return Ok(()) };
-        for row in self.candidates[first..].iter().flat_map(Candidates::rows) {
+        for row in self.candidates[first..].iter().flat_map(RowCandidates::rows) {
             if different.len() >= k {
                 break;
             }
@@ -251,16 +251,16 @@ impl Search<'_> {
         match &mut self.selector.filter {
             None => {
                 for part in self.view.parts() {
-                    self.candidates.extend(Candidates::pieces(part, None, ROWS_PER_TASK));
+                    self.candidates.extend(RowCandidates::pieces(part, None, ROWS_PER_TASK));
                 }
             }
             Some(filter) => {
                 for (part, bits) in filter.all()? {
-                    self.candidates.extend(Candidates::pieces(part, Some(&bits), ROWS_PER_TASK));
+                    self.candidates.extend(RowCandidates::pieces(part, Some(&bits), ROWS_PER_TASK));
                 }
             }
         }
-        self.documents = self.candidates.iter().map(Candidates::len).sum();
+        self.documents = self.candidates.iter().map(RowCandidates::len).sum();
         Ok(())
     }
 

@@ -3,19 +3,19 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use super::input::Input;
-use super::query::Query;
+use super::input::Question;
+use super::request::{Rerank, SearchRequest};
 use super::result::{Hit, SearchResult};
 use super::shards::plain_question;
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::model::Reranker;
 
-impl<I> Query<'_, I> {
+impl SearchRequest {
     /// A result in the order of the reranker, where there is one.
-    pub(super) fn reranked(&self, input: &Input<'_>, mut result: SearchResult) -> Result<SearchResult> {
-        let Some((reranker, depth)) = self.rerank else { return Ok(result) };
-        let (Input::Text(question) | Input::Encoded(question, _)) = input else {
+    pub(super) fn reranked(&self, question: &Question<'_>, mut result: SearchResult) -> Result<SearchResult> {
+        let Some(Rerank { reranker, depth }) = &self.rerank else { return Ok(result) };
+        let (Question::Text(question) | Question::Encoded(question, _)) = question else {
             let call = "a query that is an embedding";
             return Err(InputError::InapplicableOption { option: "rerank", call }.into());
         };
@@ -25,7 +25,7 @@ impl<I> Query<'_, I> {
             true => Cow::Borrowed(*question),
             false => Cow::Owned(plain_question(question)),
         };
-        result.stats.reranked = reorder(reranker, &question, &mut result.hits, depth)?;
+        result.stats.reranked = reorder(reranker, &question, &mut result.hits, *depth)?;
         result.hits.truncate(self.k);
         if self.ids_only {
             for hit in &mut result.hits {

@@ -6,6 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::encode::QueryEncoder;
 use super::fusion::HitScores;
+use super::request::SearchRequest;
 use super::signs::Signs;
 use crate::document::Document;
 use crate::ids::LeafId;
@@ -25,14 +26,15 @@ pub struct Hit {
     /// By embedding and by words.
     pub scores: HitScores,
     /// What the reranker gave, by which it then stands where it does; none without one
-    /// ([`Query::rerank`](crate::Query::rerank)), and behind its depth.
+    /// ([`SearchRequest::rerank`](crate::SearchRequest::rerank)), and behind its depth.
     pub rerank_score: Option<f32>,
-    /// The document as it was inserted; with [`Query::ids_only`](crate::Query::ids_only) its id alone.
+    /// The document as it was inserted; with
+    /// [`SearchRequest::ids_only`](crate::SearchRequest::ids_only) its id alone.
     pub document: Document,
     /// The leaf it was found in, that of its best passage; its most probable one where it is in several.
     pub leaf: LeafId,
-    /// Its best passages, best first: one, or as many as [`Query::passages`](crate::Query::passages) asks
-    /// for. None in an index without passages.
+    /// Its best passages, best first: one, or as many as the request asks for
+    /// ([`SearchRequest::passages`](crate::SearchRequest::passages)). None in an index without passages.
     pub passages: Vec<HitPassage>,
 }
 
@@ -155,6 +157,8 @@ pub enum RankedBy {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchResult {
+    /// What was asked for, with the defaults.
+    pub request: SearchRequest,
     /// What they are ranked by. Serialised as `ranked_by.mode`, and `ranked_by.alpha` of a hybrid search.
     pub ranked_by: RankedBy,
     /// What the signs of the question meant.

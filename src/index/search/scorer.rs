@@ -3,10 +3,9 @@
 use half::f16;
 use rayon::prelude::*;
 
-use super::candidates::Candidates;
+use super::candidates::RowCandidates;
 use super::codes::CodeFilter;
 use super::damage::scan_failed;
-use super::plan::Threads;
 use crate::codes::Rotation;
 use crate::error::Result;
 use crate::ids::Row;
@@ -24,7 +23,8 @@ pub(super) struct Scorer<'a> {
     scanner: &'a Scanner<'a>,
     /// That of codes, where they may rule rows out.
     rotation: Option<&'a Rotation>,
-    threads: Threads,
+    /// Whether the current rayon pool scores, and not the calling thread.
+    parallel: bool,
     codes: Option<CodeFilter<'a>>,
     /// Embeddings read so far.
     pub embeddings: usize,
@@ -35,9 +35,9 @@ impl<'a> Scorer<'a> {
         view: &'a View,
         scanner: &'a Scanner<'a>,
         rotation: Option<&'a Rotation>,
-        threads: Threads,
+        parallel: bool,
     ) -> Self {
-        Self { view, scanner, rotation, threads, codes: rotation.map(CodeFilter::new), embeddings: 0 }
+        Self { view, scanner, rotation, parallel, codes: rotation.map(CodeFilter::new), embeddings: 0 }
     }
 
     /// Scores candidates into `top`. `documents` is the number of documents that the search has come to,
@@ -45,22 +45,22 @@ impl<'a> Scorer<'a> {
     ///
     /// # Errors
     /// Damage of what is read.
-    pub fn score(&mut self, rows: &[Candidates<'a>], documents: usize, top: &mut TopK) -> Result<()> {
-        self.embeddings += match self.threads {
-            Threads::One => self.on_one(rows, documents, top)?,
-            Threads::Pool => self.on_pool(rows, documents, top)?,
+    pub fn score(&mut self, rows: &[RowCandidates<'a>], documents: usize, top: &mut TopK) -> Result<()> {
+        self.embeddings += match self.parallel {
+            false => self.on_one(rows, documents, top)?,
+            true => self.on_pool(rows, documents, top)?,
         };
         Ok(())
     }
 
     /// On the calling thread; returns how many embeddings were read.
-    fn on_one(&mut self, rows: &[Candidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
+    fn on_one(&mut self, rows: &[RowCandidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
         score(rows, self.view, self.codes.as_mut(), documents, self.scanner, top)
     }
 
     /// On the threads of the current rayon pool; returns how many embeddings were read. Without codes the
     /// result is that of one thread.
-    fn on_pool(&mut self, rows: &[Candidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
+    fn on_pool(&mut self, rows: &[RowCandidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
         let mut first = 0;
         let task = match self.rotation {
             None => ROWS_PER_TASK,
@@ -80,13 +80,13 @@ impl<'a> Scorer<'a> {
         let read = self.on_one(first, documents, top)?;
 
         let mut count = 0;
-        let in_one_task = |rows: &Candidates<'_>, _: &Candidates<'_>| {
+        let in_one_task = |rows: &RowCandidates<'_>, _: &RowCandidates<'_>| {
             count = if count < task { count + rows.run().len() } else { rows.run().len() };
             count < task
         };
-        let tasks: Vec<&[Candidates<'_>]> = rest.chunk_by(in_one_task).collect();
+        let tasks: Vec<&[RowCandidates<'_>]> = rest.chunk_by(in_one_task).collect();
         let (view, scanner, rotation) = (self.view, self.scanner, self.rotation);
-        let part = |rows: &&[Candidates<'_>]| -> Result<(TopK, usize)> {
+        let part = |rows: &&[RowCandidates<'_>]| -> Result<(TopK, usize)> {
             let mut own = top.fork();
             let mut codes = rotation.map(|rotation| CodeFilter::new(rotation).above(top));
             let read = score(rows, view, codes.as_mut(), documents, scanner, &mut own)?;
@@ -102,7 +102,7 @@ impl<'a> Scorer<'a> {
 
 /// Scores candidates, and returns how many embeddings were read.
 fn score<'a>(
-    rows: &[Candidates<'a>],
+    rows: &[RowCandidates<'a>],
     view: &View,
     mut codes: Option<&mut CodeFilter<'_>>,
     documents: usize,
@@ -112,7 +112,7 @@ fn score<'a>(
     let mut read = 0;
     let mut plain: Vec<(Row, &[f16])> = Vec::new();
     // The codes of the next rows are asked for while those of the ones before are read.
-    let find = |codes: Option<&CodeFilter<'_>>, rows: Option<&Candidates<'a>>, k| match (codes, rows) {
+    let find = |codes: Option<&CodeFilter<'_>>, rows: Option<&RowCandidates<'a>>, k| match (codes, rows) {
         (Some(codes), Some(rows)) => codes.codes_of(rows, documents, k),
         _ => Ok(None),
     };

@@ -8,9 +8,8 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
-use super::input::Input;
-use super::plan::RankBy;
-use super::query::Query;
+use super::input::Question;
+use super::request::{RankBy, SearchRequest};
 use super::words::WordSearch;
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
@@ -83,9 +82,9 @@ pub fn plain_question(question: &str) -> String {
 /// The `k` best of the candidates of several indexes, each document in one of them.
 ///
 /// `candidates` are those of all indexes for one question, with the sum of their statistics
-/// ([`Query::statistics`]) and one `depth`. The best `depth` by embeddings and the best by words of all of
-/// them are fused, so that the hits are those of a single index with all documents: [`Query::hybrid`] with as
-/// many candidates. [`Fusion::Learned`] is none of an index here, and takes the default weight.
+/// ([`SearchRequest::statistics`]) and one `depth`. The best `depth` by embeddings and the best by words of
+/// all of them are fused, so that the hits are those of a single index with all documents in the mode
+/// [`RankBy::Hybrid`] with as many candidates. [`Fusion::Learned`] takes the default weight here.
 ///
 /// # Errors
 /// [`InputError::ZeroK`], [`InputError::BadFusion`].
@@ -157,7 +156,7 @@ impl Bundle {
 
 impl Index {
     /// Statistics of the index's words, to be summed with those of other indexes
-    /// ([`TermStatistics::add`], [`Query::statistics`]).
+    /// ([`TermStatistics::add`], [`SearchRequest::statistics`]).
     ///
     /// # Errors
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical) for an index without words; damage.
@@ -206,32 +205,36 @@ impl ActiveModel {
     }
 }
 
-impl Query<'_> {
+impl Index {
     /// What this index has to offer for a hybrid search over several: the best `depth` documents by
     /// embeddings and the best by words, each with both scores. [`fuse_candidates`] makes hits of them.
     ///
-    /// The embeddings are searched as the options say, the words with [`Query::statistics`]. A hybrid search
+    /// The embeddings are searched as the request says, the words with its statistics. A hybrid search
     /// of a single index has 48 candidates of either kind, or `k` where that is more; where the question
     /// requires or excludes something and fewer than `k` are left, it asks for four times as many.
     ///
     /// # Errors
-    /// Those of [`Query::run`]; [`InputError::ZeroK`] for a depth of 0, and
-    /// [`InputError::InapplicableOption`] where the search is none by [`Query::hybrid`] and with a reranker.
-    pub fn candidates(self, depth: usize) -> Result<SearchCandidates> {
-        self.index.check_process()?;
-        self.check_no_rerank("candidates")?;
-        let plan = self.plan()?;
-        let RankBy::Hybrid(_) = plan.by else {
+    /// Those of [`Index::search_with`]; [`InputError::ZeroK`] for a depth of 0, and
+    /// [`InputError::InapplicableOption`] for another mode than [`RankBy::Hybrid`] and with a reranker.
+    pub fn candidates<'q>(
+        &self,
+        question: impl Into<Question<'q>>,
+        depth: usize,
+        request: &SearchRequest,
+    ) -> Result<SearchCandidates> {
+        self.check_process()?;
+        request.check_no_rerank("candidates")?;
+        let plan = request.plan(self)?;
+        let RankBy::Hybrid(_) = request.mode else {
             let call = "a search by embeddings or words alone";
             return Err(InputError::InapplicableOption { option: "candidates", call }.into());
         };
         let depth = NonZeroUsize::new(depth).ok_or(InputError::ZeroK)?;
-        let serving = self.index.serving();
+        let serving = self.serving();
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
-        let input: &Input<'_> = &self.input.0;
         let started = Instant::now();
-        let (asked, _) = serving.read_input(input, &plan, &view)?;
+        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut search = WordSearch::new(&view, words, serving.analysis(), &plan)?;
         let both = serving.both(&view, &asked, &plan, depth, &mut search)?;

@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::*;
+use crate::SearchRequest;
 use crate::model::{
     DistilReport, EncodeMicroseconds, HeadWeights, QueryEncoderEntry, QueryEncoderKind, SIGNALS,
     StaticWeights, hex,
@@ -73,9 +74,8 @@ fn with_query_encoder(bundles: &Bundles, path: &Path) -> Index {
 }
 
 fn encoder_of(index: &Index, encoder: Option<QueryEncoder>) -> Result<Option<QueryEncoder>> {
-    let query = index.query("tree leaf");
-    let query = encoder.into_iter().fold(query, |query, encoder| query.encoder(encoder));
-    Ok(query.run()?.stats.encoder)
+    let request = SearchRequest { encoder, ..SearchRequest::dense() };
+    Ok(index.search_with("tree leaf", &request)?.stats.encoder)
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ehi::model::Role;
 use ehi::store::Notice;
-use ehi::{Document, Fusion, Hit, Index, LearnedFusion, Query, QueryEncoder};
+use ehi::{Document, Fusion, Hit, Index, LearnedFusion, QueryEncoder, RankBy, SearchRequest};
 
 use super::model::{Model, Slot};
 use super::names;
@@ -85,11 +85,11 @@ fn differing(found: &[Document], expected: &[&Document]) -> String {
 fn dense(index: &Index, model: &Model, asked: &str) -> Checked {
     let serving = &model.serving;
     let all = serving.rows.len();
-    let query = || index.query(asked).encoder(QueryEncoder::Full).k(all + 3);
-    let exact = match model.origin {
-        Origin::Passages => said(query().passages(PASSAGES).exact().run())?,
-        _ => said(query().exact().run())?,
-    };
+    let text = asked;
+    let request = SearchRequest::dense().encoder(QueryEncoder::Full).k(all + 3);
+    let passages = (model.origin == Origin::Passages).then_some(PASSAGES);
+    let exact = SearchRequest { passages, ..request.clone() }.exact();
+    let exact = said(index.search_with(asked, &exact))?;
     ensure!(exact.len() == all, "{} hits of {all} documents", exact.len());
     let asked = serving.coder.embed(asked, Role::Query);
     let cosine = |stored: &[f32]| -> f64 {
@@ -107,7 +107,9 @@ fn dense(index: &Index, model: &Model, asked: &str) -> Checked {
         let difference = (expected - f64::from(hit.score)).abs();
         ensure!(difference < ROUNDING, "{} scores {}, not {expected} ({row:?})", hit.id, hit.score);
     }
-    ensure!(hits(query().beam(usize::MAX))? == hits(query().exact())?, "a full beam is not exact search");
+    let reached = |request: SearchRequest| hits(index, text, &request);
+    let (all_leaves, exact) = (reached(request.clone().beam(usize::MAX))?, reached(request.exact())?);
+    ensure!(all_leaves == exact, "a full beam is not exact search");
     Ok(())
 }
 
@@ -133,7 +135,10 @@ fn lexical(index: &Index, model: &Model, asked: &str) -> Checked {
     let serving = &model.serving;
     ensure!(index.is_lexical() == model.lexical, "it has words: {}", index.is_lexical());
     if !model.lexical {
-        ensure!(index.query(asked).lexical().run().is_err(), "words are found in an index without");
+        ensure!(
+            index.search_with(asked, &SearchRequest::lexical()).is_err(),
+            "words are found in an index without"
+        );
         return Ok(());
     }
     let terms = |text: &str| terms(model, text);
@@ -144,7 +149,7 @@ fn lexical(index: &Index, model: &Model, asked: &str) -> Checked {
     };
     let rows = serving.rows.values().filter(|row| matches(&row.document));
     let expected: Vec<&str> = rows.map(|row| row.document.id.as_str()).collect();
-    let found = said(index.query(asked).lexical().k(serving.rows.len() + 3).run())?;
+    let found = said(index.search_with(asked, &SearchRequest::lexical().k(serving.rows.len() + 3)))?;
     let mut found: Vec<&str> = found.iter().map(|hit| hit.id.as_str()).collect();
     found.sort_unstable();
     ensure!(found == expected, "{found:?}, not {expected:?}");
@@ -172,30 +177,32 @@ fn terms(model: &Model, text: &str) -> Vec<String> {
 fn joined(index: &Index, model: &Model, asked: &str) -> Checked {
     let serving = &model.serving;
     for encoder in [QueryEncoder::Full, QueryEncoder::Fast] {
-        let query = || index.query(asked).encoder(encoder).k(K);
+        let by = |mode| SearchRequest::of(mode).encoder(encoder).k(K);
+        let found = index.search_with(asked, &by(RankBy::Dense));
         if encoder == QueryEncoder::Fast && serving.fast.is_none() {
-            ensure!(query().run().is_err(), "there is a fast encoder");
+            ensure!(found.is_err(), "there is a fast encoder");
             continue;
         }
         // The fast one hands questions that it is unsure of to the other.
-        let read_by = said(query().run())?.stats.encoder;
+        let read_by = said(found)?.stats.encoder;
         let (alpha, words_help) = serving.weight(read_by.unwrap_or(encoder));
-        let mut best = hits(query())?;
+        let mut best = hits(index, asked, &by(RankBy::Dense))?;
         if model.lexical {
-            let expected = hits(query().hybrid(Fusion::Convex(alpha)))?;
-            let found = hits(query().hybrid(Fusion::Learned))?;
+            let expected = hits(index, asked, &by(RankBy::Hybrid(Fusion::Convex(alpha))))?;
+            let found = hits(index, asked, &by(RankBy::Hybrid(Fusion::Learned)))?;
             ensure!(found == expected, "{encoder:?}: {found:?}, not {expected:?} with the weight {alpha}");
             best = if words_help { expected } else { best };
         }
-        let found = hits(query().learned())?;
+        let found = hits(index, asked, &by(RankBy::Best))?;
         ensure!(alike(&found, &best, 1e-5), "{encoder:?}: at best {found:?}, not {best:?}");
     }
     Ok(())
 }
 
 /// Ids and scores.
-pub fn hits(query: Query<'_>) -> Result<Vec<(String, f32)>, String> {
-    Ok(said(query.ids_only().run())?.into_iter().map(|hit| (hit.id, hit.score)).collect())
+pub fn hits(index: &Index, asked: &str, request: &SearchRequest) -> Result<Vec<(String, f32)>, String> {
+    let request = request.clone().ids_only();
+    Ok(said(index.search_with(asked, &request))?.into_iter().map(|hit| (hit.id, hit.score)).collect())
 }
 
 /// Whether scores are the same but for rounding, which may put documents in another order.

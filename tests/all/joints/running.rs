@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ehi::{Fusion, Index, RepairOptions};
+use ehi::{Fusion, Index, RepairOptions, SearchRequest};
 use tempfile::TempDir;
 
 use super::acting::{Outcome, act};
@@ -224,7 +224,8 @@ impl<'w> Run<'w> {
             None => Index::open_read_only(&self.path).map_err(|error| format!("read: {error}"))?,
         };
         let asked = question(1);
-        hits(reader.query(&asked)).map_err(|error| format!("a read-only handle: {error}"))?;
+        hits(&reader, &asked, &SearchRequest::dense())
+            .map_err(|error| format!("a read-only handle: {error}"))?;
         self.index().flush().map_err(|error| format!("flush: {error}"))?;
         reader.refresh().map_err(|error| format!("refresh: {error}"))?;
         compare(&reader, &self.model, 3).map_err(|error| format!("a read-only handle: {error}"))?;
@@ -275,11 +276,11 @@ impl<'w> Run<'w> {
         let all = [None, Some(Fusion::Convex(0.4)), Some(Fusion::Rrf { k: 60.0 })];
         for fusion in all.into_iter().filter(|_| self.model.lexical) {
             let found = [self.index(), &fresh].map(|index| {
-                let query = index.query(&asked).k(10);
-                hits(match fusion {
-                    Some(fusion) => query.hybrid(fusion).encoder(ehi::QueryEncoder::Full),
-                    None => query.lexical(),
-                })
+                let request = match fusion {
+                    Some(fusion) => SearchRequest::hybrid(fusion).encoder(ehi::QueryEncoder::Full),
+                    None => SearchRequest::lexical(),
+                };
+                hits(index, &asked, &request.k(10))
             });
             let [found, expected] = found;
             let (found, expected) = (found?, expected?);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ehi::{Document, Filter, Index};
+use ehi::{Document, Filter, Index, SearchRequest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -31,9 +31,9 @@ fn index(documents: &[(&str, Value)]) -> (TempDir, Index) {
 /// What a filter finds by a search and in the list of ids, which must agree.
 fn found(index: &Index, filter: &Value) -> BTreeSet<String> {
     let filter = Filter::from_json(filter).unwrap();
-    let hits = index.query("tree").filter(&filter).k(100).run().unwrap();
+    let hits = index.search_with("tree", &SearchRequest::dense().filter(&filter).k(100)).unwrap();
     let hits: BTreeSet<String> = hits.into_iter().map(|hit| hit.id).collect();
-    let by_words = index.query("tree").lexical().filter(&filter).k(100).run().unwrap();
+    let by_words = index.search_with("tree", &SearchRequest::lexical().filter(&filter).k(100)).unwrap();
     assert_eq!(by_words.into_iter().map(|hit| hit.id).collect::<BTreeSet<_>>(), hits, "{filter}");
     hits
 }
@@ -103,16 +103,13 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     let (_dir, index) = index(&zips);
     let says = "the field `zip` holds numbers and strings, and the filter compares it with strings alone";
     let filter = Filter::eq("zip", "90210");
-    for query in [
-        index.query("tree").filter(&filter),
-        index.query("tree").lexical().filter(&filter),
-        index.query("tree").learned().filter(&filter).exact(),
-    ] {
-        let found = query.explain().unwrap();
+    for request in [SearchRequest::dense(), SearchRequest::lexical(), SearchRequest::default().exact()] {
+        let found = index.explain("tree", &request.filter(&filter), false).unwrap();
         assert!(found.hits.is_empty() && found.notes.len() == 1, "{:?}", found.notes);
         assert!(found.notes[0].contains(says), "{:?}", found.notes);
     }
-    let notes = |filter: &Filter| index.query("tree").filter(filter).run().unwrap().notes;
+    let notes =
+        |filter: &Filter| index.search_with("tree", &SearchRequest::dense().filter(filter)).unwrap().notes;
     assert!(
         notes(&Filter::eq("n", "1"))[0].contains("holds numbers, and the filter compares it with strings")
     );
@@ -121,7 +118,8 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     for filter in [Filter::eq("zip", "02134"), Filter::ids(["none"]), Filter::eq("n", 2)] {
         assert_eq!(notes(&filter), [""; 0], "{filter}");
     }
-    let none = index.query("+nothing").lexical().filter(&Filter::eq("zip", 90210)).run().unwrap();
+    let none =
+        index.search_with("+nothing", &SearchRequest::lexical().filter(&Filter::eq("zip", 90210))).unwrap();
     assert!(none.is_empty() && none.notes.is_empty(), "{:?}", none.notes);
     drop(index);
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{Shape, base_model, bundle, document, documents, filled, id};
 use ehi::train::DistilOptions;
-use ehi::{Bundle, Document, Error, Index, InputError};
+use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest};
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
@@ -72,7 +72,9 @@ fn a_change_of_model_encodes_texts_that_did_not_change() {
     assert_eq!((change.encoded, change.routed), (40, 0));
     let fresh = Index::create(dir.path().join("fresh"), &bundle(SHAPE)).unwrap();
     fresh.insert_batch(documents(40)).unwrap();
-    let found = |index: &Index| index.query("tree leaf level").exact().k(40).run().unwrap().hits;
+    let found = |index: &Index| {
+        index.search_with("tree leaf level", &SearchRequest::dense().exact().k(40)).unwrap().hits
+    };
     let scores = |index: &Index| -> Vec<(String, u32)> {
         found(index).into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect()
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ehi::search::Signs;
-use ehi::{Analyzer, Document, Error, Fusion, Index, InputError, Language, Query};
+use ehi::{Analyzer, Document, Error, Fusion, Index, InputError, Language, SearchRequest};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -27,8 +27,8 @@ fn index(analyzer: Analyzer, texts: &[(&str, &str)]) -> (TempDir, Index) {
     (dir, index)
 }
 
-fn ids(query: Query<'_>) -> BTreeSet<String> {
-    query.k(100).run().unwrap().hits.into_iter().map(|hit| hit.id).collect()
+fn ids(index: &Index, question: &str, request: SearchRequest) -> BTreeSet<String> {
+    index.search_with(question, &request.k(100)).unwrap().hits.into_iter().map(|hit| hit.id).collect()
 }
 
 fn set(ids: &[&str]) -> BTreeSet<String> {
@@ -41,23 +41,23 @@ fn check(texts: &[(&str, &str)], cases: &[(&str, &[&str])]) {
         let (_dir, index) = index(analyzer, texts);
         for (question, expected) in cases {
             let expected = set(expected);
-            assert_eq!(ids(index.query(question).lexical()), expected, "{analyzer}: {question}");
+            assert_eq!(ids(&index, question, SearchRequest::lexical()), expected, "{analyzer}: {question}");
             let signs = Signs::of(question);
             if signs.is_empty() {
                 continue;
             }
-            for query in [
-                index.query(question).hybrid(Fusion::Convex(0.5)),
-                index.query(question).hybrid(Fusion::Rrf { k: 60.0 }),
-                index.query(question).learned(),
+            for request in [
+                SearchRequest::hybrid(Fusion::Convex(0.5)),
+                SearchRequest::hybrid(Fusion::Rrf { k: 60.0 }),
+                SearchRequest::default(),
             ] {
-                let found = ids(query);
+                let found = ids(&index, question, request);
                 assert!(found.is_superset(&expected), "{analyzer}, not by words alone: {question}");
                 let required = signs.required.iter().map(|word| (word, true));
                 let required = required.chain(signs.phrases.iter().map(|phrase| (phrase, true)));
                 let excluded = signs.excluded.iter().chain(&signs.excluded_phrases).map(|own| (own, false));
                 for (words, has) in required.chain(excluded) {
-                    let holding = ids(index.query(&format!("\"{words}\"")).lexical());
+                    let holding = ids(&index, &format!("\"{words}\""), SearchRequest::lexical());
                     let fits = found.iter().all(|id| holding.contains(id) == has);
                     assert!(fits, "{analyzer}: {question}: {words}: {found:?}");
                 }
@@ -143,13 +143,17 @@ fn a_word_is_found_whatever_is_in_front_of_it() {
         let index = Index::create(dir.path().join("index"), &bundle).unwrap();
         index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
         for question in ["tree", "+tree", "\"tree\"", "(tree)", "+tree +tree"] {
-            let found = ids(index.query(question).lexical());
+            let found = ids(&index, question, SearchRequest::lexical());
             assert!(found.is_superset(&all), "{encoder}: {question}: {found:?}");
             assert!(!found.contains("none") || !question.contains(['+', '"']), "{encoder}: {question}");
         }
-        assert_eq!(ids(index.query("\"leaf tree\"").lexical()), set(&["bracket", "line"]), "{encoder}");
-        assert_eq!(ids(index.query("leaf -tree").lexical()), set(&["none"]), "{encoder}");
-        assert_eq!(ids(index.query("+推論").lexical()), set(&["chinese"]), "{encoder}");
+        assert_eq!(
+            ids(&index, "\"leaf tree\"", SearchRequest::lexical()),
+            set(&["bracket", "line"]),
+            "{encoder}"
+        );
+        assert_eq!(ids(&index, "leaf -tree", SearchRequest::lexical()), set(&["none"]), "{encoder}");
+        assert_eq!(ids(&index, "+推論", SearchRequest::lexical()), set(&["chinese"]), "{encoder}");
     }
 }
 
@@ -218,7 +222,7 @@ fn a_document_with_the_word_comes_first() {
     ];
     for analyzer in [Analyzer::Tokens, ENGLISH] {
         let (_dir, index) = index(analyzer, &texts);
-        let found = index.query("有料配信").lexical().run().unwrap();
+        let found = index.search_with("有料配信", &SearchRequest::lexical()).unwrap();
         assert_eq!(found.hits[0].id, "right", "{analyzer}");
     }
 }
@@ -345,14 +349,14 @@ fn negative_numbers_and_options_do_not_exclude_their_own_answer() {
         ("at -0.5% of the maximum", "range", "-0.5%"),
         ("-$100 budget", "budget", "-$100"),
     ] {
-        let by_words = index.query(question).lexical().run().unwrap();
+        let by_words = index.search_with(question, &SearchRequest::lexical()).unwrap();
         assert_eq!(by_words.hits[0].id, first, "{question}");
         assert_eq!((by_words.signs.as_text.join(" "), by_words.signs.is_empty()), (doubtful.into(), true));
-        let hybrid = index.query(question).hybrid(Fusion::Convex(0.3)).run().unwrap();
+        let hybrid = index.search_with(question, &SearchRequest::hybrid(Fusion::Convex(0.3))).unwrap();
         assert!(hybrid.iter().any(|hit| hit.id == first), "{question}");
     }
     for question in ["10-20 sets", "C++ templates", "2024-2025"] {
-        let found = index.query(question).lexical().run().unwrap();
+        let found = index.search_with(question, &SearchRequest::lexical()).unwrap();
         assert!(!found.is_empty() && found.signs == Signs::default(), "{question}");
     }
 }
@@ -362,15 +366,15 @@ fn negative_numbers_and_options_do_not_exclude_their_own_answer() {
 #[test]
 fn a_number_in_quotes_is_excluded() {
     let (_dir, index) = index(Analyzer::Tokens, &SIGNED);
-    assert!(ids(index.query("order Mueller -9842").lexical()).contains("order"));
-    let found = index.query("+order Mueller -\"9842\"").lexical().run().unwrap();
+    assert!(ids(&index, "order Mueller -9842", SearchRequest::lexical()).contains("order"));
+    let found = index.search_with("+order Mueller -\"9842\"", &SearchRequest::lexical()).unwrap();
     assert!(found.is_empty());
     assert_eq!(
         (found.signs.required, found.signs.excluded_phrases),
         (vec!["order".into()], vec!["9842".into()])
     );
     // More letters than one may be a word: it is excluded, and said.
-    let found = index.query("git stash -untracked").lexical().run().unwrap();
+    let found = index.search_with("git stash -untracked", &SearchRequest::lexical()).unwrap();
     assert!(found.iter().all(|hit| hit.id != "stash") && found.signs.excluded == ["untracked"]);
 }
 
@@ -379,40 +383,43 @@ fn a_number_in_quotes_is_excluded() {
 fn signs_mean_the_same_in_every_mode_and_are_said() {
     let (dir, index) = index(Analyzer::Tokens, &SIGNED);
     let question = "+vaccine temperature -room";
-    for (query, mode) in [
-        (index.query(question).lexical(), "lexical"),
-        (index.query(question).hybrid(Fusion::default()), "hybrid"),
-        (index.query(question).learned(), "best"),
-        (index.query(question).learned().exact(), "best"),
+    for request in [
+        SearchRequest::lexical(),
+        SearchRequest::hybrid(Fusion::default()),
+        SearchRequest::default(),
+        SearchRequest::default().exact(),
     ] {
-        let explained = query.explain().unwrap();
+        let explained = index.explain(question, &request, false).unwrap();
         let found: Vec<&str> = explained.hits.iter().map(|hit| hit.hit.id.as_str()).collect();
-        assert_eq!(found, ["cold"], "{mode}");
+        assert_eq!(found, ["cold"], "{request:?}");
         assert_eq!(
             (explained.signs.required, explained.signs.excluded),
             (vec!["vaccine".into()], vec!["room".into()])
         );
         assert!(!explained.signs.ignored && explained.hits[0].terms.iter().all(|term| term.weight > 0.0));
     }
-    let why_ignored = |query: Query<'_>| {
-        let found = query.run().unwrap();
+    let why_ignored = |index: &Index, question: &str, request: SearchRequest| {
+        let found = index.search_with(question, &request).unwrap();
         assert_eq!((found.signs.ignored, found.notes.len()), (true, 1), "{:?}", found.notes);
         found.notes[0].clone()
     };
-    let dense = index.query(question).run().unwrap();
-    assert!(dense.len() == SIGNED.len() && why_ignored(index.query(question)).contains("mode `dense`"));
-    assert!(!index.query("vaccine").run().unwrap().signs.ignored);
+    let dense = index.search_with(question, &SearchRequest::dense()).unwrap();
+    let why = why_ignored(&index, question, SearchRequest::dense());
+    assert!(dense.len() == SIGNED.len() && why.contains("mode `dense`"));
+    assert!(!index.search_with("vaccine", &SearchRequest::dense()).unwrap().signs.ignored);
     // What cannot be meant by signs is text in the default mode, and an error in others.
-    assert!(why_ignored(index.query("-vaccine").learned()).contains("the question only excludes"));
+    assert!(why_ignored(&index, "-vaccine", SearchRequest::default()).contains("the question only excludes"));
     let many: String = (0..33).map(|n| format!("+word{n} ")).collect();
-    assert!(why_ignored(index.query(&many).learned()).contains("more than 32"));
-    let excluding = index.query("-vaccine").hybrid(Fusion::default()).run();
+    assert!(why_ignored(&index, &many, SearchRequest::default()).contains("more than 32"));
+    let excluding = index.search_with("-vaccine", &SearchRequest::hybrid(Fusion::default()));
     assert!(matches!(excluding, Err(Error::Input(InputError::OnlyExclusions))));
     // Without words there is nothing to look for them with.
     let without = Index::builder().lexical(false).create(dir.path().join("without"), &bundle(SHAPE)).unwrap();
     without.insert(Document::new("a", "", "the tree")).unwrap();
-    assert_eq!(without.query("+nothing tree").learned().run().unwrap().len(), 1);
-    assert!(why_ignored(without.query("+nothing tree").learned()).contains("`ehi compact --lexical`"));
+    assert_eq!(without.search_with("+nothing tree", &SearchRequest::default()).unwrap().len(), 1);
+    assert!(
+        why_ignored(&without, "+nothing tree", SearchRequest::default()).contains("`ehi compact --lexical`")
+    );
 }
 
 /// After tantivy#1430: mathematical signs and currencies are found by every analyzer, and obeyed.
@@ -478,18 +485,16 @@ fn signs_hold_for_documents_with_passages() {
         |word: &str| format!("{}{word} {}", "the tree of a leaf. ".repeat(12), "near the path. ".repeat(12));
     index.insert(Document::new("zh", "", long("機器推論"))).unwrap();
     index.insert(Document::new("other", "", long("機械"))).unwrap();
-    for query in [
-        index.query("tree +推論").lexical(),
-        index.query("tree +推論").hybrid(Fusion::Convex(0.5)),
-        index.query("tree +推論").learned(),
-    ] {
-        let found = query.passages(3).run().unwrap();
+    for request in
+        [SearchRequest::lexical(), SearchRequest::hybrid(Fusion::Convex(0.5)), SearchRequest::default()]
+    {
+        let found = index.search_with("tree +推論", &request.passages(3)).unwrap();
         assert_eq!(found.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["zh"]);
         assert_eq!(found.hits[0].passages.len(), 3);
     }
-    let shown = index.query("推論").lexical().run().unwrap();
+    let shown = index.search_with("推論", &SearchRequest::lexical()).unwrap();
     assert!(shown.hits[0].passage_text().contains("推論"), "{}", shown.hits[0].passage_text());
-    assert_eq!(ids(index.query("tree -推論").learned()), set(&["other"]));
+    assert_eq!(ids(&index, "tree -推論", SearchRequest::default()), set(&["other"]));
 }
 
 /// The program says what a question's signs meant, as text and for programs.

@@ -201,7 +201,7 @@ function hitTable(app, { hits, leaves }, tree) {
 
 function lostTable(app, lost) {
     return table([["Document", "title"], ["Rank", "number"], ["Leaf", "short"], ["Probability", "number"], ["Visited", "short"]],
-        lost.map(own => [titled(app, own), String(own.rank), leafLink(app, own.leaf), chance(own.probability), own.visited ? "yes" : "no"]),
+        lost.map(own => [titled(app, own), String(own.rank), leafLink(app, own.leaf), chance(own.leaf_probability), own.visited ? "yes" : "no"]),
         "What exact search finds elsewhere");
 }
 

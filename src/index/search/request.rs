@@ -1,0 +1,524 @@
+//! What a search is asked for, as plain data.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::encode::QueryEncoder;
+use super::fusion::Fusion;
+use super::plan::{Limits, Plan, SearchMode};
+use crate::error::{InputError, Result};
+use crate::filter::Filter;
+use crate::ids::LeafId;
+use crate::index::Index;
+use crate::lexical::{Bm25, TermStatistics};
+use crate::model::Reranker;
+use crate::stop::Stop;
+
+/// Hits of a search unless asked otherwise.
+pub const DEFAULT_K: usize = 10;
+/// Share of exact search's hits that a search is to find unless asked otherwise.
+pub const DEFAULT_RECALL: f64 = 0.95;
+/// Documents of which a search scores every one unless asked otherwise. With codes that takes a twentieth of
+/// the time in which a question is encoded, about (`docs/experiments.md`).
+pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
+
+/// What a search ranks documents by. In text `best`, `dense`, `lexical` or `hybrid`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum RankBy {
+    /// As [`Self::Hybrid`] with [`Fusion::Learned`] where [`Index::fuse`] found that words help, and for a
+    /// question with signs, if the index has words; else as [`Self::Dense`].
+    #[default]
+    Best,
+    /// Embeddings alone; signs of a question are text.
+    Dense,
+    /// The words of the question alone, by BM25; nothing is encoded.
+    ///
+    /// Words are the tokens of the index's encoder, of whole texts, and in scripts without spaces characters
+    /// and pairs of them. `+word` must be in every hit, `-word` must not be in any, and so for `"a phrase"`
+    /// and `-"a phrase"`, [`MOST_SIGNED`](crate::search::MOST_SIGNED) of them at most; of the other words a
+    /// hit has one at least, so there may be fewer than `k` hits. [`SearchResult::signs`] says what the signs
+    /// meant. Of more than [`MOST_TERMS`](crate::search::MOST_TERMS) different terms the rarest count.
+    ///
+    /// An index without words is [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), a question
+    /// that only excludes [`InputError::OnlyExclusions`], a vector [`InputError::NoWords`].
+    ///
+    /// [`SearchResult::signs`]: crate::SearchResult::signs
+    Lexical,
+    /// Embeddings and words together, with the two scores joined as [`Fusion`] says.
+    ///
+    /// Candidates are the best 48 by embeddings and the best 48 by words, or the best `k` of each where that
+    /// is more; each of them is scored by both. The reach holds for the search by embeddings; words are
+    /// looked for in the whole collection. The encoder reads the question without signs and excluded words.
+    ///
+    /// Scores are scaled to the candidates: do not compare them between questions. Beyond 48 hits another `k`
+    /// gives other scores.
+    Hybrid(Fusion),
+}
+
+impl RankBy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Dense => "dense",
+            Self::Lexical => "lexical",
+            Self::Hybrid(_) => "hybrid",
+        }
+    }
+}
+
+/// How far embeddings are searched.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reach {
+    /// As many leaves as it takes to find this share of the `k` hits of exact search, on average; over 0, at
+    /// most 1. There are `k` hits whenever so many documents live.
+    ///
+    /// How many leaves that are was measured by [`Index::calibrate`] on questions of the index's own; others
+    /// may find more or less, and so may a search with a filter. Every document is scored, with codes first
+    /// ([`SearchRequest::codes`]), where there is no tree, where there are at most
+    /// [`MOST_EXACT_DOCUMENTS`], where it is not known how many leaves it takes ([`Index::recall_curve`]) or
+    /// more than half of the documents lie in them, and for more than 100 hits. 1 is exact search.
+    Recall(f64),
+    /// This many of the most probable leaves and no more, all if absent; with rules by which the search stops
+    /// earlier, so that an easy question visits fewer leaves than a hard one. The first rule that applies
+    /// ends it. More leaves than the tree has mean all of them.
+    Beam(Option<usize>, Vec<Stop>),
+    /// These leaves, each once, and no others: those that [`Bundle::route`](crate::Bundle::route) found for
+    /// the question, as where one search runs over several indexes of one model. Documents elsewhere are no
+    /// hits, whatever the filter lets through.
+    Leaves(Vec<LeafId>),
+    /// Every document, without the tree.
+    Exact,
+}
+
+/// A cross-encoder that reads the best hits again, together with the question.
+#[derive(Clone, Debug)]
+pub struct Rerank {
+    /// The cross-encoder.
+    pub reranker: Arc<Reranker>,
+    /// Hits that it reads.
+    pub depth: usize,
+}
+
+impl PartialEq for Rerank {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.reranker, &other.reranker) && self.depth == other.depth
+    }
+}
+
+/// What a search is asked for, beside the question: for [`Index::search_with`] and the calls like it.
+///
+/// Made by [`Self::default`] (the mode [`RankBy::Best`], a recall of [`DEFAULT_RECALL`]), [`Self::dense`],
+/// [`Self::lexical`] or [`Self::hybrid`], and the methods that set one field each; or read from JSON by
+/// [`Self::from_json`], with the names that the program and Python have. Nothing is checked before a search
+/// uses it.
+///
+/// `encoder`, `reach`, `codes` and `parallel` are of searches by embeddings, `bm25` and `statistics` of those
+/// by words: with the mode that has no use for them they are [`InputError::Conflict`]. All else can be
+/// combined.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchRequest {
+    /// Hits at most. Fewer come back where the index holds fewer documents that may be hits, or, with
+    /// [`Reach::Beam`], where the visited leaves do.
+    pub k: usize,
+    /// What documents are ranked by.
+    pub mode: RankBy,
+    /// How far embeddings are searched: a recall of [`DEFAULT_RECALL`] if absent.
+    pub reach: Option<Reach>,
+    /// Which encoder reads the question; if absent the fast one where its verdict says so
+    /// ([`Index::query_encoder`]). The fast one of a model that has none is [`InputError::NoQueryEncoder`];
+    /// with an embedding any is an error.
+    pub encoder: Option<QueryEncoder>,
+    /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be
+    /// read.
+    ///
+    /// A hit can be missed then; on the sets of `docs/benchmarks.md` three to six in ten thousand were. If
+    /// absent they may, but for searches that are asked to score every document: [`Reach::Exact`], a beam of
+    /// all leaves of a tree, and with a beam a filter that lets few documents through. With `true` they may
+    /// there too. Documents without codes, as those that were not flushed yet, are scored by their
+    /// embeddings.
+    pub codes: Option<bool>,
+    /// Whether one question is searched for on the threads of the current rayon pool. Where codes do not rule
+    /// documents out the hits are the same; where they do, other hits may be missed. Many questions have a
+    /// thread each ([`Index::search_many`]), whatever this says.
+    pub parallel: bool,
+    /// `k1` and `b` of BM25: from 0, 1.2 if absent, how much further occurrences of a word count; from 0 to
+    /// 1, 0.75 if absent, how much the score falls with the length of a text. Others are
+    /// [`InputError::BadBm25`]. [`Index::fuse`] measures with the defaults.
+    pub bm25: Option<(f32, f32)>,
+    /// Statistics of words in place of the index's own: the sum of those of several indexes
+    /// ([`Index::term_statistics`]), so that scores by words are the same whichever index a document lies in.
+    /// Those of other words are [`InputError::OtherTerms`]. Not in JSON.
+    pub statistics: Option<Arc<TermStatistics>>,
+    /// Which documents may be hits.
+    ///
+    /// There are `k` hits whenever so many documents pass: until then the search visits more leaves than the
+    /// reach asks for. Where fewer than about one document in a hundred passes, all that pass are scored,
+    /// without the tree. [`SearchStats`](crate::SearchStats) says how far the search went. The filter is
+    /// evaluated on the metadata of each document of a visited leaf; the rows that the last few filters let
+    /// through are cached.
+    pub filter: Option<Arc<Filter>>,
+    /// Passages of each hit, at most: its best ones among those that were candidates, best first; the best
+    /// alone if absent. With words all of a candidate's passages are scored, else those in visited leaves.
+    /// [`InputError::InapplicableOption`] where the index has none
+    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)).
+    pub passages: Option<usize>,
+    /// Whether hits come with their ids alone, without title, text and metadata.
+    pub ids_only: bool,
+    /// What reads the best hits again and puts them in the order of its scores; those behind them keep their
+    /// order. A hit keeps its first score, and has the reranker's beside it
+    /// ([`Hit::rerank_score`](crate::Hit::rerank_score)). The search itself looks for as many hits as the
+    /// reranker reads, or `k` where that is more. In JSON `rerank_depth`, which is only written.
+    ///
+    /// For questions in text: a vector is [`InputError::InapplicableOption`], and so is [`Index::explain`]. A
+    /// depth of 0 is [`InputError::ZeroDepth`].
+    pub rerank: Option<Rerank>,
+    /// Whether the question is not written down, where questions are ([`Index::log_questions`]): one that is
+    /// still being typed, say.
+    pub unlogged: bool,
+}
+
+impl Default for SearchRequest {
+    fn default() -> Self {
+        Self {
+            k: DEFAULT_K,
+            mode: RankBy::Best,
+            reach: None,
+            encoder: None,
+            codes: None,
+            parallel: false,
+            bm25: None,
+            statistics: None,
+            filter: None,
+            passages: None,
+            ids_only: false,
+            rerank: None,
+            unlogged: false,
+        }
+    }
+}
+
+impl SearchRequest {
+    /// The default but for the mode.
+    pub fn of(mode: RankBy) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// By embeddings alone.
+    pub fn dense() -> Self {
+        Self::of(RankBy::Dense)
+    }
+
+    /// By words alone.
+    pub fn lexical() -> Self {
+        Self::of(RankBy::Lexical)
+    }
+
+    /// By both.
+    pub fn hybrid(fusion: Fusion) -> Self {
+        Self::of(RankBy::Hybrid(fusion))
+    }
+
+    /// Sets [`Self::k`].
+    pub fn k(self, k: usize) -> Self {
+        Self { k, ..self }
+    }
+
+    /// Sets the leaves of [`Reach::Beam`], beside rules that were given before.
+    pub fn beam(self, beam: usize) -> Self {
+        self.within(Some(beam), None)
+    }
+
+    /// Adds a rule to [`Reach::Beam`].
+    pub fn stop(self, stop: Stop) -> Self {
+        self.within(None, Some(stop))
+    }
+
+    fn within(mut self, beam: Option<usize>, stop: Option<Stop>) -> Self {
+        let (leaves, mut stops) = match self.reach.take() {
+            Some(Reach::Beam(leaves, stops)) => (leaves, stops),
+            _ => (None, Vec::new()),
+        };
+        stops.extend(stop);
+        self.reach(Reach::Beam(beam.or(leaves), stops))
+    }
+
+    /// Searches with [`Reach::Recall`].
+    pub fn recall(self, recall: f64) -> Self {
+        self.reach(Reach::Recall(recall))
+    }
+
+    /// Searches with [`Reach::Exact`].
+    pub fn exact(self) -> Self {
+        self.reach(Reach::Exact)
+    }
+
+    /// Searches with [`Reach::Leaves`].
+    pub fn leaves(self, leaves: &[LeafId]) -> Self {
+        self.reach(Reach::Leaves(leaves.to_vec()))
+    }
+
+    /// Sets [`Self::reach`], in place of another.
+    pub fn reach(self, reach: Reach) -> Self {
+        Self { reach: Some(reach), ..self }
+    }
+
+    /// Sets [`Self::encoder`].
+    pub fn encoder(self, encoder: QueryEncoder) -> Self {
+        Self { encoder: Some(encoder), ..self }
+    }
+
+    /// Sets [`Self::codes`].
+    pub fn codes(self, codes: bool) -> Self {
+        Self { codes: Some(codes), ..self }
+    }
+
+    /// Sets [`Self::parallel`].
+    pub fn parallel(self) -> Self {
+        Self { parallel: true, ..self }
+    }
+
+    /// Sets [`Self::bm25`].
+    pub fn bm25(self, k1: f32, b: f32) -> Self {
+        Self { bm25: Some((k1, b)), ..self }
+    }
+
+    /// Sets [`Self::statistics`].
+    pub fn statistics(self, statistics: &Arc<TermStatistics>) -> Self {
+        Self { statistics: Some(Arc::clone(statistics)), ..self }
+    }
+
+    /// Sets [`Self::filter`].
+    pub fn filter(self, filter: &Filter) -> Self {
+        Self { filter: Some(Arc::new(filter.clone())), ..self }
+    }
+
+    /// Sets [`Self::passages`].
+    pub fn passages(self, passages: usize) -> Self {
+        Self { passages: Some(passages), ..self }
+    }
+
+    /// Sets [`Self::ids_only`].
+    pub fn ids_only(self) -> Self {
+        Self { ids_only: true, ..self }
+    }
+
+    /// Sets [`Self::rerank`].
+    pub fn rerank(self, reranker: &Arc<Reranker>, depth: usize) -> Self {
+        Self { rerank: Some(Rerank { reranker: Arc::clone(reranker), depth }), ..self }
+    }
+
+    /// Sets [`Self::unlogged`].
+    pub fn unlogged(self) -> Self {
+        Self { unlogged: true, ..self }
+    }
+
+    /// Reads a request from a JSON object: `k`, `mode`, `alpha` or `rrf` for [`RankBy::Hybrid`]; one of
+    /// `beam` (a number or `"all"`) and `stop` (a list), `recall`, `exact` and `leaves`; `encoder`, `codes`,
+    /// `parallel`, `bm25`, `filter`, `passages`, `ids_only` and `unlogged`. A null is as good as no entry.
+    /// `alpha` and `rrf` ask for the mode `hybrid` where none is given.
+    ///
+    /// # Errors
+    /// [`InputError::Conflict`] for what excludes each other; [`InputError::BadRequest`] for other names and
+    /// values of another kind; [`FilterError`](crate::FilterError).
+    pub fn from_json(json: Value) -> Result<Self> {
+        let (mut request, mut mode, mut reaches) = (Self::default(), None, Vec::new());
+        let (mut alpha, mut rrf) = (None, None);
+        let fields: Map<String, Value> = read("a request", json)?;
+        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
+            match &*name {
+                "k" => request.k = read(&name, value)?,
+                "mode" => mode = Some(read::<String>(&name, value)?),
+                "alpha" => alpha = Some(read(&name, value)?),
+                "rrf" => rrf = Some(read(&name, value)?),
+                "recall" => reaches.push(Reach::Recall(read(&name, value)?)),
+                "beam" if value == "all" => reaches.push(Reach::Beam(Some(usize::MAX), Vec::new())),
+                "beam" => reaches.push(Reach::Beam(Some(read(&name, value)?), Vec::new())),
+                "stop" if value == json!([]) => {}
+                "stop" => reaches.push(Reach::Beam(None, read(&name, value)?)),
+                "leaves" => reaches.push(Reach::Leaves(read(&name, value)?)),
+                "exact" => reaches.extend(read::<bool>(&name, value)?.then_some(Reach::Exact)),
+                "encoder" => request.encoder = Some(read(&name, value)?),
+                "codes" => request.codes = Some(read(&name, value)?),
+                "parallel" => request.parallel = read(&name, value)?,
+                "bm25" => request.bm25 = Some(read(&name, value)?),
+                "filter" => {
+                    let filter = value.as_str().map_or_else(|| Filter::from_json(&value), str::parse);
+                    request.filter = Some(Arc::new(filter?));
+                }
+                "passages" => request.passages = Some(read(&name, value)?),
+                "ids_only" => request.ids_only = read(&name, value)?,
+                "unlogged" => request.unlogged = read(&name, value)?,
+                _ => return Err(InputError::BadRequest { reason: format!("unknown field `{name}`") }.into()),
+            }
+        }
+        request.mode = match (mode.as_deref(), alpha, rrf) {
+            (_, Some(_), Some(_)) => return Err(InputError::Conflict { options: ["alpha", "rrf"] }.into()),
+            (None | Some("hybrid"), Some(alpha), None) => RankBy::Hybrid(Fusion::Convex(alpha)),
+            (None | Some("hybrid"), None, Some(k)) => RankBy::Hybrid(Fusion::Rrf { k }),
+            (Some("hybrid"), None, None) => RankBy::Hybrid(Fusion::Learned),
+            (Some("dense"), None, None) => RankBy::Dense,
+            (Some("lexical"), None, None) => RankBy::Lexical,
+            (None | Some("best"), None, None) => RankBy::Best,
+            (Some("best" | "dense" | "lexical"), Some(_), _) => {
+                return Err(InputError::Conflict { options: ["alpha", "mode"] }.into());
+            }
+            (Some("best" | "dense" | "lexical"), ..) => {
+                return Err(InputError::Conflict { options: ["rrf", "mode"] }.into());
+            }
+            (Some(other), ..) => {
+                let reason = format!("`{other}` is not a mode: best, dense, lexical or hybrid");
+                return Err(InputError::BadRequest { reason }.into());
+            }
+        };
+        for reach in reaches {
+            request.reach = Some(match (request.reach.take(), reach) {
+                (None, reach) => reach,
+                (Some(Reach::Beam(beam, mut stops)), Reach::Beam(other, more)) => {
+                    stops.extend(more);
+                    Reach::Beam(beam.or(other), stops)
+                }
+                (Some(one), other) => {
+                    return Err(InputError::Conflict { options: [one.name(), other.name()] }.into());
+                }
+            });
+        }
+        Ok(request)
+    }
+
+    /// The request as a search of this index runs it.
+    ///
+    /// # Errors
+    /// [`InputError::ZeroK`], [`InputError::ZeroDepth`], [`InputError::ZeroBeam`], [`InputError::BadRecall`],
+    /// [`InputError::BadStop`], [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`],
+    /// [`InputError::OtherTerms`], [`InputError::InapplicableOption`].
+    pub(in crate::index) fn plan(&self, index: &Index) -> Result<Plan<'_>> {
+        let mut k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
+        if let Some(rerank) = &self.rerank {
+            k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::ZeroDepth)?);
+        }
+        let options = [
+            // Name, whether it is given, and the mode that has no use for it.
+            ("encoder", self.encoder.is_some(), RankBy::Lexical),
+            (self.reach.as_ref().map_or("", Reach::name), self.reach.is_some(), RankBy::Lexical),
+            ("codes", self.codes.is_some(), RankBy::Lexical),
+            ("parallel", self.parallel, RankBy::Lexical),
+            ("bm25", self.bm25.is_some(), RankBy::Dense),
+            ("statistics", self.statistics.is_some(), RankBy::Dense),
+        ];
+        for (option, given, mode) in options {
+            if given && mode == self.mode {
+                return Err(InputError::Conflict { options: [mode.name(), option] }.into());
+            }
+        }
+        if let RankBy::Hybrid(fusion) = self.mode {
+            fusion.check()?;
+        }
+        let bm25 = self.bm25.map_or_else(Bm25::default, |(k1, b)| Bm25 { k1, b });
+        bm25.check().map_err(|error| InputError::BadBm25 { reason: error.to_string() })?;
+        if let Some(given) = &self.statistics {
+            given.check_kind(&index.serving().term_kind()).map_err(InputError::from)?;
+        }
+        if self.passages.is_some() && index.passages().is_none() {
+            let call = "an index without passages";
+            return Err(InputError::InapplicableOption { option: "passages", call }.into());
+        }
+        let (mode, leaves) = match &self.reach {
+            None => (SearchMode::Recall(DEFAULT_RECALL), &[][..]),
+            Some(reach) => (reach.checked()?, reach.named_leaves()),
+        };
+        Ok(Plan {
+            bm25,
+            leaves,
+            statistics: self.statistics.as_deref(),
+            filter: self.filter.as_deref(),
+            codes: self.codes,
+            parallel: self.parallel,
+            encoder: self.encoder,
+            // A reranker reads the documents.
+            ids_only: self.ids_only && self.rerank.is_none(),
+            passages: self.passages,
+            ..Plan::new(k, mode)
+        })
+    }
+}
+
+impl Reach {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Recall(_) => "recall",
+            Self::Beam(Some(_), _) => "beam",
+            Self::Beam(None, _) => "stop",
+            Self::Leaves(_) => "leaves",
+            Self::Exact => "exact",
+        }
+    }
+
+    fn named_leaves(&self) -> &[LeafId] {
+        match self {
+            Self::Leaves(leaves) => leaves,
+            _ => &[],
+        }
+    }
+
+    fn checked(&self) -> std::result::Result<SearchMode, InputError> {
+        Ok(match self {
+            // NaN is none.
+            Self::Recall(found) if !(*found > 0.0 && *found <= 1.0) => {
+                return Err(InputError::BadRecall { found: *found });
+            }
+            Self::Recall(recall) => SearchMode::Recall(*recall),
+            Self::Beam(beam, stops) => {
+                let beam = NonZeroUsize::new(beam.unwrap_or(usize::MAX)).ok_or(InputError::ZeroBeam)?;
+                SearchMode::Tree(
+                    stops.iter().try_fold(Limits::beam(beam), |limits, stop| limits.with(*stop))?,
+                )
+            }
+            Self::Leaves(leaves) if leaves.is_empty() => return Err(InputError::ZeroBeam),
+            Self::Leaves(_) => SearchMode::Leaves,
+            Self::Exact => SearchMode::Exact,
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(name: &str, value: Value) -> std::result::Result<T, InputError> {
+    serde_json::from_value(value)
+        .map_err(|error| InputError::BadRequest { reason: format!("`{name}`: {error}") })
+}
+
+/// As [`SearchRequest::from_json`] reads it, with the reach that it has by default.
+impl Serialize for SearchRequest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let default = (self.mode != RankBy::Lexical).then_some(Reach::Recall(DEFAULT_RECALL));
+        let (name, reach) = match self.reach.as_ref().or(default.as_ref()) {
+            None | Some(Reach::Beam(None, _)) => ("beam", Value::Null),
+            Some(Reach::Beam(Some(usize::MAX), _)) => ("beam", "all".into()),
+            Some(Reach::Beam(Some(beam), _)) => ("beam", (*beam).into()),
+            Some(Reach::Recall(recall)) => ("recall", (*recall).into()),
+            Some(Reach::Leaves(leaves)) => ("leaves", json!(leaves)),
+            Some(Reach::Exact) => ("exact", true.into()),
+        };
+        let stop = match &self.reach {
+            Some(Reach::Beam(_, stops)) => &stops[..],
+            _ => &[],
+        };
+        let (alpha, rrf) = match self.mode {
+            RankBy::Hybrid(Fusion::Convex(alpha)) => (Some(alpha), None),
+            RankBy::Hybrid(Fusion::Rrf { k }) => (None, Some(k)),
+            _ => (None, None),
+        };
+        let given = json!({
+            "k": self.k, "mode": self.mode.name(), "alpha": alpha, "rrf": rrf, name: reach, "stop": stop,
+            "encoder": self.encoder, "codes": self.codes, "bm25": self.bm25, "passages": self.passages,
+            "filter": self.filter.as_ref().map(|filter| filter.to_json()),
+            "rerank_depth": self.rerank.as_ref().map(|rerank| rerank.depth),
+            "parallel": self.parallel.then_some(true), "ids_only": self.ids_only.then_some(true),
+            "unlogged": self.unlogged.then_some(true),
+        });
+        let given = given.as_object().into_iter().flatten();
+        serializer.collect_map(given.filter(|(_, value)| !value.is_null() && **value != json!([])))
+    }
+}

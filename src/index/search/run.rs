@@ -1,0 +1,84 @@
+//! Runs searches: of one question and of many.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use super::asked::Asked;
+use super::input::Question;
+use super::plan::Plan;
+use super::request::SearchRequest;
+use super::result::SearchResult;
+use crate::error::{InputError, Result};
+use crate::index::Index;
+
+impl Index {
+    /// The `k` best documents of the `beam` most probable leaves for a question, by their embeddings.
+    ///
+    /// Costs one pass of the encoder, a beam search in the tree and a scan of the visited
+    /// leaves. Runs beside other searches and beside a writer.
+    ///
+    /// A beam beyond the number of leaves visits all of them; then the result is that of
+    /// exact search. Fewer than `k` hits come back where the visited leaves hold fewer.
+    ///
+    /// # Paper
+    /// Sections 3.4 and 3.6.
+    ///
+    /// # Errors
+    /// [`InputError::EmptyQuery`], [`InputError::ZeroK`], [`InputError::ZeroBeam`]; failures
+    /// of the encoder and of reading.
+    pub fn search(&self, query: &str, k: usize, beam: usize) -> Result<SearchResult> {
+        self.search_with(query, &SearchRequest::dense().k(k).beam(beam))
+    }
+
+    /// The documents that answer a question, as a request asks for them.
+    ///
+    /// # Errors
+    /// Those of the request; [`InputError::EmptyQuery`]; of an embedding [`InputError::Dimension`],
+    /// [`InputError::BadVector`], [`InputError::NoWords`]; failures of the encoder and of reading.
+    pub fn search_with<'q>(
+        &self,
+        question: impl Into<Question<'q>>,
+        request: &SearchRequest,
+    ) -> Result<SearchResult> {
+        let mut answers = self.search_many([question], request)?;
+        answers.pop().ok_or_else(|| InputError::EmptyQuery.into())
+    }
+
+    /// The answers in the order of the questions, each that of a search of its own.
+    ///
+    /// The texts are encoded together, and the searches run on the threads of the current rayon pool.
+    /// In [`SearchStats`](crate::SearchStats) `encode` is each question's share of the whole.
+    ///
+    /// # Errors
+    /// Those of [`Self::search_with`], for the first question that has one.
+    pub fn search_many<'q>(
+        &self,
+        questions: impl IntoIterator<Item: Into<Question<'q>>>,
+        request: &SearchRequest,
+    ) -> Result<Vec<SearchResult>> {
+        self.check_process()?;
+        let questions: Vec<Question<'q>> = questions.into_iter().map(Into::into).collect();
+        let plan = request.plan(self)?;
+        let serving = self.serving();
+        // First: once this model is no longer in service, its store may be removed.
+        let view = serving.view();
+        let _span = plan.span(questions.len(), &view).entered();
+        let started = Instant::now();
+        let asked = serving.read_questions(&questions, request.mode, &plan, &view)?;
+        let encode = started.elapsed() / asked.len().max(1) as u32;
+        self.log(request, &questions, &asked);
+        let search = |(asked, question): (&Asked<'_>, &Question<'_>), plan: &Plan<'_>| {
+            let ranked = serving.rank_asked(&view, asked, plan)?;
+            request.reranked(question, serving.answer(&view, asked, request, plan, &ranked, encode)?)
+        };
+        match (&asked[..], &questions[..]) {
+            // Without the thread pool.
+            ([asked], [question]) => Ok(vec![search((asked, question), &plan)?]),
+            _ => {
+                let plan = Plan { parallel: false, ..plan };
+                asked.par_iter().zip(&questions).map(|own| search(own, &plan)).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The part of a text that is shown for a question, with the question's words in it.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::result::Hit;
+use crate::characters::{floor, words};
+use crate::lexical::is_unspaced;
+use crate::terms::is_stop_word;
+
+/// Bytes of a text in which words are looked for, and words that are looked for.
+const MOST_BYTES: usize = 1 << 20;
+const MOST_WORDS: usize = 64;
+/// Places of words in a text that are looked at.
+const MOST_PLACES: usize = 10_000;
+/// Letters of a word that is looked for, at least, in scripts that have spaces.
+const SHORTEST: usize = 3;
+
+/// A part of a text that is shown for a question. All places are bytes of the text, on boundaries of
+/// characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Snippet {
+    /// Its first byte.
+    pub start: usize,
+    /// The byte behind its last.
+    pub end: usize,
+    /// The words of the question in it, ascending.
+    pub marks: Vec<Range<usize>>,
+}
+
+/// The words of a question that are marked in texts.
+#[derive(Clone, Debug, Default)]
+pub struct QuestionWords(Vec<String>);
+
+/// A place of a word in a text, and the number of the word.
+type WordPlace = (Range<usize>, usize);
+
+impl QuestionWords {
+    /// The words of a question without those that every question has, unless it has no others.
+    pub fn of(question: &str) -> Self {
+        let long = |word: &str| word.chars().count() >= SHORTEST || word.chars().any(is_unspaced);
+        let mut known = HashSet::new();
+        let words = words(question).map(|(_, word)| word).filter(|word| long(word)).map(str::to_lowercase);
+        let (common, mut telling): (Vec<String>, Vec<String>) =
+            words.filter(|word| known.insert(word.clone())).partition(|word| is_stop_word(word));
+        if telling.is_empty() {
+            telling = common;
+        }
+        telling.truncate(MOST_WORDS);
+        Self(telling)
+    }
+
+    /// Where the words are in a text, ascending; of a long text its first mebibyte is looked at.
+    pub fn marks(&self, text: &str) -> Vec<Range<usize>> {
+        self.places(text).into_iter().map(|(place, _)| place).collect()
+    }
+
+    /// The part of about `most` bytes of a text that has the most different words of the question, the first
+    /// of such; the start where it has none. It begins and ends with a word where one is near.
+    pub fn snippet(&self, text: &str, most: usize) -> Snippet {
+        let places = self.places(text);
+        let start = start(text, &places, most);
+        let end = floor(text, start.saturating_add(most));
+        // A word that would be cut is left out.
+        let near = |space: &usize| end - start - space < most / 6;
+        let space = text[start..end].rfind(char::is_whitespace).filter(near);
+        let is_cut = end < text.len() && !text[end..].starts_with(char::is_whitespace);
+        let end = space.filter(|_| is_cut).map_or(end, |space| start + space);
+        let within = |place: &Range<usize>| place.start >= start && place.end <= end;
+        let marks = places.into_iter().map(|(place, _)| place).filter(within).collect();
+        Snippet { start, end, marks }
+    }
+
+    fn places(&self, text: &str) -> Vec<WordPlace> {
+        let mut places = Vec::new();
+        if self.0.is_empty() {
+            return places;
+        }
+        for (start, word) in words(&text[..floor(text, MOST_BYTES)]) {
+            self.place(word, start, &mut places);
+            if places.len() >= MOST_PLACES {
+                break;
+            }
+        }
+        places
+    }
+
+    fn place(&self, word: &str, start: usize, places: &mut Vec<WordPlace>) {
+        if word.chars().any(is_unspaced) {
+            // Spaces do not tell words apart here, so they are looked for within.
+            let mut found = Vec::new();
+            for (number, asked) in self.0.iter().enumerate() {
+                let own = word.match_indices(asked.as_str()).take(MOST_PLACES);
+                found.extend(own.map(|(at, asked)| (start + at..start + at + asked.len(), number)));
+            }
+            found.sort_by_key(|(place, _)| place.start);
+            found.dedup_by(|next, one| next.0.start < one.0.end);
+            places.append(&mut found);
+            return;
+        }
+        let lower = word.to_lowercase();
+        if let Some(number) = self.0.iter().position(|asked| is_same(asked, &lower)) {
+            places.push((start..start + word.len(), number));
+        }
+    }
+}
+
+impl Hit {
+    /// The part of the hit that is shown for a question, of about `most` bytes: of its best passage, or of
+    /// the text in an index without passages. Its places are those of the whole text; it is empty with
+    /// [`SearchRequest::ids_only`](crate::SearchRequest::ids_only).
+    pub fn snippet(&self, words: &QuestionWords, most: usize) -> Snippet {
+        let text = self.passage_text();
+        let from = self.passages.first().filter(|_| !text.is_empty()).map_or(0, |best| best.start);
+        let Snippet { start, end, mut marks } = words.snippet(text, most);
+        marks.iter_mut().for_each(|mark| *mark = from + mark.start..from + mark.end);
+        Snippet { start: from + start, end: from + end, marks }
+    }
+}
+
+/// Whether two words in lower case are the same but for their endings: by seven letters in ten of the longer.
+fn is_same(asked: &str, word: &str) -> bool {
+    if asked.chars().next() != word.chars().next() {
+        return false;
+    }
+    let common = asked.chars().zip(word.chars()).take_while(|(a, b)| a == b).count();
+    let longer = asked.chars().count().max(word.chars().count());
+    common == longer || common >= SHORTEST && 10 * common >= 7 * longer
+}
+
+/// Where the part of `shown` bytes begins that has the most words of the question: at a word, a sixth of the
+/// part in front of its first word of the question.
+fn start(text: &str, places: &[WordPlace], shown: usize) -> usize {
+    if text.len() <= shown {
+        return 0;
+    }
+    let lead = shown / 6;
+    let Some(first) = best(places, shown - lead).filter(|first| *first > lead) else { return 0 };
+    let from = floor(text, first - lead);
+    let from = text[from..first].find(char::is_whitespace).map_or(from, |space| from + space);
+    text.len() - text[from..].trim_start().len()
+}
+
+/// The word of the question from which on the most different ones are within reach.
+fn best(places: &[WordPlace], reach: usize) -> Option<usize> {
+    let words = places.iter().map(|(_, word)| word + 1).max()?;
+    let (mut counts, mut different, mut end) = (vec![0_usize; words], 0, 0);
+    let mut best: Option<(usize, usize)> = None;
+    for (first, own) in places {
+        while let Some((_, word)) = places.get(end).filter(|(place, _)| place.end <= first.start + reach) {
+            different += usize::from(counts[*word] == 0);
+            counts[*word] += 1;
+            end += 1;
+        }
+        if best.is_none_or(|(most, _)| different > most) {
+            best = Some((different, first.start));
+        }
+        // A word that is longer than the reach was not counted.
+        if let Some(left) = counts[*own].checked_sub(1) {
+            counts[*own] = left;
+            different -= usize::from(left == 0);
+        } else {
+            end += 1;
+        }
+    }
+    best.map(|(_, start)| start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHOWN: usize = 160;
+
+    fn begin<'a>(text: &'a str, question: &str, shown: usize) -> &'a str {
+        &text[QuestionWords::of(question).snippet(text, shown).start..]
+    }
+
+    /// With marks in brackets.
+    fn shown(text: &str, question: &str) -> String {
+        let Snippet { start, end, marks } = QuestionWords::of(question).snippet(text, SHOWN);
+        let (mut written, mut at) = (if start > 0 { "…" } else { "" }.to_owned(), start);
+        for mark in marks {
+            written += &format!("{}[{}]", &text[at..mark.start], &text[mark.clone()]);
+            at = mark.end;
+        }
+        written + &text[at..end] + if end < text.len() { "…" } else { "" }
+    }
+
+    #[test]
+    fn it_begins_in_front_of_the_most_words() {
+        let long = format!("One zebra. {}The ZEBRA eats. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
+        assert!(begin(&long, "zebra eat", SHOWN).starts_with("it. nothing of it. The ZEBRA eats"));
+        assert!(begin(&long, "zebra", SHOWN).starts_with("One zebra."));
+        assert!(begin(&long, "", SHOWN).starts_with("One zebra."));
+        assert_eq!(begin("", "zebra", SHOWN), "");
+        assert_eq!(begin("A zebra.", "zebra", 0), "zebra.");
+        let unbroken = format!("{}zebra", "é".repeat(100));
+        assert_eq!(begin(&unbroken, "zebra", SHOWN), unbroken);
+        let endings = format!("{}한국어 검색이 됩니다", "nothing of it. ".repeat(20));
+        assert!(begin(&endings, "검색", SHOWN).starts_with("nothing of it. 한국어 검색이"));
+    }
+
+    #[test]
+    fn words_are_marked_whatever_their_case_and_ending() {
+        for (text, question, expected) in [
+            ("The ZEBRA eats; zebras eat.", "what do zebras eat?", "The [ZEBRA] [eats]; [zebras] [eat]."),
+            ("Überall Straßen.", "straße überall", "[Überall] [Straßen]."),
+            ("An ox is in it", "is it an ox", "An ox is in it"),
+            ("", "zebra", ""),
+            ("東京都の天気", "東京", "[東京]都の天気"),
+            ("สวัสดีชาวโลก", "ชาว", "สวัสดี[ชาว]โลก"),
+        ] {
+            assert_eq!(shown(text, question), expected);
+        }
+        let text =
+            format!("One zebra. {}And here zebras eat grass. {}", "nothing ".repeat(90), "more ".repeat(90));
+        let found = shown(&text, "zebra eats grass");
+        assert!(found.starts_with('…') && found.contains("here [zebras] [eat] [grass]."), "{found}");
+        assert!(found.ends_with("more…") && found.len() < 2 * SHOWN, "{found}");
+        assert!(shown(&text, "").starts_with("One zebra."));
+        let long = "é".repeat(1 << 20);
+        let found = shown(&long, "é");
+        assert!(found.ends_with('…') && found.chars().all(|c| matches!(c, 'é' | '…')));
+    }
+
+    #[test]
+    fn words_that_are_alike_are_told_apart_and_endings_are_not() {
+        for (asked, word) in
+            [("zebra", "zebras"), ("eat", "eats"), ("cell", "cells"), ("infected", "infects")]
+        {
+            assert!(is_same(asked, word) && is_same(word, asked), "{asked} {word}");
+        }
+        for (asked, word) in
+            [("heart", "hearing"), ("sickle", "sick"), ("general", "genetic"), ("eat", "ear"), ("cat", "dog")]
+        {
+            assert!(!is_same(asked, word) && !is_same(word, asked), "{asked} {word}");
+        }
+        assert_eq!(QuestionWords::of("What does a Zebra eat, the zebra?").0, ["zebra", "eat"]);
+        assert_eq!(QuestionWords::of("What does the?").0, ["what", "does", "the"]);
+    }
+
+    #[test]
+    fn many_words_and_many_places_take_no_longer_than_a_person_waits() {
+        let words: Vec<String> = (0..3_000).map(|n| format!("word{n}")).collect();
+        assert_eq!(QuestionWords::of(&words.join(" ")).0.len(), MOST_WORDS);
+        assert_eq!(QuestionWords::of(&"の ".repeat(1_000)).0.len(), 1);
+        let places = QuestionWords::of("の").marks(&"の".repeat(100_000));
+        assert_eq!(places.len(), MOST_PLACES);
+        let runs = QuestionWords::of("の").marks(&"の、".repeat(20_000));
+        assert!(runs.len() == MOST_PLACES && runs.is_sorted_by_key(|place| place.start));
+    }
+
+    #[test]
+    fn words_longer_than_the_part_are_found_where_they_are() {
+        let (one, other) = ("a".repeat(50), "b".repeat(50));
+        let text = format!("{one} {other} {one} c ccc ddd");
+        assert!(begin(&text, &format!("{one} {other} ccc ddd"), 24).starts_with("c ccc ddd"));
+        assert!(begin(&text, &format!("{one} {other}"), 24).starts_with(&one));
+    }
+}
