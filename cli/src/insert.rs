@@ -199,18 +199,13 @@ impl Inserter<'_> {
     }
 
     fn check_interrupts(&self) -> Result<(), Failure> {
-        let Tally { read, .. } = self.tally;
-        let stored = self.tally.stored();
-        match self.interrupts.signal() {
-            Some(signal) => Err(Failure::Interrupted { signal, read, stored }),
-            None => Ok(()),
-        }
+        self.interrupts.signal().map_or(Ok(()), |signal| Err(self.tally.interrupted(signal)))
     }
 
     /// Inserts a group; where that fails, counts what was stored nevertheless.
     fn group(&mut self, group: Group, reading: &Reading) -> Result<(), Failure> {
-        let (documents, marks) = group.into_parts();
-        if marks.is_empty() {
+        let Group { documents, lines, end, .. } = group;
+        if documents.is_empty() {
             return Ok(());
         }
         let Self { index, interrupts, bar, tally, .. } = self;
@@ -218,7 +213,7 @@ impl Inserter<'_> {
         let mut done = 0;
         let show = |progress: Progress| {
             done = progress.done;
-            bar.stored(tally.stored() + done, marks.end(), progress.done, progress.total);
+            bar.stored(tally.stored() + done, end, progress.done, progress.total);
             match interrupts.signal() {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
@@ -228,7 +223,7 @@ impl Inserter<'_> {
         match inserted {
             Ok(summary) => {
                 for refused in &summary.refused {
-                    let place = reading.place(marks.line(refused.position), &refused.id);
+                    let place = reading.place(lines[refused.position], &refused.id);
                     bar.say(&Failure::refused(&place, &refused.error));
                 }
                 tally.add(&summary);
@@ -247,9 +242,7 @@ impl Inserter<'_> {
                     other => other,
                 };
                 match (error, interrupts.signal()) {
-                    (Error::Cancelled, Some(signal)) => {
-                        Err(Failure::Interrupted { signal, read: tally.read, stored: tally.stored() })
-                    }
+                    (Error::Cancelled, Some(signal)) => Err(tally.interrupted(signal)),
                     (error, _) => Err(error.into()),
                 }
             }

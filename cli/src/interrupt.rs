@@ -2,10 +2,6 @@
 
 use std::fs;
 use std::io;
-#[cfg(feature = "mcp")]
-use std::io::Read;
-#[cfg(feature = "mcp")]
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -30,28 +26,6 @@ impl Interrupts {
             }
         }
         Self(first)
-    }
-
-    /// Calls on a thread of its own when a signal comes; once, since the second one ends the program.
-    #[cfg(feature = "mcp")]
-    pub fn on_first(&self, call: impl FnOnce() + Send + 'static) {
-        let woken = || -> io::Result<UnixStream> {
-            let (woken, wakes) = UnixStream::pair()?;
-            for signal in heeded() {
-                signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
-            }
-            Ok(woken)
-        };
-        match woken() {
-            Ok(mut woken) => {
-                std::thread::spawn(move || {
-                    if woken.read_exact(&mut [0]).is_ok() {
-                        call();
-                    }
-                });
-            }
-            Err(error) => tracing::warn!(%error, "cannot wait for signals; the second one ends the program"),
-        }
     }
 
     /// The signal's number.

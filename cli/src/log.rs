@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -23,13 +23,20 @@ pub fn start() {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new(DEFAULT_FILTER), Some(error)),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).event_format(Line).with_writer(|| BesideBar).init();
+    // `message: error (name value)`, in the order in which the fields are given.
+    let fields = debug_fn(|out, field, value| match field.name() {
+        "message" => write!(out, "{value:?}"),
+        "error" => write!(out, ": {value:?}"),
+        name => write!(out, " ({name} {value:?})"),
+    });
+    let log = tracing_subscriber::fmt().with_env_filter(filter).fmt_fields(fields);
+    log.event_format(Line).with_writer(|| BesideBar).init();
     if let Some(error) = refused {
         tracing::warn!(%error, "{} is no filter, so warnings are shown", EnvFilter::DEFAULT_ENV);
     }
 }
 
-/// `ehi: warning: message field=value`.
+/// `ehi: warning: message`.
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line

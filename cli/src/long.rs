@@ -24,7 +24,7 @@ pub fn run<T>(
     let result = call(&mut |progress| show(&mut bars, &interrupts, progress));
     bars.clear();
     match (result, interrupts.signal()) {
-        (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left }),
+        (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left: left.to_owned() }),
         (result, _) => Ok(result?),
     }
 }

@@ -8,6 +8,7 @@ use ehi::store::StoreError;
 use ehi::{Error, Index, IndexBuilder};
 
 use crate::failure::Failure;
+use crate::printing;
 
 /// How often an index is tried again where the library does not wait itself.
 const POLL: Duration = Duration::from_millis(50);
@@ -57,7 +58,10 @@ pub fn open_read_only(path: &Path) -> Result<Index, Error> {
 pub fn refuse_file(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
         // A link may lead to a directory, and to nothing.
-        Ok(_) if !path.is_dir() => Err(Failure::NoDirectory { path: path.to_owned() }),
+        Ok(_) if !path.is_dir() => Err(Failure::Usage(format!(
+            "{} is there and is not a directory; choose another place for the index",
+            printing::path(path)
+        ))),
         _ => Ok(()),
     }
 }

@@ -3,55 +3,41 @@
 use std::io::Write;
 
 use ehi::store::Notice;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::WriteArgs;
-
-/// What was brought back from the log.
-#[derive(Serialize)]
-struct Recovered {
-    commits: u64,
-    /// Documents that the commits stored.
-    recovered: u64,
-    /// Judgments that other commits stored.
-    judgments: u64,
-    /// Documents of the index now.
-    documents: usize,
-}
 
 /// Opening for writing reads the log; flushing makes what it held last.
 pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: args, wait } = args;
     let index = wait.open(&args.index)?;
-    let taken_over = |notice: &Notice| match notice {
-        Notice::TakenOver { commits, documents } => Some((*commits, *documents)),
-        _ => None,
-    };
-    let (commits, recovered) = index.notices().iter().find_map(taken_over).unwrap_or_default();
-    let judgments = |notice: &Notice| match notice {
-        Notice::TakenOverJudgments { judgments, .. } => Some(*judgments),
-        _ => None,
-    };
-    let judgments = index.notices().iter().find_map(judgments).unwrap_or_default();
+    let (mut commits, mut recovered, mut judgments) = (0, 0, 0);
+    for notice in index.notices() {
+        match notice {
+            Notice::TakenOver { commits: own, documents } => (commits, recovered) = (own, documents),
+            Notice::TakenOverJudgments { judgments: own, .. } => judgments = own,
+            _ => {}
+        }
+    }
     index.flush()?;
     let documents = index.len();
-    if args.json {
-        return printing::json(out, &Recovered { commits, recovered, judgments, documents });
-    }
-    if judgments > 0 {
-        writeln!(out, "{judgments} judgments brought back from their log and flushed")
-            .map_err(Failure::Output)?;
-    }
-    if commits == 0 {
-        return writeln!(out, "nothing waits in the log; the index has {documents} documents")
-            .map_err(Failure::Output);
-    }
-    writeln!(
-        out,
-        "{recovered} documents in {commits} commits brought back from the log and flushed; the index has {documents} \
-         documents"
-    )
-    .map_err(Failure::Output)
+    let report =
+        json!({ "commits": commits, "recovered": recovered, "judgments": judgments, "documents": documents });
+    printing::report(out, args.json, &report, |out| {
+        if judgments > 0 {
+            let judgments = counted(judgments, "judgment");
+            writeln!(out, "{judgments} brought back from their log and flushed")?;
+        }
+        let documents = counted(documents, "document");
+        if commits == 0 {
+            return writeln!(out, "nothing waits in the log; the index has {documents}");
+        }
+        let (recovered, commits) = (counted(recovered, "document"), counted(commits, "commit"));
+        writeln!(
+            out,
+            "{recovered} in {commits} brought back from the log and flushed; the index has {documents}"
+        )
+    })
 }

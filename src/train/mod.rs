@@ -26,7 +26,6 @@ mod log;
 mod losses;
 mod mining;
 mod optimizer;
-mod page;
 mod parameters;
 mod passages;
 mod plan;
@@ -72,7 +71,7 @@ pub use reranker::{
     RerankerReport, RerankerTrainer, RerankerVerdict,
 };
 pub use retrain::Retrained;
-pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, Trainer};
+pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, REPORT_FILE, Trainer};
 pub use tune::{
     COMPARED_RECALL, DEFAULT_MEMORY_BYTES, NEEDED_SAVING, NEEDED_SAVING_OF_NONE, Needed, TuneOptions, Tuned,
 };

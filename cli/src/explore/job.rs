@@ -5,29 +5,22 @@ use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use ehi::train::{LearnOptions, Learned, TrainConfig};
 use ehi::{Error, ModelChange, Progress};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::guard::too_often;
 use super::held::Held;
-use super::rate::Rate;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
 use crate::bars;
 use crate::failure::Failure;
 
-/// How often one may begin, and how many at once after a rest.
-const BEGUN: (Duration, u32) = (Duration::from_secs(10), 3);
 /// The message of a panic is on standard error.
 pub const PANICKED: &str = "an error in the program: see where it runs";
 
 pub struct Job {
     config: TrainConfig,
-    begun: Rate,
     state: Mutex<State>,
     told: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -75,77 +68,15 @@ enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum What {
+pub enum What {
     Learn,
     Rollback,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Decide {
+pub struct Decide {
     r#use: bool,
-}
-
-pub fn show(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    Ok(Reply::json(&site.job.lock().phase))
-}
-
-pub fn learn(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    begin(site, What::Learn)
-}
-
-pub fn rollback(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    begin(site, What::Rollback)
-}
-
-pub fn decide(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Decide { r#use } = call.json()?;
-    let mut state = site.job.lock();
-    if !matches!(state.phase, Phase::Deciding { .. }) {
-        return Err(Refusal::new(
-            StatusCode::CONFLICT,
-            "nothing_to_decide",
-            "there is nothing to decide now",
-        ));
-    }
-    state.chosen = Some(r#use);
-    site.job.told.notify_all();
-    Ok(Reply::json(&state.phase))
-}
-
-pub fn cancel(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    let mut state = site.job.lock();
-    state.cancel();
-    site.job.told.notify_all();
-    Ok(Reply::json(&state.phase))
-}
-
-fn begin(site: &Site, what: What) -> Result<Reply, Refusal> {
-    site.held.writable()?;
-    let job = &site.job;
-    let mut state = job.lock();
-    if state.phase.is_under_way() {
-        let message = "the index is learning, or returning to the model before: one of these at a time";
-        return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
-    }
-    job.begun.take().map_err(too_often)?;
-    *state = State::default();
-    state.runs(what, "begin", 0, None);
-    let phase = state.phase.clone();
-    drop(state);
-    let (own, held) = (Arc::clone(job), Arc::clone(&site.held));
-    let thread = thread::spawn(move || {
-        let ended = panic::catch_unwind(AssertUnwindSafe(|| own.run(&held, what)));
-        own.lock().phase = ended.unwrap_or_else(|_| Phase::Failed { message: PANICKED.to_owned() });
-    });
-    *job.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-    Ok(Reply::json(&phase))
-}
-
-impl Phase {
-    fn is_under_way(&self) -> bool {
-        matches!(self, Self::Running { .. } | Self::Deciding { .. })
-    }
 }
 
 impl State {
@@ -163,19 +94,54 @@ impl State {
 
 impl Job {
     pub fn new(config: TrainConfig) -> Self {
-        Self {
-            config,
-            begun: Rate::new(BEGUN.0, BEGUN.1),
-            state: Mutex::default(),
-            told: Condvar::new(),
-            thread: Mutex::default(),
+        Self { config, state: Mutex::default(), told: Condvar::new(), thread: Mutex::default() }
+    }
+
+    pub fn show(&self) -> Reply {
+        Reply::json(&self.lock().phase)
+    }
+
+    pub fn begin(self: &Arc<Self>, held: &Arc<Held>, what: What) -> Result<Reply, Refusal> {
+        held.writable()?;
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Running { .. } | Phase::Deciding { .. }) {
+            let message = "the index is learning, or returning to the model before: one of these at a time";
+            return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
         }
+        *state = State::default();
+        state.runs(what, "begin", 0, None);
+        let reply = Reply::json(&state.phase);
+        drop(state);
+        let (own, held) = (Arc::clone(self), Arc::clone(held));
+        let thread = thread::spawn(move || {
+            let ended = panic::catch_unwind(AssertUnwindSafe(|| own.run(&held, what)));
+            own.lock().phase = ended.unwrap_or_else(|_| Phase::Failed { message: PANICKED.to_owned() });
+        });
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(reply)
+    }
+
+    pub fn decide(&self, Decide { r#use }: &Decide) -> Result<Reply, Refusal> {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Deciding { .. }) {
+            let message = "there is nothing to decide now";
+            return Err(Refusal::new(StatusCode::CONFLICT, "nothing_to_decide", message));
+        }
+        state.chosen = Some(*r#use);
+        self.told.notify_all();
+        Ok(Reply::json(&state.phase))
+    }
+
+    pub fn cancel(&self) -> Reply {
+        let mut state = self.lock();
+        state.cancel();
+        self.told.notify_all();
+        Reply::json(&state.phase)
     }
 
     /// Ends what is under way, and waits for that.
     pub fn end(&self) {
-        self.lock().cancel();
-        self.told.notify_all();
+        self.cancel();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A panic has been printed.

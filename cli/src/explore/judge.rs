@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::question::check_length;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
+use super::site::{Call, Site};
 
 /// Judgments that are listed, the newest ones.
 const MOST_LISTED: usize = 1_000;

@@ -14,11 +14,11 @@ mod keys;
 mod leaves;
 mod page;
 mod question;
-mod rate;
 mod reply;
 mod routes;
 mod search;
 mod serve;
+mod site;
 mod state;
 mod why;
 
@@ -36,7 +36,7 @@ use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
 use crate::restart;
 use held::Held;
-use routes::Site;
+use routes::Server;
 
 /// What opens an address in the user's browser.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
@@ -79,16 +79,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupts = Interrupts::watch();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(Failure::Listen)?;
     let port = listener.local_addr().map_err(Failure::Listen)?.port();
-    let (site, token) = Site::new(Held::new(index)?, config, port)?;
-    let site = Arc::new(site);
+    let (server, token) = Server::new(Held::new(index)?, config, port)?;
+    let server = Arc::new(server);
     // In the fragment, which no browser sends to a server or to another page.
     let address = format!("http://127.0.0.1:{port}/#{token}");
     writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
     if !args.no_open {
         open(&address);
     }
-    let served = serve::run(listener, &site, &interrupts).map_err(Failure::Listen);
-    site.end();
+    let served = serve::run(listener, &server, &interrupts).map_err(Failure::Listen);
+    server.end();
     served
 }
 

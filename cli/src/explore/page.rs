@@ -30,6 +30,7 @@ files! {
     "/why.js" SCRIPT "why.js";
     "/leaves.js" SCRIPT "leaves.js";
     "/state.js" SCRIPT "state.js";
+    "/report.js" SCRIPT "report.js";
     "/teach.js" SCRIPT "teach.js";
 }
 

@@ -15,12 +15,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
+use super::site::{Call, Site};
 
 /// A larger report is not shown.
 const MOST_REPORT: u64 = 16 << 20;
 /// Parts of a report that are shown.
-const REPORTED: [&str; 9] = [
+const REPORTED: [&str; 10] = [
     "version",
     "documents",
     "train_queries",
@@ -28,7 +28,8 @@ const REPORTED: [&str; 9] = [
     "dev_queries",
     "verdict",
     "epochs",
-    "indexer_epochs",
+    "before",
+    "after",
     "seconds",
 ];
 

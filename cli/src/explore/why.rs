@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
+use super::site::{Call, Site};
 use crate::beginning::beginning;
 use crate::query::Mode;
 

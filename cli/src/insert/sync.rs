@@ -10,6 +10,7 @@ use ehi::{Document, Error, Index};
 use super::origin::SyncBy;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::printing;
 
 /// Ids deleted in one commit.
 const GROUP: usize = 1_000;
@@ -101,7 +102,7 @@ impl Sync {
     /// line where some are left out.
     ///
     /// # Errors
-    /// [`Failure::Unlisted`] where it is not known what is there, and those of the index.
+    /// It is not known which files are there, and failures of the index.
     pub fn remove(
         &self,
         index: &Index,
@@ -111,7 +112,10 @@ impl Sync {
         let own = self.known.iter().filter(|(_, known)| matches!(known, Known::Own { .. }));
         let gone: Vec<&String> = own.map(|(id, _)| id).filter(|id| !report.present.contains(*id)).collect();
         if !gone.is_empty() && !report.is_whole {
-            return Err(Failure::Unlisted { folder: folder.to_owned() });
+            return Err(Failure::Usage(format!(
+                "not all of {} could be listed, so it is not known which files are gone: nothing was removed",
+                printing::path(folder)
+            )));
         }
         let mut removed = 0;
         for group in gone.chunks(GROUP) {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::left_out::LeftOut;
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::printing;
+use crate::printing::{self, counted};
 
 #[derive(Default)]
 pub struct Tally {
@@ -76,6 +76,17 @@ impl Tally {
         }
     }
 
+    /// A signal asked the insert to end.
+    pub fn interrupted(&self, signal: i32) -> Failure {
+        let left = format!(
+            "{} of the {} documents read are stored, and nothing that follows; run the same command again: documents \
+             already stored are replaced, none is lost",
+            self.stored(),
+            self.read
+        );
+        Failure::Stopped { signal, left }
+    }
+
     /// Documents stored.
     pub fn stored(&self) -> u64 {
         self.inserted + self.replaced
@@ -121,7 +132,7 @@ impl Tally {
     }
 
     fn write(&self, out: &mut dyn Write, index: &Index, waiting: Option<u64>) -> std::io::Result<()> {
-        let documents = index.len();
+        let documents = counted(index.len(), "document");
         let max_tokens = index.bundle().model().encoder().max_tokens();
         let Self { inserted, replaced, superseded, .. } = self;
         write!(out, "{inserted} inserted, {replaced} replaced")?;
@@ -129,7 +140,7 @@ impl Tally {
             write!(out, ", {superseded} superseded (their ids came again)")?;
         }
         if self.passages > 0 {
-            write!(out, ", {} passages", self.passages)?;
+            write!(out, ", {}", counted(self.passages, "passage"))?;
         }
         for (count, what) in
             [(self.unchanged, "unchanged"), (self.removed, "removed"), (self.refused, "refused")]
@@ -150,8 +161,10 @@ impl Tally {
             if stored > 0 {
                 write!(out, "; {durable} of the {stored} stored are on disk")?;
             }
-            if waiting > 0 {
-                write!(out, ", {waiting} documents are in memory and the log only")?;
+            match waiting {
+                0 => {}
+                1 => write!(out, ", 1 document is in memory and the log only")?,
+                more => write!(out, ", {more} documents are in memory and the log only")?,
             }
         }
         write!(out, "{}", self.left_out.line())?;
@@ -160,7 +173,7 @@ impl Tally {
                 self.text_columns.iter().map(|column| escaped(column)).collect::<Vec<_>>().join(", ");
             write!(out, "; text because of some cells: {columns}")?;
         }
-        writeln!(out, "; the index has {documents} documents")?;
+        writeln!(out, "; the index has {documents}")?;
         self.write_cut(out, max_tokens)
     }
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::limits::{ANSWER, METADATA, PART, REST, TITLE, start, start_json, within};
-use super::numbers::whole;
 use super::resources::{self, uri};
 use super::tool::{Call, Tool};
 use crate::cut::floor;
@@ -25,10 +24,10 @@ pub struct Arguments {
     #[serde(default)]
     part: Part,
     /// The byte to begin at: the `next_offset` of the answer before, for more.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default)]
     offset: usize,
     /// Bytes at most; fewer come where the answer would be too long.
-    #[serde(default = "limit", deserialize_with = "whole")]
+    #[serde(default = "limit")]
     #[schemars(range(min = 16, max = PART))]
     limit: usize,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::limits::{ANSWER, BATCH, REST, failure, fit, start, within};
-use super::tool::{Call, Tool, or_default};
+use super::tool::{Call, Tool};
 use crate::failure::Failure;
 
 /// Documents stored together: so often is progress told, and a cancellation heard.
@@ -34,7 +34,7 @@ pub struct New {
     /// Your own id, unique in the index, of 512 bytes at most.
     id: String,
     /// Searched together with the text.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default)]
     title: String,
     /// The body.
     text: String,

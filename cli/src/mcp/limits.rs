@@ -11,14 +11,9 @@ use crate::failure::Failure;
 
 /// Characters of `--about`. Some clients refuse all tools where the description of one has more than 1,024.
 pub const ABOUT: usize = 500;
-/// A request, in bytes.
-pub const REQUEST: usize = 8 << 20;
-/// Values in it: numbers, strings and what else there is, names of fields too. Parsed, some take more memory
-/// than they have bytes.
-pub const REQUEST_VALUES: usize = 200_000;
-/// Bytes of the arguments of all calls that are at work or wait, parsed; of one call alone there may be more.
-pub const ARGUMENTS: usize = 64 << 20;
-/// Calls that are at work or wait for one of the threads.
+/// Bytes of the arguments of a call, as JSON.
+pub const ARGUMENTS: usize = 8 << 20;
+/// Calls that run or wait for a thread.
 pub const CALLS: usize = 64;
 /// Bytes of an answer as JSON.
 pub const ANSWER: usize = 64 << 10;

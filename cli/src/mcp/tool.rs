@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ehi::{Filter, Index};
-use rmcp::model::{JsonObject, ToolAnnotations};
+use rmcp::model::ToolAnnotations;
 use rmcp::schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::held::Held;
@@ -51,34 +51,7 @@ impl Call<'_> {
 pub struct Entry {
     pub tool: rmcp::model::Tool,
     pub writes: bool,
-    pub call: fn(JsonObject, &Call<'_>) -> Result<Value, Failure>,
-}
-
-impl Entry {
-    /// The arguments without nulls for those that may be left out, since models write both, and with what
-    /// some clients send as a text of JSON in its place.
-    pub fn given(&self, mut arguments: JsonObject) -> JsonObject {
-        let schema = &self.tool.input_schema;
-        let known = |name: &str| schema.get("properties").is_some_and(|own| own.get(name).is_some());
-        let required = schema.get("required").and_then(Value::as_array);
-        let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|own| own == name));
-        // An unknown one is refused, null or not.
-        arguments.retain(|name, value| !value.is_null() || !known(name) || is_required(name));
-        for (name, value) in &mut arguments {
-            if let Some(own) = schema.get("properties").and_then(|all| all.get(name)) {
-                schema::unquote(own, value);
-            }
-        }
-        arguments
-    }
-}
-
-/// A field that may be left out or null.
-///
-/// # Errors
-/// Those of its type.
-pub fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
+    pub call: fn(Value, &Call<'_>) -> Result<Value, Failure>,
 }
 
 /// What the protocol knows of a tool.
@@ -96,8 +69,8 @@ pub fn entry<T: Tool>() -> Entry {
     Entry { tool, writes: T::WRITES, call: call::<T> }
 }
 
-fn call<T: Tool>(arguments: JsonObject, call: &Call<'_>) -> Result<Value, Failure> {
-    let arguments = serde_json::from_value(Value::Object(arguments))
+fn call<T: Tool>(arguments: Value, call: &Call<'_>) -> Result<Value, Failure> {
+    let arguments = serde_json::from_value(arguments)
         .map_err(|error| Failure::Usage(format!("the arguments of `{}`: {error}", T::NAME)))?;
     let answer = T::call(arguments, call)?;
     serde_json::to_value(answer)
