@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     let interrupts = Interrupts::watch();
-    let held = Arc::new(Held::open(args)?);
+    let held = Arc::new(Held::open(&args.index, &args.precision, args.write.then_some(&args.wait))?);
     if io::stdin().is_terminal() {
         eprintln!(
             "note: this speaks the Model Context Protocol on standard input and output; an agent or editor starts it, \

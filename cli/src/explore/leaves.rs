@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::held::Held;
 use super::reply::{Refusal, Reply};
-use super::search::MOST_TITLE;
 use crate::beginning::beginning;
 use crate::failure::Failure;
 
@@ -160,7 +159,7 @@ fn read_all(held: &Held) -> Result<Read, ehi::Error> {
     let leaves = summaries.into_iter().map(|mut summary| {
         for document in &mut summary.nearest {
             document.text = beginning(&document.text, BEGINNING);
-            document.title = beginning(&document.title, MOST_TITLE);
+            document.title = beginning(&document.title, BEGINNING);
         }
         for query in &mut summary.queries {
             query.text = beginning(&query.text, BEGINNING);

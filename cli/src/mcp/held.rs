@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use ehi::{Error, Index};
 
-use super::Args;
 use crate::failure::Failure;
+use crate::opening::WaitArgs;
 use crate::place::{Lost, Place};
 use crate::precision::PrecisionArgs;
 use crate::printing;
@@ -23,13 +23,17 @@ pub struct Held {
 impl Held {
     /// # Errors
     /// Those of opening the index.
-    pub fn open(args: &Args) -> Result<Self, Failure> {
-        let index = match args.write {
-            true => args.precision.of(args.wait.builder()).open(&args.index)?,
-            false => read(&args.index, &args.precision)?,
+    pub fn open(
+        path: &Path,
+        precision: &PrecisionArgs,
+        to_write: Option<&WaitArgs>,
+    ) -> Result<Self, Failure> {
+        let index = match to_write {
+            Some(wait) => precision.of(wait.builder()).open(path)?,
+            None => read(path, precision)?,
         };
-        let place = args.write.then(|| Place::of(&index)).transpose()?;
-        let (path, precision) = (args.index.clone(), args.precision.clone());
+        let place = to_write.map(|_| Place::of(&index)).transpose()?;
+        let (path, precision) = (path.to_owned(), precision.clone());
         Ok(Self { path, precision, index: RwLock::new(Arc::new(index)), place })
     }
 

@@ -38,7 +38,7 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
 }
 
 /// Reads a value as the schema means it, since models and clients write it in other ways too: a text of JSON
-/// in place of the list, object, number or boolean that it holds, `3.0` for `3`, and null for an absent field.
+/// in place of the list, object, number or boolean that it holds, `3.0` for `3`, null for an absent field.
 pub fn normalize(schema: &Value, value: &mut Value) {
     let wanted = schema["type"].as_str().unwrap_or_default();
     if let Value::String(text) = value

@@ -105,8 +105,8 @@ impl ServerHandler for Server {
         Ok(ListToolsResult::with_all_items(offered.map(|entry| entry.tool.clone()).collect()))
     }
 
-    /// The model reads wrong arguments and failures as answers. Unknown tools and rejected calls are errors of
-    /// the protocol, which only the client reads.
+    /// The model reads wrong arguments and failures as answers. Unknown tools and rejected calls are errors
+    /// of the protocol, which only the client reads.
     async fn call_tool(
         &self,
         request: CallToolRequestParams,

@@ -1,4 +1,5 @@
-//! Runs calls of the library on threads of their own: a bounded number at once, with progress and cancellation.
+//! Runs calls of the library on threads of their own, a bounded number at once, with progress and
+//! cancellation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -93,7 +94,7 @@ impl Work {
                 let (done, of) = *told.borrow_and_update();
                 let progress =
                     ProgressNotificationParam::new(token.clone(), done as f64).with_total(of as f64);
-                // At the end of a session nothing takes the notification, and the answer must not wait for it.
+                // At the end of a session nothing takes the notification: the answer must not wait for it.
                 tokio::select! {
                     biased;
                     _ = context.peer.notify_progress(progress) => {}
