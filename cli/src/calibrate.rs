@@ -16,7 +16,7 @@ use crate::long::{self, AS_BEFORE};
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
 
-/// Shares of exact search's hits that are told.
+/// Shares of exact search's hits that are printed.
 const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
 
 #[derive(clap::Args)]
@@ -59,7 +59,7 @@ pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// Measures after an insert, where searches need it. The documents are stored whatever comes of it.
+/// Measures after an insert, if searches need it. The documents are stored even if that fails.
 pub fn after_insert(index: &Index, interrupts: &Interrupts) {
     if !index.needs_calibration() {
         return;
@@ -74,7 +74,7 @@ pub fn after_insert(index: &Index, interrupts: &Interrupts) {
     }
 }
 
-/// A line for each depth, and for each share that is told.
+/// A line for each depth and each printed share.
 pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
     let source = match curve.source {
         QuestionSource::Documents => "questions made from documents",

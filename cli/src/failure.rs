@@ -12,7 +12,7 @@ use crate::printing;
 /// Exit status of a check that found warnings and no damage.
 const WARNED: u8 = 3;
 
-/// Why a model's name is not looked for elsewhere.
+/// Why the name of a model is not looked up on a hub.
 #[cfg(feature = "hub")]
 const NO_HUB: &str = "";
 #[cfg(not(feature = "hub"))]
@@ -34,7 +34,7 @@ pub enum Failure {
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
-    /// No page can be served.
+    /// The page cannot be served.
     #[cfg(feature = "explore")]
     #[error("cannot answer on 127.0.0.1")]
     Listen(#[source] io::Error),
@@ -49,7 +49,7 @@ pub enum Failure {
         printing::path(index)
     )]
     Damaged { index: PathBuf, problems: u64 },
-    /// A repair could not bring everything back; what is lost is on standard output.
+    /// A repair could not restore everything; standard output lists what is lost.
     #[error("{} is repaired, but something is lost", printing::path(index))]
     Lost { index: PathBuf },
     /// The index is sound; the warnings are on standard output.
@@ -58,7 +58,7 @@ pub enum Failure {
     /// A signal asked a long call to end; `left` says what is done.
     #[error("interrupted: {left}")]
     Stopped { signal: i32, left: String },
-    /// Not all that was stored is on disk.
+    /// Not everything that was stored is on disk.
     #[error(
         "{}the flush failed: {waiting} documents are in memory and the log only, \
          and the next command that writes to the index brings them back: {source}",
@@ -69,10 +69,10 @@ pub enum Failure {
     #[cfg(feature = "hub")]
     #[error("there is no model directory {}, and no model of that name can be fetched", printing::path(path))]
     NotFetched { path: PathBuf, source: ehi::model::ModelError },
-    /// A judgment to be removed that is not there.
+    /// The judgment to remove does not exist.
     #[error("there is no judgment of that question and `{}`", escaped(id))]
     NotJudged { id: String },
-    /// A judgment to train on of a document that is not there.
+    /// A judgment to train on names a document that was not given.
     #[error(
         "{}: the question `{}` is answered by the document `{}`, which is not among the {documents} given; \
          take that line out, or give its document too",
@@ -81,7 +81,7 @@ pub enum Failure {
         escaped(id)
     )]
     NoDocument { pairs: PathBuf, question: String, id: String, documents: usize },
-    /// What a client of a server sent, or how the exchange ended.
+    /// The exchange with a client failed.
     #[cfg(feature = "mcp")]
     #[error("the protocol's exchange failed: {0}")]
     Protocol(String),
@@ -89,7 +89,7 @@ pub enum Failure {
     #[cfg(feature = "mcp")]
     #[error("cancelled")]
     Cancelled,
-    /// What serves cannot be started.
+    /// The runtime of the server cannot be started.
     #[cfg(feature = "mcp")]
     #[error("cannot start to serve")]
     Runtime(#[source] io::Error),
@@ -124,7 +124,7 @@ impl Failure {
         }
     }
 
-    /// The message with those of its sources that it does not quote itself.
+    /// The message, followed by the messages of its sources that it does not quote.
     pub fn line(&self) -> String {
         let mut message = self.to_string();
         let mut source = self.source();

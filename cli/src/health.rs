@@ -15,7 +15,7 @@ use crate::store::ReportArgs;
 /// The figures, the advice as sentences, and what a check of the whole index found.
 #[derive(Serialize)]
 struct Report {
-    /// `None` where damage keeps it from being measured.
+    /// `None` if damage prevents measuring it.
     health: Option<Health>,
     words: Vec<String>,
     sound: bool,

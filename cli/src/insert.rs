@@ -130,7 +130,7 @@ impl Inserter<'_> {
             };
             self.tally.read += 1;
             self.bar.read();
-            // Two folders may have a file of one name.
+            // Two folders may have files of the same name.
             if let Some(folder) = &texts
                 && let Some(other) = self.index.get(&document.id)?
                 && folder.version_of(&other).is_none()
@@ -170,7 +170,7 @@ impl Inserter<'_> {
         }
     }
 
-    /// Removes what is gone, when all else is stored.
+    /// Removes the documents of missing files, once everything else is stored.
     fn finish_sync(&mut self, path: &Path, sync: &Sync, reading: &Reading) -> Result<(), Failure> {
         let taken = sync.refused(path, self.args.folders.prefix());
         self.tally.unchanged -= taken.len() as u64;
@@ -186,13 +186,13 @@ impl Inserter<'_> {
         Ok(())
     }
 
-    /// Says what a user should know of an input that is read.
+    /// Prints a note on an input.
     fn note(&mut self, what: &str) {
         self.bar.say(&escaped(&format!("note: {what}")));
         self.tally.notes.push(what.to_owned());
     }
 
-    /// Says that a file is not stored.
+    /// Reports that a file is not stored.
     fn refuse(&mut self, line: &str) {
         self.bar.say(line);
         self.tally.refused += 1;
@@ -202,7 +202,7 @@ impl Inserter<'_> {
         self.interrupts.signal().map_or(Ok(()), |signal| Err(self.tally.interrupted(signal)))
     }
 
-    /// Inserts a group; where that fails, counts what was stored nevertheless.
+    /// Inserts a group. If that fails, counts the documents that were stored before the failure.
     fn group(&mut self, group: Group, reading: &Reading) -> Result<(), Failure> {
         let Group { documents, lines, end, .. } = group;
         if documents.is_empty() {

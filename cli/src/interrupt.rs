@@ -1,4 +1,4 @@
-//! Signals that end a long command in good order; a second one ends it at once.
+//! The first signal ends a long command in good order, the second one at once.
 
 use std::fs;
 use std::io;
@@ -43,15 +43,15 @@ pub fn status(signal: i32) -> i32 {
 }
 
 fn watch(signal: i32, asked: &Arc<AtomicBool>, first: &Arc<AtomicUsize>) -> io::Result<()> {
-    // In the order in which they act: ends the program where one was asked for before.
+    // Handlers run in this order: the first one ends the program if a signal came before.
     flag::register_conditional_shutdown(signal, status(signal), Arc::clone(asked))?;
     flag::register(signal, Arc::clone(asked))?;
     flag::register_usize(signal, Arc::clone(first), signal as usize)?;
     Ok(())
 }
 
-/// The signals that end the program. Those that it was started to ignore are none of them, as `nohup` and
-/// shells without job control have it.
+/// The signals that end the program, without those that it was started to ignore (by `nohup`, or by shells
+/// without job control).
 fn heeded() -> impl Iterator<Item = i32> {
     let ignored = ignored();
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)

@@ -176,7 +176,7 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
     if let FormatName::Jsonl = format {
         return judgments.iter().try_for_each(|judgment| printing::json(out, judgment));
     }
-    // Standard output would show them in another way.
+    // Standard output would escape them.
     let is_csv = matches!(format, FormatName::Csv);
     let hidden = |text: &str| text.chars().any(|c| acts(c) && !(is_csv && c == '\n'));
     if let Some(found) = judgments.iter().find(|judgment| hidden(&judgment.question) || hidden(&judgment.id))
@@ -189,8 +189,8 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
     write_judgments(out, judgments, format.into()).map_err(Failure::Output)
 }
 
-/// The judgments of a file, or of standard input; by the ending of its name or its content without a format.
-/// With what should be known of them, which is said on standard error.
+/// The judgments of a file, or of standard input, and notes on them, which are also printed on standard
+/// error. Without a format, the ending of the name or the content decides.
 pub fn read(path: &Path, format: Option<FormatName>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
     let format = format.map(JudgmentFormat::from);
     let name = origin::name(path);

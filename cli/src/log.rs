@@ -12,8 +12,8 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::bars;
 use crate::escape::escaped;
 
-/// What is shown unless `RUST_LOG` says otherwise. The crate of the agents' protocol warns of each wrong
-/// request, of which its client is told anyhow.
+/// What is shown unless `RUST_LOG` says otherwise. The protocol's crate warns of each wrong request, which
+/// the client learns from the answer.
 const DEFAULT_FILTER: &str = "warn,rmcp=error";
 
 pub fn start() {
@@ -63,12 +63,12 @@ where
     }
 }
 
-/// Standard error, with the progress bar out of the way for as long as it takes.
+/// Standard error, with the progress bar hidden while a line is written.
 struct BesideBar;
 
 impl Write for BesideBar {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Where nobody reads it, it is lost, and the work that it is about goes on.
+        // If standard error is closed, the line is lost and the work goes on.
         let _ = bars::beside(|| io::stderr().write_all(bytes));
         Ok(bytes.len())
     }

@@ -8,10 +8,10 @@ use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 
-/// What a call that changes nothing before its end has done when a signal ends it.
+/// What a signal leaves of a call that changes nothing before its end.
 pub const AS_BEFORE: &str = "the index is as before";
 
-/// Runs a call; `left` is what a signal leaves.
+/// Runs a call; `left` says what a signal leaves.
 ///
 /// # Errors
 /// Those of the call; [`Failure::Stopped`].
@@ -29,7 +29,7 @@ pub fn run<T>(
     }
 }
 
-/// A callback of the library that shows how far it is, and ends it after a signal.
+/// A callback of the library that shows progress, and cancels after a signal.
 pub fn show(bars: &mut Bars, interrupts: &Interrupts, progress: Progress) -> ControlFlow<()> {
     match interrupts.signal() {
         Some(_) => ControlFlow::Break(()),

@@ -48,8 +48,8 @@ pub struct Args {
     /// meanwhile
     #[arg(long)]
     write: bool,
-    /// What the documents are about, in at most 500 characters: the model is told, and so knows what to
-    /// search here for
+    /// What the documents are about, in at most 500 characters: the model reads it to decide what to search
+    /// for here
     #[arg(long, value_name = "TEXT")]
     about: Option<String>,
     #[command(flatten)]

@@ -32,7 +32,7 @@ impl EncoderArgs {
     }
 }
 
-/// The folder of a model; one that is named is fetched.
+/// The folder of a model. A model that is given by its name is fetched.
 pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
     if given.is_dir() {
         return Ok(given.to_owned());
@@ -48,7 +48,7 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
 /// A bundle, or a model without a tree from an encoder's folder.
 ///
 /// # Errors
-/// Settings of an encoder for a bundle, whose tree was made with those that it has.
+/// Settings of an encoder were given for a bundle, whose tree was made with the bundle's own.
 pub fn open(given: &Path, settings: &EncoderArgs) -> Result<Bundle, Failure> {
     let dir = directory(given)?;
     let settings = settings.settings();
@@ -63,7 +63,7 @@ pub fn open(given: &Path, settings: &EncoderArgs) -> Result<Bundle, Failure> {
     }
 }
 
-/// `owner/name` or `name`, as hubs have them, rather than a path.
+/// The name of a model on a hub, `owner/name` or `name`; `None` for a path.
 #[cfg(feature = "hub")]
 fn hub_name(given: &Path) -> Option<&str> {
     let name = given.to_str()?;

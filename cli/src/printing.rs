@@ -1,4 +1,4 @@
-//! How everything is printed: no character from data acts on a terminal, as text or as JSON.
+//! Printing of text and JSON in which no character from data acts on a terminal.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::escape::{acts, escaped};
 use crate::failure::Failure;
 
-/// Standard output: characters that act are escaped, but for line feeds and tabs.
+/// Standard output with characters that act escaped, except line feeds and tabs.
 ///
 /// A last resort behind [`escaped`], which makes line feeds of data visible too. Text comes in whole
 /// characters, since each write is of a `str`.

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::printing::{self, counted};
 use crate::store::WriteArgs;
 
-/// Opening for writing reads the log; flushing makes what it held last.
+/// Opening for writing reads the log; a flush makes what it held durable.
 pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: args, wait } = args;
     let index = wait.open(&args.index)?;

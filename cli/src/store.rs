@@ -38,7 +38,7 @@ fn analyzer(text: &str) -> Result<Analyzer, String> {
     })
 }
 
-/// Those that the index has, or tokens, where none are named.
+/// Without a name, the words that the index has, or else tokens.
 fn words_to_add(text: &str) -> Result<Words, String> {
     if text.is_empty() { Ok(Words(None)) } else { analyzer(text).map(|analyzer| Words(Some(analyzer))) }
 }
@@ -65,7 +65,7 @@ pub struct CreateArgs {
     passages: Option<Passages>,
 }
 
-/// Of a command that writes and reports.
+/// Arguments of a command that writes and reports.
 #[derive(clap::Args)]
 pub struct WriteArgs {
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! Which requests are heard at all.
+//! Checks which requests are answered at all.
 //!
 //! Another page in the user's browser can send requests to this address, and its name may be made to lead
-//! here (DNS rebinding); programs of other users of the machine can, too. So a request must name this very
-//! address as its host, must not come from another origin, and must have the key of a session, which neither
-//! of them can read.
+//! here (DNS rebinding); programs of other users of the machine can send requests too. So a request must name
+//! this address as its host, must not come from another origin, and must have the key of a session, which
+//! neither of them can read.
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -15,7 +15,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What a request must have to be heard.
+/// What a request must have to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The page, to which a link on another page may lead.
@@ -90,7 +90,7 @@ fn is_visit(method: &Method, headers: &HeaderMap) -> bool {
         && only(&SEC_FETCH_DEST, "document")
 }
 
-/// Where a browser says what sent the request, it must be this page.
+/// If a browser says what sent the request, it must be this page.
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
     let own = |origin: &str| origin.strip_prefix("http://") == Some(host);
     let is_own = headers.get_all(ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(own));

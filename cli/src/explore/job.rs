@@ -1,5 +1,5 @@
-//! What takes minutes: learning from judgments, and returning to the model before. One at a time, on a thread
-//! of its own; the page asks how far it is.
+//! Calls that take minutes: learning from judgments, and returning to the model before. One runs at a time,
+//! on a thread of its own; the page polls its progress.
 
 use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
@@ -45,10 +45,10 @@ enum Phase {
         stage: &'static str,
         done: u64,
         total: Option<u64>,
-        /// Cancelled; it ends at the next progress.
+        /// Cancelled; the call ends at its next progress.
         ending: bool,
     },
-    /// It is trained and measured; the user says whether it is used.
+    /// Trained and measured; the user decides whether the result is used.
     Deciding {
         learned: Box<Learned>,
     },
@@ -139,7 +139,7 @@ impl Job {
         Reply::json(&state.phase)
     }
 
-    /// Ends what is under way, and waits for that.
+    /// Cancels the call in progress and waits for its end.
     pub fn end(&self) {
         self.cancel();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -177,8 +177,8 @@ impl Job {
         if state.cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Waits until the user has said whether what was learned is used. Where the program is asked to end
-    /// before that, nobody has, and the next progress cancels.
+    /// Waits until the user has decided whether the result is used. If the program is asked to end first, the
+    /// next progress cancels the call.
     fn ask(&self, what: What, learned: &Learned) -> bool {
         let mut state = self.lock();
         state.phase = Phase::Deciding { learned: Box::new(learned.clone()) };
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(ending(&state), false);
         state.cancel();
         assert_eq!(ending(&state), true);
-        // A stage that takes long may tell of itself once more.
+        // A long stage may report its progress once more.
         state.runs(What::Learn, "change over", 0, Some(2));
         assert_eq!(ending(&state), true);
     }

@@ -51,7 +51,7 @@ pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     check_length(&question)?;
     let index = site.held.writable()?;
     let recorded = index.record_all([Judgment::new(question, id, grade)])?;
-    // Others are to see it, and a power failure is to leave it.
+    // So that other processes see it, and a power failure does not lose it.
     index.flush()?;
     Ok(Reply::json(&recorded))
 }

@@ -1,4 +1,4 @@
-//! What the leaves hold, read once in the background, since that takes every document.
+//! What the leaves hold, read in the background, since that takes every document.
 
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
@@ -72,7 +72,7 @@ struct Leaf {
     summary: LeafSummary,
     /// Where its documents were before, most first.
     from: Vec<LeafOrigin>,
-    /// Documents that were nowhere.
+    /// Documents that the tree before did not have.
     new: usize,
 }
 
@@ -82,7 +82,7 @@ struct Map {
     leaves: u64,
     branching_factor: u32,
     height: u32,
-    /// A leaf and its documents; those that have some.
+    /// Each leaf with documents, and how many it has.
     documents: Vec<(u32, usize)>,
 }
 
@@ -111,7 +111,7 @@ pub fn begin(shelf: &Arc<Shelf>, held: &Arc<Held>) -> Result<Reply, Refusal> {
     Ok(Reply::json(&*reading))
 }
 
-/// How a reading ended: by a panic too, so that another one can begin.
+/// The end of a reading. A panic counts as an end too, so that another reading can begin.
 fn ended(read: impl FnOnce() -> Result<Read, ehi::Error>) -> Reading {
     match panic::catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(read)) => Reading::Done { stale: false, read: Box::new(read) },

@@ -1,7 +1,7 @@
 //! `ehi explore`: a page on the loopback address to search an index, look into it and teach it.
 //!
-//! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key, rate) and `routes`
-//! (which call), and is then a call of the library like that of any other command. `held` is the index.
+//! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key) and `routes` (which
+//! call), and is then a call of the library like that of any other command. `held` is the index.
 
 mod about;
 mod document;
@@ -92,7 +92,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     served
 }
 
-/// Opens the address in a browser, if there is one to open it in: it is printed in any case.
+/// Opens the address in a browser, if there is one; the address is printed in any case.
 fn open(address: &str) {
     let opens = |opener: &&str| {
         let mut command = Command::new(opener);

@@ -32,11 +32,11 @@ const MOST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
 /// Bytes of its body: a question is a few hundred.
 const MOST_BODY: usize = 64 << 10;
-/// Time for a whole head, for a whole body, and for each piece of an answer to be taken.
+/// Time for a whole head, for a whole body, and for the client to take each piece of an answer.
 const SLOWEST: Duration = Duration::from_secs(15);
-/// Requests that are worked on at once.
+/// Requests that run at once.
 const WORKERS: usize = 8;
-/// How often it is looked whether a signal asked to end.
+/// How often the server looks for a signal.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Answers requests until a signal asks to end.
@@ -65,7 +65,7 @@ async fn accept(listener: tokio::net::TcpListener, server: Arc<Server>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Too many open files, or a client that has gone again.
+                // Too many open files, or the client has already gone.
                 tracing::debug!(%error, "a connection was not accepted");
                 sleep(POLL).await;
                 continue;

@@ -1,4 +1,4 @@
-//! How far an insert is: bytes of the input behind the documents that are stored, of all bytes.
+//! Progress of an insert: the bytes of input whose documents are stored, of all bytes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ impl InsertBar {
 
     /// Prints a line on standard error, above the bar.
     pub fn say(&self, line: &str) {
-        // Nobody reads it where that fails; the exit status tells too.
+        // If standard error is closed, the exit status still tells.
         self.bar.suspend(|| {
             let _ = writeln!(io::stderr(), "{line}");
         });

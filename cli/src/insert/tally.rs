@@ -1,4 +1,4 @@
-//! What an insert did, in numbers.
+//! Counts of what an insert did.
 
 use std::io::Write;
 
@@ -30,7 +30,7 @@ pub struct Tally {
     text_columns: Vec<String>,
     /// Entries of folders, and values of files, that are not read.
     left_out: LeftOut,
-    /// Lines that are no document.
+    /// Lines that are not documents.
     bad_lines: u64,
     /// Texts that were not read whole.
     cut: CutTexts,
@@ -63,13 +63,13 @@ impl Tally {
         self.passages += summary.passages as u64;
     }
 
-    /// Of a group that failed, the documents stored, and how many more the index has for them.
+    /// Counts the documents of a failed group that were stored, `more` of them new to the index.
     pub fn add_partly(&mut self, stored: u64, more: u64) {
         self.inserted += more.min(stored);
         self.replaced += stored.saturating_sub(more);
     }
 
-    /// A line that could be read, and is no document.
+    /// Counts a line that could be read and is not a document.
     pub fn bad_line(&mut self, error: &DataError) {
         if !error.is_of_reading() {
             self.bad_lines += 1;
@@ -112,7 +112,7 @@ impl Tally {
         let flushed = index.flush();
         let waiting = match &flushed {
             Ok(()) => 0,
-            // Where that is not known either, it is taken for all.
+            // If that is unknown, all of them.
             Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
         let complete = matches!(result, Ok(()) | Err(Failure::Refused { .. })) && flushed.is_ok();
@@ -198,7 +198,7 @@ impl Tally {
         printing::json(out, &summary)
     }
 
-    /// Says so where the end of a text counts for words alone.
+    /// Reports texts of which the embedding does not cover the end.
     fn write_cut(&self, out: &mut dyn Write, max_tokens: usize) -> std::io::Result<()> {
         let CutTexts { documents, tokens, tokens_cut, longest, .. } = self.cut;
         if documents == 0 {

@@ -1,4 +1,4 @@
-//! The index that a session is about: for reading as others write it, or for writing.
+//! The index of a session: opened for reading while others write, or for writing.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,11 +12,11 @@ use crate::precision::PrecisionArgs;
 use crate::printing;
 
 pub struct Held {
-    /// As it was given: what is there may be replaced.
+    /// As given by the user: another index may take its place.
     path: PathBuf,
     precision: PrecisionArgs,
     index: RwLock<Arc<Index>>,
-    /// Of an index that is written to.
+    /// Set if the index is open for writing.
     place: Option<Place>,
 }
 
@@ -37,17 +37,17 @@ impl Held {
         Ok(Self { path, precision, index: RwLock::new(Arc::new(index)), place })
     }
 
-    /// The index as of now, which a call keeps to its end.
+    /// The index at its newest state. A call uses it until it ends.
     ///
     /// # Errors
-    /// Those of refreshing it, where it cannot be opened again either. Of an index that is written to, that
-    /// it is not in its place: the lock of another one would have to be taken, which a new session does.
+    /// The index can be neither refreshed nor opened again. For writing: the index is no longer in its place;
+    /// only a new session can take the lock of another one.
     pub fn index(&self) -> Result<Arc<Index>, Failure> {
         self.check_place()?;
         let index = self.current();
         match index.refresh() {
             Ok(_) => Ok(index),
-            // Another one may be in its place.
+            // Another index may have taken its place.
             Err(error) => match read(&self.path, &self.precision) {
                 Ok(other) => {
                     tracing::warn!(%error, "another index is there; it is read from now on");
@@ -65,23 +65,23 @@ impl Held {
         !self.current().is_read_only()
     }
 
-    /// The name of its folder, for people.
+    /// The name of the index's folder, for display.
     pub fn name(&self) -> String {
         let path = self.current().path().to_owned();
         path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// Makes what was written last.
+    /// Flushes what was written.
     ///
     /// # Errors
-    /// [`Failure::Unflushed`]; where the index is not in its place, that.
+    /// [`Failure::Unflushed`], or the index is no longer in its place.
     pub fn finish(&self) -> Result<(), Failure> {
         let index = self.current();
         if index.is_read_only() {
             return Ok(());
         }
         let Err(source) = index.flush() else { return Ok(()) };
-        // It cannot be counted then what waits, and every call has said what it stored.
+        // What waits cannot be counted then; each call has already reported what it stored.
         self.check_place()?;
         let waiting = index.stats().map_or(0, |stats| stats.memtable_documents);
         Err(Failure::Unflushed { waiting, source: Box::new(source), before: None })

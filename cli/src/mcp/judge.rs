@@ -41,11 +41,11 @@ fn full() -> f64 {
 #[derive(Default, Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
-    /// Whether there was none of this question and document before.
+    /// Whether the judgment is new.
     added: bool,
-    /// Whether it took the place of one.
+    /// Whether it replaced an earlier judgment of this question and document.
     replaced: bool,
-    /// Whether one was taken back.
+    /// Whether a judgment was taken back.
     forgotten: bool,
     /// Judgments of the index now.
     judgments: usize,

@@ -12,14 +12,14 @@ use crate::cut::floor;
 use crate::failure::Failure;
 
 const PREFIX: &str = "ehi://document/";
-/// Bytes of a URI; that of the longest id has fewer.
+/// Bytes of a URI; the URI of the longest id has fewer.
 const URI: usize = 2_048;
-/// What RFC 6570 has of an expression `{id}`: all but unreserved characters is encoded.
+/// RFC 6570 encodes all but unreserved characters in an expression `{id}`.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Resources of a page of the list, at most.
 const PAGE: usize = 100;
-/// Documents read at once for it, and their bytes after which it ends early.
+/// Documents read at once for a page, and the bytes of documents after which the page ends early.
 const READ: usize = 10;
 const READ_BYTES: usize = 4 << 20;
 
@@ -44,8 +44,8 @@ pub fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// A page of the documents by the byte order of their ids, and no more than [`LISTED`] in all: clients read
-/// such lists to their ends, and what a large index holds is found by `search`.
+/// A page of the documents in byte order of their ids, at most [`LISTED`] in all: clients read such lists to
+/// their ends, and `search` finds the documents of a large index.
 ///
 /// A cursor is the number of documents listed before, and the id of the last of them.
 ///
@@ -101,10 +101,10 @@ fn body(document: &Document) -> String {
     }
 }
 
-/// A part of a document. Where more follows, a second content says so, with the URI of the next part.
+/// A part of a document. If more follows, a second content says so with the URI of the next part.
 ///
 /// # Errors
-/// A URI that is none of a document, and failures of reading.
+/// A URI that names no document, and failures of reading.
 pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, ErrorData> {
     let (id, offset) = parse(given)?;
     let Some(document) = index.get(&id).map_err(failed)? else {

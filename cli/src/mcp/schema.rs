@@ -1,6 +1,6 @@
 //! Schemas of arguments and answers, in the few forms that every client takes.
 //!
-//! JSON Schema allows more than clients do. The protocol's TypeScript package refuses all tools where the
+//! JSON Schema allows more than clients accept. The protocol's TypeScript package refuses all tools where the
 //! schema of one property is `true`; validators of its older versions do not know the draft that `$schema`
 //! names; and several providers of models take neither references nor lists of types.
 
@@ -97,7 +97,7 @@ impl Transform for Plain {
                 fields["type"] = only.take();
             }
         }
-        // The one keyword whose value is a boolean for all clients; `true` is what its absence means.
+        // The one keyword for which all clients accept a boolean; its absence means `true`.
         let more = fields.remove("additionalProperties");
         transform_subschemas(self, schema);
         if let Some(more) = more.filter(|more| *more != Value::Bool(true)) {
@@ -135,7 +135,7 @@ mod tests {
             (&json!({ "type": "boolean" }), json!("true"), json!(true)),
             (&text, json!("3"), json!("3")),
             (&text, json!("[1]"), json!("[1]")),
-            // Not what is asked for, so that it is refused as it was given.
+            // Of another type, so that the original value is refused.
             (&list, json!("{}"), json!("{}")),
             (&list, json!("[1"), json!("[1")),
             (&json!({ "type": "integer" }), json!("ten"), json!("ten")),

@@ -1,4 +1,4 @@
-//! What the protocol asks for, and what answers it.
+//! The requests of the protocol, and what answers them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a tool is: its name and description, its arguments, its answer.
+//! A tool: its name and description, its arguments, its answer.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 pub trait Tool {
     const NAME: &'static str;
     const TITLE: &'static str;
-    /// For the model that chooses among tools.
+    /// Read by the model that chooses among tools.
     const DESCRIPTION: &'static str;
     /// Whether it changes the index.
     const WRITES: bool = false;
@@ -26,7 +26,7 @@ pub trait Tool {
     type Answer: Serialize + JsonSchema + 'static;
 
     /// # Errors
-    /// What the model is to read: wrong arguments, and failures of the index.
+    /// Wrong arguments and failures of the index, for the model to read.
     fn call(arguments: Self::Arguments, call: &Call<'_>) -> Result<Self::Answer, Failure>;
 }
 
@@ -46,7 +46,7 @@ impl Call<'_> {
     }
 }
 
-/// A tool, by its name.
+/// A tool as the server keeps it.
 #[derive(Clone)]
 pub struct Entry {
     pub tool: rmcp::model::Tool,
@@ -54,11 +54,11 @@ pub struct Entry {
     pub call: fn(Value, &Call<'_>) -> Result<Value, Failure>,
 }
 
-/// What the protocol knows of a tool.
+/// Describes a tool to the protocol.
 pub fn entry<T: Tool>() -> Entry {
     let annotations = ToolAnnotations::with_title(T::TITLE)
         .read_only(!T::WRITES)
-        // An insert and a judgment replace.
+        // Inserts and judgments replace what was stored.
         .destructive(T::WRITES)
         .idempotent(true)
         .open_world(false);
@@ -77,10 +77,10 @@ fn call<T: Tool>(arguments: Value, call: &Call<'_>) -> Result<Value, Failure> {
         .map_err(|error| Failure::Usage(format!("the answer cannot be written as JSON: {error}")))
 }
 
-/// The filter of a call; models write it as an object, or as a string that holds one.
+/// The filter of a call: an object, or a string that holds one.
 ///
 /// # Errors
-/// Those of the filter, and one that is too long.
+/// The filter is malformed or too long.
 pub fn filter(given: Option<&Value>) -> Result<Option<Filter>, Failure> {
     let Some(given) = given else { return Ok(None) };
     let text = match given {
@@ -94,7 +94,7 @@ pub fn filter(given: Option<&Value>) -> Result<Option<Filter>, Failure> {
     Ok(Some(filter))
 }
 
-/// A score as it is told: further digits say nothing, and cost the model tokens.
+/// A score with four digits: more carry no information and cost the model tokens.
 pub fn rounded(score: f32) -> f64 {
     (f64::from(score) * 1e4).round() / 1e4
 }
