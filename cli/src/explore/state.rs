@@ -20,7 +20,7 @@ use super::site::{Call, Site};
 /// A larger report is not shown.
 const MOST_REPORT: u64 = 16 << 20;
 /// Parts of a report that are shown.
-const REPORTED: [&str; 10] = [
+const REPORTED: [&str; 11] = [
     "version",
     "documents",
     "train_queries",
@@ -30,6 +30,7 @@ const REPORTED: [&str; 10] = [
     "epochs",
     "before",
     "after",
+    "loads",
     "seconds",
 ];
 

@@ -42,6 +42,13 @@ function losses(epochs) {
     return plot("Terms of the loss by pass, unweighted but for the total", used, epochs.map(own => String(own.epoch)), [0, high], value => value.toFixed(2));
 }
 
+function loads(passes) {
+    const line = (name, field, dashed) => ({ name, dashed, points: passes.map((own, at) => [at, own[field]]) });
+    const lines = [line("expected", "expected_documents_per_leaf"), line("at an even load", "ideal_documents_per_leaf", true)];
+    const high = Math.max(...lines.flatMap(own => own.points.map(([, value]) => value)), 1);
+    return plot("Documents in a visited leaf, by pass", lines, passes.map(own => String(own.epoch)), [0, high], value => value.toFixed(1));
+}
+
 function differences({ comparisons }) {
     const rows = comparisons.filter(own => own.difference !== null).map(({ method, against, visited_fraction: share, metric, difference: own }) =>
         [`${words(method)} against ${words(against)}`, method === "trained_exact" ? "all" : percent(share), metric, points(own.value), points(own.against), points(own.difference), own.bootstrap_p?.toFixed(4) ?? "–"]);
@@ -67,7 +74,7 @@ export function training({ report }) {
         before && after ? terms([["Documents in a visited leaf", load("expected_documents_per_leaf")], ["At an even load", load("ideal_documents_per_leaf")], ["Leaves without a document", `${before.empty_leaves} before, ${after.empty_leaves} after`]]) : null,
         ...(epochs.length === 0 ? [] : [
             el("p", { class: "faint" }, `The error in training (loss) was ${epochs[0].loss.toFixed(3)} in the first of ${plural(epochs.length, "pass", "passes")}, ${epochs.at(-1).loss.toFixed(3)} in the last.`),
-            el("div", { class: "plots" }, losses(epochs)),
+            el("div", { class: "plots" }, losses(epochs), report.loads?.length > 1 ? loads(report.loads) : null),
         ]),
     ].filter(Boolean);
 }
