@@ -15,10 +15,10 @@ const TICK: Duration = Duration::from_millis(200);
 /// A rate over less time than this says nothing.
 const FIRST_RATE: Duration = Duration::from_secs(1);
 
-/// The bar that is on the terminal: whoever else writes there takes it away for as long.
+/// The bar on the terminal. Other writers hide it while they print.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// One bar at a time, for the stage that a call is in.
+/// One bar at a time, for the current stage of a call.
 pub struct Bars {
     bar: ProgressBar,
     stage: Option<Stage>,
@@ -35,7 +35,7 @@ impl Bars {
         ControlFlow::Continue(())
     }
 
-    /// Moves the stage's bar, after taking away that of another stage.
+    /// Moves the bar of a stage, after removing that of another stage.
     pub fn set(&mut self, stage: Stage, done: u64, total: Option<u64>) {
         if self.stage != Some(stage) {
             self.clear();
@@ -54,7 +54,7 @@ impl Bars {
         self.bar.suspend(|| eprintln!("{line}"));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&mut self) {
         end(&self.bar);
         self.bar = ProgressBar::hidden();
@@ -79,13 +79,13 @@ pub fn begin(name: &'static str, total: Option<u64>, counts: impl ProgressTracke
     bar
 }
 
-/// Takes a bar away.
+/// Removes a bar.
 pub fn end(bar: &ProgressBar) {
     bar.finish_and_clear();
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Does something that writes to standard error, without disturbing the bar.
+/// Hides the bar while `write` prints to standard error.
 #[allow(dead_code, reason = "the examples write no log")]
 pub fn beside<T>(write: impl FnOnce() -> T) -> T {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -95,7 +95,7 @@ pub fn beside<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Units a second in plain numbers; nothing as long as too little time has passed.
+/// Units per second; `None` until enough time has passed.
 pub fn rate(units: u64, elapsed: Duration) -> Option<String> {
     if elapsed < FIRST_RATE {
         return None;
@@ -106,7 +106,7 @@ pub fn rate(units: u64, elapsed: Duration) -> Option<String> {
 
 /// Units done, of how many, the mean rate and the time left.
 fn counts(state: &ProgressState, out: &mut dyn fmt::Write) {
-    // A string takes everything.
+    // Writing to a string cannot fail.
     let _ = write!(out, "{}", HumanCount(state.pos()));
     if let Some(total) = state.len() {
         let _ = write!(out, "/{}", HumanCount(total));

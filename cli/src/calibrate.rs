@@ -13,10 +13,10 @@ use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 use crate::long::{self, AS_BEFORE};
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
 
-/// Shares of exact search's hits that are told.
+/// Shares of exact search's hits that are printed.
 const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
 
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = wait.open(index)?;
     let calibrate = |on_progress: &mut OnProgress<'_>| index.with_progress(on_progress).calibrate(&options);
     let curve = long::run(AS_BEFORE, calibrate)?;
-    if *json { printing::json(out, &curve) } else { write_curve(out, &curve).map_err(Failure::Output) }
+    printing::report(out, *json, &curve, |out| write_curve(out, &curve))
 }
 
 /// The texts of a file of queries.
@@ -49,16 +49,17 @@ pub fn texts(path: &Path) -> Result<Vec<String>, Failure> {
 /// The questions of a file, one at least and none of them empty.
 pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
     let questions = texts(path)?;
+    let name = printing::path(path);
     if questions.is_empty() {
-        return Err(Failure::NoQueries { path: path.to_owned() });
+        return Err(Failure::Usage(format!("{name} holds no question")));
     }
     match questions.iter().position(|question| question.trim().is_empty()) {
-        Some(place) => Err(Failure::EmptyQuestion { path: path.to_owned(), number: place + 1 }),
+        Some(place) => Err(Failure::Usage(format!("question {} of {name} is empty", place + 1))),
         None => Ok(questions),
     }
 }
 
-/// Measures after an insert, where searches need it. The documents are stored whatever comes of it.
+/// Measures after an insert, if searches need it. The documents are stored even if that fails.
 pub fn after_insert(index: &Index, interrupts: &Interrupts) {
     if !index.needs_calibration() {
         return;
@@ -73,18 +74,15 @@ pub fn after_insert(index: &Index, interrupts: &Interrupts) {
     }
 }
 
-/// A line for each depth, and for each share that is told.
+/// A line for each depth and each printed share.
 pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
     let source = match curve.source {
         QuestionSource::Documents => "questions made from documents",
         QuestionSource::Asked => "logged or judged questions",
         _ => "given questions",
     };
-    writeln!(
-        out,
-        "recall         measured on {} {source}, with {} documents",
-        curve.questions, curve.documents
-    )?;
+    let documents = counted(curve.documents, "document");
+    writeln!(out, "recall         measured on {} {source}, with {documents}", curve.questions)?;
     if curve.documents <= MOST_EXACT_DOCUMENTS {
         let most = MOST_EXACT_DOCUMENTS;
         writeln!(out, "  not used yet: up to {most} documents are all scored where no --beam is given")?;

@@ -46,7 +46,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let described = match models::open(&args.model, &args.encoder) {
         Ok(bundle) => describe(&bundle, &args.text)?,
         Err(error) => match Index::open_read_only(&args.model) {
-            Ok(_) if args.encoder.is_given() => {
+            Ok(_) if !args.encoder.settings().is_empty() => {
                 let what = "an index has the settings that its model was given";
                 return Err(Failure::Usage(format!("{}: {what}", printing::path(&args.model))));
             }
@@ -54,10 +54,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             Err(_) => return Err(error),
         },
     };
-    match args.json {
-        true => printing::json(out, &described),
-        false => write(out, args, &described).map_err(Failure::Output),
-    }
+    printing::report(out, args.json, &described, |out| write(out, args, &described))
 }
 
 fn describe(bundle: &Bundle, text: &str) -> Result<Described, Failure> {

@@ -208,5 +208,5 @@ fn lines(path: &Path) -> Result<Box<dyn Iterator<Item = io::Result<String>>>, Fa
 }
 
 fn absent(index: &Path, id: &str) -> Failure {
-    Failure::Absent { index: index.to_owned(), id: id.to_owned() }
+    Failure::Usage(format!("{} has no document `{}`", printing::path(index), escaped(id)))
 }

@@ -12,7 +12,7 @@ use crate::printing;
 /// Exit status of a check that found warnings and no damage.
 const WARNED: u8 = 3;
 
-/// Why a model's name is not looked for elsewhere.
+/// Why the name of a model is not looked up on a hub.
 #[cfg(feature = "hub")]
 const NO_HUB: &str = "";
 #[cfg(not(feature = "hub"))]
@@ -28,31 +28,19 @@ pub enum Failure {
     /// Documents were refused; each has a line on standard error.
     #[error("{count} of {read} documents refused, {} stored", read - count)]
     Refused { count: u64, read: u64 },
-    /// A folder that could not be listed as a whole.
-    #[error(
-        "not all of {} could be listed, so it is not known which files are gone: nothing was removed",
-        printing::path(folder)
-    )]
-    Unlisted { folder: PathBuf },
-    /// Options that do not go together, which only the values say.
+    /// What is wrong with the options or with what they name, in a sentence.
     #[error("{0}")]
     Usage(String),
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
-    /// No page can be served.
+    /// The page cannot be served.
     #[cfg(feature = "explore")]
     #[error("cannot answer on 127.0.0.1")]
     Listen(#[source] io::Error),
     /// A file named on the command line cannot be used.
     #[error("cannot {action} {}", printing::path(path))]
     File { action: &'static str, path: PathBuf, source: io::Error },
-    /// Something else is where a directory is to be.
-    #[error("{} is there and is no directory; choose another place for the index", printing::path(path))]
-    NoDirectory { path: PathBuf },
-    /// No document has the id.
-    #[error("{} has no document `{}`", printing::path(index), escaped(id))]
-    Absent { index: PathBuf, id: String },
     /// The index is damaged; the problems are on standard output.
     #[error(
         "{} is damaged: {problems} problems; run `ehi repair --index {}` (with `--model BUNDLE`, the model that it was \
@@ -61,31 +49,16 @@ pub enum Failure {
         printing::path(index)
     )]
     Damaged { index: PathBuf, problems: u64 },
-    /// Nothing is left to repair it from.
-    #[error(
-        "{file} is damaged: {damage}; no copy of it is left, so it cannot be repaired: restore the index from a backup, \
-         or insert the documents into a new one"
-    )]
-    Unrepairable { file: String, damage: String },
-    /// A repair could not bring everything back; what is lost is on standard output.
+    /// A repair could not restore everything; standard output lists what is lost.
     #[error("{} is repaired, but something is lost", printing::path(index))]
     Lost { index: PathBuf },
     /// The index is sound; the warnings are on standard output.
     #[error("{} is sound, with {warnings} warnings", printing::path(index))]
     Warned { index: PathBuf, warnings: usize },
-    /// A signal asked the insert to end.
-    #[error(
-        "interrupted: {stored} of the {read} documents read are stored, and nothing that follows; run the same \
-         command again: documents already stored are replaced, none is lost"
-    )]
-    Interrupted { signal: i32, read: u64, stored: u64 },
-    /// A signal asked a long call to end.
+    /// A signal asked a long call to end; `left` says what is done.
     #[error("interrupted: {left}")]
-    Stopped { signal: i32, left: &'static str },
-    /// A signal asked the training to end.
-    #[error("interrupted: no bundle was written; {hint}")]
-    TrainingInterrupted { signal: i32, hint: &'static str },
-    /// Not all that was stored is on disk.
+    Stopped { signal: i32, left: String },
+    /// Not everything that was stored is on disk.
     #[error(
         "{}the flush failed: {waiting} documents are in memory and the log only, \
          and the next command that writes to the index brings them back: {source}",
@@ -96,22 +69,10 @@ pub enum Failure {
     #[cfg(feature = "hub")]
     #[error("there is no model directory {}, and no model of that name can be fetched", printing::path(path))]
     NotFetched { path: PathBuf, source: ehi::model::ModelError },
-    /// A file of questions with an empty one.
-    #[error("question {number} of {} is empty", printing::path(path))]
-    EmptyQuestion { path: PathBuf, number: usize },
-    /// A file of questions without one.
-    #[error("{} holds no question", printing::path(path))]
-    NoQueries { path: PathBuf },
-    /// A judgment to be removed that is not there.
+    /// The judgment to remove does not exist.
     #[error("there is no judgment of that question and `{}`", escaped(id))]
     NotJudged { id: String },
-    /// A judgment with control characters, to be printed in columns.
-    #[error(
-        "the judgment of `{}` holds control characters, which only `--format jsonl` can print",
-        escaped(question)
-    )]
-    OnlyJson { question: String },
-    /// A judgment to train on of a document that is not there.
+    /// A judgment to train on names a document that was not given.
     #[error(
         "{}: the question `{}` is answered by the document `{}`, which is not among the {documents} given; \
          take that line out, or give its document too",
@@ -120,7 +81,7 @@ pub enum Failure {
         escaped(id)
     )]
     NoDocument { pairs: PathBuf, question: String, id: String, documents: usize },
-    /// What a client of a server sent, or how the exchange ended.
+    /// The exchange with a client failed.
     #[cfg(feature = "mcp")]
     #[error("the protocol's exchange failed: {0}")]
     Protocol(String),
@@ -128,7 +89,7 @@ pub enum Failure {
     #[cfg(feature = "mcp")]
     #[error("cancelled")]
     Cancelled,
-    /// What serves cannot be started.
+    /// The runtime of the server cannot be started.
     #[cfg(feature = "mcp")]
     #[error("cannot start to serve")]
     Runtime(#[source] io::Error),
@@ -156,16 +117,14 @@ impl Failure {
     pub fn status(&self) -> ExitCode {
         match self {
             Self::Warned { .. } | Self::Lost { .. } => ExitCode::from(WARNED),
-            Self::Interrupted { signal, .. }
-            | Self::Stopped { signal, .. }
-            | Self::TrainingInterrupted { signal, .. } => {
+            Self::Stopped { signal, .. } => {
                 u8::try_from(interrupt::status(*signal)).map_or(ExitCode::FAILURE, ExitCode::from)
             }
             _ => ExitCode::FAILURE,
         }
     }
 
-    /// The message with those of its sources that it does not quote itself.
+    /// The message, followed by the messages of its sources that it does not quote.
     pub fn line(&self) -> String {
         let mut message = self.to_string();
         let mut source = self.source();

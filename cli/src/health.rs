@@ -2,21 +2,20 @@
 
 use std::io::{self, Write};
 
-use ehi::health::{Advice, Health, RoutingHealth};
-use ehi::store::VerifyReport;
+use ehi::health::{Health, RoutingHealth};
 use serde::Serialize;
 
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::opening::open_read_only;
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::ReportArgs;
 
 /// The figures, the advice as sentences, and what a check of the whole index found.
 #[derive(Serialize)]
 struct Report {
-    /// `None` where damage keeps it from being measured.
+    /// `None` if damage prevents measuring it.
     health: Option<Health>,
     words: Vec<String>,
     sound: bool,
@@ -35,21 +34,20 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Err(_) if !checked.is_sound() => None,
         Err(error) => return Err(error.into()),
     };
-    if args.json {
-        let advice = health.iter().flat_map(|health| &health.advice);
-        let words: Vec<String> = advice.map(ToString::to_string).collect();
-        let (sound, problem_count) = (checked.is_sound(), checked.problem_count);
-        let warning_count = checked.warnings.len();
-        printing::json(out, &Report { health, words, sound, problem_count, warning_count })?;
-    } else {
-        let written = match &health {
-            Some(health) => {
-                write_health(out, health).and_then(|()| write_verdict(out, &health.advice, &checked))
-            }
-            None => write_verdict(out, &[], &checked),
-        };
-        written.map_err(Failure::Output)?;
-    }
+    let advice = health.iter().flat_map(|health| &health.advice);
+    let report = Report {
+        words: advice.map(ToString::to_string).collect(),
+        sound: checked.is_sound(),
+        problem_count: checked.problem_count,
+        warning_count: checked.warnings.len(),
+        health,
+    };
+    printing::report(out, args.json, &report, |out| {
+        if let Some(health) = &report.health {
+            write_health(out, health)?;
+        }
+        write_verdict(out, &report)
+    })?;
     match checked.is_sound() {
         true => Ok(()),
         false => Err(Failure::Damaged { index: args.index.clone(), problems: checked.problem_count }),
@@ -61,22 +59,16 @@ fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     if health.leaves == 1 {
         return writeln!(out, "tree           none: searches score every document");
     }
-    write!(out, "leaves         {}, {} empty", health.leaves, health.empty_leaves)?;
-    match health.largest_leaf {
-        Some(largest) => {
-            writeln!(out, "; the largest is {} with {} documents", largest.leaf.0, largest.documents)?;
-        }
-        None => writeln!(out)?,
-    }
-    write!(
+    let largest = health.largest_leaf.map_or_else(String::new, |largest| {
+        format!("; the largest is {} with {}", largest.leaf.0, counted(largest.documents, "document"))
+    });
+    writeln!(out, "leaves         {}, {} empty{largest}", health.leaves, health.empty_leaves)?;
+    let trained = health.trained_skew.map_or_else(String::new, |own| format!(" ({own:.2} in training)"));
+    writeln!(
         out,
-        "load           {:.1} expected documents per leaf, {:.2} times even",
+        "load           {:.1} expected documents per leaf, {:.2} times even{trained}",
         health.expected_documents_per_leaf, health.skew
     )?;
-    match health.trained_skew {
-        Some(trained) => writeln!(out, " ({trained:.2} in training)")?,
-        None => writeln!(out)?,
-    }
     write_routing(out, "new documents", &health.documents_routing)?;
     write_routing(out, "queries", &health.queries_routing)?;
     let (documents, queries) = (&health.documents_routing, &health.queries_routing);
@@ -92,12 +84,17 @@ fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     Ok(())
 }
 
-fn write_verdict(out: &mut dyn Write, advice: &[Advice], checked: &VerifyReport) -> io::Result<()> {
-    match (checked.is_sound(), checked.warnings.len()) {
-        (false, _) => writeln!(out, "damaged: {} problems; `ehi verify` lists them", checked.problem_count),
+fn write_verdict(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+    let Report { words: advice, sound, problem_count, warning_count, .. } = report;
+    match (*sound, *warning_count) {
+        (false, _) => {
+            writeln!(out, "damaged: {}; `ehi verify` lists them", counted(*problem_count, "problem"))
+        }
         (true, 0) if advice.is_empty() => writeln!(out, "nothing stands out"),
         (true, 0) => Ok(()),
-        (true, warnings) => writeln!(out, "sound, with {warnings} warnings; `ehi verify` lists them"),
+        (true, warnings) => {
+            writeln!(out, "sound, with {}; `ehi verify` lists them", counted(warnings, "warning"))
+        }
     }
 }
 

@@ -130,7 +130,7 @@ impl Inserter<'_> {
             };
             self.tally.read += 1;
             self.bar.read();
-            // Two folders may have a file of one name.
+            // Two folders may have files of the same name.
             if let Some(folder) = &texts
                 && let Some(other) = self.index.get(&document.id)?
                 && folder.version_of(&other).is_none()
@@ -170,7 +170,7 @@ impl Inserter<'_> {
         }
     }
 
-    /// Removes what is gone, when all else is stored.
+    /// Removes the documents of missing files, once everything else is stored.
     fn finish_sync(&mut self, path: &Path, sync: &Sync, reading: &Reading) -> Result<(), Failure> {
         let taken = sync.refused(path, self.args.folders.prefix());
         self.tally.unchanged -= taken.len() as u64;
@@ -186,31 +186,26 @@ impl Inserter<'_> {
         Ok(())
     }
 
-    /// Says what a user should know of an input that is read.
+    /// Prints a note on an input.
     fn note(&mut self, what: &str) {
         self.bar.say(&escaped(&format!("note: {what}")));
         self.tally.notes.push(what.to_owned());
     }
 
-    /// Says that a file is not stored.
+    /// Reports that a file is not stored.
     fn refuse(&mut self, line: &str) {
         self.bar.say(line);
         self.tally.refused += 1;
     }
 
     fn check_interrupts(&self) -> Result<(), Failure> {
-        let Tally { read, .. } = self.tally;
-        let stored = self.tally.stored();
-        match self.interrupts.signal() {
-            Some(signal) => Err(Failure::Interrupted { signal, read, stored }),
-            None => Ok(()),
-        }
+        self.interrupts.signal().map_or(Ok(()), |signal| Err(self.tally.interrupted(signal)))
     }
 
-    /// Inserts a group; where that fails, counts what was stored nevertheless.
+    /// Inserts a group. If that fails, counts the documents that were stored before the failure.
     fn group(&mut self, group: Group, reading: &Reading) -> Result<(), Failure> {
-        let (documents, marks) = group.into_parts();
-        if marks.is_empty() {
+        let Group { documents, lines, end, .. } = group;
+        if documents.is_empty() {
             return Ok(());
         }
         let Self { index, interrupts, bar, tally, .. } = self;
@@ -218,7 +213,7 @@ impl Inserter<'_> {
         let mut done = 0;
         let show = |progress: Progress| {
             done = progress.done;
-            bar.stored(tally.stored() + done, marks.end(), progress.done, progress.total);
+            bar.stored(tally.stored() + done, end, progress.done, progress.total);
             match interrupts.signal() {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
@@ -228,7 +223,7 @@ impl Inserter<'_> {
         match inserted {
             Ok(summary) => {
                 for refused in &summary.refused {
-                    let place = reading.place(marks.line(refused.position), &refused.id);
+                    let place = reading.place(lines[refused.position], &refused.id);
                     bar.say(&Failure::refused(&place, &refused.error));
                 }
                 tally.add(&summary);
@@ -247,9 +242,7 @@ impl Inserter<'_> {
                     other => other,
                 };
                 match (error, interrupts.signal()) {
-                    (Error::Cancelled, Some(signal)) => {
-                        Err(Failure::Interrupted { signal, read: tally.read, stored: tally.stored() })
-                    }
+                    (Error::Cancelled, Some(signal)) => Err(tally.interrupted(signal)),
                     (error, _) => Err(error.into()),
                 }
             }

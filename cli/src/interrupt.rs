@@ -1,11 +1,7 @@
-//! Signals that end a long command in good order; a second one ends it at once.
+//! The first signal ends a long command in good order, the second one at once.
 
 use std::fs;
 use std::io;
-#[cfg(feature = "mcp")]
-use std::io::Read;
-#[cfg(feature = "mcp")]
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -32,28 +28,6 @@ impl Interrupts {
         Self(first)
     }
 
-    /// Calls on a thread of its own when a signal comes; once, since the second one ends the program.
-    #[cfg(feature = "mcp")]
-    pub fn on_first(&self, call: impl FnOnce() + Send + 'static) {
-        let woken = || -> io::Result<UnixStream> {
-            let (woken, wakes) = UnixStream::pair()?;
-            for signal in heeded() {
-                signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
-            }
-            Ok(woken)
-        };
-        match woken() {
-            Ok(mut woken) => {
-                std::thread::spawn(move || {
-                    if woken.read_exact(&mut [0]).is_ok() {
-                        call();
-                    }
-                });
-            }
-            Err(error) => tracing::warn!(%error, "cannot wait for signals; the second one ends the program"),
-        }
-    }
-
     /// The signal's number.
     pub fn signal(&self) -> Option<i32> {
         match self.0.load(Ordering::Acquire) {
@@ -69,15 +43,15 @@ pub fn status(signal: i32) -> i32 {
 }
 
 fn watch(signal: i32, asked: &Arc<AtomicBool>, first: &Arc<AtomicUsize>) -> io::Result<()> {
-    // In the order in which they act: ends the program where one was asked for before.
+    // Handlers run in this order: the first one ends the program if a signal came before.
     flag::register_conditional_shutdown(signal, status(signal), Arc::clone(asked))?;
     flag::register(signal, Arc::clone(asked))?;
     flag::register_usize(signal, Arc::clone(first), signal as usize)?;
     Ok(())
 }
 
-/// The signals that end the program. Those that it was started to ignore are none of them, as `nohup` and
-/// shells without job control have it.
+/// The signals that end the program, without those that it was started to ignore (by `nohup`, or by shells
+/// without job control).
 fn heeded() -> impl Iterator<Item = i32> {
     let ignored = ignored();
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)

@@ -8,13 +8,14 @@ use clap::ValueEnum;
 use ehi::data::{JudgmentFormat, read_judgments, write_judgments};
 use ehi::{Judgment, Recorded};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::escape::{acts, escaped};
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::insert::origin;
 use crate::opening::open_read_only;
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
 
 const SECONDS_OF_A_DAY: u64 = 86_400;
@@ -106,11 +107,6 @@ struct Stored {
     notes: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Forgotten {
-    forgotten: usize,
-}
-
 /// A judgment, and whether the index holds its document.
 #[derive(Serialize)]
 struct Listed<'a> {
@@ -129,9 +125,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let forgotten = index.forget([(question.as_str(), id.as_str())])?;
             index.flush()?;
             return match (forgotten, json) {
-                (_, true) => printing::json(out, &Forgotten { forgotten }),
                 (0, false) => Err(Failure::NotJudged { id: id.clone() }),
-                _ => writeln!(out, "forgotten").map_err(Failure::Output),
+                _ => {
+                    let report = json!({ "forgotten": forgotten });
+                    printing::report(out, *json, &report, |out| writeln!(out, "forgotten"))
+                }
             };
         }
         (None, Some(question), Some(id)) => {
@@ -143,11 +141,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let recorded = index.record_all(judgments)?;
     index.flush()?;
     let all = index.judgments()?.len();
-    if *json {
-        printing::json(out, &Stored { recorded, notes })
-    } else {
-        write_recorded(out, recorded, all).map_err(Failure::Output)
-    }
+    let stored = Stored { recorded, notes };
+    printing::report(out, *json, &stored, |out| write_recorded(out, stored.recorded, all))
 }
 
 pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -181,18 +176,21 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
     if let FormatName::Jsonl = format {
         return judgments.iter().try_for_each(|judgment| printing::json(out, judgment));
     }
-    // Standard output would show them in another way.
+    // Standard output would escape them.
     let is_csv = matches!(format, FormatName::Csv);
     let hidden = |text: &str| text.chars().any(|c| acts(c) && !(is_csv && c == '\n'));
     if let Some(found) = judgments.iter().find(|judgment| hidden(&judgment.question) || hidden(&judgment.id))
     {
-        return Err(Failure::OnlyJson { question: found.question.clone() });
+        return Err(Failure::Usage(format!(
+            "the judgment of `{}` holds control characters, which only `--format jsonl` can print",
+            escaped(&found.question)
+        )));
     }
     write_judgments(out, judgments, format.into()).map_err(Failure::Output)
 }
 
-/// The judgments of a file, or of standard input; by the ending of its name or its content without a format.
-/// With what should be known of them, which is said on standard error.
+/// The judgments of a file, or of standard input, and notes on them, which are also printed on standard
+/// error. Without a format, the ending of the name or the content decides.
 pub fn read(path: &Path, format: Option<FormatName>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
     let format = format.map(JudgmentFormat::from);
     let name = origin::name(path);
@@ -210,13 +208,11 @@ pub fn read(path: &Path, format: Option<FormatName>) -> Result<(Vec<Judgment>, V
 
 fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Result<()> {
     let Recorded { added, replaced, without_document, .. } = recorded;
-    let judgments = if added == 1 { "judgment" } else { "judgments" };
-    write!(out, "{added} {judgments} added, {replaced} replaced, {all} in all")?;
-    match without_document {
-        0 => writeln!(out),
-        1 => writeln!(out, "; 1 is of a document that the index does not hold: it counts once it does"),
-        more => {
-            writeln!(out, "; {more} are of documents that the index does not hold: they count once it does")
-        }
-    }
+    let added = counted(added, "judgment");
+    let unheld = match without_document {
+        0 => String::new(),
+        1 => "; 1 is of a document that the index does not hold: it counts once it does".to_owned(),
+        more => format!("; {more} are of documents that the index does not hold: they count once it does"),
+    };
+    writeln!(out, "{added} added, {replaced} replaced, {all} in all{unheld}")
 }

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::bars;
 use crate::escape::escaped;
 
-/// What is shown unless `RUST_LOG` says otherwise. The crate of the agents' protocol warns of each wrong
-/// request, of which its client is told anyhow.
+/// What is shown unless `RUST_LOG` says otherwise. The protocol's crate warns of each wrong request, which
+/// the client learns from the answer.
 const DEFAULT_FILTER: &str = "warn,rmcp=error";
 
 pub fn start() {
@@ -23,13 +23,20 @@ pub fn start() {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new(DEFAULT_FILTER), Some(error)),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).event_format(Line).with_writer(|| BesideBar).init();
+    // `message: error (name value)`, in the order in which the fields are given.
+    let fields = debug_fn(|out, field, value| match field.name() {
+        "message" => write!(out, "{value:?}"),
+        "error" => write!(out, ": {value:?}"),
+        name => write!(out, " ({name} {value:?})"),
+    });
+    let log = tracing_subscriber::fmt().with_env_filter(filter).fmt_fields(fields);
+    log.event_format(Line).with_writer(|| BesideBar).init();
     if let Some(error) = refused {
         tracing::warn!(%error, "{} is no filter, so warnings are shown", EnvFilter::DEFAULT_ENV);
     }
 }
 
-/// `ehi: warning: message field=value`.
+/// `ehi: warning: message`.
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -56,12 +63,12 @@ where
     }
 }
 
-/// Standard error, with the progress bar out of the way for as long as it takes.
+/// Standard error, with the progress bar hidden while a line is written.
 struct BesideBar;
 
 impl Write for BesideBar {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Where nobody reads it, it is lost, and the work that it is about goes on.
+        // If standard error is closed, the line is lost and the work goes on.
         let _ = bars::beside(|| io::stderr().write_all(bytes));
         Ok(bytes.len())
     }

@@ -8,10 +8,10 @@ use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 
-/// What a call that changes nothing before its end has done when a signal ends it.
+/// What a signal leaves of a call that changes nothing before its end.
 pub const AS_BEFORE: &str = "the index is as before";
 
-/// Runs a call; `left` is what a signal leaves.
+/// Runs a call; `left` says what a signal leaves.
 ///
 /// # Errors
 /// Those of the call; [`Failure::Stopped`].
@@ -24,12 +24,12 @@ pub fn run<T>(
     let result = call(&mut |progress| show(&mut bars, &interrupts, progress));
     bars.clear();
     match (result, interrupts.signal()) {
-        (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left }),
+        (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left: left.to_owned() }),
         (result, _) => Ok(result?),
     }
 }
 
-/// A callback of the library that shows how far it is, and ends it after a signal.
+/// A callback of the library that shows progress, and cancels after a signal.
 pub fn show(bars: &mut Bars, interrupts: &Interrupts, progress: Progress) -> ControlFlow<()> {
     match interrupts.signal() {
         Some(_) => ControlFlow::Break(()),

@@ -62,7 +62,7 @@ use escape::escaped;
 use failure::Failure;
 use printing::Plain;
 
-/// Exit status for arguments that make no sense, as clap has it.
+/// Exit status for wrong arguments, as clap has it.
 const USAGE: u8 = 2;
 
 /// A document store whose search index is learned together with its text encoder.
@@ -192,7 +192,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     log::start();
-    // Not locked: what serves writes on a thread of its own.
+    // Not locked: servers write on other threads.
     let mut out = Plain(io::stdout());
     let result = run(cli.command, &mut out).and_then(|()| out.flush().map_err(Failure::Output));
     match result {
@@ -269,7 +269,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What clap says is wrong, and what it suggests, without usage.
+/// clap's error and suggestion, without usage.
 fn refusal(whole: &str) -> String {
     let (mut said, mut tips) = (String::new(), String::new());
     for (place, paragraph) in whole.split("\n\n").enumerate() {
@@ -285,7 +285,7 @@ fn refusal(whole: &str) -> String {
 /// How clap begins a suggestion.
 const TIP: &str = "tip:";
 
-/// One line on standard error; where that is closed there is nobody to tell.
+/// Prints one line on standard error, if that is open.
 fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "ehi: {line}");
 }

@@ -6,10 +6,6 @@ mod get;
 mod insert;
 mod judge;
 mod limits;
-mod lines;
-mod message;
-mod numbers;
-mod oversized;
 mod resources;
 mod schema;
 mod search;
@@ -17,16 +13,17 @@ mod server;
 mod stats;
 mod tool;
 mod transport;
-mod unsent;
 mod work;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use tokio::runtime::Builder;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
@@ -36,7 +33,10 @@ use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
 use limits::ABOUT;
 use server::Server;
-use transport::Wire;
+use transport::Stdio;
+
+/// How often the server looks for a signal.
+const POLL: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -47,8 +47,8 @@ pub struct Args {
     /// meanwhile
     #[arg(long)]
     write: bool,
-    /// What the documents are about, in at most 500 characters: the model is told, and so knows what to
-    /// search here for
+    /// What the documents are about, in at most 500 characters: the model reads it to decide what to search
+    /// for here
     #[arg(long, value_name = "TEXT")]
     about: Option<String>,
     #[command(flatten)]
@@ -67,9 +67,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "--about has {about} characters: give {ABOUT} at most, since some clients refuse longer descriptions"
         )));
     }
-    let stop = CancellationToken::new();
-    let stopping = stop.clone();
-    Interrupts::watch().on_first(move || stopping.cancel());
+    let interrupts = Interrupts::watch();
     let held =
         Arc::new(HeldIndex::open(&args.index, &args.precision, args.write.then_some(&args.wait), true)?);
     if io::stdin().is_terminal() {
@@ -78,31 +76,31 @@ pub fn run(args: &Args) -> Result<(), Failure> {
              see docs/agents.md"
         );
     }
-    let runtime = Builder::new_current_thread().enable_time().build().map_err(Failure::Runtime)?;
-    let (transport, output) = transport::open(&stop)?;
-    let served = runtime.block_on(serve(&held, args.about.as_deref(), stop, transport));
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let served = runtime.block_on(serve(&held, args.about.as_deref(), interrupts));
+    // Does not wait for a read of standard input or a write that a client blocks.
     runtime.shutdown_background();
     let flushed = held.finish();
-    // With its lock, so that a client that does not read keeps nobody else from writing.
-    drop(held);
-    output.finish();
     served.and(flushed)
 }
 
-/// Serves until the client or a signal ends it; then no call is at work any more.
-async fn serve(
-    held: &Arc<HeldIndex>,
-    about: Option<&str>,
-    stop: CancellationToken,
-    transport: Wire,
-) -> Result<(), Failure> {
+/// Serves until the client or a signal ends the session; no call runs afterwards.
+async fn serve(held: &Arc<HeldIndex>, about: Option<&str>, interrupts: Interrupts) -> Result<(), Failure> {
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        while interrupts.signal().is_none() {
+            sleep(POLL).await;
+        }
+        stopping.cancel();
+    });
     let server = Server::new(Arc::clone(held), about);
     let work = server.work();
-    let served = match server.serve_with_ct(transport, stop).await {
+    let served = match server.serve_with_ct(Stdio::open(stop.clone()), stop).await {
         Ok(running) => {
             running.waiting().await.map(drop).map_err(|error| Failure::Protocol(error.to_string()))
         }
-        // Nobody came, or it was ended before.
+        // No client came, or a signal ended the session first.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
             Err(Failure::Protocol("the client did not begin with a request".to_owned()))

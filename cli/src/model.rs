@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ehi::{Error, Index, ModelChange, OnProgress};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
 use crate::models::{self, EncoderArgs};
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::WriteArgs;
 
 #[derive(clap::Args)]
@@ -22,14 +22,6 @@ pub struct ReencodeArgs {
     model: PathBuf,
     #[command(flatten)]
     encoder: EncoderArgs,
-}
-
-/// What `drop-previous` did.
-#[derive(Serialize)]
-struct Dropped {
-    /// Whether a model was kept to return to.
-    dropped: bool,
-    freed_bytes: u64,
 }
 
 pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -47,15 +39,13 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     let before = index.stats()?.bytes.other_models;
     let dropped = index.drop_previous_model()?;
     let freed = before.saturating_sub(index.stats()?.bytes.other_models);
-    if args.json {
-        return printing::json(out, &Dropped { dropped, freed_bytes: freed });
-    }
     let said = match (dropped, freed) {
         (true, _) => "the previous model and its embeddings are gone",
         (false, 0) => "no previous model was kept",
         (false, _) => "no previous model was kept; what a change of model that was cut off had left is gone",
     };
-    writeln!(out, "{said}; {freed} bytes freed").map_err(Failure::Output)
+    let report = json!({ "dropped": dropped, "freed_bytes": freed });
+    printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {freed} bytes freed"))
 }
 
 /// Digits of a hash that tell one model from another.
@@ -81,22 +71,21 @@ fn change(
     let WriteArgs { report: args, wait } = args;
     let index = wait.open(&args.index)?;
     let change = long::run(AS_BEFORE, |on_progress| run(&index, on_progress))?;
-    if args.json {
-        return printing::json(out, &change);
-    }
-    let ModelChange { from, to, documents, encoded, routed, .. } = change;
+    let ModelChange { from, to, documents, encoded, routed, .. } = &change;
     let done = match (encoded, routed) {
         (0, 0) => "all of them unchanged since that model served".to_owned(),
         (_, 0) => format!("{encoded} of them encoded anew"),
         _ => format!("{routed} of them routed anew by their stored embeddings"),
     };
-    writeln!(
-        out,
-        "{documents} documents, {done}; the model was {} and is {}, {}\n\
-         `ehi rollback` returns to the one before, `ehi drop-previous` gives back its space",
-        short(&from.to_string()),
-        short(&to.to_string()),
-        tree(&index),
-    )
-    .map_err(Failure::Output)
+    let documents = counted(*documents, "document");
+    printing::report(out, args.json, &change, |out| {
+        writeln!(
+            out,
+            "{documents}, {done}; the model was {} and is {}, {}\n\
+             `ehi rollback` returns to the one before, `ehi drop-previous` gives back its space",
+            short(&from.to_string()),
+            short(&to.to_string()),
+            tree(&index),
+        )
+    })
 }

@@ -30,23 +30,9 @@ impl EncoderArgs {
         settings.document_prompt.clone_from(&self.document_prompt);
         settings
     }
-
-    /// Whether anything was said.
-    pub fn is_given(&self) -> bool {
-        self.given().is_some()
-    }
-
-    fn given(&self) -> Option<&'static str> {
-        let options = [
-            ("--dim", self.dim.is_some()),
-            ("--query-prompt", self.query_prompt.is_some()),
-            ("--document-prompt", self.document_prompt.is_some()),
-        ];
-        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
-    }
 }
 
-/// The folder of a model; one that is named is fetched.
+/// The folder of a model. A model that is given by its name is fetched.
 pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
     if given.is_dir() {
         return Ok(given.to_owned());
@@ -62,20 +48,22 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
 /// A bundle, or a model without a tree from an encoder's folder.
 ///
 /// # Errors
-/// Settings of an encoder for a bundle, whose tree was made with those that it has.
+/// Settings of an encoder were given for a bundle, whose tree was made with the bundle's own.
 pub fn open(given: &Path, settings: &EncoderArgs) -> Result<Bundle, Failure> {
     let dir = directory(given)?;
-    match (dir.join(MANIFEST_FILE).exists(), settings.given()) {
-        (true, None) => Ok(Bundle::open(dir)?),
-        (true, Some(option)) => Err(Failure::Usage(format!(
-            "{option} is for an encoder; {} is a bundle, which was trained with its own",
+    let settings = settings.settings();
+    match (dir.join(MANIFEST_FILE).exists(), settings.is_empty()) {
+        (true, true) => Ok(Bundle::open(dir)?),
+        (true, false) => Err(Failure::Usage(format!(
+            "--dim, --query-prompt and --document-prompt are for an encoder; {} is a bundle, which was trained with \
+             its own",
             printing::path(given)
         ))),
-        (false, _) => Ok(Bundle::from_encoder_with(dir, &settings.settings())?),
+        (false, _) => Ok(Bundle::from_encoder_with(dir, &settings)?),
     }
 }
 
-/// `owner/name` or `name`, as hubs have them, rather than a path.
+/// The name of a model on a hub, `owner/name` or `name`; `None` for a path.
 #[cfg(feature = "hub")]
 fn hub_name(given: &Path) -> Option<&str> {
     let name = given.to_str()?;

@@ -8,8 +8,9 @@ use ehi::store::StoreError;
 use ehi::{Error, Index, IndexBuilder};
 
 use crate::failure::Failure;
+use crate::printing;
 
-/// How often an index is tried again where the library does not wait itself.
+/// How often an index is tried again if the library does not wait.
 const POLL: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
@@ -34,7 +35,7 @@ impl WaitArgs {
         self.builder().open(path)
     }
 
-    /// Calls what does not wait itself, again as long as the index is in use.
+    /// Repeats a call that does not wait, as long as the index is in use.
     pub fn retry<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let started = Instant::now();
         loop {
@@ -56,8 +57,11 @@ pub fn open_read_only(path: &Path) -> Result<Index, Error> {
 /// Refuses a file where a directory is to be.
 pub fn refuse_file(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
-        // A link may lead to a directory, and to nothing.
-        Ok(_) if !path.is_dir() => Err(Failure::NoDirectory { path: path.to_owned() }),
+        // A link may lead to a directory or to nothing.
+        Ok(_) if !path.is_dir() => Err(Failure::Usage(format!(
+            "{} is there and is not a directory; choose another place for the index",
+            printing::path(path)
+        ))),
         _ => Ok(()),
     }
 }

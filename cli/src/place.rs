@@ -1,7 +1,7 @@
 //! Whether the index that a server has open for writing is still in its place.
 //!
-//! A handle that writes is at its newest. It sees neither that its directory is gone nor that another one is
-//! there, until a write fails.
+//! A handle that writes has the newest state. It notices only when a write fails that its directory is gone
+//! or was replaced.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -14,16 +14,16 @@ use crate::failure::Failure;
 
 pub struct Place {
     path: PathBuf,
-    /// The directory of the index: no other one has the same number while this is open.
+    /// The directory of the index: no other directory has its inode while this is open.
     directory: File,
 }
 
 /// Why an index is not in its place.
 #[derive(Debug)]
 pub enum Lost {
-    /// Nothing is there that can be read.
+    /// Nothing readable is in its place.
     Gone(io::Error),
-    /// Another directory is there.
+    /// Another directory is in its place.
     Replaced,
 }
 

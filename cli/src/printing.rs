@@ -1,5 +1,6 @@
-//! How everything is printed: no character from data acts on a terminal, as text or as JSON.
+//! Printing of text and JSON in which no character from data acts on a terminal.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::escape::{acts, escaped};
 use crate::failure::Failure;
 
-/// Standard output: characters that act are escaped, but for line feeds and tabs.
+/// Standard output with characters that act escaped, except line feeds and tabs.
 ///
 /// A last resort behind [`escaped`], which makes line feeds of data visible too. Text comes in whole
 /// characters, since each write is of a `str`.
@@ -51,6 +52,22 @@ pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> 
     let mut serializer = Serializer::with_formatter(&mut *out, VisibleJson);
     value.serialize(&mut serializer).map_err(|error| Failure::Output(error.into()))?;
     writeln!(out).map_err(Failure::Output)
+}
+
+/// Prints a value as one JSON object, or else as `text` writes it.
+pub fn report(
+    out: &mut dyn Write,
+    as_json: bool,
+    value: &impl Serialize,
+    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    if as_json { json(out, value) } else { text(out).map_err(Failure::Output) }
+}
+
+/// A number with its noun: `1 document`, `2 documents`.
+pub fn counted(count: impl TryInto<u64> + Display + Copy, noun: &str) -> String {
+    let s = if matches!(count.try_into(), Ok(1)) { "" } else { "s" };
+    format!("{count} {noun}{s}")
 }
 
 /// A path as it is printed.

@@ -3,25 +3,13 @@
 use std::io::Write;
 
 use ehi::store::{Entries, Notice};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::WriteArgs;
 
-/// What was brought back from the log.
-#[derive(Serialize)]
-struct Recovered {
-    commits: u64,
-    /// Documents that the commits stored.
-    recovered: u64,
-    /// Judgments that other commits stored.
-    judgments: u64,
-    /// Documents of the index now.
-    documents: usize,
-}
-
-/// Opening for writing reads the log; flushing makes what it held last.
+/// Opening for writing reads the log; a flush makes what it held durable.
 pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: args, wait } = args;
     let index = wait.open(&args.index)?;
@@ -37,21 +25,21 @@ pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let (_, judgments) = taken_over(Entries::Judgments);
     index.flush()?;
     let documents = index.len();
-    if args.json {
-        return printing::json(out, &Recovered { commits, recovered, judgments, documents });
-    }
-    if judgments > 0 {
-        writeln!(out, "{judgments} judgments brought back from their log and flushed")
-            .map_err(Failure::Output)?;
-    }
-    if commits == 0 {
-        return writeln!(out, "nothing waits in the log; the index has {documents} documents")
-            .map_err(Failure::Output);
-    }
-    writeln!(
-        out,
-        "{recovered} documents in {commits} commits brought back from the log and flushed; the index has {documents} \
-         documents"
-    )
-    .map_err(Failure::Output)
+    let report =
+        json!({ "commits": commits, "recovered": recovered, "judgments": judgments, "documents": documents });
+    printing::report(out, args.json, &report, |out| {
+        if judgments > 0 {
+            let judgments = counted(judgments, "judgment");
+            writeln!(out, "{judgments} brought back from their log and flushed")?;
+        }
+        let documents = counted(documents, "document");
+        if commits == 0 {
+            return writeln!(out, "nothing waits in the log; the index has {documents}");
+        }
+        let (recovered, commits) = (counted(recovered, "document"), counted(commits, "commit"));
+        writeln!(
+            out,
+            "{recovered} in {commits} brought back from the log and flushed; the index has {documents}"
+        )
+    })
 }

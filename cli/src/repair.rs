@@ -11,7 +11,7 @@ use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::models::{self, EncoderArgs};
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
 
 #[derive(clap::Args)]
@@ -59,20 +59,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     });
     bars.clear();
     let report = repaired.map_err(|error| match error {
-        Error::Store(StoreError::Corrupt { file, detail }) => {
-            Failure::Unrepairable { file: file.into_owned(), damage: detail.to_string() }
-        }
+        Error::Store(StoreError::Corrupt { file, detail }) => Failure::Usage(format!(
+            "{file} is damaged: {detail}; no copy of it is left, so it cannot be repaired: restore the index from \
+             a backup, or insert the documents into a new one"
+        )),
         other => other.into(),
     })?;
     let dropped = matches!(args.undecided, Some(Choice::Drop)) && report.undecided > 0;
-    if *json {
-        printing::json(out, &report)?;
-    } else {
-        write_text(out, index, &report, dropped).map_err(Failure::Output)?;
-        if args.forget {
-            write_forgotten(out, &report).map_err(Failure::Output)?;
-        }
-    }
+    printing::report(out, *json, &report, |out| {
+        write_text(out, index, &report, dropped)?;
+        if args.forget { write_forgotten(out, &report) } else { Ok(()) }
+    })?;
     let lost = report.lost + report.lost_commits + report.lost_judgments + report.lost_judgment_commits;
     match lost {
         0 if !report.judgments_set_aside && !dropped => Ok(()),
@@ -86,79 +83,89 @@ fn write_text(
     report: &RepairReport,
     dropped: bool,
 ) -> std::io::Result<()> {
-    if report.lost > 0 {
-        writeln!(
-            out,
-            "LOST: {} documents of {} damaged segments cannot be read; insert them again",
-            report.lost, report.damaged_segments
-        )?;
+    let documents = |count| counted(count, "document");
+    let judgments = |count| counted(count, "judgment");
+    let groups = |count| counted(count, "group");
+    let damaged = counted(report.damaged_segments, "damaged segment");
+    let lost = [
+        (report.lost, format!("{} of {damaged} cannot be read; insert them again", documents(report.lost))),
+        (
+            report.lost_commits,
+            format!(
+                "{} of documents in the log cannot be read, how many documents is not known; insert them again",
+                groups(report.lost_commits)
+            ),
+        ),
+        (
+            report.judgments_set_aside.into(),
+            "the judgments cannot be read, how many is not known; all are set aside".to_owned(),
+        ),
+        (report.lost_judgments, format!("{} cannot be read", judgments(report.lost_judgments))),
+        (
+            report.lost_judgment_commits,
+            format!("{} of judgments in their log cannot be read", groups(report.lost_judgment_commits)),
+        ),
+        (
+            if dropped { report.undecided } else { 0 },
+            format!("{} dropped, though only some had been deleted", documents(report.undecided)),
+        ),
+    ];
+    for (_, said) in lost.iter().filter(|(count, _)| *count > 0) {
+        writeln!(out, "LOST: {said}")?;
     }
     report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
-    if report.lost_commits > 0 {
-        writeln!(
-            out,
-            "LOST: {} groups of documents in the log cannot be read, how many documents is not known; insert \
-             them again",
-            report.lost_commits
-        )?;
-    }
-    if report.judgments_set_aside {
-        writeln!(out, "LOST: the judgments cannot be read, how many is not known; all are set aside")?;
-    }
-    if report.lost_judgments > 0 {
-        writeln!(out, "LOST: {} judgments cannot be read", report.lost_judgments)?;
-    }
-    if report.lost_judgment_commits > 0 {
-        let commits = report.lost_judgment_commits;
-        writeln!(out, "LOST: {commits} groups of judgments in their log cannot be read")?;
-    }
+    let kept = |text: &str| text.to_owned();
     let mended = [
-        (report.current_restored, "CURRENT was damaged and was made again"),
-        (report.previous_model_set_aside, "the model before the last change was damaged and is set aside"),
-        (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
-        (report.model_restored, "the model was damaged and was restored from the bundle given"),
+        (report.current_restored, kept("CURRENT was damaged and was made again")),
+        (
+            report.previous_model_set_aside,
+            kept("the model before the last change was damaged and is set aside"),
+        ),
+        (report.manifest_restored, kept("MANIFEST was damaged and was restored from its copy")),
+        (report.model_restored, kept("the model was damaged and was restored from the bundle given")),
         (
             report.query_encoder_removed,
-            "the query encoder was damaged and was taken away; `ehi distil` makes one",
+            kept("the query encoder was damaged and was taken away; `ehi distil` makes one"),
         ),
-        (report.judgments_damaged, "the judgments were damaged; what could be read of them is kept"),
-        (report.log_damaged, "the log was damaged; what could be read of it is kept"),
+        (report.judgments_damaged, kept("the judgments were damaged; what could be read of them is kept")),
+        (report.log_damaged, kept("the log was damaged; what could be read of it is kept")),
+        (
+            report.damaged_segments > 0,
+            format!(
+                "{damaged}: {} recovered, {} of them with embedding and leaves computed anew, {} lost",
+                documents(report.recovered),
+                report.recomputed,
+                report.lost
+            ),
+        ),
+        (
+            report.undecided_judgments > 0,
+            format!("{} may have been forgotten before", judgments(report.undecided_judgments)),
+        ),
+        (
+            report.waiting_judgments > 0,
+            format!(
+                "{} wait in their log; `ehi recover` brings them back",
+                judgments(report.waiting_judgments)
+            ),
+        ),
+        (
+            report.undecided > 0 && !dropped,
+            format!("{} kept, though some had been deleted", documents(report.undecided)),
+        ),
     ];
-    for (_, said) in mended.iter().filter(|(mended, _)| *mended) {
+    for (_, said) in mended.iter().filter(|(happened, _)| *happened) {
         writeln!(out, "{said}")?;
-    }
-    if report.damaged_segments > 0 {
-        writeln!(
-            out,
-            "{} damaged segments: {} documents recovered, {} of them with embedding and leaves computed anew, \
-             {} lost",
-            report.damaged_segments, report.recovered, report.recomputed, report.lost
-        )?;
-    }
-    if report.undecided_judgments > 0 {
-        writeln!(out, "{} judgments may have been forgotten before", report.undecided_judgments)?;
-    }
-    if report.waiting_judgments > 0 {
-        let waiting = report.waiting_judgments;
-        writeln!(out, "{waiting} judgments wait in their log; `ehi recover` brings them back")?;
-    }
-    if report.undecided > 0 {
-        let all = report.undecided;
-        match dropped {
-            true => writeln!(out, "LOST: {all} documents dropped, though only some had been deleted")?,
-            false => writeln!(out, "{all} documents kept, though some had been deleted")?,
-        }
     }
     report.unmeasured.iter().try_for_each(|said| writeln!(out, "{}", escaped(said)))?;
     report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))?;
-    let sound = if report.was_sound() { "sound: " } else { "" };
-    let nothing = if report.was_sound() { ", nothing to repair" } else { "" };
-    writeln!(out, "{sound}{} documents{nothing}", report.documents)?;
+    let (sound, nothing) = if report.was_sound() { ("sound: ", ", nothing to repair") } else { ("", "") };
+    writeln!(out, "{sound}{}{nothing}", documents(report.documents))?;
     if report.waiting_documents > 0 {
         writeln!(
             out,
-            "{} more documents wait in the log; `ehi recover --index {}` brings them back",
-            report.waiting_documents,
+            "{} more wait in the log; `ehi recover --index {}` brings them back",
+            documents(report.waiting_documents),
             printing::path(index)
         )?;
     }

@@ -1,4 +1,4 @@
-//! Environment variables that libraries read once when a program starts, and that training is faster with.
+//! Environment variables that make training faster. Libraries read them once, when a program starts.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn restart(variables: &[(&str, &str)]) {
     if missing().next().is_some()
         && let Ok(program) = std::env::current_exe()
     {
-        // Comes back only where it failed; then training is merely slower.
+        // Returns only if it failed; training is merely slower then.
         let error = Command::new(program).args(std::env::args_os().skip(1)).envs(missing()).exec();
         tracing::debug!(%error, "could not restart with other settings of the environment");
     }

@@ -8,6 +8,7 @@ use ehi::model::DistilReport;
 use ehi::store::{EncodedBy, StoreStats};
 use ehi::{Analyzer, Index, Language, LearnedFusion, Passages};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::calibrate::write_curve;
 use crate::describe;
@@ -15,7 +16,7 @@ use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
 use crate::models::{self, EncoderArgs};
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
-use crate::printing;
+use crate::printing::{self, counted};
 
 /// What words an index has, if any.
 #[derive(Clone, Copy)]
@@ -37,7 +38,7 @@ fn analyzer(text: &str) -> Result<Analyzer, String> {
     })
 }
 
-/// Those that the index has, or tokens, where none are named.
+/// Without a name, the words that the index has, or else tokens.
 fn words_to_add(text: &str) -> Result<Words, String> {
     if text.is_empty() { Ok(Words(None)) } else { analyzer(text).map(|analyzer| Words(Some(analyzer))) }
 }
@@ -64,7 +65,7 @@ pub struct CreateArgs {
     passages: Option<Passages>,
 }
 
-/// Of a command that writes and reports.
+/// Arguments of a command that writes and reports.
 #[derive(clap::Args)]
 pub struct WriteArgs {
     #[command(flatten)]
@@ -100,28 +101,6 @@ pub struct SnapshotArgs {
     index: PathBuf,
     /// Directory of the copy; must be missing or empty
     target: PathBuf,
-}
-
-/// What a compaction did.
-#[derive(Serialize)]
-struct Compacted {
-    documents: u64,
-    before: Sizes,
-    after: Sizes,
-}
-
-/// The size of an index before or after a compaction.
-#[derive(Serialize)]
-struct Sizes {
-    bytes: u64,
-    segments: u64,
-    dead_rows: u64,
-}
-
-impl Sizes {
-    fn of(stats: &StoreStats) -> Self {
-        Self { bytes: stats.bytes.total(), segments: stats.segments, dead_rows: stats.dead_rows }
-    }
 }
 
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -161,34 +140,36 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     })?;
     let after = index.stats()?;
     let (from, to) = (before.bytes.total(), after.bytes.total());
-    if args.json {
-        let (before, documents) = (Sizes::of(&before), after.documents);
-        return printing::json(out, &Compacted { documents, before, after: Sizes::of(&after) });
-    }
-    if lexical.is_some() {
-        writeln!(out, "words: {} bytes, was {}", after.bytes.terms, before.bytes.terms)
-            .map_err(Failure::Output)?;
-    }
-    writeln!(
-        out,
-        "{} documents in {} segments, was {}; {to} bytes, was {from}; {} dead rows gone",
-        after.documents, after.segments, before.segments, before.dead_rows
-    )
-    .map_err(Failure::Output)
+    let sizes = |of: &StoreStats| json!({ "bytes": of.bytes.total(), "segments": of.segments, "dead_rows": of.dead_rows });
+    let report = json!({ "documents": after.documents, "before": sizes(&before), "after": sizes(&after) });
+    printing::report(out, args.json, &report, |out| {
+        if lexical.is_some() {
+            writeln!(out, "words: {} bytes, was {}", after.bytes.terms, before.bytes.terms)?;
+        }
+        writeln!(
+            out,
+            "{} in {}, was {}; {to} bytes, was {from}; {} gone",
+            counted(after.documents, "document"),
+            counted(after.segments, "segment"),
+            before.segments,
+            counted(before.dead_rows, "dead row")
+        )
+    })
 }
 
 pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.target)?;
     let index = open_read_only(&args.index)?;
     index.snapshot(&args.target)?;
-    writeln!(out, "{}: {} documents", printing::path(&args.target), index.len()).map_err(Failure::Output)
+    writeln!(out, "{}: {}", printing::path(&args.target), counted(index.len(), "document"))
+        .map_err(Failure::Output)
 }
 
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
     let (store, recall, fusion) = (index.stats()?, index.recall_curve(), index.fusion());
     let stats = Stats { store, recall, fusion, query_encoder: index.query_encoder() };
-    if args.json { printing::json(out, &stats) } else { write_stats(out, &stats).map_err(Failure::Output) }
+    printing::report(out, args.json, &stats, |out| write_stats(out, &stats))
 }
 
 /// What an index holds, and how many leaves its searches need.
@@ -222,8 +203,8 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     }
     if stats.memtable_documents > 0 {
         // The handle is read-only, so it does not show them.
-        let waiting = stats.memtable_documents;
-        writeln!(out, "waiting        {waiting} documents in the log, not counted above; see `ehi recover`")?;
+        let waiting = counted(stats.memtable_documents, "document");
+        writeln!(out, "waiting        {waiting} in the log, not counted above; see `ehi recover`")?;
     }
     match stats.leaves {
         1 => writeln!(out, "tree           none: searches score every document")?,

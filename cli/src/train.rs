@@ -233,7 +233,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
                 Some(_) => "run the same command with `--resume` to go on from the checkpoint",
                 None => "with `--checkpoints` a later run can go on from where this one ended",
             };
-            return Err(Failure::TrainingInterrupted { signal, hint });
+            return Err(Failure::Stopped { signal, left: format!("no bundle was written; {hint}") });
         }
         (fitted, _) => fitted?.report,
     };

@@ -162,7 +162,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     bars.borrow_mut().clear();
     let report = match (fitted, interrupts.signal()) {
         (Err(Error::Cancelled), Some(signal)) => {
-            return Err(Failure::Stopped { signal, left: "no reranker was written" });
+            return Err(Failure::Stopped { signal, left: "no reranker was written".to_owned() });
         }
         (fitted, _) => fitted?.report,
     };

@@ -9,7 +9,7 @@ use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::opening::open_read_only;
-use crate::printing;
+use crate::printing::{self, counted};
 use crate::store::ReportArgs;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -19,12 +19,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     bars.clear();
     let report = report?;
     let warnings = &report.warnings;
-    let printed = if args.json {
-        printing::json(out, &report)
-    } else {
-        write_text(out, &report, warnings).map_err(Failure::Output)
-    };
-    // The status is the verdict, also where nobody reads the report.
+    let printed = printing::report(out, args.json, &report, |out| write_text(out, &report, warnings));
+    // The status is the verdict, even if the report cannot be printed.
     verdict(args, &report, warnings.len()).and(printed)
 }
 
@@ -45,8 +41,11 @@ fn write_text(out: &mut dyn Write, report: &VerifyReport, warnings: &[impl Displ
     let (verdict, read) = if report.is_sound() { ("sound", "") } else { ("damaged", " read") };
     writeln!(
         out,
-        "{verdict}: {} documents{read} ({} bytes), {} postings, {} bytes of files checked",
-        report.documents, report.payload_bytes, report.postings, report.file_bytes
+        "{verdict}: {}{read} ({} bytes), {} postings, {} bytes of files checked",
+        counted(report.documents, "document"),
+        report.payload_bytes,
+        report.postings,
+        report.file_bytes
     )
 }
 

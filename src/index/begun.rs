@@ -13,7 +13,7 @@ use super::measured;
 use super::question_log::clear_begun_log;
 use super::root::{Current, kind, list, model_dir, model_prefix, remove_file, sync};
 use crate::disk::{Backend, Kind, names};
-use crate::model::{CARD_FILE, ModelError, PAGE_FILE, remove_bundle, unused_files};
+use crate::model::{CARD_FILE, ModelError, remove_bundle, unused_files};
 use crate::store::{Operation, StoreError, bytes_below, clear_store};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -52,10 +52,8 @@ impl Begun {
             What::File => remove_file(backend, &path),
             What::Log => clear_begun_log(index),
             What::Bundle => {
-                // With these alone there, the folder would stay.
-                for name in [PAGE_FILE, CARD_FILE] {
-                    remove_if_file(backend, &path.join(name))?;
-                }
+                // With this file alone in it, the folder would stay.
+                remove_if_file(backend, &path.join(CARD_FILE))?;
                 remove_bundle(backend, &path).map_err(as_store_error)
             }
         }

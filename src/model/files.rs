@@ -27,8 +27,6 @@ pub const TOKENIZER_FILE: &str = "tokenizer.json";
 pub(crate) const REPORT_FILE: &str = "training.json";
 /// The model card, for people and for the hub; no part of the model's identity.
 pub(crate) const CARD_FILE: &str = "README.md";
-/// The report as a page for a browser; no part of the model's identity.
-pub(crate) const PAGE_FILE: &str = "report.html";
 
 /// Modules of sentence-transformers that have a folder of their own.
 const MODULES: [&str; 4] = ["Pooling", "Dense", "Normalize", "StaticEmbedding"];

@@ -88,10 +88,10 @@ pub(crate) use differentiable::tests::random as random_transformer;
 pub(crate) use differentiable::{AttentionMask, log_softmax, product_with_columns};
 #[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
+pub(crate) use files::CARD_FILE;
 pub(crate) use files::REPORT_FILE;
 #[cfg(feature = "train")]
 pub(crate) use files::hex;
-pub(crate) use files::{CARD_FILE, PAGE_FILE};
 #[cfg(feature = "train")]
 pub(crate) use indexer::{LevelWeights, TreeWeights};
 #[cfg(feature = "train")]

@@ -1,10 +1,8 @@
-//! What is worked out once a run is over: the verdict, the leaves' sizes, the page.
+//! What is worked out once a run is over: the verdict and the leaves' sizes.
 
 use std::num::NonZeroUsize;
 
 use super::balance::LeafSizes;
-use super::dataset::TrainingSet;
-use super::page::{LeafAbout, Routed, about};
 use super::refresh::{Embedded, Snapshot};
 use super::texts::Texts;
 use super::verdict::{self, HeldOut, Verdict};
@@ -22,7 +20,6 @@ pub(crate) struct Beginning {
 pub(crate) struct Ending {
     pub verdict: Verdict,
     pub leaf_sizes: LeafSizes,
-    pub leaves: Vec<LeafAbout>,
 }
 
 impl Beginning {
@@ -41,7 +38,6 @@ impl Beginning {
     pub(crate) fn ending(
         &self,
         last: &Snapshot,
-        set: &TrainingSet,
         texts: &Texts,
         seed: u64,
         on_progress: &mut OnProgress<'_>,
@@ -66,18 +62,6 @@ impl Beginning {
         )?;
         let leaves = last.indexer.shape().leaves() as usize;
         let query_leaves = last.indexer.route_rows(queries, NonZeroUsize::MIN);
-        let routed = Routed {
-            dim,
-            documents: &last.embedded.documents,
-            queries,
-            document_leaves: &last.leaves,
-            query_leaves: &query_leaves,
-            leaves,
-        };
-        Ok(Ending {
-            verdict,
-            leaf_sizes: LeafSizes::count(leaves, &last.leaves, &query_leaves),
-            leaves: about(set, &routed),
-        })
+        Ok(Ending { verdict, leaf_sizes: LeafSizes::count(leaves, &last.leaves, &query_leaves) })
     }
 }

@@ -22,7 +22,6 @@ mod log;
 mod losses;
 mod mining;
 mod optimizer;
-mod page;
 mod parameters;
 mod plan;
 pub(crate) mod policy;
@@ -62,7 +61,7 @@ pub use reranker::{
     FittedReranker, RerankerConfig, RerankerEpoch, RerankerEvent, RerankerLoss, RerankerRecommendation,
     RerankerReport, RerankerTrainer, RerankerVerdict,
 };
-pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, Trainer};
+pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, REPORT_FILE, Trainer};
 pub use verdict::{
     CEILING, ComparedMetric, Comparison, DECISION_DOCUMENTS, Difference, FRACTIONS, Figures, FractionPoint,
     MeasuredPoint, Method, MethodFigures, Recommendation, Verdict,

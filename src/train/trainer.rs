@@ -20,7 +20,6 @@ use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
 use super::inputs::Inputs;
 use super::log::Log;
-use super::page;
 use super::query_encoder::{DistilOptions, distil_trained};
 use super::refresh::Embedded;
 use super::report::{TrainEvent, TrainReport};
@@ -37,9 +36,6 @@ use crate::progress::{OnProgress, Progress, no_progress};
 
 /// File of the report inside a bundle.
 pub const REPORT_FILE: &str = crate::model::REPORT_FILE;
-
-/// File of the report as a page for a browser inside a bundle.
-pub const PAGE_FILE: &str = crate::model::PAGE_FILE;
 
 /// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
@@ -329,16 +325,14 @@ impl<'a> Trainer<'a> {
         let start =
             Start { inputs, trees: &trees, checkpoints: self.checkpoints.clone(), identity, rng, started };
         let outcome = Run::new(start, Listeners { on_progress, on_event: &mut on_event }).finish()?;
-        let ending = outcome.beginning.ending(&outcome.last, set, &texts, config.seed, on_progress)?;
-        let page_of = ending.leaves;
+        let ending = outcome.beginning.ending(&outcome.last, &texts, config.seed, on_progress)?;
         let mut report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
         report.routing = report.routing.map(|routing| routing.of_collection(collection));
-        let page = page::render(&report, &page_of);
         // Weights that are written anew are rounded to f16.
         let is_given = given.is_some();
         let base_encoder = encoder;
         let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
-        let staged = stage(&output, (&base, base_encoder), config, encoder, &outcome, &report, page)?;
+        let staged = stage(&output, (&base, base_encoder), config, encoder, &outcome, &report)?;
         let mut finish = || -> Result<()> {
             if !is_given && config.query_encoder == QueryEncoderChoice::Static {
                 let rows = &outcome.last.embedded.documents;
@@ -499,7 +493,6 @@ fn stage(
     encoder: Option<Vec<(String, Tensor)>>,
     outcome: &Outcome,
     report: &TrainReport,
-    page: String,
 ) -> Result<PathBuf> {
     let json = serde_json::to_vec_pretty(report)
         .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
@@ -510,7 +503,7 @@ fn stage(
         encoder,
         indexer: &outcome.last.indexer,
         leaves_per_document: config.tree.leaves_per_document,
-        extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes()), (CARD_FILE, card.into_bytes())],
+        extras: vec![(REPORT_FILE, json), (CARD_FILE, card.into_bytes())],
     };
     Ok(parts.stage(output)?)
 }

@@ -284,7 +284,7 @@ fn verify_fails_on_a_damaged_index() {
     assert!(json["problems"][0]["file"].as_str().unwrap().ends_with(".vectors"), "{json}");
 
     let said = flow.run("repair", &[]).ok();
-    assert!(said.contains("1 damaged segments") && said.contains("0 lost"), "{said}");
+    assert!(said.contains("1 damaged segment:") && said.contains("0 lost"), "{said}");
     assert!(said.contains("set aside: "), "{said}");
     // Sound, with a word about what was set aside.
     let ran = flow.run("verify", &[]);
@@ -653,7 +653,7 @@ fn errors_are_one_line() {
         vec!["snapshot", "--index", &flow.index(), text(&note)],
     ] {
         let line = ehi(&arguments).failure();
-        assert!(line.contains("note.txt is there and is no directory"), "{line}");
+        assert!(line.contains("note.txt is there and is not a directory"), "{line}");
     }
     assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
     for (arguments, hint) in [

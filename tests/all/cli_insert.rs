@@ -251,7 +251,7 @@ fn what_a_failed_flush_leaves_in_the_log_is_said_and_brought_back() {
     let said = flow.run("recover", &[]).ok();
     assert_eq!(
         said,
-        "20 documents in 1 commits brought back from the log and flushed; the index has 20 documents\n"
+        "20 documents in 1 commit brought back from the log and flushed; the index has 20 documents\n"
     );
     assert_eq!(Index::open_read_only(flow.path("index")).unwrap().len(), 20);
     let report = flow.run("recover", &["--json"]).json();

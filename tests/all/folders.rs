@@ -313,7 +313,7 @@ fn documents_are_not_lost_to_names_and_emptied_files() {
     // Without --sync too.
     let ran = flow.run("insert", &[text(&one), text(&two)]);
     assert_eq!(ran.code, Some(1));
-    assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 1 documents\n");
+    assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 1 document\n");
     assert!(ran.err.contains("the index has the document `README.md` from "), "{}", ran.err);
     assert_eq!(stored(&flow)[0].text, "the first");
     let ran = flow.run("insert", &[text(&two.join("README.md"))]);

@@ -100,7 +100,7 @@ fn what_was_recorded_survives_a_handle_that_is_never_closed() {
     copy_directory(&dir.path().join("index"), &copy);
     // The next writer brings them back, whatever it is that it writes.
     let said = run(&copy, "recover", &[]).ok();
-    assert!(said.starts_with("1 judgments brought back"), "{said}");
+    assert!(said.starts_with("1 judgment brought back"), "{said}");
     assert_eq!(known(&Index::open_read_only(&copy).unwrap()), [row("what?", &id(0), 1)]);
     let index = Index::open(&copy).unwrap();
     assert_eq!(known(&index), [row("what?", &id(0), 1)]);

@@ -123,7 +123,7 @@ fn an_export_says_how_many_an_insert_will_refuse() {
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     give(&Index::open(&path).unwrap(), 0..WITHOUT, |n| n);
     let said = ehi(["export", "--index", text(&path)]);
-    assert!(said.err.contains("documents=12") && said.err.contains("ehi snapshot"), "{}", said.err);
+    assert!(said.err.contains("(documents 12)") && said.err.contains("ehi snapshot"), "{}", said.err);
     let lines = dir.path().join("lines.jsonl");
     fs::write(&lines, said.ok()).unwrap();
     let other = dir.path().join("other");

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::support;
 use ehi::data::Dataset;
 use ehi::train::{
-    CHECKPOINT_FILE, Decay, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, Precision, REPORT_FILE,
+    CHECKPOINT_FILE, Decay, Fitted, Init, IntraLeaf, Method, Negatives, Precision, REPORT_FILE,
     Recommendation, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
 };
 use ehi::{Bundle, Error, Index, Progress, Stage};
@@ -406,37 +406,4 @@ fn a_run_ends_with_a_verdict_and_a_page() {
     let json = std::fs::read_to_string(run.bundle.path().join(REPORT_FILE)).unwrap();
     let read: TrainReport = serde_json::from_str(&json).unwrap();
     assert_eq!(read.verdict.as_ref(), Some(verdict));
-    let page = std::fs::read_to_string(run.bundle.path().join(PAGE_FILE)).unwrap();
-    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
-    for outside in ["<script", "<link", "<img", "src=", "@import", "url("] {
-        assert!(!page.contains(outside), "{outside}");
-    }
-    assert!(!page.contains("Not drawn"));
-    assert!(page.contains("Leaf 3"));
-}
-
-/// A title that looks like markup must not become markup in the page.
-#[test]
-fn the_page_escapes_what_users_wrote() {
-    let dir = tempfile::tempdir().unwrap();
-    let beir = dir.path().join("beir");
-    std::fs::create_dir_all(beir.join("qrels")).unwrap();
-    let source = support::dataset();
-    for name in ["queries.jsonl", "qrels/train.tsv"] {
-        std::fs::copy(source.join(name), beir.join(name)).unwrap();
-    }
-    let mut documents = support::documents(support::DOCUMENTS);
-    for document in &mut documents {
-        document.title = "<script>alert('&')</script>".to_owned();
-    }
-    std::fs::write(beir.join("corpus.jsonl"), support::corpus_lines(&documents)).unwrap();
-    let set = TrainingSet::read(&Dataset::open(&beir).unwrap(), 0.0).unwrap();
-    let mut config = config();
-    config.schedule.epochs = 1;
-    config.dev_fraction = 0.0;
-    let out = dir.path().join("bundle");
-    let report = trainer(config).output(&out).fit(&set).unwrap().report;
-    assert_eq!(report.verdict.unwrap().recommendation, Recommendation::CannotSay);
-    let page = std::fs::read_to_string(out.join(PAGE_FILE)).unwrap();
-    assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(&#39;&amp;&#39;)"));
 }

@@ -8,7 +8,7 @@ use ehi::{Generation, Index};
 use serde::Serialize;
 
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
+use super::site::{Call, Site};
 use crate::hits::unit;
 
 #[derive(Serialize)]

@@ -11,8 +11,8 @@ use hyper::StatusCode;
 use super::excerpt::{Stretch, marked};
 use super::question::check_length;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
+use super::site::{Call, Site};
 use crate::cut::floor;
 
 /// Bytes of a piece.

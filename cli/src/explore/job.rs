@@ -1,11 +1,10 @@
-//! What takes minutes: learning from judgments, and returning to the model before. One at a time, on a thread
-//! of its own; the page asks how far it is.
+//! Calls that take minutes: learning from judgments, and returning to the model before. One runs at a time,
+//! on a thread of its own; the page polls its progress.
 
 use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use ehi::learn::{LearnOptions, Learned};
 use ehi::train::TrainConfig;
@@ -13,23 +12,17 @@ use ehi::{Error, ModelChange, Progress};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::guard::too_often;
 use super::judge::writable;
-use super::rate::Rate;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
 use crate::bars;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 
-/// How often one may begin, and how many at once after a rest.
-const BEGUN: (Duration, u32) = (Duration::from_secs(10), 3);
 /// The message of a panic is on standard error.
 pub const PANICKED: &str = "an error in the program: see where it runs";
 
 pub struct Job {
     config: TrainConfig,
-    begun: Rate,
     state: Mutex<State>,
     told: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -54,10 +47,10 @@ enum Phase {
         stage: &'static str,
         done: u64,
         total: Option<u64>,
-        /// Cancelled; it ends at the next progress.
+        /// Cancelled; the call ends at its next progress.
         ending: bool,
     },
-    /// It is trained and measured; the user says whether it is used.
+    /// Trained and measured; the user decides whether the result is used.
     Deciding {
         learned: Box<Learned>,
     },
@@ -77,77 +70,15 @@ enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum What {
+pub enum What {
     Learn,
     Rollback,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Decide {
+pub struct Decide {
     r#use: bool,
-}
-
-pub fn show(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    Ok(Reply::json(&site.job.lock().phase))
-}
-
-pub fn learn(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    begin(site, What::Learn)
-}
-
-pub fn rollback(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    begin(site, What::Rollback)
-}
-
-pub fn decide(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Decide { r#use } = call.json()?;
-    let mut state = site.job.lock();
-    if !matches!(state.phase, Phase::Deciding { .. }) {
-        return Err(Refusal::new(
-            StatusCode::CONFLICT,
-            "nothing_to_decide",
-            "there is nothing to decide now",
-        ));
-    }
-    state.chosen = Some(r#use);
-    site.job.told.notify_all();
-    Ok(Reply::json(&state.phase))
-}
-
-pub fn cancel(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    let mut state = site.job.lock();
-    state.cancel();
-    site.job.told.notify_all();
-    Ok(Reply::json(&state.phase))
-}
-
-fn begin(site: &Site, what: What) -> Result<Reply, Refusal> {
-    writable(&site.held)?;
-    let job = &site.job;
-    let mut state = job.lock();
-    if state.phase.is_under_way() {
-        let message = "the index is learning, or returning to the model before: one of these at a time";
-        return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
-    }
-    job.begun.take().map_err(too_often)?;
-    *state = State::default();
-    state.runs(what, "begin", 0, None);
-    let phase = state.phase.clone();
-    drop(state);
-    let (own, held) = (Arc::clone(job), Arc::clone(&site.held));
-    let thread = thread::spawn(move || {
-        let ended = panic::catch_unwind(AssertUnwindSafe(|| own.run(&held, what)));
-        own.lock().phase = ended.unwrap_or_else(|_| Phase::Failed { message: PANICKED.to_owned() });
-    });
-    *job.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-    Ok(Reply::json(&phase))
-}
-
-impl Phase {
-    fn is_under_way(&self) -> bool {
-        matches!(self, Self::Running { .. } | Self::Deciding { .. })
-    }
 }
 
 impl State {
@@ -165,19 +96,54 @@ impl State {
 
 impl Job {
     pub fn new(config: TrainConfig) -> Self {
-        Self {
-            config,
-            begun: Rate::new(BEGUN.0, BEGUN.1),
-            state: Mutex::default(),
-            told: Condvar::new(),
-            thread: Mutex::default(),
-        }
+        Self { config, state: Mutex::default(), told: Condvar::new(), thread: Mutex::default() }
     }
 
-    /// Ends what is under way, and waits for that.
-    pub fn end(&self) {
-        self.lock().cancel();
+    pub fn show(&self) -> Reply {
+        Reply::json(&self.lock().phase)
+    }
+
+    pub fn begin(self: &Arc<Self>, held: &Arc<HeldIndex>, what: What) -> Result<Reply, Refusal> {
+        writable(held)?;
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Running { .. } | Phase::Deciding { .. }) {
+            let message = "the index is learning, or returning to the model before: one of these at a time";
+            return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
+        }
+        *state = State::default();
+        state.runs(what, "begin", 0, None);
+        let reply = Reply::json(&state.phase);
+        drop(state);
+        let (own, held) = (Arc::clone(self), Arc::clone(held));
+        let thread = thread::spawn(move || {
+            let ended = panic::catch_unwind(AssertUnwindSafe(|| own.run(&held, what)));
+            own.lock().phase = ended.unwrap_or_else(|_| Phase::Failed { message: PANICKED.to_owned() });
+        });
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(reply)
+    }
+
+    pub fn decide(&self, Decide { r#use }: &Decide) -> Result<Reply, Refusal> {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Deciding { .. }) {
+            let message = "there is nothing to decide now";
+            return Err(Refusal::new(StatusCode::CONFLICT, "nothing_to_decide", message));
+        }
+        state.chosen = Some(*r#use);
         self.told.notify_all();
+        Ok(Reply::json(&state.phase))
+    }
+
+    pub fn cancel(&self) -> Reply {
+        let mut state = self.lock();
+        state.cancel();
+        self.told.notify_all();
+        Reply::json(&state.phase)
+    }
+
+    /// Cancels the call in progress and waits for its end.
+    pub fn end(&self) {
+        self.cancel();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A panic has been printed.
@@ -214,8 +180,8 @@ impl Job {
         if state.cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Waits until the user has said whether what was learned is used. Where the program is asked to end
-    /// before that, nobody has, and the next progress cancels.
+    /// Waits until the user has decided whether the result is used. If the program is asked to end first, the
+    /// next progress cancels the call.
     fn ask(&self, what: What, learned: &Learned) -> bool {
         let mut state = self.lock();
         state.phase = Phase::Deciding { learned: Box::new(learned.clone()) };
@@ -245,7 +211,7 @@ mod tests {
         assert_eq!(ending(&state), false);
         state.cancel();
         assert_eq!(ending(&state), true);
-        // A stage that takes long may tell of itself once more.
+        // A long stage may report its progress once more.
         state.runs(What::Learn, "change over", 0, Some(2));
         assert_eq!(ending(&state), true);
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::question::check_length;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
+use super::site::{Call, Site};
 use crate::held::HeldIndex;
 
 /// Judgments that are listed, the newest ones.
@@ -67,7 +67,7 @@ pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     check_length(&question)?;
     let index = writable(&site.held)?;
     let recorded = index.record_all([Judgment::new(question, id, grade)])?;
-    // Others are to see it, and a power failure is to leave it.
+    // So that other processes see it, and a power failure does not lose it.
     index.flush()?;
     Ok(Reply::json(&recorded))
 }

@@ -1,4 +1,4 @@
-//! Who may ask: a token that works once, and the key of the session that it is exchanged for.
+//! Access: a token that works once is exchanged for the key of a session.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 /// Random bytes of a token and of a key.
 const BYTES: usize = 32;
 
-/// Sessions at most; the oldest one ends for a further one.
+/// Sessions at most; a further one ends the oldest.
 const MOST_SESSIONS: usize = 16;
 
-/// Tokens and keys by their SHA-256: comparing these tells nothing of how much of a guess was right.
+/// Tokens and keys by their SHA-256: the time of a comparison does not tell how much of a guess was right.
 #[derive(Default)]
 pub struct Keys(Mutex<Held>);
 
@@ -23,14 +23,14 @@ struct Held {
 }
 
 impl Keys {
-    /// A new token, which takes the place of one that was not used.
+    /// A new token, which replaces an unused one.
     pub fn issue(&self) -> io::Result<String> {
         let token = random()?;
         self.held(|held| held.token = Some(digest(&token)));
         Ok(token)
     }
 
-    /// The key of a new session; nothing for a token that is wrong, or was used before.
+    /// The key of a new session; `None` for a wrong or used token.
     pub fn exchange(&self, token: &str) -> io::Result<Option<String>> {
         let key = random()?;
         Ok(self.held(|held| {

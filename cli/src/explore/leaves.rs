@@ -1,18 +1,16 @@
-//! What the leaves hold, read once in the background, since that takes every document.
+//! What the leaves hold, read in the background, since that takes every document.
 
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ehi::leaves::{LeafOptions, LeafSummary};
 use ehi::model::ModelHash;
-use ehi::{Generation, LeafChanges, LeafId};
+use ehi::{Generation, LeafChange, LeafId, LeafOrigin};
 use serde::Serialize;
 
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
-use super::search::MOST_TITLE;
 use crate::beginning::beginning;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
@@ -28,13 +26,21 @@ const ORIGINS: usize = 3;
 #[derive(Default)]
 pub struct Shelf(Mutex<Reading>);
 
-#[derive(Clone, Default)]
+#[derive(Default, Serialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
 enum Reading {
     #[default]
     No,
     UnderWay,
-    Done(Arc<Read>),
-    Failed(String),
+    Done {
+        /// Whether the index has changed since.
+        stale: bool,
+        #[serde(flatten)]
+        read: Box<Read>,
+    },
+    Failed {
+        message: String,
+    },
 }
 
 /// Of one generation of one model.
@@ -65,31 +71,9 @@ struct Leaf {
     #[serde(flatten)]
     summary: LeafSummary,
     /// Where its documents were before, most first.
-    from: Vec<Origin>,
-    /// Documents that were nowhere.
+    from: Vec<LeafOrigin>,
+    /// Documents that the tree before did not have.
     new: usize,
-}
-
-#[derive(Serialize)]
-struct Origin {
-    leaf: LeafId,
-    documents: usize,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "phase", rename_all = "snake_case")]
-enum Shown<'a> {
-    No,
-    UnderWay,
-    Done {
-        /// Whether the index has changed since.
-        stale: bool,
-        #[serde(flatten)]
-        read: &'a Read,
-    },
-    Failed {
-        message: &'a str,
-    },
 }
 
 /// Sizes of all leaves, for the map.
@@ -98,63 +82,63 @@ struct Map {
     leaves: u64,
     branching_factor: u32,
     height: u32,
-    /// A leaf and its documents; those that have some.
+    /// Each leaf with documents, and how many it has.
     documents: Vec<(u32, usize)>,
 }
 
-pub fn map(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    let stats = site.held.index()?.stats()?;
+pub fn map(held: &HeldIndex) -> Result<Reply, Refusal> {
+    let stats = held.index()?.stats()?;
     let documents = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
     let (leaves, branching_factor, height) = (stats.leaves, stats.branching_factor, stats.height);
     Ok(Reply::json(&Map { leaves, branching_factor, height, documents }))
 }
 
-pub fn read(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    let index = site.held.index()?;
-    let reading = site.shelf.lock().clone();
-    Ok(Reply::json(&match &reading {
-        Reading::UnderWay => Shown::UnderWay,
-        // Leaves of another tree, whose numbers mean something else.
-        Reading::Done(read) if read.model != index.bundle().hash() => Shown::No,
-        Reading::Done(read) => Shown::Done { stale: index.stats()?.generation != read.generation, read },
-        Reading::No => Shown::No,
-        Reading::Failed(message) => Shown::Failed { message },
-    }))
+/// Begins to read, unless a reading is in progress.
+pub fn begin(shelf: &Arc<Shelf>, held: &Arc<HeldIndex>) -> Result<Reply, Refusal> {
+    held.index()?;
+    let mut reading = shelf.lock();
+    if !matches!(*reading, Reading::UnderWay) {
+        let (shelf, held) = (Arc::clone(shelf), Arc::clone(held));
+        let thread = thread::Builder::new().spawn(move || {
+            let ended = ended(|| read_all(&held));
+            *shelf.lock() = ended;
+        });
+        *reading = match thread {
+            Ok(_) => Reading::UnderWay,
+            Err(error) => Reading::Failed { message: format!("no thread could be started: {error}") },
+        };
+    }
+    Ok(Reply::json(&*reading))
 }
 
-/// Begins to read, unless that is under way.
-pub fn begin(site: &Site, _: &Call) -> Result<Reply, Refusal> {
-    site.held.index()?;
-    {
-        let mut reading = site.shelf.lock();
-        if matches!(*reading, Reading::UnderWay) {
-            return Ok(Reply::json(&Shown::UnderWay));
-        }
-        *reading = Reading::UnderWay;
-    }
-    let (shelf, held) = (Arc::clone(&site.shelf), Arc::clone(&site.held));
-    let thread = thread::Builder::new().spawn(move || {
-        let ended = ended(|| read_all(&held));
-        *shelf.lock() = ended;
-    });
-    if let Err(error) = thread {
-        *site.shelf.lock() = Reading::Failed(format!("no thread could be started: {error}"));
-    }
-    Ok(Reply::json(&Shown::UnderWay))
-}
-
-/// How a reading ended: by a panic too, so that another one can begin.
+/// The end of a reading. A panic counts as an end too, so that another reading can begin.
 fn ended(read: impl FnOnce() -> Result<Read, ehi::Error>) -> Reading {
     match panic::catch_unwind(AssertUnwindSafe(read)) {
-        Ok(Ok(read)) => Reading::Done(Arc::new(read)),
-        Ok(Err(error)) => Reading::Failed(Failure::from(error).line()),
-        Err(_) => Reading::Failed("reading the leaves failed; the program's output says why".to_owned()),
+        Ok(Ok(read)) => Reading::Done { stale: false, read: Box::new(read) },
+        Ok(Err(error)) => Reading::Failed { message: Failure::from(error).line() },
+        Err(_) => {
+            Reading::Failed { message: "reading the leaves failed; the program's output says why".to_owned() }
+        }
     }
 }
 
 impl Shelf {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Reading> {
+    fn lock(&self) -> MutexGuard<'_, Reading> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn show(&self, held: &HeldIndex) -> Result<Reply, Refusal> {
+        let index = held.index()?;
+        let mut reading = self.lock();
+        if let Reading::Done { stale, read } = &mut *reading {
+            // Leaves of another tree, whose numbers mean something else.
+            if read.model != index.bundle().hash() {
+                *reading = Reading::No;
+            } else {
+                *stale = index.stats()?.generation != read.generation;
+            }
+        }
+        Ok(Reply::json(&*reading))
     }
 }
 
@@ -170,16 +154,19 @@ fn read_all(held: &HeldIndex) -> Result<Read, ehi::Error> {
         compared: changes.compared,
         together: changes.together,
     });
-    let mut origins = changes.map(by_leaf).unwrap_or_default();
+    let moved = changes.into_iter().flat_map(|changes| changes.leaves);
+    let mut moved: HashMap<LeafId, LeafChange> = moved.map(|own| (own.leaf, own)).collect();
     let leaves = summaries.into_iter().map(|mut summary| {
         for document in &mut summary.nearest {
             document.text = beginning(&document.text, BEGINNING);
-            document.title = beginning(&document.title, MOST_TITLE);
+            document.title = beginning(&document.title, BEGINNING);
         }
         for query in &mut summary.queries {
             query.text = beginning(&query.text, BEGINNING);
         }
-        let (from, new) = origins.remove(&summary.leaf).unwrap_or_default();
+        let moved = moved.remove(&summary.leaf).map(|own| (own.from, own.new));
+        let (mut from, new) = moved.unwrap_or_default();
+        from.truncate(ORIGINS);
         Leaf { summary, from, new }
     });
     let leaves: Vec<Leaf> = leaves.collect();
@@ -195,22 +182,13 @@ fn read_all(held: &HeldIndex) -> Result<Read, ehi::Error> {
     })
 }
 
-fn by_leaf(changes: LeafChanges) -> HashMap<LeafId, (Vec<Origin>, usize)> {
-    let leaves = changes.leaves.into_iter().map(|own| {
-        let from = own.from.into_iter().take(ORIGINS);
-        let from = from.map(|origin| Origin { leaf: origin.leaf, documents: origin.documents }).collect();
-        (own.leaf, (from, own.new))
-    });
-    leaves.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_reading_that_fails_in_any_way_is_no_longer_under_way() {
-        assert!(matches!(ended(|| panic!("a reading")), Reading::Failed(_)));
-        assert!(matches!(ended(|| Err(ehi::Error::Cancelled)), Reading::Failed(_)));
+        assert!(matches!(ended(|| panic!("a reading")), Reading::Failed { .. }));
+        assert!(matches!(ended(|| Err(ehi::Error::Cancelled)), Reading::Failed { .. }));
     }
 }

@@ -1,7 +1,7 @@
 //! `ehi explore`: a page on the loopback address to search an index, look into it and teach it.
 //!
-//! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key, rate) and `routes`
-//! (which call), and is then a call of the library like that of any other command.
+//! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key) and `routes` (which
+//! call), and is then a call of the library like that of any other command. `held` is the index.
 
 mod about;
 mod document;
@@ -13,11 +13,11 @@ mod keys;
 mod leaves;
 mod page;
 mod question;
-mod rate;
 mod reply;
 mod routes;
 mod search;
 mod serve;
+mod site;
 mod state;
 mod why;
 
@@ -35,7 +35,7 @@ use crate::interrupt::Interrupts;
 use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
 use crate::restart;
-use routes::Site;
+use routes::Server;
 
 /// What opens an address in the user's browser.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
@@ -75,20 +75,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupts = Interrupts::watch();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(Failure::Listen)?;
     let port = listener.local_addr().map_err(Failure::Listen)?.port();
-    let (site, token) = Site::new(held, config, port)?;
-    let site = Arc::new(site);
+    let (server, token) = Server::new(held, config, port)?;
+    let server = Arc::new(server);
     // In the fragment, which no browser sends to a server or to another page.
     let address = format!("http://127.0.0.1:{port}/#{token}");
     writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
     if !args.no_open {
         open(&address);
     }
-    let served = serve::run(listener, &site, &interrupts).map_err(Failure::Listen);
-    site.end();
+    let served = serve::run(listener, &server, &interrupts).map_err(Failure::Listen);
+    server.end();
     served
 }
 
-/// Opens the address in a browser, if there is one to open it in: it is printed in any case.
+/// Opens the address in a browser, if there is one; the address is printed in any case.
 fn open(address: &str) {
     let opens = |opener: &&str| {
         let mut command = Command::new(opener);

@@ -30,6 +30,7 @@ files! {
     "/why.js" SCRIPT "why.js";
     "/leaves.js" SCRIPT "leaves.js";
     "/state.js" SCRIPT "state.js";
+    "/report.js" SCRIPT "report.js";
     "/teach.js" SCRIPT "teach.js";
 }
 
@@ -50,7 +51,7 @@ mod tests {
         let bytes: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
         assert!(bytes < MOST_BYTES, "{bytes} bytes");
         for (path, _, text) in FILES {
-            // The name of a vocabulary is no address that is asked for.
+            // The name of a namespace is not requested.
             let text = text.replace("http://www.w3.org/2000/svg", "");
             for way in [
                 "http://",

@@ -5,6 +5,7 @@ use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode, header};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::held::Gone;
@@ -26,35 +27,27 @@ const HEADERS: [(HeaderName, &str); 7] = [
 ];
 
 /// An answer.
-pub struct Reply {
-    status: StatusCode,
-    kind: &'static str,
-    body: Bytes,
-    /// Seconds after which to ask again.
-    retry_after: Option<u64>,
-}
+pub struct Reply(pub Response<Full<Bytes>>);
 
 /// Why a request is refused: its status, a word for programs, a sentence for people.
 #[derive(Debug)]
 pub struct Refusal {
-    pub status: StatusCode,
-    pub kind: &'static str,
-    pub message: String,
-    pub retry_after: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Refused<'a> {
-    error: &'a str,
-    message: &'a str,
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
 }
 
 impl Refusal {
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
-        Self { status, kind, message: message.into(), retry_after: None }
+        Self { status, kind, message: message.into() }
     }
 
-    /// What the caller gave is at fault.
+    /// The program is at fault.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message)
+    }
+
+    /// The caller is at fault.
     pub fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
@@ -63,11 +56,9 @@ impl Refusal {
 /// Errors of the library, as the program words them.
 impl From<ehi::Error> for Refusal {
     fn from(error: ehi::Error) -> Self {
-        let (status, kind) = match &error {
-            ehi::Error::Input(_) | ehi::Error::Filter(_) => (StatusCode::BAD_REQUEST, "bad_request"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
-        };
-        Self::new(status, kind, Failure::from(error).line())
+        let is_of_caller = matches!(error, ehi::Error::Input(_) | ehi::Error::Filter(_));
+        let message = Failure::from(error).line();
+        if is_of_caller { Self::bad(message) } else { Self::failed(message) }
     }
 }
 
@@ -81,38 +72,25 @@ impl Reply {
     pub fn json(value: &impl Serialize) -> Self {
         match serde_json::to_vec(value) {
             Ok(body) => Self::file("application/json", body),
-            Err(error) => Refusal::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "failed",
-                format!("the answer cannot be written: {error}"),
-            )
-            .into(),
+            Err(error) => Refusal::failed(format!("the answer cannot be written: {error}")).into(),
         }
     }
 
     pub fn file(kind: &'static str, body: impl Into<Bytes>) -> Self {
-        Self { status: StatusCode::OK, kind, body: body.into(), retry_after: None }
-    }
-
-    pub fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(self.body));
-        *response.status_mut() = self.status;
+        let mut response = Response::new(Full::new(body.into()));
         let headers = response.headers_mut();
         for (name, value) in HEADERS {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
-        if let Some(seconds) = self.retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        Self(response)
     }
 }
 
 impl From<Refusal> for Reply {
-    fn from(refusal: Refusal) -> Self {
-        let Refusal { status, kind, message, retry_after } = refusal;
-        let body = serde_json::to_vec(&Refused { error: kind, message: &message }).unwrap_or_default();
-        Self { status, kind: "application/json", body: body.into(), retry_after }
+    fn from(Refusal { status, kind, message }: Refusal) -> Self {
+        let mut reply = Self::json(&json!({ "error": kind, "message": message }));
+        *reply.0.status_mut() = status;
+        reply
     }
 }

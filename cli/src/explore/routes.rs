@@ -1,41 +1,27 @@
 //! Which request is which call.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use ehi::train::TrainConfig;
-use hyper::body::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
-use super::about::Examples;
 use super::guard::{Access, Guard};
-use super::job::Job;
+use super::job::What;
 use super::keys::Keys;
-use super::leaves::Shelf;
 use super::page::{self, PageFile};
 use super::reply::{Refusal, Reply};
-use super::{about, document, job, judge, leaves, search, state, why};
+use super::site::{Call, Site};
+use super::{about, document, judge, leaves, search, state, why};
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 
 /// The page and all that it asks for.
-pub struct Site {
-    pub held: Arc<HeldIndex>,
-    pub shelf: Arc<Shelf>,
-    pub job: Arc<Job>,
-    pub examples: Examples,
-    keys: Keys,
+pub struct Server {
+    site: Site,
     guard: Guard,
-    port: u16,
-}
-
-/// A call that was admitted.
-pub struct Call {
-    pub route: Route,
-    pub body: Bytes,
 }
 
 type Api = fn(&Site, &Call) -> Result<Reply, Refusal>;
@@ -50,37 +36,27 @@ pub enum Route {
 /// Calls that change nothing, neither in the index nor here.
 const GETS: [(&str, Api); 7] = [
     ("/api/about", about::about),
-    ("/api/map", leaves::map),
-    ("/api/leaves", leaves::read),
+    ("/api/map", |site, _| leaves::map(&site.held)),
+    ("/api/leaves", |site, _| site.shelf.show(&site.held)),
     ("/api/state", state::state),
     ("/api/health", state::health),
     ("/api/judgments", judge::list),
-    ("/api/job", job::show),
+    ("/api/job", |site, _| Ok(site.job.show())),
 ];
 
-/// Those with JSON in their body.
+/// Calls with JSON in their body.
 const POSTS: [(&str, Api); 10] = [
     ("/api/search", search::search),
     ("/api/why", why::why),
     ("/api/document", document::document),
-    ("/api/leaves", leaves::begin),
+    ("/api/leaves", |site, _| leaves::begin(&site.shelf, &site.held)),
     ("/api/judge", judge::judge),
     ("/api/forget", judge::forget),
-    ("/api/learn", job::learn),
-    ("/api/decide", job::decide),
-    ("/api/cancel", job::cancel),
-    ("/api/rollback", job::rollback),
+    ("/api/learn", |site, _| site.job.begin(&site.held, What::Learn)),
+    ("/api/decide", |site, call| site.job.decide(&call.json()?)),
+    ("/api/cancel", |site, _| Ok(site.job.cancel())),
+    ("/api/rollback", |site, _| site.job.begin(&site.held, What::Rollback)),
 ];
-
-impl Call {
-    /// The body.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
-        serde_json::from_slice(&self.body).map_err(|error| Refusal::bad(format!("the request: {error}")))
-    }
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,38 +64,28 @@ struct Begin {
     token: String,
 }
 
-#[derive(Serialize)]
-struct Begun {
-    key: String,
-}
-
-impl Site {
-    /// With the token of its first session.
+impl Server {
+    /// Returns the token of the first session too.
     pub fn new(held: HeldIndex, config: TrainConfig, port: u16) -> Result<(Self, String), Failure> {
         let keys = Keys::default();
         let token = keys.issue().map_err(Failure::Listen)?;
-        let held = Arc::new(held);
-        let job = Arc::new(Job::new(config));
-        let (shelf, examples) = (Arc::default(), Examples::default());
-        let site = Self { held, shelf, job, examples, keys, guard: Guard::new(port), port };
-        Ok((site, token))
+        Ok((Self { site: Site::new(held, config), guard: Guard { port, keys } }, token))
     }
 
-    /// The call of a request, if it is to be heard.
+    /// The call of a request.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the request is refused.
     pub fn admit(&self, head: &Parts) -> Result<Route, Refusal> {
         let path = head.uri.path();
         let file = page::file(path);
         let access = match (file, path) {
             (Some(_), "/") => Access::Page,
-            (Some(_), _) => Access::Open,
-            (None, "/api/session") => Access::Token,
-            // What is not there, too: a stranger learns nothing of what is.
+            (Some(_), _) | (None, "/api/session") => Access::Open,
+            // Unknown paths too: a stranger does not learn which paths exist.
             (None, _) => Access::Session,
         };
-        self.guard.check(&head.method, &head.headers, access, &self.keys)?;
+        self.guard.check(&head.method, &head.headers, access)?;
         if head.uri.query().is_some() {
             return Err(Refusal::bad("an address here has no query"));
         }
@@ -140,23 +106,20 @@ impl Site {
         }
     }
 
-    pub fn answer(&self, call: &Call) -> Reply {
-        let answered = match call.route {
-            Route::File((_, kind, text)) => return Reply::file(kind, text.as_bytes()),
+    pub fn answer(&self, route: Route, call: &Call) -> Result<Reply, Refusal> {
+        match route {
+            Route::File((_, kind, text)) => Ok(Reply::file(kind, text.as_bytes())),
             Route::Session => self.begin(call),
-            Route::Api(api) => api(self, call),
-        };
-        answered.unwrap_or_else(Reply::from)
+            Route::Api(api) => api(&self.site, call),
+        }
     }
 
-    /// Exchanges a token for a key; the next token is printed where the program runs.
+    /// Exchanges a token for a key, and prints the next token where the program runs.
     fn begin(&self, call: &Call) -> Result<Reply, Refusal> {
         let Begin { token } = call.json()?;
-        let failed = |error: io::Error| {
-            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", format!("no random bytes: {error}"))
-        };
-        let Some(key) = self.keys.exchange(&token).map_err(failed)? else {
-            self.guard.stranger()?;
+        let keys = &self.guard.keys;
+        let failed = |error: io::Error| Refusal::failed(format!("no random bytes: {error}"));
+        let Some(key) = keys.exchange(&token).map_err(failed)? else {
             return Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "no_token",
@@ -164,15 +127,15 @@ impl Site {
                  one whenever one was used",
             ));
         };
-        let next = self.keys.issue().map_err(failed)?;
-        // The page is open whether this can be said or not.
-        let _ =
-            writeln!(io::stderr(), "a page is open; for another one: http://127.0.0.1:{}/#{next}", self.port);
-        Ok(Reply::json(&Begun { key }))
+        let next = keys.issue().map_err(failed)?;
+        let port = self.guard.port;
+        // The page is open whether this can be printed or not.
+        let _ = writeln!(io::stderr(), "a page is open; for another one: http://127.0.0.1:{port}/#{next}");
+        Ok(Reply::json(&json!({ "key": key })))
     }
 
-    /// Ends what is under way, so that the index can be closed.
+    /// Ends what is in progress, so that the index can be closed.
     pub fn end(&self) {
-        self.job.end();
+        self.site.job.end();
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::excerpt::excerpt;
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
+use super::site::{Call, Site};
 use crate::beginning::beginning;
 use crate::cut::floor;
 

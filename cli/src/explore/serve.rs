@@ -1,12 +1,9 @@
 //! Connections: how many, how large and how slow a request may be.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::io;
 use std::net::TcpListener;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -23,8 +20,9 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
 use super::job::PANICKED;
-use super::reply::Refusal;
-use super::routes::{Call, Site};
+use super::reply::{Refusal, Reply};
+use super::routes::Server;
+use super::site::Call;
 use crate::interrupt::Interrupts;
 
 /// Connections at once; further ones wait. A browser opens six.
@@ -34,46 +32,40 @@ const MOST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
 /// Bytes of its body: a question is a few hundred.
 const MOST_BODY: usize = 64 << 10;
-/// Time for a whole head, for a whole body, and for each piece of an answer to be taken.
+/// Time for a whole head, for a whole body, and for the client to take each piece of an answer.
 const SLOWEST: Duration = Duration::from_secs(15);
-/// Requests that are worked on at once.
+/// Requests that run at once.
 const WORKERS: usize = 8;
-/// How often it is looked whether a signal asked to end.
+/// How often the server looks for a signal.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Answers requests until a signal asks to end.
-pub fn run(listener: TcpListener, site: &Arc<Site>, interrupts: &Interrupts) -> io::Result<()> {
+pub fn run(listener: TcpListener, server: &Arc<Server>, interrupts: &Interrupts) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime =
         runtime::Builder::new_current_thread().enable_all().max_blocking_threads(WORKERS).build()?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut ended = pin!(async {
-            while interrupts.signal().is_none() {
-                sleep(POLL).await;
-            }
-        });
-        let mut accepting = pin!(accept(&listener, site));
-        poll_fn(|context| match ended.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending => accepting.as_mut().poll(context),
-        })
-        .await
+        tokio::spawn(accept(listener, Arc::clone(server)));
+        while interrupts.signal().is_none() {
+            sleep(POLL).await;
+        }
+        Ok(())
     });
-    // What is being worked on is not waited for: it changes nothing, but for judgments, which are whole or
-    // not.
+    // Does not wait for requests in progress: they change nothing but judgments, which are stored whole or
+    // not at all.
     runtime.shutdown_background();
     served
 }
 
-async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) -> io::Result<()> {
+async fn accept(listener: tokio::net::TcpListener, server: Arc<Server>) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Too many open files, or a client that has gone again.
+                // Too many open files, or the client has already gone.
                 tracing::debug!(%error, "a connection was not accepted");
                 sleep(POLL).await;
                 continue;
@@ -81,12 +73,12 @@ async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) -> io::Res
         };
         // An answer is sent at once, however short.
         let _ = stream.set_nodelay(true);
-        // Who does not read his answers has his connection for no longer than who does not send.
+        // A client that stops reading times out like one that stops sending.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(SLOWEST));
-        let site = Arc::clone(site);
+        let server = Arc::clone(&server);
         tokio::spawn(async move {
-            let answer = service_fn(move |request| answer(Arc::clone(&site), request));
+            let answer = service_fn(move |request| answer(Arc::clone(&server), request));
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(SLOWEST)
@@ -101,20 +93,21 @@ async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) -> io::Res
     }
 }
 
-async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    server: Arc<Server>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(reply(server, request).await.unwrap_or_else(Reply::from).0)
+}
+
+async fn reply(server: Arc<Server>, request: Request<Incoming>) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
-    let reply = match site.admit(&head) {
-        Err(refusal) => refusal.into(),
-        Ok(route) => match read(body).await {
-            Err(refusal) => refusal.into(),
-            Ok(body) => match spawn_blocking(move || site.answer(&Call { route, body })).await {
-                Ok(reply) => reply,
-                // A panic, whose message is on standard error.
-                Err(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", PANICKED).into(),
-            },
-        },
-    };
-    Ok(reply.into_response())
+    let route = server.admit(&head)?;
+    let body = read(body).await?;
+    // The message of a panic is on standard error.
+    spawn_blocking(move || server.answer(route, &Call { body }))
+        .await
+        .map_err(|_| Refusal::failed(PANICKED))?
 }
 
 async fn read(body: Incoming) -> Result<Bytes, Refusal> {

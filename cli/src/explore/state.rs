@@ -16,12 +16,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
+use super::site::{Call, Site};
 
 /// A larger report is not shown.
 const MOST_REPORT: u64 = 16 << 20;
 /// Parts of a report that are shown.
-const REPORTED: [&str; 9] = [
+const REPORTED: [&str; 11] = [
     "version",
     "documents",
     "train_queries",
@@ -29,7 +29,9 @@ const REPORTED: [&str; 9] = [
     "dev_queries",
     "verdict",
     "epochs",
-    "indexer_epochs",
+    "before",
+    "after",
+    "loads",
     "seconds",
 ];
 
@@ -46,7 +48,7 @@ struct State {
     notices: Vec<String>,
     /// The newest first.
     learnings: Vec<Learning>,
-    /// Of the model in service, where it was trained here or came with its report.
+    /// Report of the training of the model in service, if there is one.
     report: Option<Value>,
 }
 
@@ -79,9 +81,9 @@ pub fn health(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     Ok(Reply::json(&Report { health, words, remedies }))
 }
 
-/// What of a training's report is shown; nothing where there is none that can be read.
+/// The parts of a training report that are shown; `None` if it cannot be read.
 fn report(path: &Path) -> Option<Value> {
-    // Through no link, and without waiting for the other end of a FIFO.
+    // Follows no link, and does not wait for the other end of a FIFO.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     let file = file.metadata().is_ok_and(|about| about.is_file()).then_some(file)?;

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
-use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
+use super::site::{Call, Site};
 use crate::beginning::beginning;
 
 /// Leaves that are shown where the search itself did without the tree, and among how many they are chosen:

@@ -1,4 +1,4 @@
-//! The progress of an insert: bytes of the input up to the last stored document, of all bytes.
+//! Progress of an insert: the bytes of input whose documents are stored, of all bytes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ impl InsertBar {
 
     /// Prints a line on standard error, above the bar.
     pub fn say(&self, line: &str) {
-        // A closed standard error does not matter; the exit status says the same.
+        // If standard error is closed, the exit status still tells.
         self.bar.suspend(|| {
             let _ = writeln!(io::stderr(), "{line}");
         });

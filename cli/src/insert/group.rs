@@ -9,8 +9,11 @@ const BYTES: usize = 64 << 20;
 
 #[derive(Default)]
 pub struct Group {
-    documents: Vec<Document>,
-    marks: Marks,
+    pub documents: Vec<Document>,
+    /// The line of each document.
+    pub lines: Vec<u64>,
+    /// Bytes of the input up to the end of the last document.
+    pub end: u64,
     bytes: usize,
 }
 
@@ -18,41 +21,13 @@ impl Group {
     /// Takes a document from the line, which ended at that byte of the input.
     pub fn push(&mut self, document: Document, line: u64, position: u64) {
         self.bytes += size_of::<Document>() + document.heap_bytes();
-        self.marks.lines.push(line);
-        self.marks.end = position;
+        self.lines.push(line);
+        self.end = position;
         self.documents.push(document);
     }
 
     pub fn is_full(&self) -> bool {
         self.documents.len() >= DOCUMENTS || self.bytes >= BYTES
-    }
-
-    /// The documents, and where they are from.
-    pub fn into_parts(self) -> (Vec<Document>, Marks) {
-        (self.documents, self.marks)
-    }
-}
-
-/// Where a group's documents are from.
-#[derive(Default)]
-pub struct Marks {
-    lines: Vec<u64>,
-    end: u64,
-}
-
-impl Marks {
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// Bytes of the input up to the group's end.
-    pub fn end(&self) -> u64 {
-        self.end
-    }
-
-    /// The line of the document at a place in the group.
-    pub fn line(&self, position: usize) -> u64 {
-        self.lines[position]
     }
 }
 

@@ -14,7 +14,7 @@ use super::origin::Opener;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 
-/// How often interrupts are checked.
+/// How often the reader looks for an interrupt.
 const POLL: Duration = Duration::from_millis(50);
 
 /// A document with the line that it is from, 0 where an input cannot be opened, and the bytes of all inputs
@@ -40,7 +40,7 @@ impl Whole {
         Self { folder, unseen, notes: documents.notes() }
     }
 
-    /// Of one that was not.
+    /// Of an input that was read in part.
     fn of_part(documents: &Documents) -> Self {
         Self { notes: documents.notes(), ..Self::default() }
     }
@@ -92,17 +92,17 @@ impl Reading {
         Ok(Self { name, read, thread, is_folder, whole: Whole::default() })
     }
 
-    /// What a folder held, when all of it was read.
+    /// The report of a folder, once all of it was read.
     pub fn folder(&self) -> Option<&FolderReport> {
         self.whole.folder.as_ref()
     }
 
-    /// Fields that were named and that no record had, when all of it was read.
+    /// Named fields that no record had, once all of the input was read.
     pub fn unseen(&self) -> &[String] {
         &self.whole.unseen
     }
 
-    /// Decisions about the input, once reading has ended.
+    /// Notes on what was read, once the input has ended.
     pub fn notes(&mut self) -> Vec<Note> {
         self.finish();
         std::mem::take(&mut self.whole.notes)

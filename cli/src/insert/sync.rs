@@ -1,4 +1,4 @@
-//! A folder and the documents of an index that came from it, made the same.
+//! Makes the documents of an index the same as the files of the folder that they came from.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,17 +10,18 @@ use ehi::{Document, Error, Index};
 use super::origin::SyncBy;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::printing;
 
 /// Ids deleted in one commit.
 const GROUP: usize = 1_000;
 
-/// What the index holds beside a folder.
+/// What an index holds, compared with a folder.
 pub struct Sync {
     folder: Folder,
     by: SyncBy,
-    /// The documents that came from the folder, and those that did not, by their ids.
+    /// The documents of the index by their ids, from the folder or from elsewhere.
     known: Arc<HashMap<String, Known>>,
-    /// Files whose ids belong to documents that did not.
+    /// Ids of files that belong to documents from elsewhere.
     taken: Arc<Mutex<Vec<String>>>,
 }
 
@@ -49,7 +50,7 @@ impl Sync {
         Ok(Self { folder: folder.clone(), by, known: Arc::new(known), taken: Arc::default() })
     }
 
-    /// The documents of those files that the index does not hold as they are.
+    /// The documents of new and changed files.
     pub fn changed(&self, documents: FolderDocuments) -> FolderDocuments {
         let (known, taken, by) = (Arc::clone(&self.known), Arc::clone(&self.taken), self.by);
         let documents = documents.skipping(move |file| match known.get(&file.id) {
@@ -60,7 +61,7 @@ impl Sync {
             }
             None => false,
         });
-        // One that was touched, or copied with its folder, is not encoded again.
+        // A file that was touched, or copied with its folder, is not encoded again.
         let known = Arc::clone(&self.known);
         documents.without(move |document| match known.get(&document.id) {
             Some(Known::Own { content: stored, .. }) => *stored == Folder::content_hash(document),
@@ -68,7 +69,7 @@ impl Sync {
         })
     }
 
-    /// A line about a folder in this one, or around it, whose files the index holds too.
+    /// A line about another folder in the index that contains this one or is contained in it.
     pub fn overlap(&self) -> Option<String> {
         let own = Path::new(self.folder.source());
         let others = self.known.values().filter_map(|known| match known {
@@ -97,11 +98,11 @@ impl Sync {
         taken.iter().map(|id| of_another(&file(id), id, source(id))).collect()
     }
 
-    /// Deletes the documents of files that are there no more, or are left out; how many there were, and a
-    /// line where some are left out.
+    /// Deletes the documents of files that are missing or ignored. Returns how many, and a line if some of
+    /// the files are ignored.
     ///
     /// # Errors
-    /// [`Failure::Unlisted`] where it is not known what is there, and those of the index.
+    /// It is not known which files are there, and failures of the index.
     pub fn remove(
         &self,
         index: &Index,
@@ -111,7 +112,10 @@ impl Sync {
         let own = self.known.iter().filter(|(_, known)| matches!(known, Known::Own { .. }));
         let gone: Vec<&String> = own.map(|(id, _)| id).filter(|id| !report.present.contains(*id)).collect();
         if !gone.is_empty() && !report.is_whole {
-            return Err(Failure::Unlisted { folder: folder.to_owned() });
+            return Err(Failure::Usage(format!(
+                "not all of {} could be listed, so it is not known which files are gone: nothing was removed",
+                printing::path(folder)
+            )));
         }
         let mut removed = 0;
         for group in gone.chunks(GROUP) {
@@ -161,7 +165,7 @@ fn source(document: &Document, sources: &mut Vec<Arc<str>>) -> Option<Arc<str>> 
         return Some(Arc::clone(known));
     }
     let name: Arc<str> = name.into();
-    // So many that they are no names of folders.
+    // So many sources are not names of folders.
     if sources.len() < 1_000 {
         sources.push(Arc::clone(&name));
     }

@@ -1,4 +1,4 @@
-//! What an insert did, in numbers.
+//! Counts of what an insert did.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::left_out::LeftOut;
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::printing;
+use crate::printing::{self, counted};
 
 #[derive(Default)]
 pub struct Tally {
@@ -58,17 +58,28 @@ impl Tally {
         self.passages += summary.passages as u64;
     }
 
-    /// Of a group that failed, the documents stored, and how many more the index has for them.
+    /// Counts the documents of a failed group that were stored, `more` of them new to the index.
     pub fn add_partly(&mut self, stored: u64, more: u64) {
         self.inserted += more.min(stored);
         self.replaced += stored.saturating_sub(more);
     }
 
-    /// A line that could be read, but is not a document.
+    /// Counts a line that could be read and is not a document.
     pub fn bad_line(&mut self, error: &DataError) {
         if !error.is_of_reading() {
             self.bad_lines += 1;
         }
+    }
+
+    /// A signal asked the insert to end.
+    pub fn interrupted(&self, signal: i32) -> Failure {
+        let left = format!(
+            "{} of the {} documents read are stored, and nothing that follows; run the same command again: documents \
+             already stored are replaced, none is lost",
+            self.stored(),
+            self.read
+        );
+        Failure::Stopped { signal, left }
     }
 
     /// Documents stored.
@@ -96,7 +107,7 @@ impl Tally {
         let flushed = index.flush();
         let waiting = match &flushed {
             Ok(()) => 0,
-            // Where that is not known either, it is taken for all.
+            // If that is unknown, all of them.
             Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
         let complete = matches!(result, Ok(()) | Err(Failure::Refused { .. })) && flushed.is_ok();
@@ -116,7 +127,7 @@ impl Tally {
     }
 
     fn write(&self, out: &mut dyn Write, index: &Index, waiting: Option<u64>) -> std::io::Result<()> {
-        let documents = index.len();
+        let documents = counted(index.len(), "document");
         let max_tokens = index.bundle().model().encoder().max_tokens();
         let Self { inserted, replaced, superseded, .. } = self;
         write!(out, "{inserted} inserted, {replaced} replaced")?;
@@ -124,7 +135,7 @@ impl Tally {
             write!(out, ", {superseded} superseded (their ids came again)")?;
         }
         if self.passages > 0 {
-            write!(out, ", {} passages", self.passages)?;
+            write!(out, ", {}", counted(self.passages, "passage"))?;
         }
         for (count, what) in
             [(self.unchanged, "unchanged"), (self.removed, "removed"), (self.refused, "refused")]
@@ -145,8 +156,10 @@ impl Tally {
             if stored > 0 {
                 write!(out, "; {durable} of the {stored} stored are on disk")?;
             }
-            if waiting > 0 {
-                write!(out, ", {waiting} documents are in memory and the log only")?;
+            match waiting {
+                0 => {}
+                1 => write!(out, ", 1 document is in memory and the log only")?,
+                more => write!(out, ", {more} documents are in memory and the log only")?,
             }
         }
         write!(out, "{}", self.left_out.line())?;
@@ -155,7 +168,7 @@ impl Tally {
                 self.text_columns.iter().map(|column| escaped(column)).collect::<Vec<_>>().join(", ");
             write!(out, "; text because of some cells: {columns}")?;
         }
-        writeln!(out, "; the index has {documents} documents")?;
+        writeln!(out, "; the index has {documents}")?;
         self.write_cut(out, max_tokens)
     }
 
@@ -180,7 +193,7 @@ impl Tally {
         printing::json(out, &summary)
     }
 
-    /// Says so where the end of a text counts for words alone.
+    /// Reports texts of which the embedding does not cover the end.
     fn write_cut(&self, out: &mut dyn Write, max_tokens: usize) -> std::io::Result<()> {
         let CutTexts { documents, tokens, tokens_cut, longest, .. } = self.cut;
         if documents == 0 {

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::limits::{TITLE, default_hits, fit, question, start, start_json, within};
-use super::numbers::{some_whole, whole};
 use super::search::{MODES, named, room};
 use super::tool::{Call, Tool, rounded, within_limit};
 use crate::failure::Failure;
@@ -31,7 +30,7 @@ pub struct Arguments {
     /// The question, as given to `search`.
     question: String,
     /// Hits at most.
-    #[serde(default = "default_hits", deserialize_with = "whole")]
+    #[serde(default = "default_hits")]
     #[schemars(range(min = 1, max = HITS))]
     k: usize,
     /// As of `search`.
@@ -47,7 +46,7 @@ pub struct Arguments {
     exact: bool,
     /// Leaves of the tree to visit, and no more: shows `leaves` where a search scores every document.
     /// The hits may then differ from those of `search`. Not in mode `lexical`.
-    #[serde(default, deserialize_with = "some_whole")]
+    #[serde(default)]
     #[schemars(with = "usize", range(min = 1, max = BEAM))]
     beam: Option<usize>,
 }

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::limits::{ANSWER, BATCH, REST, failure, fit, start, within};
-use super::tool::{Call, Tool, or_default};
+use super::tool::{Call, Tool};
 use crate::failure::Failure;
 
-/// Documents stored together: so often is progress told, and a cancellation heard.
+/// Documents stored together. Progress and cancellation are handled between groups.
 const GROUP: usize = 32;
-/// Refused documents that are named.
+/// Refused documents that an answer names.
 const NAMED: usize = 100;
-/// Bytes of their ids; a refused one may be longer than any that is stored.
+/// Bytes of their ids: a refused id may be longer than a stored one.
 const ID: usize = 512;
 
 pub struct Insert;
@@ -34,7 +34,7 @@ pub struct New {
     /// Your own id, unique in the index, of 512 bytes at most.
     id: String,
     /// Searched together with the text.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default)]
     title: String,
     /// The body.
     text: String,
@@ -57,16 +57,16 @@ pub struct Answer {
     inserted: usize,
     /// Stored in place of one with the same id.
     replaced: usize,
-    /// Not stored: one with the same id follows close behind.
+    /// Not stored: a later document of the call has the same id.
     superseded: usize,
-    /// Not stored, since they cannot be.
+    /// Not stored: invalid.
     refused: usize,
-    /// The first of those, and why.
+    /// The first refused documents, with the reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refusals: Vec<Refusal>,
     /// Documents of the index now.
     documents: usize,
-    /// What should be known of it.
+    /// Notes on the result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }

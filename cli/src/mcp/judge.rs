@@ -5,7 +5,6 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{notes, question};
-use super::numbers::whole;
 use super::tool::{Call, Tool};
 use crate::escape::escaped;
 use crate::failure::Failure;
@@ -21,7 +20,7 @@ pub struct Arguments {
     /// Id of the document.
     id: String,
     /// 1 and more: it answers the question, the better the higher; 0 and less: it does not.
-    #[serde(default = "one", deserialize_with = "whole")]
+    #[serde(default = "one")]
     grade: i32,
     /// How much the judgment counts, above 0 and at most 1: less where it is a guess.
     #[serde(default = "full")]
@@ -42,11 +41,11 @@ fn full() -> f64 {
 #[derive(Default, Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
-    /// Whether there was none of this question and document before.
+    /// Whether the judgment is new.
     added: bool,
-    /// Whether it took the place of one.
+    /// Whether it replaced an earlier judgment of this question and document.
     replaced: bool,
-    /// Whether one was taken back.
+    /// Whether a judgment was taken back.
     forgotten: bool,
     /// Judgments of the index now.
     judgments: usize,

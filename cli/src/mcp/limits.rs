@@ -1,4 +1,4 @@
-//! What a call may ask for and what an answer may hold.
+//! Limits of calls and of answers.
 
 use std::ops::RangeInclusive;
 
@@ -11,18 +11,13 @@ use crate::failure::Failure;
 
 /// Characters of `--about`. Some clients refuse all tools where the description of one has more than 1,024.
 pub const ABOUT: usize = 500;
-/// A request, in bytes.
-pub const REQUEST: usize = 8 << 20;
-/// Values in it: numbers, strings and what else there is, names of fields too. Parsed, some take more memory
-/// than they have bytes.
-pub const REQUEST_VALUES: usize = 200_000;
-/// Bytes of the arguments of all calls that are at work or wait, parsed; of one call alone there may be more.
-pub const ARGUMENTS: usize = 64 << 20;
-/// Calls that are at work or wait for one of the threads.
+/// Bytes of the arguments of a call, as JSON.
+pub const ARGUMENTS: usize = 8 << 20;
+/// Calls that run or wait for a thread.
 pub const CALLS: usize = 64;
 /// Bytes of an answer as JSON.
 pub const ANSWER: usize = 64 << 10;
-/// Bytes of it that are for what is in no list.
+/// Bytes of an answer reserved for fields outside its lists.
 pub const REST: usize = 8 << 10;
 /// Bytes of a failure that the model reads.
 const FAILURE: usize = 2_000;
@@ -35,30 +30,30 @@ pub const QUESTION: usize = 16 << 10;
 pub const FILTER: usize = 16 << 10;
 /// Bytes of a title in a list, as JSON.
 pub const TITLE: usize = 300;
-/// Bytes of metadata as JSON in a list; what is larger has to be asked for.
+/// Bytes of metadata in a list, as JSON; larger metadata is left out.
 pub const METADATA: usize = 2_000;
 /// Hits of a call.
 pub const HITS: usize = 50;
-/// Hits of a question, by all calls.
+/// Hits of a question, over all calls.
 pub const ALL_HITS: usize = 500;
 /// Bytes of a hit's passage.
 pub const PASSAGE: usize = 4_000;
-/// Bytes of a document by one call; fewer where they take more as JSON.
+/// Bytes of a document in one answer, before they are written as JSON.
 pub const PART: usize = 64 << 10;
 /// Documents of an insert, ids of a delete.
 pub const BATCH: usize = 1_000;
 /// Documents that are listed as resources.
 pub const LISTED: usize = 1_000;
 
-/// Hits where a call does not say how many.
+/// Hits of a call that does not say how many.
 pub fn default_hits() -> usize {
     DEFAULT_K
 }
 
-/// A number that a call gave.
+/// Checks a number from a call.
 ///
 /// # Errors
-/// One out of range.
+/// The number is out of range.
 pub fn within(name: &str, given: usize, range: RangeInclusive<usize>) -> Result<usize, Failure> {
     match range.contains(&given) {
         true => Ok(given),
@@ -69,10 +64,10 @@ pub fn within(name: &str, given: usize, range: RangeInclusive<usize>) -> Result<
     }
 }
 
-/// A question that a call gave.
+/// Checks a question from a call.
 ///
 /// # Errors
-/// One that is empty or too long.
+/// The question is empty or too long.
 pub fn question(given: &str) -> Result<&str, Failure> {
     if given.trim().is_empty() {
         return Err(Failure::Usage("`question` is empty".to_owned()));
@@ -85,13 +80,13 @@ pub fn question(given: &str) -> Result<&str, Failure> {
     }
 }
 
-/// The start of a text, of whole characters; whether something was left off.
+/// The longest start of a text within `most` bytes, and whether the text was cut.
 pub fn start(text: &str, most: usize) -> (&str, bool) {
     let end = floor(text, most);
     (&text[..end], end < text.len())
 }
 
-/// The start of a text that has so many bytes as JSON, of whole characters; whether something was left off.
+/// The longest start of a text within `most` bytes as JSON, and whether the text was cut.
 pub fn start_json(text: &str, most: usize) -> (&str, bool) {
     let mut bytes = 2;
     for (place, character) in text.char_indices() {
@@ -109,11 +104,11 @@ pub fn start_json(text: &str, most: usize) -> (&str, bool) {
 
 /// Bytes of a value as JSON.
 pub fn json_bytes(value: &impl Serialize) -> usize {
-    // It fails for what none of the answers has, as a map whose keys are no strings.
+    // Serialization fails only for types that no answer has, such as a map without string keys.
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
-/// The first items of a list, as many as have so many bytes as JSON, and how many were left out.
+/// The first items of a list that fit into `most` bytes as JSON, and how many were left out.
 pub fn fit<T: Serialize>(mut items: Vec<T>, most: usize) -> (Vec<T>, usize) {
     let mut bytes = 2;
     let mut fits = |item: &T| {
@@ -136,7 +131,7 @@ pub fn notes(given: Vec<String>) -> Vec<String> {
     notes
 }
 
-/// What the model reads of a failure: what it wrote itself may be in it, of any length.
+/// A failure as the model reads it, bounded: it may quote the model's own input.
 pub fn failure(line: &str) -> String {
     beginning_json(line, FAILURE)
 }

@@ -1,6 +1,6 @@
 //! Schemas of arguments and answers, in the few forms that every client takes.
 //!
-//! JSON Schema allows more than clients do. The protocol's TypeScript package refuses all tools where the
+//! JSON Schema allows more than clients accept. The protocol's TypeScript package refuses all tools where the
 //! schema of one property is `true`; validators of its older versions do not know the draft that `$schema`
 //! names; and several providers of models take neither references nor lists of types.
 
@@ -11,8 +11,6 @@ use rmcp::schemars::generate::SchemaSettings;
 use rmcp::schemars::transform::{Transform, transform_subschemas};
 use rmcp::schemars::{JsonSchema, Schema};
 use serde_json::Value;
-
-use super::message;
 
 /// The schema of what a tool reads.
 pub fn input<T: JsonSchema>() -> Arc<JsonObject> {
@@ -39,19 +37,32 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
     Arc::new(std::mem::take(fields))
 }
 
-/// Takes a text of JSON for what it holds, where the schema asks for that and not for a text: clients are
-/// known that send lists, objects, numbers and booleans in this way.
-pub fn unquote(schema: &Value, value: &mut Value) {
+/// Reads a value as the schema means it, since models and clients write it in other ways too: a text of JSON
+/// in place of the list, object, number or boolean that it holds, `3.0` for `3`, null for an absent field.
+pub fn normalize(schema: &Value, value: &mut Value) {
+    let wanted = schema["type"].as_str().unwrap_or_default();
     if let Value::String(text) = value
-        && let Some(held) = message::parse(text.as_bytes())
-        && schema["type"].as_str().is_some_and(|wanted| is_of(wanted, &held))
+        && let Ok(held) = serde_json::from_str(text)
+        && is_of(wanted, &held)
     {
         *value = held;
     }
+    // Beyond 2^53 a number with a point may not be the one that was meant.
+    if wanted == "integer"
+        && let Some(number) =
+            value.as_f64().filter(|own| own.fract() == 0.0 && own.abs() <= (1_u64 << 53) as f64)
+    {
+        *value = Value::from(number as i64);
+    }
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| unquote(&schema["items"], item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| normalize(&schema["items"], item)),
         Value::Object(fields) => {
-            fields.iter_mut().for_each(|(name, field)| unquote(&schema["properties"][name], field));
+            let required = schema["required"].as_array();
+            let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|own| own == name));
+            let properties = &schema["properties"];
+            // Unknown fields stay, so that they are refused.
+            fields.retain(|name, own| !own.is_null() || properties.get(name).is_none() || is_required(name));
+            fields.iter_mut().for_each(|(name, field)| normalize(&properties[name], field));
         }
         _ => {}
     }
@@ -86,7 +97,7 @@ impl Transform for Plain {
                 fields["type"] = only.take();
             }
         }
-        // The one keyword whose value is a boolean for all clients; `true` is what its absence means.
+        // The one keyword for which all clients accept a boolean; its absence means `true`.
         let more = fields.remove("additionalProperties");
         transform_subschemas(self, schema);
         if let Some(more) = more.filter(|more| *more != Value::Bool(true)) {
@@ -102,10 +113,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_json_are_taken_for_what_they_hold_where_that_is_asked_for() {
+    fn values_are_read_as_the_schema_means_them() {
         let text = json!({ "type": "string" });
-        let document =
-            json!({ "type": "object", "properties": { "id": text, "metadata": { "type": "object" } } });
+        let properties = json!({ "id": text, "metadata": { "type": "object" } });
+        let document = json!({ "type": "object", "properties": properties, "required": ["id"] });
         let list = json!({ "type": "array", "items": document });
         for (schema, given, expected) in [
             (&list, json!(r#"[{"id": "7"}]"#), json!([{ "id": "7" }])),
@@ -116,22 +127,23 @@ mod tests {
             ),
             (&document, json!(r#"{"id": "[1]"}"#), json!({ "id": "[1]" })),
             (&json!({ "type": "integer" }), json!("3"), json!(3)),
+            (&json!({ "type": "integer" }), json!(-3.0), json!(-3)),
+            (&json!({ "type": "integer" }), json!(3.5), json!(3.5)),
+            (&json!({ "type": "number" }), json!(3.0), json!(3.0)),
+            (&document, json!({ "id": null, "metadata": null, "x": null }), json!({ "id": null, "x": null })),
+            (&document, json!({ "metadata": { "a": null } }), json!({ "metadata": { "a": null } })),
             (&json!({ "type": "boolean" }), json!("true"), json!(true)),
             (&text, json!("3"), json!("3")),
             (&text, json!("[1]"), json!("[1]")),
-            // Not what is asked for, so that it is refused as it was given.
+            // Of another type, so that the original value is refused.
             (&list, json!("{}"), json!("{}")),
             (&list, json!("[1"), json!("[1")),
             (&json!({ "type": "integer" }), json!("ten"), json!("ten")),
             (&json!({}), json!("[1]"), json!("[1]")),
         ] {
             let mut value = given.clone();
-            unquote(schema, &mut value);
+            normalize(schema, &mut value);
             assert_eq!(value, expected, "{given}");
         }
-        // As many values as a request may not hold either.
-        let mut many = json!(format!("[{}0]", "0,".repeat(300_000)));
-        unquote(&json!({ "type": "array", "items": {} }), &mut many);
-        assert!(many.is_string());
     }
 }

@@ -10,7 +10,6 @@ use super::limits::{
     ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, REST, TITLE, default_hits, json_bytes, notes, question,
     start_json, within,
 };
-use super::numbers::whole;
 use super::resources::uri;
 use super::tool::{Call, Tool, rounded, within_limit};
 use crate::escape::escaped;
@@ -32,11 +31,11 @@ pub struct Arguments {
     /// must not, and `"a phrase"` must; in mode `dense` these signs are text.
     question: String,
     /// Hits at most.
-    #[serde(default = "default_hits", deserialize_with = "whole")]
+    #[serde(default = "default_hits")]
     #[schemars(range(min = 1, max = HITS))]
     k: usize,
     /// Hits to skip: the `next_offset` of the answer before, for more of the same question.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default)]
     #[schemars(range(max = ALL_HITS - 1))]
     offset: usize,
     /// What to rank by: `dense` embeddings (meaning), `lexical` words (BM25), `hybrid` both. `best` is what
@@ -52,7 +51,7 @@ pub struct Arguments {
     #[schemars(with = "serde_json::Map<String, Value>")]
     filter: Option<Value>,
     /// Bytes of each hit's passage at most; 0 for none.
-    #[serde(default = "passage_bytes", deserialize_with = "whole")]
+    #[serde(default = "passage_bytes")]
     #[schemars(range(max = PASSAGE))]
     passage_bytes: usize,
 }

@@ -11,7 +11,7 @@ use super::limits::{ANSWER, REST, fit, start};
 use super::tool::{Call, Tool};
 use crate::failure::Failure;
 
-/// Documents whose metadata are looked at, and how many bytes of them.
+/// Documents whose metadata is sampled, at most, and their bytes.
 const SAMPLE: usize = 256;
 const SAMPLE_BYTES: usize = 8 << 20;
 /// Documents read at once.
@@ -46,8 +46,7 @@ pub struct Answer {
     /// `tokens`, or a language; absent where the modes `lexical` and `hybrid` cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     words: Option<String>,
-    /// Whether words were found to help on judged questions, so that mode `best` is hybrid; absent where it
-    /// was not measured.
+    /// Whether words help on judged questions, so that mode `best` is hybrid; absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     words_help: Option<bool>,
     /// Whether a small encoder can read questions.
@@ -56,20 +55,20 @@ pub struct Answer {
     bytes: u64,
     /// Changes with each flush.
     generation: u64,
-    /// Documents that a writer has stored and not flushed, which are not shown yet.
+    /// Documents that a writer has stored and not flushed; they are not visible yet.
     waiting: u64,
     /// Whether the tools that change the index are offered.
     writable: bool,
     /// Fields of the metadata of some documents, for `filter`.
     metadata_fields: Vec<Field>,
-    /// Documents whose metadata were looked at for that.
+    /// Documents whose metadata was sampled for that.
     sampled: usize,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Field {
-    /// Its name, which is data of documents; of a field of an object, with dots.
+    /// The name, which is data of documents; names of nested fields are joined by dots.
     field: String,
     /// Documents of the sample that have it.
     documents: usize,
@@ -112,7 +111,7 @@ impl Tool for Stats {
     }
 }
 
-/// Fields of the first documents, and how many of those were looked at.
+/// Fields of the first documents, and how many documents were sampled.
 fn fields(index: &Index) -> Result<(Vec<Field>, usize), Failure> {
     let (mut found, mut looked_at, mut bytes) = (BTreeMap::new(), 0, 0);
     let mut last: Option<String> = None;
@@ -131,7 +130,7 @@ fn fields(index: &Index) -> Result<(Vec<Field>, usize), Failure> {
         }
     }
     let mut fields: Vec<Field> = found.into_values().collect();
-    // The most usual ones, by name where they are as usual.
+    // Most frequent first; equally frequent fields stay in order of their names.
     fields.sort_by_key(|field| std::cmp::Reverse(field.documents));
     fields.truncate(FIELDS);
     Ok((fit(fields, ANSWER - REST).0, looked_at))
@@ -146,7 +145,7 @@ fn note(path: &str, value: &Value, found: &mut BTreeMap<String, Field>) {
         }
         return;
     }
-    // Of hostile metadata, too: names are bounded, and how many of them are held.
+    // Bounds for hostile metadata: the length of names, and how many are kept.
     if path.is_empty() || path.len() > 4 * EXAMPLE_BYTES || found.len() >= 100 * FIELDS {
         return;
     }

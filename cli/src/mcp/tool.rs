@@ -1,12 +1,12 @@
-//! What a tool is: its name and description, its arguments, its answer.
+//! A tool: its name and description, its arguments, its answer.
 
 use std::sync::Arc;
 
 use ehi::Index;
-use rmcp::model::{JsonObject, ToolAnnotations};
+use rmcp::model::ToolAnnotations;
 use rmcp::schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::limits::{FILTER, json_bytes};
@@ -18,7 +18,7 @@ use crate::held::HeldIndex;
 pub trait Tool {
     const NAME: &'static str;
     const TITLE: &'static str;
-    /// For the model that chooses among tools.
+    /// Read by the model that chooses among tools.
     const DESCRIPTION: &'static str;
     /// Whether it changes the index.
     const WRITES: bool = false;
@@ -26,7 +26,7 @@ pub trait Tool {
     type Answer: Serialize + JsonSchema + 'static;
 
     /// # Errors
-    /// What the model is to read: wrong arguments, and failures of the index.
+    /// Wrong arguments and failures of the index, for the model to read.
     fn call(arguments: Self::Arguments, call: &Call<'_>) -> Result<Self::Answer, Failure>;
 }
 
@@ -46,46 +46,19 @@ impl Call<'_> {
     }
 }
 
-/// A tool, by its name.
+/// A tool as the server keeps it.
 #[derive(Clone)]
 pub struct Entry {
     pub tool: rmcp::model::Tool,
     pub writes: bool,
-    pub call: fn(JsonObject, &Call<'_>) -> Result<Value, Failure>,
+    pub call: fn(Value, &Call<'_>) -> Result<Value, Failure>,
 }
 
-impl Entry {
-    /// The arguments without nulls for those that may be left out, since models write both, and with what
-    /// some clients send as a text of JSON in its place.
-    pub fn given(&self, mut arguments: JsonObject) -> JsonObject {
-        let schema = &self.tool.input_schema;
-        let known = |name: &str| schema.get("properties").is_some_and(|own| own.get(name).is_some());
-        let required = schema.get("required").and_then(Value::as_array);
-        let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|own| own == name));
-        // An unknown one is refused, null or not.
-        arguments.retain(|name, value| !value.is_null() || !known(name) || is_required(name));
-        for (name, value) in &mut arguments {
-            if let Some(own) = schema.get("properties").and_then(|all| all.get(name)) {
-                schema::unquote(own, value);
-            }
-        }
-        arguments
-    }
-}
-
-/// A field that may be left out or null.
-///
-/// # Errors
-/// Those of its type.
-pub fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
-}
-
-/// What the protocol knows of a tool.
+/// Describes a tool to the protocol.
 pub fn entry<T: Tool>() -> Entry {
     let annotations = ToolAnnotations::with_title(T::TITLE)
         .read_only(!T::WRITES)
-        // An insert and a judgment replace.
+        // Inserts and judgments replace what was stored.
         .destructive(T::WRITES)
         .idempotent(true)
         .open_world(false);
@@ -96,15 +69,15 @@ pub fn entry<T: Tool>() -> Entry {
     Entry { tool, writes: T::WRITES, call: call::<T> }
 }
 
-fn call<T: Tool>(arguments: JsonObject, call: &Call<'_>) -> Result<Value, Failure> {
-    let arguments = serde_json::from_value(Value::Object(arguments))
+fn call<T: Tool>(arguments: Value, call: &Call<'_>) -> Result<Value, Failure> {
+    let arguments = serde_json::from_value(arguments)
         .map_err(|error| Failure::Usage(format!("the arguments of `{}`: {error}", T::NAME)))?;
     let answer = T::call(arguments, call)?;
     serde_json::to_value(answer)
         .map_err(|error| Failure::Usage(format!("the answer cannot be written as JSON: {error}")))
 }
 
-/// The filter of a call; models write it as an object, or as a string that holds one.
+/// The filter of a call: an object, or a string that holds one.
 ///
 /// # Errors
 /// A filter that is too long.
@@ -119,7 +92,7 @@ pub fn within_limit(filter: Option<Value>) -> Result<Option<Value>, Failure> {
     }
 }
 
-/// A score as it is told: further digits say nothing, and cost the model tokens.
+/// A score with four digits: more carry no information and cost the model tokens.
 pub fn rounded(score: f32) -> f64 {
     (f64::from(score) * 1e4).round() / 1e4
 }

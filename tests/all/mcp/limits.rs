@@ -151,19 +151,3 @@ fn requests_wait_where_answers_are_not_read() {
     writer.join().unwrap();
     assert_eq!(wire.end().1, Some(0));
 }
-
-#[test]
-fn calls_with_more_than_can_be_held_are_refused() {
-    let flow = Flow::new();
-    let mut wire = Wire::open(&flow, &["--write"], "");
-    // Of eight megabytes each, of which one takes a hundred parsed.
-    let empty = vec!["[]"; 2_500_000].join(",");
-    for id in 1..=8 {
-        let request = r#""method":"tools/call","params":{"name":"delete","arguments":{"ids":"#;
-        writeln!(wire.input, r#"{{"jsonrpc":"2.0","id":{id},{request}[{empty}]}}}}}}"#).unwrap();
-        let answer = wire.answer();
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32600)), "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains("200000 values"), "{answer}");
-    }
-    assert_eq!(wire.end().1, Some(0));
-}

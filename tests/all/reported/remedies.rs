@@ -33,7 +33,7 @@ fn a_damaged_report_of_the_training_is_set_aside() {
     fs::write(report, "x").unwrap();
     let said = flow.run("verify", &[]);
     assert!(said.code == Some(1) && said.out.contains("training.json"), "{}", said.out);
-    assert!(flow.run("health", &[]).out.contains("damaged: 1 problems"));
+    assert!(flow.run("health", &[]).out.contains("damaged: 1 problem;"));
     assert!(flow.run("repair", &[]).ok().contains("set aside: "));
     flow.run("repair", &["--forget"]).ok();
     assert!(flow.run("verify", &[]).ok().contains("sound"));

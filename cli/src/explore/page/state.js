@@ -3,6 +3,7 @@
 import { get } from "./ask.js";
 import { el, foreign, table, terms, tip } from "./dom.js";
 import { bytes, count, percent, plural, when } from "./numbers.js";
+import { training } from "./report.js";
 
 /** Verdicts in words. */
 const VERDICTS = {
@@ -127,23 +128,5 @@ function history({ learnings }) {
         el("h2", {}, "Learned so far"),
         rows.length === 0 ? el("p", {}, "Nothing yet.") : table([["When", "short"], ["Verdict", "short"], ["Why", "title"]], rows, "Verdicts so far"),
         rows.length === 0 ? null : el("p", { class: "small faint" }, "Each line is of its time: a model that was used then is in service no more after a return to the model before, or after another change of model."),
-    ].filter(Boolean);
-}
-
-function training({ report }) {
-    if (report === null) return [el("h2", {}, "Training report"), el("p", {}, "The model came without one.")];
-    const { verdict } = report;
-    const methods = (verdict?.methods ?? []).filter(own => own.at.some(({ figures }) => figures !== null));
-    const shares = methods[0]?.at.map(own => own.visited_fraction) ?? [];
-    const cell = figures => (figures === null ? "–" : (figures["recall@10"] * 100).toFixed(1));
-    const heads = [["Recall@10 at"], ...shares.map(share => [percent(share), "number"])];
-    const losses = report.epochs ?? [];
-    return [
-        el("h2", {}, "Training report"),
-        verdict ? el("p", {}, verdict.sentence) : null,
-        verdict ? el("p", { class: "small faint" }, "Points are hundredths. p is how probable a difference as large would be by chance; the interval is where the true one lies, with 95%.") : null,
-        el("p", { class: "faint" }, `${plural(report.documents, "document")}; ${plural(report.train_queries, "training question")} with ${plural(report.train_pairs, "answer")}; ${plural(report.dev_queries, "question")} set aside; ${Math.round(report.seconds)} s; ehi ${report.version}.`),
-        methods.length === 0 ? null : table(heads, methods.map(own => [own.method.replaceAll("_", " "), ...own.at.map(({ figures }) => cell(figures))]), "Recall at ten by share of documents visited"),
-        losses.length === 0 ? null : el("p", { class: "faint" }, `The error in training (loss) was ${losses[0].loss.toFixed(3)} in the first of ${plural(losses.length, "pass", "passes")}, ${losses.at(-1).loss.toFixed(3)} in the last.`),
     ].filter(Boolean);
 }

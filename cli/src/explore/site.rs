@@ -1,0 +1,41 @@
+//! What requests work with.
+
+use std::sync::Arc;
+
+use ehi::train::TrainConfig;
+use hyper::body::Bytes;
+use serde::de::DeserializeOwned;
+
+use super::about::Examples;
+use super::job::Job;
+use super::leaves::Shelf;
+use super::reply::Refusal;
+use crate::held::HeldIndex;
+
+/// The index, and what was worked out about it.
+pub struct Site {
+    pub held: Arc<HeldIndex>,
+    pub shelf: Arc<Shelf>,
+    pub job: Arc<Job>,
+    pub examples: Examples,
+}
+
+impl Site {
+    pub fn new(held: HeldIndex, config: TrainConfig) -> Self {
+        let job = Arc::new(Job::new(config));
+        Self { held: Arc::new(held), shelf: Arc::default(), job, examples: Examples::default() }
+    }
+}
+
+/// The body of a request that was admitted.
+pub struct Call {
+    pub body: Bytes,
+}
+
+impl Call {
+    /// # Errors
+    /// What is wrong with the body.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        serde_json::from_slice(&self.body).map_err(|error| Refusal::bad(format!("the request: {error}")))
+    }
+}
