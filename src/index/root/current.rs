@@ -209,7 +209,7 @@ mod tests {
 
     /// The bytes of `docs/format.md`, written out once.
     const GOLDEN: [u8; 64] = [
-        0x8a, b'e', b'h', b'c', b'\r', b'\n', 0x1a, b'\n', 5, 0, 0, 0, 7, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0, 9,
+        0x8a, b'e', b'h', b'c', b'\r', b'\n', 0x1a, b'\n', 1, 0, 0, 0, 7, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0, 9,
         0, 0, 0, 0, 0, 0, 0, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab,
         0xab, 0xab, 0xab, 3, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];

@@ -38,7 +38,7 @@ fn a_store_of_another_shape_than_its_model_is_refused() {
         leaves_per_document: 1,
         similarity: 0,
         model_hash: bundles.a.hash(),
-        terms: 33,
+        terms: 1,
         passages: None,
     };
     let (dir, path, index) = filled(&bundles.a);

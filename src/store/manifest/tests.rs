@@ -39,7 +39,7 @@ fn round_trip_at_the_documented_offsets() {
     // The numbers of docs/format.md, written out once.
     assert_eq!(bytes.len(), 128 + 2 * 64);
     assert_eq!(bytes[..8], *b"\x89ehi\r\n\x1a\n");
-    assert_eq!(bytes[8..12], 5u32.to_le_bytes());
+    assert_eq!(bytes[8..12], 1u32.to_le_bytes());
     assert_eq!(bytes[12..16], 384u32.to_le_bytes());
     assert_eq!(bytes[16..20], [1, 1, 1, 0]);
     assert_eq!(bytes[20..24], 40u32.to_le_bytes());

@@ -113,8 +113,8 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     let none = with(|p| p.rows[0].leaves.clear());
     assert_eq!(bad_rows(none), "it is put in 0 leaves, it must be in 1 to 3");
     assert_eq!(bad_rows(put("b", 2, &[0, 1, 2, 3])), "it is put in 4 leaves, it must be in 1 to 3");
-    assert_eq!(bad_rows(put("b", 2, &[16])), "it is put in LeafId(16), the tree has 16 leaves");
-    assert_eq!(bad_rows(put("b", 2, &[1, 1])), "it is put in LeafId(1) twice");
+    assert_eq!(bad_rows(put("b", 2, &[16])), "it is put in leaf#16, the tree has 16 leaves");
+    assert_eq!(bad_rows(put("b", 2, &[1, 1])), "it is put in leaf#1 twice");
     assert!(matches!(refused(put("", 2, &[1])), StoreError::Input(InputError::InvalidId { found: 0, .. })));
     let long = "é".repeat(257);
     assert!(matches!(

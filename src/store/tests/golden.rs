@@ -50,6 +50,9 @@ fn an_index_of_this_format_opens_and_holds_what_was_written() {
             store.commit(batch).unwrap();
             store.flush().unwrap();
         }
+        drop(store);
+        // Space for what comes, and nothing that is read.
+        std::fs::remove_file(fixture().join(layout::names::RESERVE)).unwrap();
     }
     let mut model = Model::new();
     batches().iter().for_each(|batch| apply(&mut model, batch));
