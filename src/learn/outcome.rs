@@ -149,10 +149,9 @@ impl Learned {
             .collect();
         paired.sort_unstable_by_key(|(question, ..)| *question);
         let difference = |metric: usize| {
-            let values = |of: fn(&(&str, [f64; 2], [f64; 2])) -> [f64; 2]| -> Vec<f64> {
-                paired.iter().map(|paired| of(paired)[metric]).collect()
-            };
-            (!paired.is_empty()).then(|| Difference::of(&values(|own| own.2), &values(|own| own.1), SEED))
+            let after: Vec<f64> = paired.iter().map(|(_, _, after)| after[metric]).collect();
+            let before: Vec<f64> = paired.iter().map(|(_, before, _)| before[metric]).collect();
+            (!paired.is_empty()).then(|| Difference::of(&after, &before, SEED))
         };
         (self.ndcg_at_10, self.recall_at_10) = (difference(0), difference(1));
         let ndcg = paired.iter().map(|(question, before, after)| (*question, before[0], after[0]));

@@ -180,7 +180,7 @@ fn options_that_exclude_each_other_are_refused() {
         (json!({ "recall": 0.9, "stop": ["documents=3"] }), ["recall", "stop"]),
         (json!({ "alpha": 0.5, "rrf": 60 }), ["alpha", "rrf"]),
         (json!({ "mode": "dense", "alpha": 0.5 }), ["alpha", "mode"]),
-        (json!({ "mode": "best", "rrf": 60 }), ["rrf", "mode"]),
+        (json!({ "mode": "best", "rrf": 60 }), ["mode", "rrf"]),
     ] {
         assert_eq!(conflict(json), options);
     }

@@ -61,7 +61,13 @@ pub(super) fn typed(cell: &str) -> Value {
 }
 
 fn number(cell: &str) -> Option<Number> {
-    let number: Number = serde_json::from_str(cell).ok()?;
+    if !cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+        return None;
+    }
+    let number: Number = match cell.parse::<i64>() {
+        Ok(whole) => whole.into(),
+        Err(_) => Number::from_f64(cell.parse().ok()?)?,
+    };
     let written = number.to_string();
     (written == cell || same_fraction(&written, cell)).then_some(number)
 }

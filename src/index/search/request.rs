@@ -23,7 +23,7 @@ pub const DEFAULT_K: usize = 10;
 /// Share of exact search's hits that a search is to find unless asked otherwise.
 pub const DEFAULT_RECALL: f64 = 0.95;
 /// Documents of which a search scores every one unless asked otherwise. With codes that takes a twentieth of
-/// the time in which a question is encoded, about (`docs/experiments.md`).
+/// the time in which a question is encoded, about (`docs/lab/experiments.md`).
 pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 
 /// What a search ranks documents by. In text `best`, `dense`, `lexical` or `hybrid`.
@@ -135,7 +135,7 @@ pub struct SearchRequest {
     /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be
     /// read.
     ///
-    /// A hit can be missed then; on the sets of `docs/benchmarks.md` three to six in ten thousand were. If
+    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md` three to six in ten thousand were. If
     /// absent they may, but for searches that are asked to score every document: [`Reach::Exact`], a beam of
     /// all leaves of a tree, and with a beam a filter that lets few documents through. With `true` they may
     /// there too. Documents without codes, as those that were not flushed yet, are scored by their

@@ -11,6 +11,7 @@ use super::{Batches, Opened, plain};
 /// Opens a file.
 pub(super) fn open(mut file: File) -> Result<Opened, String> {
     let mut magic = [0; 6];
+    file.rewind().map_err(text)?;
     let is_stream = !(file.read(&mut magic).is_ok() && magic == *b"ARROW1");
     let schema = read(&file, is_stream, None)?.schema();
     let batches = move |used: &[usize]| -> Result<Batches, String> {
