@@ -18,7 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
         let mut written = Vec::new();
         // An id with a NUL or a byte order mark cannot be written.
         if write_qrels(&mut written, &qrels).is_ok() {
-            let again = Qrels::read_trec(Cursor::new(written), "input").expect("what was written can be read");
+            let again =
+                Qrels::read_trec(Cursor::new(written), "input").expect("what was written can be read");
             assert_eq!(again, qrels);
         }
     }

@@ -61,8 +61,11 @@ impl Index {
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// Those of [`InputError::EmptyQuery`], [`InputError::InvalidId`], [`InputError::BadWeight`],
-    /// [`InputError::DocumentTooLarge`] for a question longer than any document; failures of the disk.
+    /// Those of [`InputError::EmptyQuery`](crate::InputError::EmptyQuery),
+    /// [`InputError::InvalidId`](crate::InputError::InvalidId),
+    /// [`InputError::BadWeight`](crate::InputError::BadWeight),
+    /// [`InputError::DocumentTooLarge`](crate::InputError::DocumentTooLarge) for a question longer than any
+    /// document; failures of the disk.
     pub fn record(&self, question: &str, id: &str, grade: i32) -> Result<bool> {
         Ok(self.record_all([Judgment::new(question, id, grade)])?.added == 1)
     }

@@ -36,7 +36,8 @@ impl Index {
     /// brings that model's query encoder, or none.
     ///
     /// # Errors
-    /// Those of [`distil`](crate::train::distil); [`InputError::ChangeUnderWay`].
+    /// Those of [`distil`](crate::train::distil);
+    /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay).
     pub fn distil(&self, options: &DistilOptions) -> Result<Option<DistilReport>> {
         self.with_progress(no_progress).distil(options)
     }
@@ -85,7 +86,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// As [`Index::distil`], with progress and cancellation.
     ///
     /// # Errors
-    /// Those of [`Index::distil`], and [`Error::Cancelled`].
+    /// Those of [`Index::distil`], and [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn distil(mut self, options: &DistilOptions) -> Result<Option<DistilReport>> {
         let (index, on_progress) = self.parts();
         index.distil_alone(options, on_progress)

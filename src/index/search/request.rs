@@ -135,10 +135,10 @@ pub struct SearchRequest {
     /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be
     /// read.
     ///
-    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md` three to six in ten thousand were. If
-    /// absent they may, but for searches that are asked to score every document: [`Reach::Exact`], a beam of
-    /// all leaves of a tree, and with a beam a filter that lets few documents through. With `true` they may
-    /// there too. Documents without codes, as those that were not flushed yet, are scored by their
+    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md` three to six in ten thousand were.
+    /// If absent they may, but for searches that are asked to score every document: [`Reach::Exact`], a beam
+    /// of all leaves of a tree, and with a beam a filter that lets few documents through. With `true` they
+    /// may there too. Documents without codes, as those that were not flushed yet, are scored by their
     /// embeddings.
     pub codes: Option<bool>,
     /// Whether one question is searched for on the threads of the current rayon pool. Where codes do not rule
