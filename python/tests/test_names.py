@@ -1,5 +1,6 @@
 """What the library has, the package has: both lists are compared."""
 
+import ast
 import inspect
 import pathlib
 import re
@@ -75,7 +76,6 @@ OF_HANDLES = {
 }
 OF_MODELS = {
     "Bundle": {
-        "distil_with": "distil",
         "from_encoder": "Model",
         "from_encoder_with": "Model",
         "leaves_per_document": "Index.stats",
@@ -110,7 +110,7 @@ def compare(names, has, elsewhere):
 
 
 def test_every_call_of_an_index_has_a_name_here():
-    names = rust_names("Index", "index", "train")
+    names = rust_names("Index", "index", "learn")
     assert len(names) > 50
     compare(names, lambda name: hasattr(ehi.Index, name), ELSEWHERE)
 
@@ -125,9 +125,22 @@ def test_every_option_has_a_name_here():
     compare(rust_names("IndexBuilder", "index"), lambda name: name in handles, OF_HANDLES)
 
 
+def test_the_stub_has_the_options_of_a_search():
+    """They are a dictionary in the stub, which stubtest cannot compare."""
+    tree = ast.parse(pathlib.Path(ehi.__file__).with_name("__init__.pyi").read_text())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    fields = [
+        field.target.id
+        for name in ("_RequestOptions", "_SearchOptions")
+        for field in classes[name].body
+        if isinstance(field, ast.AnnAssign)
+    ]
+    assert sorted(fields) == sorted(set(inspect.signature(ehi.Index.search).parameters) - {"self", "query", "k"})
+
+
 def test_every_call_of_a_model_has_a_name_here():
     for kind, ours in (("Bundle", ehi.Model), ("Encoder", ehi.Encoder), ("Reranker", ehi.Reranker)):
-        names = rust_names(kind, "model", "train")
+        names = rust_names(kind, "model")
         assert names, kind
         compare(names, lambda name: hasattr(ours, name), OF_MODELS[kind])
 
