@@ -141,7 +141,7 @@ export async function hostile(browser) {
     await page.locator('.hit[data-id="later"]').waitFor();
     // It goes, and comes back.
     renameSync(index, `${index}-elsewhere`);
-    await page.getByRole("alert").getByText("cannot be read any more").waitFor();
+    await page.getByRole("alert").getByText("gone or cannot be read").waitFor();
     renameSync(`${index}-elsewhere`, index);
     await page.waitForFunction(() => document.getElementById("alert").textContent === "");
     // The page is loaded while the program does not answer.
