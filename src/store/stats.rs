@@ -82,7 +82,7 @@ pub enum EncodedBy {
     Int8,
     /// The caller ([`Index::insert_vectors`](crate::Index::insert_vectors)).
     Given,
-    /// Unknown: stored before this was recorded, or the record is damaged.
+    /// One or more of the above: stored before this was recorded, or the record is damaged.
     Unknown,
 }
 
