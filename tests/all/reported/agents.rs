@@ -1,4 +1,4 @@
-//! `ehi mcp` with what agents and editors were seen to do. The forms of schemas that clients refuse are in
+//! `ehi mcp` with observed behaviour of agents and editors. The schema forms that clients refuse are in
 //! `mcp/schemas.rs`.
 
 use std::io::{BufRead, BufReader, Write};
@@ -47,7 +47,7 @@ fn a_client_of_any_version_is_answered() {
         wire.call(1, "stats", json!({}));
         let result = &wire.answer()["result"];
         let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
-        // The text is for clients that do not know the other, older ones at that.
+        // The text is for clients that do not know the other form, in particular older ones.
         assert_eq!((&text, &text["documents"]), (&result["structuredContent"], &json!(3)), "{asked}");
         assert_eq!(wire.end().1, Some(0));
     }
@@ -69,7 +69,7 @@ fn a_client_need_not_say_that_it_is_ready() {
     for method in ["notifications/roots/list_changed", "notifications/message", "notifications/unknown"] {
         wire.send(&json!({ "jsonrpc": "2.0", "method": method, "params": {} }));
     }
-    // What this server does not offer, asked for all the same.
+    // Requests for features that this server does not offer.
     for (id, method) in [(3, "prompts/list"), (4, "completion/complete"), (5, "logging/setLevel")] {
         wire.send(&request(id, method));
         let answer = wire.answer();
@@ -128,7 +128,7 @@ fn arguments_may_come_as_texts_of_json() {
     );
     assert!(call("judge", json!({ "question": "q", "id": "7", "forget": "true" }))["forgotten"] == true);
     assert_eq!(call("delete", json!({ "ids": "[\"7\", \"absent\"]" }))["deleted"], json!(1));
-    // A text stays one.
+    // A text stays a text.
     assert_eq!(call("get", json!({ "id": "doc-0001", "limit": "16" }))["id"], json!("doc-0001"));
     assert_eq!(wire.end().1, Some(0));
 }

@@ -1,4 +1,4 @@
-//! Parquet and Arrow: times, decimals, numbers without an end, and large rows.
+//! Parquet and Arrow: times, decimals, infinite numbers, and large rows.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -50,7 +50,7 @@ fn each_form(dir: &Path, batch: &RecordBatch, mut check: impl FnMut(&Path)) {
     check(&file);
 }
 
-/// What is in the metadata of each row, and what is said of the file.
+/// The metadata of each row, and the notes on the file.
 fn read(file: &Path) -> (Vec<Value>, Vec<Note>) {
     let mut documents = Input::new().open(file).unwrap();
     let rows: Result<Vec<Document>, _> = documents.by_ref().collect();

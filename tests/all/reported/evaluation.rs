@@ -1,4 +1,4 @@
-//! Evaluation on datasets of others.
+//! Evaluation on third-party datasets.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn arguments(flow: &Flow, name: &str) -> PathBuf {
     dataset(flow, name, &documents, &[question], "a1\ta2\t1\n")
 }
 
-/// What `ehi eval` prints and writes.
+/// The output and files of `ehi eval`.
 fn evaluated(flow: &Flow, data: &str, more: &[&str]) -> (String, Value, String) {
     let (json, run) = (flow.path("eval.json"), flow.path("run.txt"));
     let files = ["--data", data, "--json", text(&json), "--run", text(&run)];
@@ -118,7 +118,7 @@ fn no_figure_is_a_negative_zero() {
     let mut said = vec![flow.run("stats", &["--json"]).ok(), flow.run("stats", &[]).ok()];
     let data = arguments(&flow, "arguments");
     flow.run("insert", &[text(&data)]).ok();
-    // No word of this question is in any document, so that it finds nothing.
+    // No document contains a word of this question, so it finds nothing.
     let question = json!({ "_id": "q", "text": "virus" });
     let data = dataset(&flow, "other", &[], &[question], "q\ta2\t1\n");
     let (per_query, modes) = (flow.path("queries.jsonl"), ["--modes", "lexical,dense"]);

@@ -1,4 +1,4 @@
-//! Filters: null, missing fields, and fields that hold several kinds of values.
+//! Filters: null, missing fields, and fields with several kinds of values.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn index(documents: &[(&str, Value)]) -> (TempDir, Index) {
     (dir, index)
 }
 
-/// What a filter finds by a search and in the list of ids, which must agree.
+/// The results of a filter in a search and in the list of ids, which must agree.
 fn found(index: &Index, filter: &Value) -> BTreeSet<String> {
     let filter = Filter::from_json(filter).unwrap();
     let hits = index.search_with("tree", &SearchRequest::dense().filter(&filter).k(100)).unwrap();
@@ -114,7 +114,7 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
         notes(&Filter::eq("n", "1"))[0].contains("holds numbers, and the filter compares it with strings")
     );
     assert!(notes(&Filter::eq("town", "x"))[0].contains("no document has the field `town`"));
-    // Where the filter is not the reason, it is not blamed.
+    // If the filter is not the reason, it is not blamed.
     for filter in [Filter::eq("zip", "02134"), Filter::ids(["none"]), Filter::eq("n", 2)] {
         assert_eq!(notes(&filter), [""; 0], "{filter}");
     }
@@ -136,7 +136,7 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     assert!(ran.code == Some(0) && ran.err.contains(says), "{}", ran.err);
     let found = flow.run("search", &[&["--json"], &filter[..]].concat()).json();
     assert!(found["notes"][0].as_str().unwrap().contains(says), "{found}");
-    // Lists of documents say it too.
+    // Lists of documents report it too.
     for (command, printed) in
         [("ids", ""), ("count", "0\n"), ("export", ""), ("delete", "deleted 0 documents, 2 left\n")]
     {

@@ -1,4 +1,4 @@
-//! Folders: which files are read, and which of them are read again.
+//! Folders: which files are read, and which are read again.
 
 use std::fs::{self, File, FileTimes};
 

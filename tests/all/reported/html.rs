@@ -1,4 +1,4 @@
-//! HTML: what a reader sees of a page is in its document.
+//! HTML: everything a reader sees on a page is in its document.
 
 use super::files::document;
 

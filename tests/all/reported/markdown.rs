@@ -1,4 +1,4 @@
-//! Markdown: what a reader sees of a file is in its document.
+//! Markdown: everything a reader sees in a file is in its document.
 
 use serde_json::json;
 
@@ -66,7 +66,7 @@ fn front_matter_is_yaml() {
         ("\u{feff}---\ntitle: Marked\n---\nText.", "Marked", "Text."),
         // It says that it has none, and a name of the file is none either.
         ("---\ntitle: null\n---\nA text with no title.\n", "", "A text with no title."),
-        // A template that nobody filled in.
+        // A template that was never filled in.
         ("---\ntitle:\n---\nA text.\n", "name", "A text."),
     ] {
         let found = document("name.md", content);
@@ -137,7 +137,7 @@ fn a_letterhead_is_text() {
     for words in ["OSTRICH LEGAL PLLC", "Carmen Ostrich, Esq.", "Dear all."] {
         assert!(found.text.contains(words), "{}", found.text);
     }
-    // Without a mistake of YAML it is Markdown.
+    // If it is not a YAML error, it is Markdown.
     let found = document("a.md", "---\nThe zeppelin budget\n---\n\nwas approved.\n");
     assert_eq!((&*found.title, &*found.text), ("The zeppelin budget", "was approved."));
 }

@@ -1,4 +1,4 @@
-//! Null, missing and empty, in every form of input.
+//! Null, missing and empty values, in every form of input.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -31,7 +31,7 @@ fn null_is_the_same_wherever_it_stands() {
     }
     let several = r#"{"_id": "a", "text": "x", "metadata": {"lang": null}, "url": "x"}"#;
     assert_eq!(metadata(&Input::new(), several), [json!({"lang": null, "url": "x"})]);
-    // An empty cell is no null.
+    // An empty cell is not null.
     assert_eq!(metadata(&Input::new(), "id,text,lang,n\na,x,,1\n"), [json!({"n": 1})]);
 }
 
@@ -57,7 +57,7 @@ fn null_is_found_as_it_was_inserted() {
     let exported = flow.run("export", &[]).ok();
     assert!(exported.contains(r#""_id":"bmissing","title":"","text":"apples","metadata":{}"#), "{exported}");
 
-    // An export makes the same documents, empty metadata and nulls too.
+    // An export recreates the same documents, including empty metadata and nulls.
     let other = Flow::new();
     fs::write(&file, &exported).unwrap();
     other.run("insert", &[text(&file)]).ok();
@@ -88,7 +88,7 @@ fn a_filter_of_many_ids_is_read_from_a_file_and_from_standard_input() {
     let lines: String = (0..20).map(|id| format!("{{\"id\": {id}, \"text\": \"apples\"}}\n")).collect();
     fs::write(&file, lines).unwrap();
     flow.run("insert", &[text(&file)]).ok();
-    // More than the 2 MiB that Linux takes.
+    // More than the 2 MiB that Linux accepts.
     let ids: Vec<String> = (17..200_000).map(|id| id.to_string()).collect();
     let filter = json!({ "$ids": ids }).to_string();
     assert!(filter.len() > 1 << 20);

@@ -1,4 +1,4 @@
-//! Damage: what is said leads to what helps.
+//! Damage: messages lead to a remedy.
 
 use std::fs;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Flow, Ran, text};
 
-/// The documents of a table, and what is said of it.
+/// The documents of a table, and the notes on it.
 fn read(input: &Input, table: &str) -> (Vec<Document>, Vec<Note>) {
     let mut documents = input.read(Cursor::new(table.to_owned()), "in").unwrap();
     let read: Result<Vec<_>, _> = documents.by_ref().collect();
@@ -56,8 +56,8 @@ fn a_column_of_codes_is_text_as_a_whole() {
     }
 }
 
-/// pandas-dev/pandas#13746: one kind also where the only cell that is no number comes after thousands that
-/// are, from a file and from a stream that is longer than what is kept in memory.
+/// pandas-dev/pandas#13746: also a single kind if the only non-numeric cell comes after thousands of numbers,
+/// from a file and from a stream that is longer than the buffer in memory.
 #[test]
 fn a_column_is_told_by_its_last_cell_too() {
     let mut table = "id,text,code,year\n".to_owned();
@@ -111,7 +111,7 @@ fn what_separates_cells_is_told_by_the_rows() {
     assert_eq!(documents[0].metadata, Some(json!({"x": 2})));
 }
 
-/// The same for a sign that no program would guess: an option reads it, and the errors lead to the option.
+/// The same for a sign that no program would guess: an option sets it, and the errors lead to the option.
 #[test]
 fn a_delimiter_can_be_given() {
     let (_, ran) = insert("id:text\n1:A pump\n", &[]);

@@ -1,4 +1,4 @@
-//! What is left on the disk, and what a change of model or a clean-up may not lose.
+//! Remains on the disk, and what a change of model or a clean-up must not lose.
 
 use std::fs;
 

@@ -35,7 +35,7 @@ fn set(ids: &[&str]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-/// Asserts what each question finds, in every mode in which signs count.
+/// Asserts the results of each question, in every mode in which signs count.
 fn check(texts: &[(&str, &str)], cases: &[(&str, &[&str])]) {
     for analyzer in [Analyzer::Tokens, ENGLISH] {
         let (_dir, index) = index(analyzer, texts);
@@ -322,7 +322,7 @@ fn other_forms_of_letters_find_the_plain_ones_and_the_other_way_round() {
             ("+SHA-1", &["hyph"]),
         ],
     );
-    // What is stored stays as it was.
+    // Stored text is unchanged.
     let (_dir, index) = index(Analyzer::Tokens, &texts);
     for (id, text) in texts {
         assert_eq!(index.get(id).unwrap().unwrap().text, text);
@@ -373,7 +373,7 @@ fn a_number_in_quotes_is_excluded() {
         (found.signs.required, found.signs.excluded_phrases),
         (vec!["order".into()], vec!["9842".into()])
     );
-    // More letters than one may be a word: it is excluded, and said.
+    // More than one letter may be a word: it is excluded, with a note.
     let found = index.search_with("git stash -untracked", &SearchRequest::lexical()).unwrap();
     assert!(found.iter().all(|hit| hit.id != "stash") && found.signs.excluded == ["untracked"]);
 }
@@ -407,7 +407,7 @@ fn signs_mean_the_same_in_every_mode_and_are_said() {
     let why = why_ignored(&index, question, SearchRequest::dense());
     assert!(dense.len() == SIGNED.len() && why.contains("mode `dense`"));
     assert!(!index.search_with("vaccine", &SearchRequest::dense()).unwrap().signs.ignored);
-    // What cannot be meant by signs is text in the default mode, and an error in others.
+    // Signs that cannot be honoured are text in the default mode, and an error in others.
     assert!(why_ignored(&index, "-vaccine", SearchRequest::default()).contains("the question only excludes"));
     let many: String = (0..33).map(|n| format!("+word{n} ")).collect();
     assert!(why_ignored(&index, &many, SearchRequest::default()).contains("more than 32"));
@@ -497,7 +497,7 @@ fn signs_hold_for_documents_with_passages() {
     assert_eq!(ids(&index, "tree -推論", SearchRequest::default()), set(&["other"]));
 }
 
-/// The program says what a question's signs meant, as text and for programs.
+/// The program reports the meaning of a question's signs, as text and for programs.
 #[test]
 fn the_program_says_what_signs_meant() {
     let flow = Flow::new();
