@@ -22,8 +22,8 @@
 //!
 //! - [`Index`]: the store: create, open, insert, search. [`SearchRequest`] has the options of a search.
 //! - [`Bundle`]: a trained model; [`train`] makes one, [`model`] has its parts.
-//! - [`explain`], [`leaves`], [`health`]: why a search found what it found, what is where, whether the tree
-//!   still fits.
+//! - [`explain`], [`leaves`], [`health`]: why a search returned its hits, the contents of the leaves, whether
+//!   the tree still fits.
 //! - [`store`]: sizes, checks and repair of an index, and errors of its files.
 //! - [`eval`]: recall against documents visited, compared with exact search and IVF.
 //! - [`data`]: documents from JSON, CSV, TSV and folders of text, and datasets in the layouts of BEIR, MS

@@ -290,7 +290,7 @@ impl Index {
         if !check(&target, on_progress)? {
             return Ok(None);
         }
-        // Picks up writes made during the last pass. Writers wait now, so there is no progress report: a
+        // Picks up writes made during the last pass. Writers wait now, so progress is not reported: a
         // callback might write.
         let apart = PrivatePool::new();
         let no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);

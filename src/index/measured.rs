@@ -113,7 +113,7 @@ struct Content<T> {
 }
 
 impl Measured {
-    /// The measurement of the model in `dir`; `None` if there is no file.
+    /// The measurement of the model in `dir`; `None` if the file is missing.
     pub fn read<T: DeserializeOwned>(
         self,
         backend: &dyn Backend,

@@ -26,7 +26,7 @@ use crate::scan::Similarity;
 pub struct StoreConfig {
     /// Elements of an embedding, 1 to 65536.
     pub dim: u32,
-    /// B in the paper: children of a node of the tree; 1 if there is no tree.
+    /// B in the paper: children of a node of the tree; 1 without a tree.
     pub branching_factor: u32,
     /// H in the paper: levels of the tree, at least 1. The tree has B^H leaves, at most 2^32.
     pub height: u32,

@@ -1,7 +1,7 @@
 //! Unsealed documents: parts in memory, arranged like segments.
 //!
 //! Each commit creates one. A part never changes; adjacent parts of similar size are merged as new ones
-//! arrive, so that there are few of them whatever the size of the commits, and each document is moved a
+//! arrive, so that their number stays small whatever the size of the commits, and each document is moved a
 //! logarithmic number of times.
 
 use std::{

@@ -90,7 +90,7 @@ pub(super) fn recover(
             documents += commit.puts.len() as u64;
             // It looks up ids in sealed files, so it can fail on their damage.
             replayed = replayed.apply(&manifest.config, &commit)?.0;
-            // A repair may have left a commit that changes nothing, in place of a lost one before it.
+            // After a repair, a commit may change nothing because an earlier one was lost.
             replayed.generation = frame.generation;
             Ok(())
         },
@@ -116,7 +116,7 @@ pub(super) fn check_base(base: Generation, manifest: &Manifest) -> Result<()> {
     Err(StoreError::corrupt(log::name(base), detail))
 }
 
-/// The commits waiting in the log of a manifest; `None` if there is no log.
+/// The commits waiting in the log of a manifest; `None` without a log.
 pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<Option<Waiting>> {
     if !log::bases(backend, dir)?.contains(&manifest.generation) {
         return Ok(None);

@@ -266,7 +266,7 @@ fn words_are_of_documents_and_point_to_passages() {
     let (dir, index, all) = index(shape);
     let whole = Index::create(dir.path().join("whole"), &bundle(shape)).unwrap();
     whole.insert_batch(all.values().cloned()).unwrap();
-    // Rows that died count for the statistics until they are merged away.
+    // Dead rows count in the statistics until they are merged away.
     index.compact().unwrap();
     whole.compact().unwrap();
     for question in ["tree leaf", "+gene virus", "what -how"] {

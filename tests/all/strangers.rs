@@ -300,7 +300,7 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
 fn change_leaves(index: &Path, change: impl Fn(usize, usize) -> Option<u32>) {
     const LEAVES: usize = 32;
     const AT_SEGMENT: usize = 128;
-    // The store's own manifest, and the segment's file.
+    // The segment's file, and the store above it.
     let documents = find(index, "00000000.documents").unwrap();
     let store = documents.parent().unwrap().parent().unwrap();
     let mut file = Sealed { bytes: fs::read(&documents).unwrap() };

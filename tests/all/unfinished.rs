@@ -48,7 +48,7 @@ fn named(index: &Index) -> Vec<String> {
     names
 }
 
-/// qdrant/qdrant#2317: after a kill, folders of what was under way stayed for ever.
+/// qdrant/qdrant#2317: after a kill, folders of interrupted operations were never removed.
 #[test]
 fn it_is_named_counted_and_removed_by_the_next_writer() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
@@ -96,7 +96,8 @@ fn a_training_that_is_cut_off_leaves_nothing_beside_its_output() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// qdrant/qdrant#5983 and #2497: what a snapshot that failed had left was taken for an index, or stayed.
+/// qdrant/qdrant#5983 and #2497: the remains of a failed snapshot were mistaken for an index, or never
+/// removed.
 #[test]
 fn a_snapshot_that_was_killed_says_what_finishes_it() {
     let (dir, index) = filled(SHAPE, 20);

@@ -25,8 +25,8 @@ const TIGHT_WIDTH: f32 = 3.2;
 /// Number of candidates collected before a rerank, unless `k` is large. They come from the most probable
 /// leaves, whose best rows are nearly the best of all, so few rows of other leaves become candidates.
 const MOST_CANDIDATES: usize = 1024;
-/// Number of candidates per hit whose bounds are tightened first, while there is no k-th best score to
-/// compare bounds with; the embeddings of the best of these, one per hit, are read.
+/// Number of candidates per hit whose bounds are tightened first, until a k-th best score exists to compare
+/// bounds with; the embeddings of the best of these, one per hit, are read.
 const FIRST_PER_HIT: usize = 4;
 /// Candidates between two comparisons with the k-th best score.
 const ROWS_PER_ROUND: usize = 32;

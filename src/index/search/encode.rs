@@ -88,8 +88,8 @@ impl ActiveModel {
 
     /// Embeddings of questions, in their order.
     ///
-    /// # Errors [`InputError::NoQueryEncoder`] where the fast one is asked for and there is none; those of
-    /// the encoders.
+    /// # Errors
+    /// [`InputError::NoQueryEncoder`] if the fast one is requested but missing; those of the encoders.
     pub(crate) fn encode_questions(
         &self,
         questions: &[EncoderText<'_>],

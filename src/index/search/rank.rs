@@ -179,7 +179,8 @@ impl Source<'_> {
     fn may_miss(&self, plan: &Plan<'_>, indexer: &Indexer) -> bool {
         match (plan.mode, self) {
             (SearchMode::Recall(recall), _) => recall < 1.0,
-            // A beam of all leaves is an exact search, unless there is no tree and so no choice of leaves.
+            // A beam of all leaves is an exact search, unless the index has no tree and so no choice of
+            // leaves.
             (_, Self::Leaves(limits)) => {
                 limits.is_adaptive()
                     || limits.leaves.get() < indexer.shape().leaves() as usize

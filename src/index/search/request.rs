@@ -79,8 +79,8 @@ pub enum Reach {
     ///
     /// [`Index::calibrate`] measured on the index's own questions how many leaves that takes; other questions
     /// may find more or less, and so may a search with a filter. Every document is scored, by codes first
-    /// ([`SearchRequest::codes`]), if there is no tree, if there are at most [`MOST_EXACT_DOCUMENTS`], if the
-    /// number of leaves was not measured ([`Index::recall_curve`]) or they hold more than half of the
+    /// ([`SearchRequest::codes`]), if the index has no tree or at most [`MOST_EXACT_DOCUMENTS`] documents, if
+    /// the number of leaves was not measured ([`Index::recall_curve`]) or they hold more than half of the
     /// documents, and for more than 100 hits. 1 means exact search.
     Recall(f64),
     /// Exactly this many of the most probable leaves, or all if absent; with rules that stop the search

@@ -42,7 +42,7 @@ impl Hit {
     /// The text of the best passage; the whole text in an index without passages.
     pub fn passage_text(&self) -> &str {
         match self.passages.first() {
-            // Without documents, there is no text.
+            // Without documents, the text is missing.
             Some(best) => self.document.text.get(best.start..best.end).unwrap_or_default(),
             None => &self.document.text,
         }

@@ -44,7 +44,7 @@ impl<'a> Scorer<'a> {
     /// including these: if there are few, codes do not pay.
     ///
     /// # Errors
-    /// Damage of what is read.
+    /// Damage of the data read.
     pub fn score(&mut self, rows: &[RowCandidates<'a>], documents: usize, top: &mut TopK) -> Result<()> {
         self.embeddings += match self.parallel {
             false => self.on_one(rows, documents, top)?,

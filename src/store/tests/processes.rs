@@ -100,8 +100,8 @@ fn batches(scenario: &str, seed: u64) -> impl Iterator<Item = WriteBatch> {
     })
 }
 
-/// Commits and flushes until it is killed; reports before each step what it attempts and afterwards what is
-/// durable: a commit outlives its process from the moment it returns.
+/// Commits and flushes until it is killed; before each step it reports the attempt, and afterwards the
+/// durable state: a commit outlives its process from the moment it returns.
 fn write(scenario: &str, seed: u64, dir: &Path) {
     let durability = if scenario == "every batch" { Durability::EveryBatch } else { Durability::OnFlush };
     let options = StoreOptions { durability, ..StoreOptions::default() };

@@ -46,7 +46,8 @@ fn check(index: &Index, cases: &[(Value, &[&str])]) {
     }
 }
 
-/// After chroma#4316 and unstructured#2438: null and missing, as MongoDB has it, wherever documents lie.
+/// After chroma#4316 and unstructured#2438: null and missing values as in MongoDB, wherever documents are
+/// stored.
 #[test]
 fn null_is_as_missing_but_for_exists() {
     let (_dir, index) = index(&[
@@ -95,8 +96,8 @@ fn null_in_lists_and_at_the_end_of_paths() {
     );
 }
 
-/// After super#2315: a column of numbers and text hides rows from a filter with either; where a filter finds
-/// nothing for that reason, every answer says so.
+/// After super#2315: a column of numbers and text hides rows from a filter with either type; if a filter
+/// finds nothing for that reason, every answer says so.
 #[test]
 fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     let zips = [("a", json!({ "zip": "02134" })), ("b", json!({ "zip": 90210, "n": 1 }))];
@@ -146,7 +147,7 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     }
 }
 
-/// After arrow#37110: the same moment is equal in every zone, as front matter in TOML and JSON has it.
+/// After arrow#37110: the same moment is equal in every zone, in the forms of TOML and JSON front matter.
 #[test]
 fn times_with_an_offset_compare_by_the_clock() {
     let (_dir, index) = index(&[

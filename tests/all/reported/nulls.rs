@@ -15,7 +15,7 @@ fn metadata(input: &Input, text: &str) -> Vec<Value> {
     documents.map(|document| document.unwrap().metadata.unwrap_or_default()).collect()
 }
 
-/// unstructured#2438, chroma-core/chroma#4316: null is the same wherever it stands.
+/// unstructured#2438, chroma-core/chroma#4316: null is the same in every position.
 #[test]
 fn null_is_the_same_wherever_it_stands() {
     let null = json!({ "lang": null });
@@ -35,7 +35,7 @@ fn null_is_the_same_wherever_it_stands() {
     assert_eq!(metadata(&Input::new(), "id,text,lang,n\na,x,,1\n"), [json!({"n": 1})]);
 }
 
-/// The same through the program: the documents with null are there for `$exists`.
+/// The same through the program: `$exists` finds the documents with null.
 #[test]
 fn null_is_found_as_it_was_inserted() {
     let flow = Flow::new();
@@ -64,7 +64,7 @@ fn null_is_found_as_it_was_inserted() {
     assert_eq!(other.run("export", &[]).ok(), exported);
 }
 
-/// cityjson/specs#2: of a key that comes twice in an object one value would be lost without a word.
+/// cityjson/specs#2: if an object repeats a key, one value would be silently lost.
 #[test]
 fn a_key_that_comes_twice_is_refused() {
     let flow = Flow::new();
@@ -80,7 +80,7 @@ fn a_key_that_comes_twice_is_refused() {
     }
 }
 
-/// maxlath/wikibase-dump-filter#13: a filter of many ids is longer than a command line holds.
+/// maxlath/wikibase-dump-filter#13: a filter of many ids exceeds the length of a command line.
 #[test]
 fn a_filter_of_many_ids_is_read_from_a_file_and_from_standard_input() {
     let flow = Flow::new();
@@ -116,7 +116,7 @@ fn a_filter_of_many_ids_is_read_from_a_file_and_from_standard_input() {
     assert!(missing.line().contains("cannot be read: No such file"), "{}", missing.err);
 }
 
-/// A document of a program keeps its empty metadata through export and insert.
+/// A document of the library keeps its empty metadata through export and insert.
 #[test]
 fn empty_metadata_is_not_none() {
     let line = r#"{"_id":"a","title":"","text":"x","metadata":{}}"#;
