@@ -45,7 +45,7 @@ impl Document {
         }
     }
 
-    /// Whether it has neither title nor text, so that no encoder can read anything of it.
+    /// Whether both title and text are empty, so that an encoder has nothing to read.
     pub fn is_empty(&self) -> bool {
         self.title.trim().is_empty() && self.text.trim().is_empty()
     }

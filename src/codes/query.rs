@@ -163,8 +163,8 @@ impl CodedQuery {
     /// As the bound from the sum, but with the row's supplement, which makes the error much smaller; `width`
     /// is e.
     ///
-    /// # Shapes `product` as [`Self::product`] says, `levels` as [`Self::levels`] does; `numbers` those of
-    /// the supplement.
+    /// # Shapes
+    /// `product` from [`Self::product`], `levels` from [`Self::levels`]; `numbers` of the supplement.
     pub fn tight_bound(&self, product: f32, levels: i32, near: Near, width: f32, numbers: [f32; 3]) -> f32 {
         let [factor, error, shift] = numbers;
         let levels = self.fine_step * (levels as f32 - self.middle);

@@ -1,4 +1,4 @@
-//! A model with the store of its embeddings: what searches and writes run on.
+//! A model with the store of its embeddings, on which searches and writes run.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -65,7 +65,7 @@ pub struct ExactHit {
 pub struct Explanation {
     /// The request, with defaults filled in.
     pub request: SearchRequest,
-    /// What the hits are ranked by.
+    /// How the hits are ranked.
     pub ranked_by: RankedBy,
     /// The meaning of the signs in the question.
     pub signs: Signs,

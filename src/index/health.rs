@@ -163,8 +163,8 @@ pub struct Health {
     pub empty_leaves: usize,
     /// The leaf with the most documents; `None` without any.
     pub largest_leaf: Option<LeafSize>,
-    /// Documents that a visited leaf holds on average, where a leaf is visited as often as it has
-    /// documents: sum of p_i c_i (section 4.6).
+    /// Documents that a visited leaf holds on average, if a leaf is visited in proportion to its documents:
+    /// sum of p_i c_i (section 4.6).
     pub expected_documents_per_leaf: f64,
     /// Entries over leaves: its value at a perfectly even load.
     pub ideal_documents_per_leaf: f64,

@@ -289,8 +289,7 @@ impl Index {
         self.serving().view().live()
     }
 
-    /// How long the passages of documents are; `None` where a document is one row
-    /// ([`IndexBuilder::passages`]).
+    /// How long the passages of documents are; `None` if a document is one row ([`IndexBuilder::passages`]).
     pub fn passages(&self) -> Option<Passages> {
         self.serving().passages()
     }

@@ -239,7 +239,7 @@ impl<'a> WordSearch<'a> {
         Ok(scores)
     }
 
-    /// The part that a row lies in.
+    /// The part that contains a row.
     fn part_of(&self, row: Row) -> Option<&(TermPart<'a>, Vec<QueryTerm<'a>>)> {
         let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
         part.map(|place| &self.parts[place])

@@ -85,7 +85,7 @@ impl Tail {
         self.pages() * CRC_BYTES as u64 + u64::from(self.sections) * SECTION_BYTES as u64
     }
 
-    /// Length of the whole file; `None` where it would overflow.
+    /// Length of the whole file; `None` if it would overflow.
     fn file_bytes(self) -> Option<u64> {
         self.body_bytes.checked_add(self.directory_bytes())?.checked_add(TAIL_BYTES as u64)
     }

@@ -363,7 +363,7 @@ fn a_snapshot_is_an_index_of_its_own() {
     copy.compact(&mut || Ok(())).unwrap();
     assert_is(&store, &model);
     assert!(store.verify().unwrap().is_sound());
-    // A read-only handle whose files the writer has removed moves on to the newest.
+    // If the writer has removed a read-only handle's files, the handle moves on to the newest.
     let reader = Store::open_read_only(dir.path()).unwrap();
     store.commit(puts(vec![put("later", 1501, &[4])])).unwrap();
     apply(&mut model, &puts(vec![put("later", 1501, &[4])]));

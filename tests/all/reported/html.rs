@@ -67,7 +67,7 @@ fn sections_of_cdata_are_text_where_a_browser_shows_them() {
     }
 }
 
-/// The label of an option is what a browser shows of it.
+/// A browser shows the label of an option in place of its content.
 #[test]
 fn labels_of_options_are_read() {
     let page = document(

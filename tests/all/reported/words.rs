@@ -423,7 +423,8 @@ fn signs_mean_the_same_in_every_mode_and_are_said() {
     );
 }
 
-/// After tantivy#1430: mathematical signs and currencies are found by every analyzer, and obeyed.
+/// After tantivy#1430: every analyzer finds mathematical signs and currencies, also as required or excluded
+/// terms.
 #[test]
 fn symbols_are_found_and_excluded() {
     check(
