@@ -140,7 +140,7 @@ fn a_large_collection_is_sampled() {
     let (_dir, index) = untrained(0);
     let vector = |n: usize| (0..WIDTH).map(|i| ((i * 7 + n * 13) % 31) as f32 - 15.0).collect::<Vec<_>>();
     index.insert_vectors((0..1_500).map(|n| (document(n), vector(n)))).unwrap();
-    // Fewer than the minimum sample; the leaves are those for the sample.
+    // Memory for fewer than the minimum sample; the leaves are those for the sample.
     let tuned = index.tune(&TuneOptions { memory_bytes: 0, passes: Some(1), ..options() }).unwrap();
     assert_eq!((tuned.documents, tuned.leaves), (1_000, 100));
     assert_eq!(tuned.change.unwrap().routed, 1_500);

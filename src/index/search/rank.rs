@@ -80,7 +80,7 @@ pub(crate) fn best_of(view: &View, k: usize) -> TopK {
 }
 
 /// # Errors
-/// Returns the damage of the mapping of rows to documents, if it affected the selection.
+/// Damage of the mapping of rows to documents, if it affected the selection.
 pub(crate) fn check_best(view: &View, top: &TopK) -> Result<()> {
     let Some(row) = top.failed() else { return Ok(()) };
     view.head(row)?;
