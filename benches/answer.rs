@@ -1,14 +1,13 @@
-//! Questions in, hits out, for `benches/peers/answer.py`, which starts this program and its peers and gives
-//! them turns.
+//! Questions in, hits out, for `benches/peers/answer.py`, which runs this program and its peers in turns.
 //!
 //!     cargo bench --bench answer -- INDEX QUESTIONS K f32|int8|fast[+words] [BUNDLE EMBEDDED DATA]
 //!
-//! An index that is not there is made of the documents of DATA, a BEIR folder, with their embeddings in
-//! EMBEDDED, a folder of the example `embed`. `QUESTIONS` has one a line. The first line printed says that
-//! the index is open. `fast` reads questions by the query encoder, `+words` searches by words too. Then each
-//! line of standard input is a beam, or `auto` for as far as a search goes by itself; every question is
-//! searched for with it, one after another, and the seconds that each took, the hits' ids and where the time
-//! went on the mean are printed as JSON.
+//! If INDEX does not exist, it is made of the documents of DATA, a BEIR folder, with their embeddings in
+//! EMBEDDED, a folder written by the example `embed`. `QUESTIONS` has one question per line. The first line
+//! printed says that the index is open. `fast` reads questions with the query encoder, `+words` also searches
+//! by words. Then each line of standard input is a beam, or `auto` for the default reach; every question is
+//! searched with it, one after another, and the seconds of each, the hits' ids and the mean times by step are
+//! printed as JSON.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,12 +1,12 @@
-//! What one insert takes while an index tunes itself beside it, and what is written for each byte inserted.
+//! The time of one insert while an index tunes itself concurrently, and the bytes written per byte inserted.
 //!
 //!     cargo bench --bench auto_tune -- INDEX DOCUMENTS
 //!
-//! INDEX gives the model and the texts. Documents are inserted one by one, with embeddings near one of 1,000
-//! random centres, twice: into an index that tunes itself (`Index::auto_tune`, which looks every second
-//! here), and into one that does not. Prints median, 99th percentile and maximum of an insert in
+//! INDEX supplies the model and the texts. Documents are inserted one by one, with embeddings near one of
+//! 1,000 random centres, twice: into an index that tunes itself (`Index::auto_tune`, which checks every
+//! second here), and into one that does not. Prints median, 99th percentile and maximum of an insert in
 //! milliseconds, the bytes that the process wrote (`/proc/self/io`) over the bytes of embeddings and texts,
-//! and the leaves of the tree in the end.
+//! and the final number of leaves.
 
 use std::fs;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const CENTRES: usize = 1_000;
-/// Between two inserts: a stream, and no bulk load.
+/// Between two inserts: a stream, not a bulk load.
 const PAUSE: Duration = Duration::from_millis(2);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,7 +79,7 @@ fn run(
     Ok(())
 }
 
-/// Bytes that this process had written, by `/proc`.
+/// Bytes written by this process, from `/proc`.
 fn written() -> Result<u64, Box<dyn std::error::Error>> {
     let io = fs::read_to_string("/proc/self/io")?;
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: ")).ok_or("no wchar in /proc/self/io")?;

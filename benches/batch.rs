@@ -1,7 +1,7 @@
-//! Searches of a batch beside single searches: `cargo bench --bench batch`.
+//! Searches of a batch compared with single searches: `cargo bench --bench batch`.
 //!
 //! 60,000 random vectors around 400 centres in the tree of `models/scifact-minilm`, 1,000 queries, k = 10.
-//! Prints microseconds a query, medians of five rounds by turns.
+//! Prints microseconds per query, medians of five alternating rounds.
 
 use std::time::Instant;
 

@@ -1,15 +1,15 @@
-//! Bulk input of vectors: rate, memory, size on disk, and how long opening takes.
+//! Bulk input of vectors: rate, memory, size on disk, and time to open.
 //!
 //!     cargo bench --bench bulk -- VECTORS DIM INDEX [DOCUMENTS]
 //!
-//! VECTORS is a file of f32, `[documents, DIM]`; `benches/peers/bulk.py` writes one and runs this beside
-//! other engines. INDEX is a directory to be made. The tree has 1,024 leaves; what it was trained on does not
+//! VECTORS is a file of f32, `[documents, DIM]`; `benches/peers/bulk.py` writes one and compares this program
+//! with other engines. INDEX is a directory to be created. The tree has 1,024 leaves; its training does not
 //! matter here. Prints one JSON object.
 //!
 //!     cargo bench --bench bulk -- halve DATASET DIRECTORY
 //!
 //! stores the documents of a BEIR folder, deletes every second one, compacts, and compares the size with that
-//! of an index of the others alone. The embeddings are noise: their size is what counts.
+//! of an index of only the others. The embeddings are noise: only their size matters.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -69,7 +69,7 @@ fn main() {
     let sizes = index.stats().expect("the index has sizes").bytes;
     drop(index);
 
-    // The model apart: it is the encoder's size, whatever the number of documents.
+    // The model is counted separately: its size does not depend on the number of documents.
     let time = |open: &dyn Fn()| {
         let started = Instant::now();
         open();
@@ -82,7 +82,7 @@ fn main() {
             .map(|_| {
                 if cold {
                     drop_caches();
-                    // Reads the model back in, so that what is cold is the store.
+                    // Reads the model back in, so that only the store is cold.
                     open_model();
                 }
                 time(&open_index) - time(&open_model)
@@ -91,7 +91,7 @@ fn main() {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     };
-    // A cold one reads from the disk what it comes to; memory is what it leaves behind.
+    // A cold search reads from the disk only what it needs; the memory figure is what it leaves behind.
     let query: Vec<f32> = (0..dim).map(|place| ((place * 37 % 101) as f32 - 50.0) / 50.0).collect();
     let search = |index: &Index| {
         drop(
@@ -177,7 +177,7 @@ fn halved(dataset: &Path, directory: &Path) {
     );
 }
 
-/// A bundle of this width, made once.
+/// A bundle of this width, created once.
 fn bundle(dim: usize) -> Bundle {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
     let path = root.join(format!("bulk-bundle-{dim}"));
@@ -205,7 +205,7 @@ fn bundle(dim: usize) -> Bundle {
         .bundle
 }
 
-/// The most anonymous memory that was seen; mapped files are the system's to take back.
+/// The highest anonymous memory seen; the system can reclaim mapped files.
 struct Peak {
     thread: std::thread::JoinHandle<()>,
     done: Arc<AtomicBool>,
@@ -236,7 +236,7 @@ fn anonymous_bytes() -> u64 {
     resident_bytes("RssAnon:")
 }
 
-/// By a name of /proc/self/status.
+/// The value of a field of /proc/self/status.
 fn resident_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -244,7 +244,7 @@ fn resident_bytes(name: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Takes the right to; without it the times are warm ones.
+/// Needs root; without it, the times are warm ones.
 fn drop_caches() {
     let _ = std::process::Command::new("sync").status();
     let _ = fs::write("/proc/sys/vm/drop_caches", "3");

@@ -1,12 +1,12 @@
-//! What codes spare, and what they lose: scan time, embeddings read and recall against the plain scan of the
-//! same leaves, on real embeddings.
+//! What codes save, and what they lose: scan time, embeddings read and recall compared with the plain scan of
+//! the same leaves, on real embeddings.
 //!
 //!     cargo run --release --example embed -- ENCODER DATASET SPLIT EMBEDDED
 //!     cargo bench --bench codes -- BUNDLE EMBEDDED [K]
 //!
-//! The tree is that of BUNDLE, the embeddings and queries those of EMBEDDED. Both ways of scanning take
-//! turns; times are medians of five rounds, on one thread, and of the scan alone: routing and reading the
-//! documents are the same for both.
+//! The tree is that of BUNDLE, the embeddings and queries those of EMBEDDED. Both ways of scanning alternate;
+//! times are medians of five rounds, on one thread, and of the scan alone: routing and reading the documents
+//! are the same for both.
 
 use std::path::Path;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-/// Both ways over all queries, by turns.
+/// Both ways over all queries, alternating.
 fn measure(index: &Index, queries: &[f32], k: usize, beam: usize) {
     let dim = index.bundle().model().encoder().dim();
     let count = (queries.len() / dim) as f64;

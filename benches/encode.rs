@@ -1,12 +1,12 @@
-//! Rounds of encoding for `benches/peers/encode.py` and `rerank.py`, which start this program and its peers
-//! and give them turns.
+//! Rounds of encoding for `benches/peers/encode.py` and `rerank.py`, which run this program and its peers in
+//! turns.
 //!
 //!     cargo bench --bench encode -- MODEL TEXTS ROLE WAY [int8]
 //!
 //! `TEXTS` has a text per line, `ROLE` is `query` or `document`, `WAY` is `single` (a text at a time) or
-//! `batch` (all in one call). Where `ROLE` is `pair`, the model is a reranker, and the first line a question
-//! that the others are scored for. For each line of standard input all texts are encoded once, tokenising
-//! included; the seconds of each call are printed as a JSON array.
+//! `batch` (all in one call). If `ROLE` is `pair`, the model is a reranker, and the first line is a question
+//! for which the others are scored. For each line of standard input all texts are encoded once, including
+//! tokenising; the seconds of each call are printed as a JSON array.
 
 use std::time::Instant;
 

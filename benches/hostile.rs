@@ -1,13 +1,13 @@
-//! The peak memory of insertion for corpora that are large in an unlucky way, by the kernel's count.
+//! The kernel's count of peak memory when inserting corpora that are large in an unfortunate way.
 //!
 //!     cargo bench --bench hostile -- KIND
 //!
-//! Kinds: `none` (the model alone), `chinese` and `hyphens` (one document of 20 MiB without white
-//! space), `many` (1,000 documents of 200 KB in one call), `gzip` (a small file of 1,000 documents of
-//! 1.5 MB, read and given in parts of 32 MiB). The model is the bundle in `models/scifact-minilm`.
-//! `scripts/hostile-memory` runs all of them, each in a process of its own. Prints one JSON object:
-//! `peak_mib` is memory of the process itself, looked at every few milliseconds; `with_files_mib` counts
-//! pages of mapped files too, which the kernel takes back when it needs them.
+//! Kinds: `none` (only the model), `chinese` and `hyphens` (one document of 20 MiB without white space),
+//! `many` (1,000 documents of 200 KB in one call), `gzip` (a small file of 1,000 documents of 1.5 MB, read
+//! and inserted in parts of 32 MiB). The model is the bundle in `models/scifact-minilm`.
+//! `scripts/hostile-memory` runs all of them, each in a separate process. Prints one JSON object: `peak_mib`
+//! is memory of the process itself, sampled every few milliseconds; `with_files_mib` also counts pages of
+//! mapped files, which the kernel reclaims when needed.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
@@ -25,7 +25,7 @@ mod scifact;
 
 /// The most memory found so far.
 static PEAK_KIB: AtomicU64 = AtomicU64::new(0);
-/// Bytes of text that a careful caller gives at once.
+/// Bytes of text that a careful caller inserts at once.
 const PART: usize = 32 << 20;
 
 fn main() {
@@ -93,14 +93,14 @@ fn write_packed(path: &Path) {
     file.finish().expect("it is written");
 }
 
-/// A count of the process's memory, in KiB; 0 where the kernel does not say.
+/// A field of the process's memory counts, in KiB; 0 if the kernel does not report it.
 fn kib(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0)
 }
 
-/// Goes on for as long as the process does.
+/// Runs until the process ends.
 fn watch_peak() {
     loop {
         PEAK_KIB.fetch_max(kib("RssAnon"), Ordering::Relaxed);

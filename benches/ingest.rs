@@ -1,10 +1,11 @@
-//! How much of text-in insertion is not the encoder: encoding alone beside whole insertion, by turns.
+//! The share of text insertion outside the encoder: encoding alone compared with whole insertion,
+//! alternating.
 //!
 //!     cargo bench --bench ingest -- DOCUMENTS ROUNDS [int8]
 //!
 //! Documents are SciFact's, the model is the bundle in `models/scifact-minilm`. Encoding takes them in groups
-//! as insertion does, tokenising included; insertion also routes, stores, seals and flushes to disk. Prints
-//! one JSON object with the seconds of each round; the share outside is that of the medians.
+//! as insertion does, including tokenising; insertion also routes, stores, seals and flushes to disk. Prints
+//! one JSON object with the seconds of each round; the outside share is computed from the medians.
 
 use std::time::Instant;
 

@@ -1,11 +1,11 @@
-//! Reading of large files: how fast, and in how much memory by the kernel's count.
+//! Reading large files: speed, and the kernel's count of memory.
 //!
 //!     cargo bench --bench inputs -- KIND [MEGABYTES]
 //!     cargo bench --features parquet --bench inputs -- file PATH
 //!
-//! Kinds: `csv`, `tsv`, `jsonl`, `json` (an array), `gzip` (CSV), and `quote` (CSV with a quote that is not
-//! closed near the start, which must end with an error and not with the memory). 1,000 megabytes if not said
-//! otherwise, made as they are read. Prints one JSON object.
+//! Kinds: `csv`, `tsv`, `jsonl`, `json` (an array), `gzip` (CSV), and `quote` (CSV with an unclosed quote
+//! near the start, which must end with an error before memory runs out). 1,000 megabytes by default,
+//! generated while reading. Prints one JSON object.
 
 use std::fs;
 use std::io::{self, Read};
@@ -63,14 +63,14 @@ fn main() {
     println!("{report}");
 }
 
-/// The most resident memory of this process so far.
+/// The peak resident memory of this process so far.
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
-/// Rows of about 1 KB, as many as it takes.
+/// Generates rows of about 1 KB until the size is reached.
 struct Rows {
     kind: String,
     left: u64,

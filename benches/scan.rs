@@ -1,5 +1,5 @@
-//! Search with a query that is already an embedding: routing, scanning and fetching, without the
-//! encoder. The visited fraction of each setting is printed beside its name.
+//! Search with an embedding as the query: routing, scanning and fetching, without the encoder. The visited
+//! fraction of each setting is printed with its name.
 //!
 //!     cargo bench --bench scan
 

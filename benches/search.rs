@@ -1,4 +1,4 @@
-//! Text in, hits out: what the encoder costs, and a whole search with it.
+//! Text in, hits out: the cost of the encoder, and of a whole search with it.
 //!
 //!     cargo bench --bench search
 

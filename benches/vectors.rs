@@ -1,12 +1,11 @@
-//! Rounds of searching for `benches/peers/search.py`, which starts this program and its peers and gives them
-//! turns.
+//! Rounds of searching for `benches/peers/search.py`, which runs this program and its peers in turns.
 //!
 //!     cargo bench --bench vectors -- BUNDLE EMBEDDED K INDEX [plain] [parallel]
 //!
-//! `EMBEDDED` is a folder of the example `embed`, `INDEX` where the index is, made if absent; with `plain`
-//! searches pass by its codes, with `parallel` each has all threads. The first line printed says what making
-//! it took. Then each line of standard input is a beam; all queries are searched for with it, one after
-//! another on this thread, and the seconds, the hits of each and means of the rest are printed as JSON.
+//! `EMBEDDED` is a folder written by the example `embed`, `INDEX` the path of the index, created if absent;
+//! with `plain` searches ignore its codes, with `parallel` each uses all threads. The first line printed
+//! describes its creation. Then each line of standard input is a beam; all queries are searched with it, one
+//! after another on this thread, and the seconds, the hits of each and means of the rest are printed as JSON.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,7 +47,7 @@ fn main() {
                 let request = SearchRequest::dense().k(k).beam(beam).codes(codes);
                 let request = SearchRequest { parallel, ..request };
                 let result = index.search_with(query, &request).expect("the search succeeds");
-                // The hits' documents were read, and are let go.
+                // The hits' documents were read, and are dropped here.
                 (result.stats, result.hits.into_iter().map(|hit| hit.id).collect::<Vec<String>>())
             })
             .collect();

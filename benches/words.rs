@@ -1,11 +1,11 @@
-//! What a search by words costs, and one by both, beside one by embeddings: medians and 99th percentiles over
-//! real questions, on one thread, encoding apart.
+//! The cost of a search by words, and of a hybrid one, compared with one by embeddings: medians and 99th
+//! percentiles over real questions, on one thread, without encoding.
 //!
 //!     cargo bench --bench words -- INDEX QUERIES
 //!
-//! INDEX is the directory of an index with words, QUERIES a file of BEIR query lines. The modes take turns,
-//! so that a noisy machine is as noisy for each. With `--lexical`, for `benches/peers/words.py`: prints as
-//! JSON what searches by words take alone, for 10 and for 100 hits.
+//! INDEX is the directory of an index with words, QUERIES a file of BEIR query lines. The modes alternate, so
+//! that noise of the machine affects each alike. With `--lexical`, for `benches/peers/words.py`: prints as
+//! JSON the times of searches by words alone, for 10 and for 100 hits.
 //!
 //!     cargo bench --bench words -- make INDEX OUT COUNT
 //!
@@ -18,10 +18,10 @@ use ehi::{Document, Fusion, Index, SearchRequest, SearchStats};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Questions at most.
+/// Maximum number of questions.
 const QUESTIONS: usize = 500;
 const ROUNDS: usize = 3;
-/// Of an index that is made: centres of embeddings, and documents inserted together.
+/// For an index made here: centres of embeddings, and documents inserted together.
 const CENTRES: usize = 10_000;
 const GROUP: usize = 10_000;
 

@@ -1,10 +1,10 @@
-//! Kinds of characters, lower case, and where texts may be cut.
+//! Character classes, lower case, and positions where texts may be cut.
 
 use std::borrow::Cow;
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// Whether a character is a mark of the one before it: an accent, or a vowel of many scripts.
+/// Whether a character is a combining mark: an accent, or a vowel in many scripts.
 pub(crate) fn is_mark(c: char) -> bool {
     use GeneralCategory::{EnclosingMark, NonspacingMark, SpacingMark};
     // Most characters are ASCII.
@@ -22,7 +22,7 @@ pub(crate) fn lower_case(word: &str) -> String {
     one_sigma(word.to_lowercase().into()).into_owned()
 }
 
-/// A text without the form that sigma has at the end of a word.
+/// A text without the final form of sigma.
 pub(crate) fn one_sigma(text: Cow<'_, str>) -> Cow<'_, str> {
     match text.contains('ς') {
         true => text.replace('ς', "σ").into(),
@@ -30,7 +30,7 @@ pub(crate) fn one_sigma(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// The last boundary of a character at a byte of a text or in front of it.
+/// The last character boundary at or before a byte of a text.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -39,7 +39,7 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// The runs of letters and digits of a text, each with its first byte.
+/// The runs of letters and digits of a text, each with the position of its first byte.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split_inclusive(|c: char| !c.is_alphanumeric()).filter_map(move |piece| {

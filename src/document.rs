@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A document as the application gives it and gets it back.
+/// A document as the application inserts it and gets it back.
 ///
-/// The title and text are embedded together (`title + " " + text`, or the text
-/// alone where the title is empty); the metadata is stored and returned, never embedded.
+/// The title and text are embedded together (`title + " " + text`, or only the text if the title is empty);
+/// the metadata is stored and returned, never embedded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// The application's own id, unique in an index.
@@ -18,7 +18,7 @@ pub struct Document {
     pub title: String,
     /// The body.
     pub text: String,
-    /// Any JSON value of the application's, returned unchanged with each hit.
+    /// Any JSON value, returned unchanged with each hit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
@@ -29,14 +29,14 @@ impl Document {
         Self { id: id.into(), title: title.into(), text: text.into(), metadata: None }
     }
 
-    /// The same document with metadata attached.
+    /// The same document with metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Value) -> Self {
         self.metadata = Some(metadata);
         self
     }
 
-    /// The text that is embedded: title and text with a space between, or whichever is not empty.
+    /// The text to embed: title and text separated by a space, or whichever is not empty.
     pub fn embedding_text(&self) -> Cow<'_, str> {
         match (self.title.is_empty(), self.text.is_empty()) {
             (true, _) => Cow::Borrowed(&self.text),
@@ -45,19 +45,19 @@ impl Document {
         }
     }
 
-    /// Whether it has neither title nor text, so that no encoder can read anything of it.
+    /// Whether both title and text are empty, so that an encoder has nothing to read.
     pub fn is_empty(&self) -> bool {
         self.title.trim().is_empty() && self.text.trim().is_empty()
     }
 
-    /// Bytes of its id, title, text and metadata in memory, about: what groups of documents are bounded by.
+    /// Approximate size in memory of its id, title, text and metadata, which limits groups of documents.
     pub fn heap_bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, bytes_of_value);
         self.id.len() + self.title.len() + self.text.len() + metadata
     }
 }
 
-/// The value itself included.
+/// Including the value itself.
 fn bytes_of_value(value: &Value) -> usize {
     let own = match value {
         Value::String(text) => text.len(),

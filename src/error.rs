@@ -1,4 +1,4 @@
-//! The error of the public API: one variant per failing area, each lossless.
+//! The error of the public API: one variant per area, each of which preserves its cause.
 
 use crate::data::DataError;
 pub use crate::input::InputError;
@@ -6,11 +6,10 @@ use crate::model::ModelError;
 use crate::progress::Cancelled;
 use crate::store::StoreError;
 
-/// Everything that an operation of this crate can fail with.
+/// Any error of an operation of this crate.
 ///
-/// What the caller can mend by giving something else is [`Self::Input`] or [`Self::Filter`], and for
-/// training, evaluation and files of data the errors of those. [`Self::Store`] and [`Self::Model`] are of
-/// what is on disk.
+/// Errors that the caller can fix with other input are [`Self::Input`] or [`Self::Filter`], and for training,
+/// evaluation and data files the errors of those. [`Self::Store`] and [`Self::Model`] concern files on disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,22 +40,23 @@ pub enum Error {
     #[cfg(feature = "train")]
     #[error(transparent)]
     Trec(#[from] crate::eval::TrecError),
-    /// A fraction at which an evaluation was to be read.
+    /// A fraction at which an evaluation should be read.
     #[cfg(feature = "train")]
     #[error(transparent)]
     Fraction(#[from] crate::eval::BadFraction),
-    /// A call that stores documents in groups failed with some of them stored.
+    /// A call that stores documents in groups failed after storing some of them.
     #[error("{source}; {stored} documents of the call are stored, {refused} are not")]
     Partial {
-        /// Documents of the call that are stored, as they are after a call that succeeds.
+        /// Documents of the call that are stored, just as after a successful call.
         stored: usize,
-        /// Documents of the call that are not: the group that failed and those behind it, as far as they
-        /// had been read. A document whose id a later one of the call has counts for neither.
+        /// Documents of the call that are not stored: the failed group and those after it, as far as they had
+        /// been read. A document superseded by a later one of the call with the same id is counted in neither
+        /// field.
         refused: usize,
         /// The failure.
         source: Box<Error>,
     },
-    /// The caller's progress callback asked to stop; what was acknowledged before stays.
+    /// The caller's progress callback asked to stop; acknowledged work stays.
     #[error("cancelled")]
     Cancelled,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Most leaves that a document is stored in. Each is searched for and kept, for each document.
+/// Maximum number of leaves per document. Each of them is found and stored for each document.
 pub(crate) const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
 
 /// A leaf of the tree: its path read as base-B digits, root first.
@@ -14,18 +14,18 @@ pub(crate) const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
 #[serde(transparent)]
 pub struct LeafId(pub u32);
 
-/// A row of a view: of its sealed segments first, then of the documents that are in memory.
+/// A row of a view: first those of its sealed segments, then those of documents in memory.
 ///
-/// Only with that view: another generation may have the document in another row.
+/// Valid only with that view: in another generation, the document may have another row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row(pub u32);
 
-/// The number of a commit: 0 for a fresh index, one more for each committed change.
+/// The number of a commit: 0 for a new index, incremented by each committed change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u64);
 
-/// The identity of a model: SHA-256 over everything that decides its embeddings and leaves.
+/// The identity of a model: SHA-256 over everything that determines its embeddings and leaves.
 ///
 /// Written as 64 hexadecimal digits, in text and when serialised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

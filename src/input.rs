@@ -1,4 +1,4 @@
-//! The error of a caller's input: what every module may refuse.
+//! The error for a caller's invalid input, shared by all modules.
 
 use crate::ids::ModelHash;
 use crate::lexical::{Analyzer, OtherTerms};
@@ -6,11 +6,11 @@ use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
 use crate::stop::BadStop;
 
-/// A caller's document, query or option that cannot be used; nothing was changed.
+/// An invalid document, query or option; nothing was changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// A query without a character that is not white space.
+    /// An empty query, or one of white space only.
     #[error("the question is empty")]
     EmptyQuery,
     /// A document whose title and text are both empty.
@@ -19,7 +19,7 @@ pub enum InputError {
         /// The document's id.
         id: String,
     },
-    /// A document of which a static encoder has no vector of any token: no word of it is in the vocabulary.
+    /// A document without any token in the vocabulary of a static encoder.
     #[error("document `{id}` has no token that the encoder has a vector for")]
     UnknownText {
         /// The document's id.
@@ -33,7 +33,7 @@ pub enum InputError {
         /// The longest length allowed.
         most: usize,
     },
-    /// Title, text and metadata are too long together; split the document.
+    /// Title, text and metadata together are too long; split the document.
     #[error("{id:?} takes {found} bytes as JSON, at most {most} are stored; split it")]
     DocumentTooLarge {
         /// The document's id.
@@ -65,22 +65,22 @@ pub enum InputError {
     /// The beam of a search is 0.
     #[error("the beam is 0; visit at least one leaf")]
     ZeroBeam,
-    /// Two options of a search that exclude each other.
+    /// Two mutually exclusive options of a search.
     #[error("`{}` and `{}` exclude each other", options[0], options[1])]
     Conflict {
         /// The options.
         options: [&'static str; 2],
     },
-    /// A reranker was to read no hit at all.
+    /// A reranker with a depth of 0.
     #[error("the reranker is to read 0 hits; give a depth of at least 1")]
     ZeroDepth,
-    /// Codes were asked for where the similarity is not a dot product.
+    /// Codes were requested, but the similarity is not a dot product.
     #[error("codes are for cosine and dot product, the similarity of the index is {similarity}")]
     NoCodes {
         /// The similarity of the index.
         similarity: Similarity,
     },
-    /// Codes were asked for where embeddings are too narrow for them.
+    /// Codes were requested, but embeddings are too narrow for them.
     #[error("codes are for embeddings of {least} values or more, those of the index have {dim}")]
     TooNarrowForCodes {
         /// Width of the index.
@@ -88,7 +88,7 @@ pub enum InputError {
         /// The narrowest embeddings that have codes.
         least: usize,
     },
-    /// An option of [`IndexBuilder`](crate::IndexBuilder) that the call has no use for.
+    /// An option of [`IndexBuilder`](crate::IndexBuilder) that does not apply to the call.
     #[error("`{option}` has no meaning for `{call}`; leave it out")]
     InapplicableOption {
         /// The option.
@@ -96,12 +96,12 @@ pub enum InputError {
         /// The call.
         call: &'static str,
     },
-    /// A way of joining scores with a parameter out of range.
+    /// A fusion method with a parameter out of range.
     #[error("{what} of a fusion is {found}; it must be {expected}")]
     BadFusion {
         /// The parameter.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         found: f64,
         /// What is allowed.
         expected: &'static str,
@@ -109,28 +109,28 @@ pub enum InputError {
     /// A parameter of the lexical score out of range.
     #[error("{reason}")]
     BadBm25 {
-        /// Which, and what is allowed.
+        /// Which parameter, and its range.
         reason: String,
     },
-    /// Statistics of words that are not those of the index.
+    /// Statistics of other terms than those of the index.
     #[error(transparent)]
     OtherTerms(#[from] OtherTerms),
-    /// A request that cannot be read.
+    /// An unreadable request.
     #[error("the request cannot be read: {reason}")]
     BadRequest {
-        /// Which entry of it, and why.
+        /// The entry, and the reason.
         reason: String,
     },
-    /// A search by words for a query that is an embedding.
+    /// A search by words with an embedding as the query.
     #[error("a query that is an embedding has no words; ask in text, or search by embeddings alone")]
     NoWords,
-    /// More words and phrases with a sign than are looked for.
+    /// Too many words and phrases with a sign.
     #[error("the question has more than {most} words and phrases that are required or excluded")]
     TooManySigned {
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
-    /// A question of which every word is excluded.
+    /// A question that excludes all of its words.
     #[error("the question only excludes; add a word to search for")]
     OnlyExclusions,
     /// The index ranks by another similarity than the options say.
@@ -141,7 +141,7 @@ pub enum InputError {
         /// The similarity given.
         given: Similarity,
     },
-    /// The index has other words than asked for.
+    /// The index has another analyzer than the options say.
     #[error(
         "the index's words are {index}, not {given}; they are chosen once: make another index of what `ehi export` \
          prints"
@@ -152,13 +152,13 @@ pub enum InputError {
         /// Those given.
         given: Analyzer,
     },
-    /// A rule to stop by that would never let a search begin.
+    /// A stop rule that would never let a search begin.
     #[error(transparent)]
     BadStop(#[from] BadStop),
     /// A number of lists of an evaluation's baseline is 0.
     #[error("the number of lists is 0; divide the documents into at least one")]
     ZeroLists,
-    /// An evaluation with judgments of another collection than the index has.
+    /// An evaluation with judgments of another collection than that of the index.
     #[error(
         "none of the {documents} documents judged for the queries of the split `{split}` is in the index"
     )]
@@ -168,7 +168,7 @@ pub enum InputError {
         /// Its judged documents.
         documents: usize,
     },
-    /// An evaluation without a query that can be asked.
+    /// An evaluation without any usable query.
     #[error("the split `{split}` has no query to ask; it judges {queries} without a text")]
     NothingAsked {
         /// The split.
@@ -176,10 +176,10 @@ pub enum InputError {
         /// Its judged queries.
         queries: usize,
     },
-    /// A leaf beyond those of the tree.
+    /// A leaf that the tree does not have.
     #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]
     UnknownLeaf {
-        /// The leaf asked for.
+        /// The requested leaf.
         leaf: u32,
         /// Leaves of the tree.
         leaves: u32,
@@ -198,24 +198,24 @@ pub enum InputError {
     /// A vector with NaN or an infinity, or one without a direction: its L2 norm is below 2^-14.
     #[error("the vector holds a NaN or an infinity, or has no direction: its norm must be 0.000062 or more")]
     BadVector,
-    /// A share of exact search's hits that is not above 0 and at most 1.
+    /// A recall that is not above 0 and at most 1.
     #[error("the recall must be above 0 and at most 1, not {found}")]
     BadRecall {
         /// The share given.
         found: f64,
     },
-    /// Passages that are too short or too long, or have too much in common.
+    /// Passages that are too short or too long, or overlap too much.
     #[error(transparent)]
     BadPassages(#[from] BadPassages),
-    /// An index has other passages than those asked for, or none; they are chosen when it is created.
+    /// An index has other passages than requested, or none; they are fixed when it is created.
     #[error("the index has {}, not passages of {given}", described(*index))]
     PassagesMismatch {
         /// Those of the index.
         index: Option<Passages>,
-        /// Those asked for.
+        /// The requested ones.
         given: Passages,
     },
-    /// Embeddings of whole documents, for an index that has one for each passage.
+    /// Embeddings of whole documents, for an index with one per passage.
     #[error(
         "the index has an embedding for each passage, of {passages} tokens; insert the documents as texts"
     )]
@@ -238,7 +238,7 @@ pub enum InputError {
     /// A calibration of an index with fewer than two documents.
     #[error("the index holds too few documents to calibrate searches with")]
     NothingToCalibrate,
-    /// A tree for fewer documents than make one.
+    /// Too few documents for a tree.
     #[error(
         "a tree cannot be made from {documents} documents, only from {least} on; so few need none, and \
          searches score all of them"
@@ -246,31 +246,31 @@ pub enum InputError {
     TooFewToTune {
         /// Live documents.
         documents: usize,
-        /// The fewest.
+        /// The minimum.
         least: usize,
     },
-    /// A training or a change of model while another one is under way.
+    /// A training or a change of model while another one is in progress.
     #[error("another call is training or changing the model of this index")]
     ChangeUnderWay,
-    /// A change to the model that is in service already.
+    /// A change to the model that is already in service.
     #[error("the index is served by model {model} already")]
     SameModel {
         /// Hash of the model.
         model: ModelHash,
     },
-    /// A change to another encoder of an index with documents that have an embedding and no text.
+    /// A change to another encoder, for an index with documents that have an embedding and no text.
     #[error(
         "{documents} documents have an embedding and neither title nor text ({}), so another encoder has nothing to \
          encode; give them texts, or delete them and insert embeddings of the new encoder after the change",
         named(ids, *documents)
     )]
     WithoutText {
-        /// How many there are.
+        /// Number of such documents.
         documents: usize,
-        /// The ids of the first of them, 5 at most.
+        /// The ids of the first of them, at most 5.
         ids: Vec<String>,
     },
-    /// A return to an earlier model where none is kept.
+    /// A rollback without a kept model.
     #[error("no earlier model is kept; there was no change of model, or its old one was dropped")]
     NoPreviousModel,
     /// The index was made with another model.
@@ -283,7 +283,7 @@ pub enum InputError {
     },
 }
 
-/// Quotes the ids, with an ellipsis if `all` is more than these.
+/// Quotes the ids, with an ellipsis if `all` exceeds their number.
 fn named(ids: &[String], all: usize) -> String {
     let named = ids.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(", ");
     if all > ids.len() { format!("{named} ...") } else { named }

@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::InputError;
 
-/// That a document answers a question, or does not.
+/// A statement that a document answers a question, or does not.
 ///
-/// Of a question and a document an index keeps one judgment; a later one replaces it.
+/// An index keeps one judgment for each question and document; a later one replaces it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Judgment {
     /// The question as it was asked.
     pub question: String,
-    /// Id of the document. The index need not hold it: it may come later, and may be deleted.
+    /// Id of the document. The index need not contain it: it may be inserted later, or deleted.
     pub id: String,
-    /// 1 and more: the document answers the question; 0 and less: it does not.
+    /// 1 or more: the document answers the question; 0 or less: it does not.
     pub grade: i32,
-    /// How much it counts, above 0 and at most 1: 1 for a judgment that somebody made, less for a click.
+    /// Its weight, above 0 and at most 1: 1 for an explicit judgment, less for a click.
     pub weight: f64,
     /// When it was made, in seconds since 1970 (UTC).
     pub time: u64,
 }
 
 impl Judgment {
-    /// One that is made now, of weight 1.
+    /// A judgment made now, with weight 1.
     pub fn new(question: impl Into<String>, id: impl Into<String>, grade: i32) -> Self {
         Self { question: question.into(), id: id.into(), grade, weight: 1.0, time: now() }
     }
@@ -37,7 +37,7 @@ impl Judgment {
         self
     }
 
-    /// The same, made at another time, in seconds since 1970 (UTC).
+    /// The same with another time, in seconds since 1970 (UTC).
     #[must_use]
     pub fn at(mut self, time: u64) -> Self {
         self.time = time;

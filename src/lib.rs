@@ -22,10 +22,10 @@
 //!
 //! - [`Index`]: the store: create, open, insert, search. [`SearchRequest`] has the options of a search.
 //! - [`Bundle`]: a trained model; [`train`] makes one, [`model`] has its parts.
-//! - [`explain`], [`leaves`], [`health`]: why a search found what it found, what is where, whether the tree
-//!   still fits.
-//! - [`store`]: sizes, checks and repair of an index, and what can go wrong with its files.
-//! - [`eval`]: recall against documents visited, beside exact search and IVF.
+//! - [`explain`], [`leaves`], [`health`]: why a search returned its hits, the contents of the leaves, whether
+//!   the tree still fits.
+//! - [`store`]: sizes, checks and repair of an index, and errors of its files.
+//! - [`eval`]: recall against documents visited, compared with exact search and IVF.
 //! - [`data`]: documents from JSON, CSV, TSV and folders of text, and datasets in the layouts of BEIR, MS
 //!   MARCO and extreme classification.
 //!
@@ -33,7 +33,7 @@
 //! flushes, compactions and the phases of a training are spans of [`tracing`], named `search`, `insert` and
 //! so on, with numbers and no texts.
 
-// Others are in `Cargo.toml`; these are not for the program, the tests and the benches.
+// Other lints are in `Cargo.toml`; these do not apply to the program, the tests and the benches.
 #![deny(missing_docs, missing_debug_implementations)]
 #![cfg_attr(
     not(test),
@@ -111,7 +111,7 @@ pub use store::Durability;
 #[doc(hidden)]
 pub use store::fuzzing;
 
-/// The examples of README and the pages compile, and README's quick start runs.
+/// Compiles the examples of README and the pages, and runs README's quick start.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

@@ -1,8 +1,8 @@
-//! Passages of long documents: how long they are, and where a text is cut.
+//! Passages of long documents: their length, and where a text is cut.
 //!
-//! A text is cut between paragraphs where that leaves a passage more than half full, else between sentences
-//! (UAX #29, in which a single line end is a space). A sentence that is longer than a passage is cut between
-//! lines, then between words, and a word that is longer still between tokens.
+//! A text is cut between paragraphs if that leaves a passage more than half full, otherwise between sentences
+//! (UAX #29, with a single line end treated as a space). A sentence longer than a passage is cut between
+//! lines, then between words, and a word that is still too long between tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,25 +10,25 @@ use std::str::FromStr;
 use serde::Serialize;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// How long the passages of an index are, in tokens of its encoder.
+/// The length of an index's passages, in tokens of its encoder.
 ///
-/// Written as `200/40`, in text; an overlap of 0 may be left out.
+/// Written as `200/40` in text; an overlap of 0 may be omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct Passages {
-    /// Tokens of a passage's text, at most.
+    /// Maximum number of tokens of a passage's text.
     pub tokens: u32,
-    /// Tokens of whole sentences that a passage has in common with the one before it, at most.
+    /// Maximum overlap of a passage with the previous one, in tokens of whole sentences.
     pub overlap: u32,
 }
 
 impl Passages {
-    /// Tokens of a passage, at least.
+    /// Minimum number of tokens of a passage.
     pub const FEWEST_TOKENS: u32 = 8;
-    /// Tokens of a passage, at most; an index also needs an encoder that reads so many.
+    /// Maximum number of tokens of a passage; the encoder of an index must also read that many.
     pub const MOST_TOKENS: u32 = 8192;
 
-    /// Passages of at most `tokens` tokens, of which neighbours have at most `overlap` in common.
+    /// Passages of at most `tokens` tokens, with at most `overlap` shared by neighbours.
     ///
     /// # Errors
     /// [`BadPassages`] for fewer tokens than [`Self::FEWEST_TOKENS`] or more than [`Self::MOST_TOKENS`], and
@@ -58,7 +58,7 @@ impl FromStr for Passages {
     }
 }
 
-/// Passages that are too short or too long, or have too much in common, or a text that names none.
+/// Passages that are too short or too long, or overlap too much, or an invalid text form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "passages of {found}: they are written as TOKENS/OVERLAP, say 200/40, and have 8 to {most} tokens beside the \
@@ -66,9 +66,9 @@ impl FromStr for Passages {
 )]
 #[non_exhaustive]
 pub struct BadPassages {
-    /// The passages asked for.
+    /// The requested passages.
     pub found: String,
-    /// The most tokens that they may have.
+    /// The maximum number of tokens.
     pub most: u32,
 }
 
@@ -85,34 +85,34 @@ impl Span {
         Self { start: 0, end: text.len() as u32 }
     }
 
-    /// The part of a text; `None` where the text has none such.
+    /// The part of a text; `None` if it is out of bounds.
     pub fn part(self, text: &str) -> Option<&str> {
         text.get(self.start as usize..self.end as usize)
     }
 }
 
-/// A part of a text that is not cut.
+/// A part of a text that is not cut further.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     start: usize,
-    /// With the white space behind it.
+    /// Includes trailing white space.
     end: usize,
     tokens: usize,
     ends_paragraph: bool,
 }
 
-/// Takes a text apart.
+/// Splits a text.
 struct Cutter<'a> {
     text: &'a str,
-    /// Where the tokens of the text begin, ascending.
+    /// The start of each token in the text, ascending.
     tokens: &'a [u32],
     most: usize,
     units: Vec<Unit>,
 }
 
-/// The passages of a text whose tokens begin at these bytes, ascending: of at most `most` tokens, with at
-/// most `overlap` in common. One at least; each begins behind the one before, on a character's boundary, and
-/// no character but white space is in none.
+/// The passages of a text, given the ascending start of each token: at most `most` tokens each, with at most
+/// `overlap` shared. At least one; each begins after the previous one, at a character boundary, and together
+/// they cover everything except white space.
 pub(crate) fn cut(text: &str, tokens: &[u32], most: usize, overlap: usize) -> Vec<Span> {
     if tokens.len() <= most {
         return vec![Span::of(text)];
@@ -135,7 +135,7 @@ pub(crate) fn cut(text: &str, tokens: &[u32], most: usize, overlap: usize) -> Ve
         let end = passage_end(&units, first, most);
         spans.extend(span(&units[first..end]));
         let Some(following) = units.get(end) else { break };
-        // The next one begins with what it has in common with this one, as far as something new fits too.
+        // The next one begins with the overlap, as far as new text also fits.
         let (mut next, mut common) = (end, 0);
         while next > first + 1 {
             let more = common + units[next - 1].tokens;
@@ -149,7 +149,7 @@ pub(crate) fn cut(text: &str, tokens: &[u32], most: usize, overlap: usize) -> Ve
     if spans.is_empty() { vec![Span::of(text)] } else { spans }
 }
 
-/// Behind which unit a passage ends that begins with the unit `first`.
+/// The unit after which a passage ends that begins with the unit `first`.
 fn passage_end(units: &[Unit], first: usize, most: usize) -> usize {
     let (mut end, mut tokens) = (first, 0);
     while end < units.len() && (end == first || tokens + units[end].tokens <= most) {
@@ -170,7 +170,7 @@ fn passage_end(units: &[Unit], first: usize, most: usize) -> usize {
     end
 }
 
-/// Where the paragraph that begins at a byte ends: behind the next blank lines.
+/// The end of the paragraph that begins at a byte: after the next blank lines.
 fn paragraph_end(text: &str, start: usize) -> usize {
     let (mut at, mut blank) = (start, false);
     for line in text[start..].split_inclusive('\n') {
@@ -193,7 +193,7 @@ impl Cutter<'_> {
 
     fn push(&mut self, start: usize, end: usize) {
         if self.text[start..end].trim().is_empty() {
-            // White space goes with what is before it.
+            // White space belongs to what precedes it.
             match self.units.last_mut() {
                 Some(last) => last.end = end,
                 None => return,
@@ -206,7 +206,7 @@ impl Cutter<'_> {
 
     fn paragraph(&mut self, start: usize, end: usize) {
         let text = self.text;
-        // Lines are wrapped anywhere.
+        // Lines may be wrapped anywhere.
         let joined = text[start..end].replace(['\n', '\r'], " ");
         for (at, sentence) in joined.split_sentence_bound_indices() {
             let sentence = start + at..start + at + sentence.len();
@@ -225,7 +225,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Cuts a line between words where it is too long.
+    /// Cuts a line between words if it is too long.
     fn line(&mut self, start: usize, end: usize) {
         if self.count(start, end) <= self.most {
             return self.push(start, end);
@@ -256,7 +256,7 @@ impl Cutter<'_> {
         let own = &self.tokens[first..first + self.count(start, end)];
         let mut at = start;
         for &token in own.iter().step_by(self.most).skip(1) {
-            // Tokens of bytes may begin inside of a character.
+            // Byte tokens may begin inside a character.
             let next = (at + 1..=token as usize).rev().find(|&byte| self.text.is_char_boundary(byte));
             if let Some(next) = next {
                 self.push(at, next);
@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    /// Each letter of a word of up to four is a token, as is each fourth of a longer one.
+    /// Each letter of a word of up to four is a token; in longer words, each fourth letter.
     fn tokens(text: &str) -> Vec<u32> {
         let mut starts = Vec::new();
         for (at, word) in text.split_word_bound_indices().filter(|(_, word)| !word.trim().is_empty()) {
@@ -308,15 +308,15 @@ mod tests {
             "A cat is big. A dog ran off.",
         ];
         assert_eq!(passages(text, 12, 5), overlapping);
-        // Less than a sentence is nothing.
+        // An overlap of less than a sentence is omitted.
         assert_eq!(passages(text, 12, 4), halves);
-        // A paragraph that fills more than half of a passage is one.
+        // A paragraph that fills more than half of a passage is a passage of its own.
         let text = "An ox was here.\nAn elk\nsaw me.\n\n \nA cat is big. A dog ran off.";
         assert_eq!(
             passages(text, 16, 0),
             ["An ox was here.\nAn elk\nsaw me.", "A cat is big. A dog ran off."]
         );
-        // One that would not, is not.
+        // One that would not is not.
         let text = "An ox.\n\nAn elk saw me. A cat is big. A dog ran off.";
         assert_eq!(passages(text, 14, 0), ["An ox.\n\nAn elk saw me. A cat is big.", "A dog ran off."]);
     }
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(passages("one two six ten out", 2, 0), ["one two", "six ten", "out"]);
         assert_eq!(passages(&"x".repeat(20), 2, 0), ["xxxxxxxx", "xxxxxxxx", "xxxx"]);
         assert_eq!(passages("\u{597d}\u{597d}\u{597d}", 1, 0), ["\u{597d}"; 3]);
-        // A token that begins inside of a character.
+        // A token that begins inside a character.
         let text = "\u{1f600}\u{1f600}";
         assert_eq!(cut(text, &[0, 1, 4, 5], 1, 0).len(), 2);
     }

@@ -1,22 +1,23 @@
-//! A hint to the processor that memory will be read soon.
+//! Prefetch hints to the processor.
 
 #![allow(unsafe_code)]
 
-/// Bytes that one prefetch brings in.
+/// Bytes fetched by one prefetch.
 pub(crate) const CACHE_LINE_BYTES: usize = 64;
 
 /// Into every cache (`_MM_HINT_T0`).
 const NEAREST: i32 = 3;
-/// Into all but the nearest (`_MM_HINT_T1`).
+/// Into all caches except the nearest (`_MM_HINT_T1`).
 const SECOND: i32 = 2;
 
-/// Asks for the cache line that `place` points into, which need not be memory of ours.
+/// Prefetches the cache line at `place`, which need not be our memory.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: *const T) {
     ask::<T, NEAREST>(place);
 }
 
-/// The same for what is not read so soon: it stays in a cache further off, and leaves the nearest to what is.
+/// The same for memory that is needed later: it stays in a more distant cache, and leaves the nearest to more
+/// urgent data.
 #[inline(always)]
 pub(crate) fn prefetch_for_later<T>(place: *const T) {
     ask::<T, SECOND>(place);
@@ -29,7 +30,7 @@ fn ask<T, const HINT: i32>(place: *const T) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<HINT>(place.cast());
     }
-    // Elsewhere the intrinsic is not stable.
+    // On other architectures the intrinsic is not stable.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
 }

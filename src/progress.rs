@@ -2,19 +2,19 @@
 
 use std::ops::ControlFlow;
 
-/// How far a long call has come.
+/// The progress of a long call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What is being done.
+    /// The current stage.
     pub stage: Stage,
-    /// Units done in this stage.
+    /// Units finished in this stage.
     pub done: u64,
-    /// Units in this stage, where that is known.
+    /// Units in this stage, if known.
     pub total: Option<u64>,
 }
 
-/// The stages that long calls go through; the unit of each is in its name or description.
+/// The stages of long calls; the unit of each is in its name or description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
@@ -22,11 +22,11 @@ pub enum Stage {
     Insert,
     /// Texts run through the frozen layers.
     FrozenLayers,
-    /// Documents encoded and routed anew with the weights of the moment.
+    /// Documents encoded and routed again with the current weights.
     Refresh,
-    /// Iterations of k-means, which gives a tree its first leaves; fewer where it converges.
+    /// Iterations of k-means, which provides a tree's first leaves; fewer if it converges.
     Cluster,
-    /// Passes over the documents while the tree is fitted to its start.
+    /// Passes over the documents while the initial tree is fitted.
     Initialise,
     /// Optimiser steps.
     Train,
@@ -38,13 +38,13 @@ pub enum Stage {
     Evaluate,
     /// Questions encoded.
     Questions,
-    /// Questions of which it was measured how many leaves they need.
+    /// Questions measured for the number of leaves they need.
     Calibrate,
     /// Documents copied into a new segment.
     Compact,
     /// Documents encoded with another model.
     Reencode,
-    /// Documents of damaged segments written again, each counted twice.
+    /// Documents of damaged segments rewritten, each counted twice.
     Repair,
     /// Pages, codes and documents checked.
     Verify,
@@ -55,7 +55,7 @@ impl Progress {
         Self { stage, done: done as u64, total: Some(total as u64) }
     }
 
-    /// Tells the caller; `cancelled` where the answer is to stop.
+    /// Reports to the caller; returns `cancelled` if the callback asks to stop.
     pub(crate) fn tell<E>(self, on_progress: &mut OnProgress<'_>, cancelled: E) -> Result<(), E> {
         match on_progress(self) {
             ControlFlow::Continue(()) => Ok(()),
@@ -64,17 +64,17 @@ impl Progress {
     }
 }
 
-/// The caller's callback answered that the call is to stop.
+/// The caller's callback asked to stop the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cancelled;
 
-/// The caller's callback: told how far the call is, it answers whether to go on.
+/// The caller's callback: receives the progress of the call, and returns whether to continue.
 ///
-/// It holds no lock, so it may search and write. A write that waits for the call is done after the callback's
-/// own call has done its work.
+/// It holds no lock, so it may search and write. A write that has to wait for the call takes effect after the
+/// callback's own call has done its work.
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// A callback that is not interested and never cancels.
+/// A callback that does nothing and never cancels.
 pub fn no_progress(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }

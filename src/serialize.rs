@@ -1,4 +1,4 @@
-//! How results are serialised where a derived form does not do.
+//! Serialisation of results beyond derived implementations.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ pub(crate) fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Res
     serializer.serialize_f64(time.as_secs_f64() * 1e3)
 }
 
-/// What a value displays as.
+/// The `Display` form of a value.
 pub(crate) fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-/// Paths as strings. Bytes of them that are not UTF-8 are replaced; serde would refuse the whole value.
+/// Paths as strings. Bytes that are not UTF-8 are replaced; serde would refuse the whole value.
 pub(crate) fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }

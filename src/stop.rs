@@ -1,24 +1,24 @@
-//! Rules by which a search stops.
+//! Rules that end a search early.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A rule by which a search stops before it has visited every leaf, so that an easy query visits fewer.
+/// A rule that ends a search before it has visited every leaf, so that an easy query visits fewer.
 ///
-/// Leaves are visited from the most probable on; the first one that holds a document always is, but for
-/// `Mass` and `Patience`, to which an empty leaf counts as one.
+/// Leaves are visited in order of probability; the first one with a document is always visited, except with
+/// `Mass` and `Patience`, which count empty leaves too.
 ///
 /// Written and parsed as `patience=8`, `mass=0.9`, `documents=500`, `fraction=0.05`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Stop {
-    /// After this many leaves in a row in which nothing was among the best `k` so far; from 1.
+    /// After this many leaves in a row without a document among the best `k` so far; at least 1.
     Patience(usize),
-    /// Once the leaves visited have this much of the probability together, over 0 to 1.
+    /// Once the visited leaves have this total probability; above 0, at most 1.
     Mass(f64),
-    /// Before the leaf with which more than this many documents would be scored, or passages of them; from 1.
+    /// Before the leaf that would bring the number of scored documents, or passages, above this; at least 1.
     Documents(usize),
-    /// As `Documents`, in proportion to all that live; over 0 to 1.
+    /// As `Documents`, as a share of all live documents; above 0, at most 1.
     Fraction(f64),
 }
 

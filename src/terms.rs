@@ -1,7 +1,7 @@
-//! Words that set groups of texts apart: "what is this leaf about?"
+//! Words that distinguish groups of texts: "what is this leaf about?"
 //!
-//! [`TermCounts`] is fed one text at a time with its group, and keeps counts alone. It knows
-//! neither disk nor model, so that a corpus in memory and one in a store are read the same way.
+//! [`TermCounts`] receives one text at a time with its group, and keeps only counts. It depends on neither
+//! disk nor model, so that a corpus in memory and one in a store are read the same way.
 
 mod stop_words;
 
@@ -10,26 +10,26 @@ use std::collections::{HashMap, HashSet};
 use crate::characters::words;
 use stop_words::STOP_WORDS;
 
-/// Terms kept while counting; above twice as many, the rarest ones are let go.
+/// Terms kept while counting; above twice this number, the rarest ones are dropped.
 ///
-/// A term that is rare in the whole corpus cannot mark a group, and 100,000 is more than the words
-/// of a large corpus that occur in three texts.
+/// A term that is rare in the whole corpus cannot distinguish a group, and 100,000 is more than the number of
+/// words that occur in three texts of a large corpus.
 const MOST_TERMS: usize = 100_000;
-/// Texts of a group that must hold a term; a word of one text says nothing about the others.
+/// Minimum number of texts of a group that contain a term; a word of one text says nothing about the others.
 const FEWEST_TEXTS: u32 = 2;
-/// Weight of the prior, in mentions: how much a group must say before it is heard.
+/// Weight of the prior, in mentions: how much evidence a group needs.
 const PRIOR_MENTIONS: f64 = 500.0;
 
 /// In characters; longer runs are sequences, hashes and addresses.
 const LONGEST: usize = 40;
 
-/// Whether a word in lower case is an English one that says nothing about a subject.
+/// Whether a lower-case word is an English one without a subject of its own.
 pub(crate) fn is_stop_word(lower: &str) -> bool {
     STOP_WORDS.binary_search(&lower).is_ok()
 }
 
 /// The words of a lower-case text: runs of letters and digits, without numbers, single ASCII characters and
-/// English stop words. Scripts without spaces between words give whole phrases.
+/// English stop words. In scripts without spaces between words, these are whole phrases.
 fn tokens(lower: &str) -> impl Iterator<Item = &str> {
     words(lower).map(|(_, word)| word).filter(|word| {
         word.len() > 1
@@ -39,18 +39,18 @@ fn tokens(lower: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A word that a group uses more than the rest.
+/// A word that is more frequent in a group than in the rest.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Term {
     /// Lower case.
     pub term: String,
-    /// Log-odds against the other groups in standard deviations; positive.
+    /// Log-odds relative to the other groups in standard deviations; positive.
     pub weight: f64,
-    /// Texts of the group that hold the term.
+    /// Texts of the group that contain the term.
     pub texts: u32,
 }
 
-/// Texts that hold a term, per group.
+/// Number of texts that contain a term, per group.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     total: u64,
@@ -60,8 +60,7 @@ struct Counts {
 
 /// Counts of terms in groups of texts.
 ///
-/// A text counts a term once, however often it says it, so that one long document does not
-/// speak for its leaf.
+/// A text counts a term once, however often it occurs, so that one long document does not dominate its leaf.
 ///
 /// Memory: at most 200,000 terms, each with its bytes (at most 40 characters), a fixed 40 bytes or so, and 8
 /// bytes for each group that uses it; the texts themselves are not kept.
@@ -82,7 +81,7 @@ impl TermCounts {
     /// Counts a text in a group; a text in several groups is given once for each.
     ///
     /// # Panics
-    /// If there is no such group.
+    /// If the group does not exist.
     pub(crate) fn add(&mut self, group: usize, text: &str) {
         self.texts[group] += 1;
         let lower = text.to_lowercase();
@@ -104,13 +103,13 @@ impl TermCounts {
         }
     }
 
-    /// The most distinctive terms of each group, best first and at most `most`; fewer, or none, where
-    /// a group has nothing of its own.
+    /// The most distinctive terms of each group, best first and at most `most`; fewer, or none, if a group
+    /// has no distinctive terms.
     ///
     /// The weight is the log-odds of the term in the group against all other groups, smoothed by an
-    /// informative Dirichlet prior (the whole corpus) and divided by its standard deviation: a
-    /// word must be both more frequent here and frequent enough to be sure (Monroe, Colaresi and
-    /// Quinn, *Fightin' Words*, 2008, section 3.5.1). Equal weights keep alphabetical order.
+    /// informative Dirichlet prior (the whole corpus) and divided by its standard deviation: a word must be
+    /// both more frequent here and frequent enough to be significant (Monroe, Colaresi and Quinn, *Fightin'
+    /// Words*, 2008, section 3.5.1). Equal weights keep alphabetical order.
     pub(crate) fn distinctive(&self, most: usize) -> Vec<Vec<Term>> {
         let mut mentions = vec![0f64; self.texts.len()];
         for counts in self.terms.values() {
@@ -132,7 +131,7 @@ impl TermCounts {
                 let odds_here = here / (mentions[group] + PRIOR_MENTIONS - here);
                 let odds_elsewhere = elsewhere / (all - mentions[group] + PRIOR_MENTIONS - elsewhere);
                 let weight = (odds_here / odds_elsewhere).ln() / (1.0 / here + 1.0 / elsewhere).sqrt();
-                // Not finite where the corpus is one word.
+                // Not finite if the corpus has only one word.
                 if weight.is_finite() && weight > 0.0 {
                     found[group].push(Term { term: term.to_string(), weight, texts });
                 }
@@ -149,7 +148,7 @@ impl TermCounts {
         let mut totals: Vec<u64> = self.terms.values().map(|counts| counts.total).collect();
         let at = totals.len() - self.most_terms;
         let (_, &mut least, _) = totals.select_nth_unstable(at);
-        // Strictly more than the boundary: how many share it does not matter to the bound.
+        // Strictly more than the boundary: ties at the boundary do not affect the limit.
         self.terms.retain(|_, counts| counts.total > least);
     }
 }
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(one_word.distinctive(5), [Vec::new()]);
     }
 
-    /// A corpus of noise must not grow the counts without end.
+    /// A corpus of noise must not make the counts grow without bound.
     #[test]
     fn rare_terms_are_let_go_above_the_bound() {
         let mut counts = TermCounts::new(1);

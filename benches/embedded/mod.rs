@@ -1,4 +1,4 @@
-//! Vectors in a folder as the example `embed` writes them, and indexes of them, which the benches share.
+//! Vectors in a folder written by the example `embed`, and indexes of them, shared by the benches.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -33,7 +33,7 @@ pub fn fill(
     rows: impl Iterator<Item = Vec<f32>>,
 ) -> Index {
     let index = Index::create(path, bundle).expect("the index is made");
-    // The rows end; numbers need not.
+    // The rows end; the numbers need not.
     let given = rows.zip(documents).map(|(row, document)| (document, row));
     index.insert_vectors(given).expect("the vectors are stored");
     index.compact().expect("the index is compacted");

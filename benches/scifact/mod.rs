@@ -1,4 +1,4 @@
-//! The shipped bundle and corpus, which the benches share.
+//! The shipped bundle and corpus, shared by the benches.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ pub fn queries(count: usize) -> Vec<String> {
     queries.take(count).map(|query| query.expect("the queries read").text).collect()
 }
 
-/// An index of the whole corpus; encoded once for each bundle and kept in the target directory.
+/// An index of the whole corpus; encoded once per bundle and kept in the target directory.
 #[allow(dead_code, reason = "each bench compiles this module and uses a part of it")]
 pub fn index() -> Index {
     let bundle = bundle();

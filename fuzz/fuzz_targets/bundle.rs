@@ -1,5 +1,5 @@
-//! A model bundle with one file replaced by the input, its checksum put right so that the reader
-//! behind the checksum is reached. `tokenizer.json` stays as it is: it has a target of its own.
+//! A model bundle with one file replaced by the input, and its checksum corrected so that the reader behind
+//! the checksum is reached. `tokenizer.json` stays as it is: it has its own target.
 #![no_main]
 
 use std::cell::RefCell;
@@ -20,11 +20,11 @@ use tempfile::TempDir;
 enum Input<'a> {
     /// `ehi.json` itself.
     Manifest(&'a [u8]),
-    /// `ehi.json` with right checksums and these settings.
+    /// `ehi.json` with correct checksums and these settings.
     Settings { dim: u16, branching_factor: u32, height: u32, leaves_per_document: u32, logit_scale: f32 },
     /// Another file.
     File { which: Which, content: &'a [u8] },
-    /// The header of a weights file, which has its length put before it.
+    /// The header of a weights file, prefixed with its length.
     Header { which: Weights, header: &'a [u8], data: &'a [u8] },
 }
 
@@ -69,7 +69,7 @@ type Files = BTreeMap<&'static str, Vec<u8>>;
 
 thread_local! {
     static BUNDLE: (TempDir, Files) = (tempfile::tempdir().expect("a temporary directory"), sound_files());
-    /// The file that the last input replaced, to be put back.
+    /// The file that the last input replaced, to be restored.
     static REPLACED: RefCell<Option<&'static str>> = const { RefCell::new(None) };
 }
 
@@ -138,7 +138,7 @@ fn open(
     Bundle::open(dir)
 }
 
-/// A bundle that opens must also work; an error must say something.
+/// A bundle that opens must also work; an error must have a message.
 fn use_bundle(bundle: Result<Bundle, ehi::model::ModelError>) {
     match bundle {
         Ok(bundle) => {

@@ -1,6 +1,6 @@
-//! Filters from JSON: no panic, what is accepted is written as it was read, and a negation is the opposite.
+//! Filters from JSON: no panic, an accepted filter is written as it was read, and a negation is the opposite.
 //!
-//! The metadata is behind the first byte that no JSON has.
+//! The metadata follows the first byte that cannot occur in JSON.
 #![no_main]
 
 use ehi::Filter;

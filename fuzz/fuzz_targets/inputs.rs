@@ -1,4 +1,4 @@
-//! Files with fields of any names, as `ehi insert` reads them, files of pairs, and marked-up text.
+//! Files with arbitrary field names, as `ehi insert` reads them, files of pairs, and marked-up text.
 #![no_main]
 
 use std::io::Cursor;
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         input = input.format(*format);
     }
     let whole = Cursor::new(bytes.to_vec());
-    // A packed stream of a few bytes may unpack to gigabytes; the reader bounds a record, not a stream.
+    // A compressed stream of a few bytes may unpack to gigabytes; the reader limits a record, not a stream.
     match input.read(whole, "input") {
         Ok(mut documents) => {
             for document in documents.by_ref().take(10_000) {

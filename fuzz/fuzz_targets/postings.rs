@@ -1,5 +1,5 @@
 //! Any bytes as a posting list of terms: refused, or decoded and searched without a panic; and any text as a
-//! question of a search box.
+//! search query.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Judgments: BEIR's three columns, and trec_eval's four, which are written again and read back.
+//! Judgments: BEIR's three columns, and trec_eval's four, which are rewritten and read back.
 #![no_main]
 
 use std::io::Cursor;

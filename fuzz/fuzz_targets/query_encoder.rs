@@ -1,4 +1,4 @@
-//! Any bytes as the file of a query encoder: refused, or it reads questions.
+//! Any bytes as the file of a query encoder: refused, or usable for questions.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

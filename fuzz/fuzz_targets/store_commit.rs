@@ -1,4 +1,4 @@
-//! A commit as the log holds it.
+//! A commit in its log encoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

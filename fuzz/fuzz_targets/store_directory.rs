@@ -1,4 +1,4 @@
-//! A whole store of which bytes were changed, cut or removed.
+//! A whole store with changed, truncated or removed files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A log: any bytes, and any bytes behind a whole commit.
+//! A log: any bytes, and any bytes after a whole commit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Sequences of operations on a store, with reopening, copies and readers, against a map.
+//! Sequences of operations on a store, with reopening, copies and readers, compared with a map.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

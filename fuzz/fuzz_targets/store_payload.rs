@@ -1,4 +1,4 @@
-//! A stored document: title and text, and the metadata apart, behind the first 0xff.
+//! A stored document: title and text, and the metadata after the first 0xff.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A segment whose checksums are right and whose sections hold anything.
+//! A segment with correct checksums and arbitrary sections.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

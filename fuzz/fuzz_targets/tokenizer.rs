@@ -1,4 +1,4 @@
-//! Any bytes as `tokenizer.json`: refused, or texts are tokenised with it within bounds of memory and time.
+//! Any bytes as `tokenizer.json`: refused, or used to tokenise texts within limits of memory and time.
 #![no_main]
 
 use std::sync::Once;
@@ -7,8 +7,8 @@ use libfuzzer_sys::fuzz_target;
 
 const MAX_TOKENS: usize = 16;
 
-/// The hook of the fuzzer ends the process at any panic. The crate promises to catch those of the
-/// tokenizers library; a panic that it does not catch still ends the run.
+/// The fuzzer's hook ends the process on any panic. The crate promises to catch panics of the tokenizers
+/// library; a panic that it does not catch still ends the run.
 fn only_uncaught_panics_count() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| std::panic::set_hook(Box::new(|_| ())));

@@ -1,4 +1,4 @@
-//! Run files: what is accepted is in trec_eval's order, and survives being written.
+//! Run files: accepted ones are in trec_eval's order, and survive being written.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! Shapes of trees and the arithmetic of paths and leaves.
+//! Tree shapes and the arithmetic of paths and leaves.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 struct Input {
     branching_factor: u32,
     height: u32,
-    /// Small shapes are usable far more often.
+    /// Small shapes are valid far more often.
     small: bool,
     leaves: Vec<u32>,
     paths: Vec<Vec<u32>>,

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Any bytes as a `CURRENT`, as they are and with magic and checksum put right: what is accepted is written
-/// again to the same bytes.
+/// Any bytes as a `CURRENT`, unchanged and with magic and checksum corrected: an accepted one is encoded to
+/// the same bytes.
 pub fn fuzz_current(bytes: &[u8]) {
     let _ = Current::decode(bytes);
     let Some((head, _)) = bytes.split_first_chunk::<CURRENT_BYTES>() else { return };

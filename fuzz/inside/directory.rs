@@ -1,4 +1,4 @@
-//! A whole store of which bytes were changed anywhere.
+//! A whole store with bytes changed anywhere.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const DIM: u32 = 2;
-/// Documents that are flushed, in two segments.
+/// Flushed documents, in two segments.
 const SEALED: u32 = 24;
 
 fn put(number: u32) -> Put {
@@ -76,8 +76,8 @@ fn files(dir: &Path, all: &mut Vec<PathBuf>) {
     all.sort();
 }
 
-/// Each eight bytes are a change: which file, whether it is cut or changed, where, and by what. What is
-/// called sound must work; what is not must be an error or a repair, and never a panic.
+/// Each eight bytes are a change: which file, whether it is truncated or changed, where, and how. What is
+/// reported sound must work; anything else must be an error or a repair, and never a panic.
 pub fn directory(bytes: &[u8]) {
     let Ok(dir) = tempfile::tempdir() else { return };
     copy(sample(), dir.path());
@@ -90,7 +90,7 @@ pub fn directory(bytes: &[u8]) {
         let at = u32::from_le_bytes([a, b, c, d]) as usize % (content.len() + 1);
         match kind % 8 {
             0 => content.truncate(at),
-            // A log that is gone is not missed: docs/reliability.md says so.
+            // A missing log is not noticed: see docs/reliability.md.
             1 if path.extension().is_none_or(|ending| ending != "log") => drop(fs::remove_file(path)),
             1 => {}
             2 => content.extend_from_slice(&bytes[..bytes.len().min(64)]),
@@ -116,11 +116,11 @@ pub fn directory(bytes: &[u8]) {
     }
 }
 
-/// What a sound store does must work; another one may answer with errors.
+/// Operations on a sound store must work; on another one they may fail.
 fn work(store: Store, is_sound: bool) {
     let torn = store.notices().iter().any(|notice| matches!(notice, Notice::TornLog { .. }));
     let documents = store.read().live();
-    // All of them, but for what a torn log may have lost.
+    // All of them, except those lost with a torn log.
     assert!(!is_sound || torn || documents == 28, "{documents} documents");
     let steps = [
         store.commit(WriteBatch { puts: vec![put(90)], deletes: vec!["id1".to_owned()] }).map(drop),

@@ -1,9 +1,9 @@
-//! For the fuzz target; no part of the interface.
+//! For the fuzz target; not part of the public interface.
 
 use super::{Bm25, EncodedList, List, Norms, Posting, QueryTerm, Role, score_rows, search, syntax};
 use crate::scan::TopK;
 
-/// Rows of the part that the list is taken for one of.
+/// Number of rows of the part that the list is read for.
 const ROWS: u32 = 5_000;
 
 /// Reads any bytes as a posting list, searches it, and reads them as a question.

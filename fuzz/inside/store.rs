@@ -1,8 +1,8 @@
 //! The decoders of this module for the fuzz targets; not part of the public interface.
 //!
-//! Each function asserts what a decoder promises: no panic, and what it accepts is what the
-//! encoder writes. Random bytes never pass a checksum, so each input is also tried with the
-//! checksums put right, which lets the fuzzer reach the checks behind them.
+//! Each function asserts the guarantees of a decoder: no panic, and accepted input is what the encoder
+//! writes. Random bytes never pass a checksum, so each input is also tried with the checksums corrected,
+//! which lets the fuzzer reach the checks behind them.
 
 #![allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
 
@@ -28,7 +28,7 @@ use crate::{
     ids::{Generation, LeafId, ModelHash},
 };
 
-/// `MANIFEST`: the bytes as they are, and with magic, counts and checksums put right.
+/// `MANIFEST`: the bytes unchanged, and with magic, counts and checksums corrected.
 pub fn manifest(bytes: &[u8]) {
     check_manifest(bytes);
     if bytes.len() < head::HEAD_BYTES {
@@ -48,12 +48,12 @@ pub fn manifest(bytes: &[u8]) {
 
 fn check_manifest(file: &[u8]) {
     if let Ok(manifest) = Manifest::decode(file) {
-        // Fields that mean nothing where no row is dead are written as zeros.
+        // Fields without meaning, if no row is dead, are written as zeros.
         assert_eq!(Manifest::decode(&manifest.encode()).ok(), Some(manifest));
     }
 }
 
-/// A commit as a log has it: what is decoded is encoded again to the same bytes.
+/// A commit in its log encoding: the decoded commit is encoded to the same bytes.
 pub fn commit(bytes: &[u8]) {
     for passages in [false, true] {
         if let Some(batch) = log::decode(bytes, passages) {
@@ -62,8 +62,7 @@ pub fn commit(bytes: &[u8]) {
     }
 }
 
-/// A log as it is found: `bytes` behind a sound header and a whole commit, which must be found whatever
-/// follows.
+/// A log with `bytes` after a sound header and a whole commit, which must be found whatever follows.
 pub fn log(bytes: &[u8]) {
     let place = Place { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1) };
     let Ok(dir) = tempfile::tempdir() else { return };
@@ -114,7 +113,7 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// A segment whose files are whole and whose sections hold anything: cut from `bytes` as `cuts` say.
+/// A segment with whole files and arbitrary sections: cut from `bytes` at `cuts`.
 pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     const DIM: u32 = 2;
     let Ok(dir) = tempfile::tempdir() else { return };
@@ -150,7 +149,7 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
             .into_iter()
             .map(|name| (name, section().to_vec()))
             .collect();
-    // Of the lengths that opening asks for, so that what is behind is reached.
+    // With the lengths that opening checks, so that later checks are reached.
     let leaves = sections[3].1.len() / 4 * 4;
     [4, 6].into_iter().for_each(|ends| sections[ends].1.resize(leaves, 0));
     for (name, width) in [(ID_ENDS, 8), (ID_ORDER, 4), (PAYLOAD_ENDS, 8), (METADATA_ENDS, 8), (CREATED_AT, 8)]
@@ -216,7 +215,7 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     }
 }
 
-/// The payload of a document: what is accepted and may be stored comes back unchanged.
+/// The payload of a document: an accepted one that may be stored is returned unchanged.
 pub fn payload(bytes: &[u8], metadata: &[u8]) {
     let Some(document) = payload::decode("an id".to_owned(), bytes, metadata) else {
         return;
@@ -226,7 +225,7 @@ pub fn payload(bytes: &[u8], metadata: &[u8]) {
     }
 }
 
-/// A configuration as a caller may give it: one that is accepted survives its manifest.
+/// A caller's configuration: an accepted one survives its manifest.
 pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document: u32, similarity: u8) {
     let config = StoreConfig {
         dim,
@@ -247,8 +246,8 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
 /// A step of [`operations`].
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// Stores a document under one of 16 ids, with so many characters of text, in up to four leaves, a bit
-    /// for each.
+    /// Stores a document under one of 16 ids, with this many characters of text, in up to four leaves, one
+    /// bit each.
     Put {
         id: u8,
         length: u16,
@@ -259,17 +258,17 @@ enum Operation {
     },
     Flush,
     Compact,
-    /// Posting lists made anew, each document in the leaf of its length.
+    /// Recomputes posting lists, with each document in the leaf of its length.
     Rebuild,
     Reopen,
-    /// Goes on with a snapshot.
+    /// Continues with a snapshot.
     Snapshot,
-    /// Moves the reader on, or opens it.
+    /// Refreshes the reader, or opens it.
     Refresh,
 }
 
 impl Operation {
-    /// Every six bytes are one.
+    /// Every six bytes are one step.
     fn read(bytes: &[u8; 6]) -> Self {
         let [kind, id, length, more, leaves, secondary] = *bytes;
         match kind % 16 {
@@ -289,8 +288,8 @@ impl Operation {
     }
 }
 
-/// Operations on a store against a map: after each the store has what the map has, and a reader what it had
-/// at the last flush that it was told of.
+/// Operations on a store compared with a map: after each, the store has the contents of the map, and a reader
+/// those of the last flush at its refresh.
 pub fn operations(bytes: &[u8]) {
     const DIM: usize = 2;
     let config = StoreConfig {

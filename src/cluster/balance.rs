@@ -1,4 +1,4 @@
-//! Clusters of more even sizes: the size of a cluster counts against it.
+//! Clusters of more even sizes: large clusters are penalised.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -7,20 +7,20 @@ use rand_chacha::ChaCha8Rng;
 use super::kmeans::{Clustering, KMeans};
 use super::product::Panels;
 
-/// Times that every row is placed anew.
+/// How often every row is reassigned.
 const ROUNDS: usize = 10;
-/// Rows placed by the same sizes.
+/// Rows assigned with the same cluster sizes.
 const BLOCK: usize = 1024;
 
 impl KMeans {
-    /// The same clusters made more even: rows are placed anew, some at a time, where their similarity less
-    /// `penalty` times the size of the cluster over the mean size is highest, and centroids are moved.
+    /// Evens out the sizes of these clusters: rows are reassigned in blocks to the cluster with the highest
+    /// similarity less `penalty` times its size over the mean size, and centroids are moved.
     ///
-    /// A row is then not always with its nearest centroid. No cluster is empty. With a penalty of 0 nothing
-    /// changes but that centroids are moved on.
+    /// A row is then not always with its nearest centroid. No cluster is empty. With a penalty of 0,
+    /// centroids are only moved further.
     ///
     /// # Shapes
-    /// `rows` `[n, dim]` f32, those that were clustered.
+    /// `rows` `[n, dim]` f32, the rows that were clustered.
     pub(crate) fn balanced(self, rows: &[f32], dim: usize, penalty: f32, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let clusters = self.sizes.len();
@@ -47,8 +47,8 @@ impl KMeans {
     }
 }
 
-/// Of some rows the clusters where similarity less `penalty` times the size is highest. The penalty is one
-/// dimension more: 1 in each row, its negative in each centroid.
+/// For each row of the block, the cluster with the highest similarity less `penalty` times its size. The
+/// penalty is an extra dimension: 1 in each row, its negative in each centroid.
 fn placed(clustering: &Clustering<'_>, block: &[usize], sizes: &[usize], penalty: f32) -> Vec<u32> {
     let dim = clustering.dim;
     let mut centroids = Vec::with_capacity(sizes.len() * (dim + 1));
@@ -74,7 +74,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
         let mut rows = Vec::with_capacity(n * dim);
         for place in 0..n {
-            // A third of the rows lie close together.
+            // A third of the rows are close together.
             let spread = if place % 3 == 0 { 0.1 } else { 1.0 };
             let mut row: Vec<f32> = (0..dim).map(|_| rng.random_range(-spread..spread)).collect();
             row[0] += 1.0;

@@ -6,33 +6,33 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-/// How far the norm of a row may be from 1; rounding to half precision stays well below.
+/// Tolerance for the norm of a row; rounding to half precision stays well below.
 const NORM_TOLERANCE: f64 = 0.01;
 
-/// What to cluster into, and for how long.
+/// Options of the clustering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KMeansOptions {
     /// Number of clusters: from 1 to the number of rows.
     pub clusters: usize,
-    /// Most times that centroids are moved; 0 leaves them at their seeds.
+    /// Maximum number of times that centroids are moved; 0 leaves them at their seeds.
     pub iterations: usize,
     /// Seed of the random choice of first centroids.
     pub seed: u64,
 }
 
-/// Rows divided into clusters, none of them empty.
+/// Rows divided into non-empty clusters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KMeans {
     /// `[clusters, dim]` f32, row-major, of unit norm.
     pub centroids: Vec<f32>,
-    /// Cluster of each row: that of its nearest centroid, except where repeated rows
-    /// were divided so that no cluster is empty.
+    /// Cluster of each row: that of its nearest centroid, except if repeated rows were split so that no
+    /// cluster is empty.
     pub assignments: Vec<u32>,
     /// Number of rows in each cluster, at least 1.
     pub sizes: Vec<usize>,
     /// Mean cosine between a row and its centroid, at most 1; what k-means maximises.
     pub objective: f64,
-    /// Times that centroids were moved.
+    /// Number of times that centroids were moved.
     pub iterations: usize,
     /// Whether the last move changed no assignment.
     pub converged: bool,
@@ -54,10 +54,11 @@ pub fn spherical_kmeans(rows: &[f32], dim: usize, options: &KMeansOptions) -> Re
     spherical_kmeans_with(rows, dim, options, &mut |_| Ok(()))
 }
 
-/// As [`spherical_kmeans`]; `tick` is told before each iteration how many are over, and may end the call.
+/// As [`spherical_kmeans`]; `tick` is called before each iteration with the number of finished ones, and may
+/// end the call.
 ///
 /// # Errors
-/// Those of [`spherical_kmeans`], and what `tick` answers.
+/// Those of [`spherical_kmeans`], and errors of `tick`.
 pub fn spherical_kmeans_with<E: From<ClusterError>>(
     rows: &[f32],
     dim: usize,
@@ -130,12 +131,12 @@ impl<'a> Clustering<'a> {
         clustering
     }
 
-    /// Of clusters that were found before.
+    /// Starts from the centroids of an earlier clustering.
     pub fn of(rows: &'a [f32], dim: usize, centroids: Vec<f32>) -> Self {
         Self { rows, dim, centroids, nearest: Nearest::default() }
     }
 
-    /// The clusters with these rows in them; those that are empty are filled.
+    /// The clusters with these assignments; empty ones are filled.
     pub fn placed(mut self, assignments: Vec<u32>) -> KMeans {
         let centroid = |row: usize| &self.centroids[assignments[row] as usize * self.dim..][..self.dim];
         let rows = self.rows.chunks_exact(self.dim).enumerate();
@@ -169,7 +170,7 @@ impl<'a> Clustering<'a> {
         sizes
     }
 
-    /// Moves every row to its nearest centroid, and fills clusters that this leaves empty.
+    /// Assigns every row to its nearest centroid, and fills clusters that become empty.
     fn assign(&mut self) {
         self.nearest = nearest(self.rows, &self.centroids, self.dim);
         self.refill_all();
@@ -184,8 +185,8 @@ impl<'a> Clustering<'a> {
         }
     }
 
-    /// Makes the worst placed row of the largest cluster the centroid of an empty one,
-    /// together with the rows of that cluster which are closer to it.
+    /// Makes the worst assigned row of the largest cluster the centroid of an empty one, together with the
+    /// rows of that cluster that are closer to it.
     ///
     /// No row gets less similar to its centroid, so the objective does not fall.
     fn refill(&mut self, empty: usize, sizes: &mut [usize]) {
@@ -220,8 +221,7 @@ impl<'a> Clustering<'a> {
         }
     }
 
-    /// Moves every centroid to the direction of the sum of its rows, which is where
-    /// their mean cosine is highest.
+    /// Moves every centroid to the direction of the sum of its rows, which maximises their mean cosine.
     pub fn move_centroids(&mut self, assignments: &[u32]) {
         let clusters = self.centroids.len() / self.dim;
         let mut members = vec![Vec::new(); clusters];
@@ -237,7 +237,7 @@ impl<'a> Clustering<'a> {
                 }
             }
             let norm = norm(sum.iter().copied());
-            // Rows that cancel out have no direction; any centroid is as good.
+            // Rows that cancel out have no direction; any centroid is equally good.
             if norm > f64::EPSILON {
                 for (x, sum) in centroid.iter_mut().zip(&sum) {
                     *x = (sum / norm) as f32;

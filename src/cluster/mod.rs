@@ -1,10 +1,9 @@
 //! Grouping embeddings: "which of these rows belong together, and which centroid
 //! is nearest to each?"
 //!
-//! [`spherical_kmeans`] gives a new tree its first leaves (and the evaluation its
-//! opponent, k-means lists). The tiled product under it also serves exact search of
-//! blocks of f32 queries. Everything is f32 in memory and gives the same result on
-//! any number of threads.
+//! [`spherical_kmeans`] provides the first leaves of a new tree, and the k-means lists that evaluation
+//! compares it with. Its tiled product also serves exact search for blocks of f32 queries. Everything is f32
+//! in memory and has the same result on any number of threads.
 
 mod balance;
 mod kmeans;
@@ -21,7 +20,7 @@ pub enum ClusterError {
     /// Rows without dimensions.
     #[error("rows have no dimensions; pass the width of the embeddings")]
     ZeroDim,
-    /// The values are not a whole number of rows.
+    /// The number of values is not a multiple of `dim`.
     #[error("{values} values are no whole number of rows of {dim} dimensions")]
     RaggedRows {
         /// Values given.
@@ -29,15 +28,15 @@ pub enum ClusterError {
         /// Dimensions of a row.
         dim: usize,
     },
-    /// No clusters asked for.
+    /// The number of clusters is 0.
     #[error("no clusters were asked for; ask for at least 1")]
     NoClusters,
     /// Fewer rows than clusters, so that some cluster would be empty.
     #[error("{rows} rows cannot fill {clusters} clusters; ask for at most {rows}")]
     MoreClustersThanRows {
-        /// Clusters asked for.
+        /// Requested number of clusters.
         clusters: usize,
-        /// Rows given.
+        /// Number of rows.
         rows: usize,
     },
     /// A row holds NaN or infinity.

@@ -7,15 +7,15 @@ use crate::product::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PANEL, count};
 
 pub(crate) use crate::product::Panels;
 
-/// Streamed rows per task; with one panel they stay in the second-level cache.
+/// Streamed rows per task; together with one panel they fit the second-level cache.
 const TASK_ROWS: usize = 128;
 
 /// The most similar packed row for each streamed row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Nearest {
-    /// Position of the packed row, the lowest among equals; 0 where every product is NaN.
+    /// Position of the packed row, the lowest among equals; 0 if every product is NaN.
     pub assignments: Vec<u32>,
-    /// Its dot product; negative infinity where every product is NaN.
+    /// Its dot product; negative infinity if every product is NaN.
     pub similarities: Vec<f32>,
 }
 
@@ -25,14 +25,14 @@ pub(crate) struct Nearest {
 /// `rows` `[n, dim]`, `centroids` `[k, dim]`, f32, row-major; k at least 1.
 ///
 /// # Panics
-/// If a shape is ragged, `dim` is 0 or there is no centroid.
+/// If a shape is ragged, `dim` is 0 or `centroids` is empty.
 pub(crate) fn nearest(rows: &[f32], centroids: &[f32], dim: usize) -> Nearest {
     Panels::pack(centroids, dim).nearest(rows)
 }
 
 /// The dot product of every query with every row.
 ///
-/// Packs a copy of `rows`; use [`Panels`] to do that once for many blocks of queries.
+/// Packs a copy of `rows`; use [`Panels`] to pack once for many blocks of queries.
 ///
 /// # Shapes
 /// `queries` `[q, dim]`, `rows` `[n, dim]`, `out` `[q, n]`, f32, row-major.
@@ -48,7 +48,7 @@ impl Panels {
     /// The most similar packed row for each of `rows` (`[n, dim]` f32), in parallel.
     ///
     /// # Panics
-    /// If `rows` is ragged or nothing is packed.
+    /// If `rows` is ragged or there are no packed rows.
     pub fn nearest(&self, rows: &[f32]) -> Nearest {
         assert!(self.rows() > 0, "nothing to be near to");
         let n = count(rows, self.dim());
@@ -80,7 +80,7 @@ impl Panels {
         if out.is_empty() {
             return;
         }
-        // A small block of queries is still shared among all threads.
+        // Even a small block of queries is split among all threads.
         let block = n.div_ceil(rayon::current_num_threads()).clamp(1, TASK_ROWS);
         let arch = Arch::new();
         out.par_chunks_mut(block * packed).zip(queries.par_chunks(block * dim)).for_each(|(out, rows)| {
@@ -90,9 +90,9 @@ impl Panels {
     }
 }
 
-/// Where the products of a block go.
+/// Receives the products of a block.
 trait Sink {
-    /// The products of streamed row `row` of the block with the packed rows from `first` on.
+    /// The products of streamed row `row` of the block with the packed rows starting at `first`.
     fn put(&mut self, row: usize, first: usize, products: &[f32]);
 }
 

@@ -5,19 +5,19 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-/// Rows sampled per cluster; seeding looks at no others.
+/// Rows sampled per cluster; seeding uses no others.
 const SAMPLE_PER_CLUSTER: usize = 16;
 
-/// Rows tried for each centroid; the one that helps most is taken.
+/// Rows tried for each centroid; the best is taken.
 const CANDIDATES: usize = 8;
 
 /// Rows of the sample per task.
 const CHUNK_ROWS: usize = 1_024;
 
-/// Picks `clusters` different rows as first centroids: `[clusters, dim]`.
+/// Picks `clusters` different rows as initial centroids: `[clusters, dim]`.
 ///
-/// Each is drawn with probability proportional to its dissimilarity (1 - cosine,
-/// half the squared distance) from the nearest one so far.
+/// Each is drawn with probability proportional to its dissimilarity (1 - cosine, half the squared distance)
+/// from the nearest centroid so far.
 pub(super) fn seed(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
     let n = rows.len() / dim;
     let row = |i: usize| &rows[i * dim..][..dim];
@@ -51,7 +51,7 @@ pub(super) fn seed(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8R
                 cumulative.partition_point(|&sum| sum <= point).min(sample.len() - 1)
             }));
         } else {
-            // What is left repeats the centroids, so any row not yet taken will do.
+            // The remaining rows repeat the centroids, so any unused row will do.
             candidates.extend(used.iter().position(|used| !used));
         }
         queries.clear();
@@ -75,7 +75,7 @@ struct Chunk {
     panels: Panels,
     /// Of each row from its nearest centroid.
     dissimilarities: Vec<f32>,
-    /// `[candidates, rows]`: what the above would be with each candidate.
+    /// `[candidates, rows]`: the dissimilarities with each candidate added.
     tried: Vec<f32>,
 }
 
@@ -83,14 +83,14 @@ impl Chunk {
     fn new(rows: &[f32], dim: usize) -> Self {
         let panels = Panels::pack(rows, dim);
         Self {
-            // All alike, so that the first centroid is drawn uniformly; 2 is the largest.
+            // All equal, so that the first centroid is drawn uniformly; 2 is the maximum.
             dissimilarities: vec![2.0; panels.rows()],
             tried: Vec::with_capacity(CANDIDATES * panels.rows()),
             panels,
         }
     }
 
-    /// Sums the dissimilarities that each candidate would leave.
+    /// Sums the dissimilarities that remain with each candidate.
     fn try_all(&mut self, candidates: &[f32]) -> [f64; CANDIDATES] {
         let rows = self.panels.rows();
         self.tried.resize(candidates.len() / self.panels.dim() * rows, 0.0);

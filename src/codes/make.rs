@@ -1,4 +1,4 @@
-//! Making means and codes of rows.
+//! Computes the means and codes of rows.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -7,11 +7,11 @@ use pulp::{Arch, Simd, WithSimd};
 use super::supplement::{self, HIGHEST, UNIT};
 use super::{FACTORS, GROUP, LANES, Rotation, TABLE, nibble};
 
-/// The step of the grid for a normal distribution of variance 1: of the grids of 16 equal steps, the one with
+/// The step of the grid for a normal distribution of variance 1: among grids of 16 equal steps, the one with
 /// the least mean square error. Part of the format.
 const STEP: f64 = 0.3352;
 
-/// The direction of the mean of some rows.
+/// Accumulates the direction of the mean of rows.
 #[derive(Debug)]
 pub(crate) struct MeanMaker {
     sums: Vec<f64>,
@@ -27,8 +27,8 @@ impl MeanMaker {
         self.sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x.to_f64());
     }
 
-    /// Adds the direction of the mean of the rows so far, of length 1, to `means`, and begins anew. Zeros
-    /// where the mean has no direction.
+    /// Appends the direction of the mean of the rows so far, of length 1, to `means`, and starts over. Zeros
+    /// if the mean has no direction.
     pub fn finish(&mut self, means: &mut Vec<f16>) {
         let norm = self.sums.iter().map(|x| x * x).sum::<f64>().sqrt();
         let scale = if norm > 0.0 { 1.0 / norm } else { 0.0 };
@@ -37,28 +37,28 @@ impl MeanMaker {
     }
 }
 
-/// The numbers of a row's code.
+/// The factors of a row's code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Made {
-    /// What `<signs, P q>` is multiplied by, and what the error is for `|q'| = 1` and `e = 1`.
+    /// The factor of `<signs, P q>`, and the error for `|q'| = 1` and `e = 1`.
     pub factors: [f32; FACTORS],
-    /// What the product of the query with the mean is multiplied by.
+    /// The factor of the product of the query with the mean.
     pub shift: f32,
 }
 
-/// Makes codes of rows.
+/// Computes codes of rows.
 #[derive(Debug)]
 pub(crate) struct CodeMaker {
     rotation: Rotation,
     turned: Vec<f32>,
     mean: Vec<f32>,
     turned_mean: Vec<f32>,
-    /// What a code stands for.
+    /// The values that a code represents.
     values: Vec<f32>,
     levels: Vec<u8>,
 }
 
-/// Sums of a code `v` of a turned row `t` beside a turned mean `m`: `<v, t>`, `<v, v>`, `<v, m>`.
+/// Sums for a code `v` of a turned row `t` relative to a turned mean `m`: `<v, t>`, `<v, v>`, `<v, m>`.
 struct Sums {
     row: f64,
     own: f64,
@@ -66,13 +66,13 @@ struct Sums {
 }
 
 impl Sums {
-    /// In lanes, so that their order is the same everywhere.
+    /// Summed in lanes, so that the order is the same everywhere.
     fn of(code: &[f32], row: &[f32], mean: &[f32]) -> Self {
         Arch::new().dispatch(SumUp { code, row, mean })
     }
 
-    /// The numbers of the code; `turned` are those of the row in place of the code, `along` what it has along
-    /// the mean.
+    /// The factors of the code; `turned` are the sums of the row itself, `along` is its component along the
+    /// mean.
     fn numbers(&self, turned: &Self, along: f64, dim: usize) -> Made {
         let along = along + turned.mean;
         if self.row <= 0.0 {
@@ -127,7 +127,7 @@ impl CodeMaker {
         }
     }
 
-    /// The rows to come are coded beside a mean, `[dim]`, or beside none.
+    /// Sets the mean, `[dim]`, that the following rows are coded relative to, or none.
     pub fn beside(&mut self, mean: Option<&[f16]>) {
         match mean {
             Some(mean) => mean.convert_to_f32_slice(&mut self.mean),
@@ -137,8 +137,8 @@ impl CodeMaker {
         self.rotation.apply(&mut self.turned_mean);
     }
 
-    /// The numbers of a row's code; sets its bits, of the turned elements that are positive, at its place in
-    /// a block where they are 0, and writes its supplement, where asked for.
+    /// The factors of a row's code. Sets its bits, those of the positive turned elements, at its place in a
+    /// block, where they must be 0, and writes its supplement, if requested.
     ///
     /// # Shapes
     /// `row` `[dim]` f16, finite; `block` `[block_bytes]`; `supplement` `[supplement_bytes]`.
@@ -162,8 +162,8 @@ impl CodeMaker {
         let (dim, along) = (row.len(), f64::from(along));
         let turned = Sums::of(&self.turned, &self.turned, &self.turned_mean);
         if let Some(record) = supplement {
-            // In steps: levels count from the lowest on the negative side, and from 0 on the positive one, so
-            // that a sign and a level are the number of a step.
+            // Counted in steps: levels are counted from the lowest on the negative side, and from 0 on the
+            // positive side, so that a sign and a level give the number of a step.
             let norm = turned.own.sqrt();
             let scale = if norm > 0.0 { ((dim as f64).sqrt() / (STEP * norm)) as f32 } else { 0.0 };
             for ((&x, value), level) in self.turned.iter().zip(&mut self.values).zip(&mut self.levels) {

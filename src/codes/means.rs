@@ -1,12 +1,12 @@
-//! Which rows of a segment share a mean, by whose direction their codes are made.
+//! Assigns means to the rows of a segment; codes are relative to the mean's direction.
 
 use half::f16;
 
-/// Consecutive rows, cut where another mean begins.
+/// Consecutive rows, split where another mean begins.
 ///
 /// # Shapes
-/// `spans` `[n, 2]`, the first row of each mean and the one behind its last, ascending; `means` `[n, dim]`;
-/// `others` `[dim]`, of the rows that no span has, which need not be there if there are none.
+/// `spans` `[n, 2]`, the first row and the end of each mean, ascending; `means` `[n, dim]`; `others` `[dim]`,
+/// for the rows outside all spans; it may be missing if there are none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means<'a> {
     spans: &'a [[u32; 2]],
@@ -18,7 +18,7 @@ pub(crate) struct Means<'a> {
 }
 
 impl<'a> Means<'a> {
-    /// Those of some rows. Spans that do not reach them are passed over.
+    /// The means of a range of rows. Spans outside of it are skipped.
     pub fn new(
         spans: &'a [[u32; 2]],
         means: &'a [f16],

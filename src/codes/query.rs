@@ -1,73 +1,73 @@
-//! Comparing a query with codes.
+//! Compares a query with codes.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use super::supplement::{self, HIGHEST, UNIT};
 use super::{BLOCK_ROWS, FACTORS, GROUP, Rotation, TABLE, groups};
 
-/// How wide the error by rounded tables is taken, in standard deviations. It adds to one far larger.
+/// Width of the error caused by rounded tables, in standard deviations. It is added to a much larger error.
 const ROUNDING_WIDTH: f32 = 2.0;
-/// The least square of `|q'|`, of that of the query: directions are rounded, too.
+/// The minimum of `|q'|` squared, as a share of the query's: directions are rounded, too.
 const LEAST_REST: f32 = 1e-4;
-/// The mean square of levels from the middle one, about.
+/// The approximate mean square of levels around the middle one.
 const LEVELS_SQUARE: f32 = 6.0;
-/// How many levels of the supplement a sign is worth.
+/// The value of a sign in levels of the supplement.
 const LEVELS_PER_SIGN: f32 = (HIGHEST as f32 + 1.0) / 2.0;
 
-/// The nearest whole number from 0 to 255. Without a cast, which compilers do not vectorise: added to 2^23, a
-/// number has its whole part in its lowest bits.
+/// The nearest integer from 0 to 255. Without a cast, which compilers do not vectorise: added to 2^23, a
+/// number has its integer part in its lowest bits.
 #[inline(always)]
 fn nearest_byte(x: f32) -> u8 {
     (x.clamp(0.0, 255.0) + 8_388_608.0).to_bits() as u8
 }
 
-/// The same from -127 to 127: at 1.5 times 2^23 the lowest bits are those of a signed number.
+/// The same from -127 to 127: at 1.5 times 2^23, the lowest bits are those of a signed number.
 #[inline(always)]
 fn nearest_signed(x: f32) -> i8 {
     (x.clamp(-127.0, 127.0) + 12_582_912.0).to_bits() as i8
 }
 
-/// A query as codes are compared with it: what each value of each group adds to `<signs, P q>`, rounded to a
-/// byte.
+/// A query prepared for comparison with codes: what each value of each group adds to `<signs, P q>`, rounded
+/// to a byte.
 #[derive(Clone, Debug)]
 pub(crate) struct CodedQuery {
-    /// `[dim, filled up with zeros to a multiple of UNIT]`, turned; an element `u` stands for `fine_step u`.
+    /// `[dim, padded with zeros to a multiple of UNIT]`, turned; an element `u` represents `fine_step u`.
     pub fine: Vec<i8>,
     fine_step: f32,
-    /// The product of the middle level, in all dimensions.
+    /// The product with the middle level in all dimensions.
     middle: f32,
-    /// `[groups, TABLE]`; an entry `u` stands for `step u` more than the least of its group.
+    /// `[groups, TABLE]`; an entry `u` represents `step u` plus the minimum of its group.
     pub tables: Vec<u8>,
     step: f32,
-    /// The least of all groups together.
+    /// The sum of the minima of all groups.
     base: f32,
     squares: f32,
-    /// The standard deviations of what rounding adds: of the tables to the product of the signs, and of both
-    /// to that of all bits.
+    /// The standard deviations of the rounding errors: of the tables in the product with the signs, and of
+    /// both in the product with all bits.
     rounding: f32,
     fine_rounding: f32,
 }
 
-/// A query beside a mean.
+/// A query relative to a mean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Near {
     /// Its product with the mean; 0 without one.
     pub along: f32,
-    /// `|q'|`, the length of what is left of it.
+    /// `|q'|`, the length of the rest of the query.
     pub rest: f32,
 }
 
-/// Rows of a block that are coded beside the same mean.
+/// Rows of a block with codes relative to the same mean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodedRows<'a> {
-    /// `[rows or more]`, by [`CodedQuery::sums`].
+    /// `[rows or more]`, from [`CodedQuery::sums`].
     pub sums: &'a [u32],
     /// `[rows]`, at most [`BLOCK_ROWS`].
     pub factors: &'a [[f32; FACTORS]],
     /// `[rows or more]`.
     pub shifts: &'a [f32],
     pub near: Near,
-    /// e, the width of errors in standard deviations, about.
+    /// e, the width of errors in standard deviations, approximately.
     pub width: f32,
 }
 
@@ -88,7 +88,7 @@ impl CodedQuery {
         let fine: Vec<i8> = turned.iter().map(|x| nearest_signed(x * fine_steps)).collect();
         let middle = f32::from(HIGHEST) / 2.0 * fine.iter().map(|x| f32::from(*x)).sum::<f32>();
         let in_groups = &turned[..groups * GROUP];
-        // The spread of a group: from all its signs against the query to all with it.
+        // The range of a group: from all signs against the query to all signs with it.
         let least = |group: &[f32]| -group.iter().map(|x| x.abs()).sum::<f32>();
         let spread = in_groups.chunks_exact(GROUP).map(|group| -2.0 * least(group)).fold(0.0, f32::max);
         let step = (spread / f32::from(u8::MAX)).max(f32::MIN_POSITIVE);
@@ -98,20 +98,20 @@ impl CodedQuery {
             let mut sums = [0f32; TABLE];
             sums[0] = -group.iter().sum::<f32>() - least(group);
             for value in 1..TABLE {
-                // One more sign with the query.
+                // One more sign that agrees with the query.
                 sums[value] = sums[value & (value - 1)] + 2.0 * group[value.trailing_zeros() as usize];
             }
             tables.extend(sums.map(|sum| nearest_byte(sum * steps)));
         }
         let base = in_groups.chunks_exact(GROUP).map(least).sum();
-        // The rounding of each table is uniform in a step.
+        // The rounding error of each table is uniform within a step.
         let rounding = step * (groups as f32 / 12.0).sqrt();
         let signs = LEVELS_PER_SIGN * rounding;
         let fine_rounding = (signs * signs + fine_step * fine_step * dim * LEVELS_SQUARE / 12.0).sqrt();
         Self { fine, fine_step, middle, fine_rounding, tables, step, base, squares, rounding }
     }
 
-    /// What the rows of a block add up to, by the tables.
+    /// The table sums of the rows of a block.
     ///
     /// # Shapes
     /// `block` `[block_bytes]`.
@@ -127,19 +127,19 @@ impl CodedQuery {
         sums
     }
 
-    /// The product of a row's signs with the query, by its sum.
+    /// The product of a row's signs with the query, from its sum.
     #[inline(always)]
     pub fn product(&self, sum: u32) -> f32 {
         self.base + self.step * sum as f32
     }
 
-    /// The query beside a mean that it has this product with.
+    /// The query relative to a mean, given its product with that mean.
     pub fn near(&self, along: Option<f32>) -> Near {
         let along = along.unwrap_or(0.0);
         Near { along, rest: (self.squares - along * along).max(LEAST_REST * self.squares).sqrt() }
     }
 
-    /// The highest score that a row is likely to have, by its sum: estimate and error.
+    /// The highest likely score of a row, from its sum: estimate plus error.
     #[cfg(test)]
     pub(super) fn upper_bound(&self, sum: u32, near: Near, width: f32, made: super::Made) -> f32 {
         let (factors, shifts) = (&[made.factors], &[made.shift]);
@@ -152,30 +152,30 @@ impl CodedQuery {
         bounds[0]
     }
 
-    /// The product of the query with the levels of a supplement, in units of its own.
+    /// The product of the query with the levels of a supplement, in its own units.
     ///
     /// # Shapes
-    /// `bits` those of a supplement of this width.
+    /// `bits` are those of a supplement of this width.
     pub fn levels(&self, bits: &[u8]) -> i32 {
         supplement::product(&self.fine, bits)
     }
 
-    /// The same as the highest score by its sum, with the row's supplement, which makes the error far
-    /// smaller; `width` is e.
+    /// As the bound from the sum, but with the row's supplement, which makes the error much smaller; `width`
+    /// is e.
     ///
-    /// # Shapes `product` as [`Self::product`] says, `levels` as [`Self::levels`] does; `numbers` those of
-    /// the supplement.
+    /// # Shapes
+    /// `product` from [`Self::product`], `levels` from [`Self::levels`]; `numbers` of the supplement.
     pub fn tight_bound(&self, product: f32, levels: i32, near: Near, width: f32, numbers: [f32; 3]) -> f32 {
         let [factor, error, shift] = numbers;
         let levels = self.fine_step * (levels as f32 - self.middle);
         let estimate = near.along * shift + factor * (LEVELS_PER_SIGN * product + levels);
-        // Two errors that know nothing of each other.
+        // Two independent errors.
         let (own, rounded) = (error * near.rest, factor * self.fine_rounding);
         estimate + width * (own * own + rounded * rounded).sqrt()
     }
 
-    /// The highest scores that rows are likely to have, to `bounds`, and a bit, the lowest first, for each
-    /// that is not below the threshold, as one that cannot be compared.
+    /// Writes the highest likely scores of rows to `bounds`; returns a bit for each row, lowest first, that
+    /// is set unless the bound is below the threshold, so also if it cannot be compared.
     pub fn upper_bounds(&self, part: CodedRows<'_>, threshold: f32, bounds: &mut [f32; BLOCK_ROWS]) -> u32 {
         Arch::new().dispatch(UpperBounds { query: self, part, threshold, bounds })
     }
@@ -201,7 +201,7 @@ impl WithSimd for UpperBounds<'_> {
             let product = base + query.step * sum as f32;
             *bound = near.along * shift + factors[0] * product + factors[1] * error;
         }
-        // Places beyond the rows hold what was there before.
+        // Places beyond the rows keep their former contents.
         let rows = sums.len().min(factors.len()).min(shifts.len());
         let may_be = |bound: f32| u32::from(bound >= threshold) | u32::from(bound.is_nan());
         let mask = bounds.iter().zip(0..).fold(0, |mask, (bound, place)| mask | may_be(*bound) << place);

@@ -1,10 +1,10 @@
-//! The rotation that rows and queries are turned by before they are coded.
+//! The rotation applied to rows and queries before they are coded.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use super::LANES;
 
-/// Rounds of the rotation: enough that turned rows look random, whatever the embeddings.
+/// Rounds of the rotation: enough for turned rows to look random, whatever the embeddings.
 const ROUNDS: usize = 4;
 /// Seed of the rotation's signs. Part of the format.
 const SEED: u64 = 0x6568_6920_636f_6465;
@@ -12,8 +12,8 @@ const SEED: u64 = 0x6568_6920_636f_6465;
 /// The fixed rotation of embeddings of one width.
 ///
 /// Each round flips signs at random, then applies a Walsh-Hadamard transform of the largest power of two that
-/// fits to the first elements in even rounds and to the last ones in odd rounds, and then, where that power
-/// is not the width, turns each element of the first half with its partner in the second half by 45 degrees.
+/// fits, to the first elements in even rounds and to the last ones in odd rounds, and then, if that power is
+/// not the width, rotates each element of the first half with its partner in the second half by 45 degrees.
 #[derive(Clone, Debug)]
 pub(crate) struct Rotation {
     dim: usize,
@@ -36,7 +36,7 @@ impl Rotation {
         Self { dim, signs }
     }
 
-    /// Turns a row in place; keeps its norm up to rounding.
+    /// Turns a row in place; preserves its norm up to rounding.
     pub fn apply(&self, row: &mut [f32]) {
         assert_eq!(row.len(), self.dim, "the width of the rotation");
         if self.dim > 0 {
@@ -65,7 +65,7 @@ impl Rotation {
     }
 }
 
-/// [`Rotation::turn`] for the widest instructions of the machine; each element is the same with all.
+/// [`Rotation::turn`] with the machine's widest instructions; the result is the same for all.
 struct Turn<'a> {
     rotation: &'a Rotation,
     row: &'a mut [f32],
@@ -80,13 +80,13 @@ impl WithSimd for Turn<'_> {
     }
 }
 
-/// The orthonormal Walsh-Hadamard transform of a power of two of elements.
+/// The orthonormal Walsh-Hadamard transform; the number of elements is a power of two.
 #[inline(always)]
 fn hadamard(values: &mut [f32]) {
     let mut half = 1;
     let (chunks, _) = values.as_chunks_mut::<LANES>();
     if !chunks.is_empty() {
-        // Inside a register, where the loop below would go element by element.
+        // Within a register, where the loop below would process single elements.
         for chunk in chunks {
             butterflies::<1>(chunk);
             butterflies::<2>(chunk);
@@ -108,7 +108,7 @@ fn hadamard(values: &mut [f32]) {
     values.iter_mut().for_each(|x| *x *= scale);
 }
 
-/// One level of the transform, of pairs that are `HALF` apart.
+/// One level of the transform, on pairs `HALF` apart.
 #[inline(always)]
 fn butterflies<const HALF: usize>(values: &mut [f32; LANES]) {
     let old = *values;

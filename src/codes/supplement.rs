@@ -1,14 +1,14 @@
-//! How the three further bits of a row lie in its record, and the product of a query with them.
+//! The layout of a row's three additional bits in its record, and the product of a query with them.
 
-/// Dimensions that are packed together: eight words of as many bytes, packed into three.
+/// Dimensions packed together: eight words of eight bytes each, packed into three words.
 pub(crate) const UNIT: usize = 64;
 const WORD: usize = size_of::<u64>();
 pub(crate) const UNIT_BYTES: usize = 3 * WORD;
-/// Bits for each dimension.
+/// Bits per dimension.
 const BITS: u32 = 3;
 /// The highest level.
 pub(super) const HIGHEST: u8 = (1 << BITS) - 1;
-/// Factors of the estimate and of its error, and the shift.
+/// The factors of the estimate and of its error, and the shift.
 const NUMBERS: usize = 3;
 const NUMBER_BYTES: usize = size_of::<f32>();
 
@@ -17,12 +17,12 @@ const LOW_BIT: u64 = 0x0101_0101_0101_0101;
 const LOW_TWO: u64 = 3 * LOW_BIT;
 const LOW_THREE: u64 = 7 * LOW_BIT;
 
-/// Bytes of a row's record: its bits, then its numbers.
+/// Size of a row's record: its bits, then its factors.
 pub(crate) fn record_bytes(dim: usize) -> usize {
     dim.div_ceil(UNIT) * UNIT_BYTES + NUMBERS * NUMBER_BYTES
 }
 
-/// Levels from 0 to 7 to the bits of a record.
+/// Packs levels from 0 to 7 into the bits of a record.
 ///
 /// # Shapes
 /// `levels` `[a multiple of UNIT]`, `record` `[record_bytes]`.
@@ -32,7 +32,7 @@ pub(super) fn pack(levels: &[u8], numbers: [f32; NUMBERS], record: &mut [u8]) {
     for (unit, out) in units.iter().zip(bits.chunks_exact_mut(UNIT_BYTES)) {
         let (words, _) = unit.as_chunks::<WORD>();
         let word = |at: usize| u64::from_le_bytes(words[at]);
-        // The seventh and the eighth word are spread over the two bits that the pairs before leave.
+        // The seventh and the eighth word are spread over the two bits that the preceding pairs leave free.
         let (seventh, eighth) = (word(6), word(7));
         let packed = [
             word(0) | word(1) << 3 | (seventh & LOW_TWO) << 6,
@@ -73,7 +73,7 @@ fn unpack(unit: &[u8; UNIT_BYTES]) -> [u8; UNIT] {
     levels
 }
 
-/// The bits of a record, and its numbers.
+/// The bits of a record, and its factors.
 ///
 /// # Shapes
 /// `record` `[record_bytes]`.
@@ -86,7 +86,7 @@ pub(crate) fn split(record: &[u8]) -> (&[u8], [f32; NUMBERS]) {
 /// The product of a query with the levels of a record.
 ///
 /// # Shapes
-/// `query` `[a multiple of UNIT]`, `bits` those of a record.
+/// `query` `[a multiple of UNIT]`, `bits` of a record.
 pub(super) fn product(query: &[i8], bits: &[u8]) -> i32 {
     let (units, _) = bits.as_chunks::<UNIT_BYTES>();
     let levels = units.iter().flat_map(unpack);

@@ -60,7 +60,7 @@ fn tight_bound(coded: &CodedQuery, sum: u32, near: Near, width: f32, record: &[u
     coded.tight_bound(coded.product(sum), coded.levels(bits), near, width, numbers)
 }
 
-/// Rows with a part along a mean, from far from the query to near it.
+/// Rows with a component along a mean, from far from the query to near it.
 fn rows_along(mean: &[f16], query: &[f32], count: usize, random: &mut ChaCha8Rng) -> Vec<Vec<f16>> {
     let mut one = |_| {
         let (other, near) = (unit(query.len(), random), random.random_range(0.0..0.7));
@@ -79,7 +79,7 @@ fn scores_lie_below_the_bounds_but_for_few() {
         let mut maker = CodeMaker::new(dim);
         let rotation = Rotation::new(dim);
         let mut record = vec![0; supplement_bytes(dim)];
-        // Of the bits alone, and with the supplement.
+        // With the bits alone, and with the supplement.
         let (mut above, mut slack, mut rows) = ([0; 2], [0.0; 2], 0);
         for round in 0..if cfg!(miri) { 1 } else { 20 } {
             let query = unit(dim, &mut random);
@@ -115,7 +115,7 @@ fn scores_lie_below_the_bounds_but_for_few() {
     }
 }
 
-/// What a row has along its mean costs nothing: codes are of the rest alone.
+/// The component along the mean is not coded: codes only cover the rest.
 #[test]
 fn bounds_are_tighter_beside_a_mean() {
     const DIM: usize = 128;
@@ -176,7 +176,7 @@ fn bounds_of_a_block_are_those_of_its_rows() {
             })
             .collect();
         let threshold = own[rows / 2];
-        // One that cannot be compared may be a hit.
+        // A bound that cannot be compared may be a hit.
         factors[0][0] = f32::NAN;
         let mut bounds = [0.0; BLOCK_ROWS];
         let mask = coded.upper_bounds(
@@ -196,7 +196,7 @@ fn a_row_of_zeros_has_a_code() {
     let (mut block, mut record) = (vec![0; block_bytes(DIM)], vec![0; supplement_bytes(DIM)]);
     let coded = CodedQuery::new(&Rotation::new(DIM), &[0.5; DIM]);
     let mut maker = CodeMaker::new(DIM);
-    // As one that lies along its leaf's mean.
+    // A row along its leaf's mean.
     let mut one = [f16::ZERO; DIM];
     one[9] = f16::ONE;
     for (mean, score) in [(None, 0.0), (Some(&one[..]), 0.5)] {
@@ -237,7 +237,7 @@ fn runs_of_rows_are_cut_where_means_change() {
     assert_eq!(of(12, 20), [(8, Some(4.0))]);
     assert_eq!(of(19, 40), [(1, Some(4.0)), (20, Some(-1.0))]);
     assert_eq!(of(7, 7), []);
-    // Spans that a damaged file may have: whatever they say, rows are counted once.
+    // Spans of a damaged file: whatever they say, each row is counted once.
     for spans in [[[9, 1], [3, 2]], [[0, 0], [4, 4]], [[5, 90], [1, 3]], [[u32::MAX, 0], [0, u32::MAX]]] {
         let total: usize =
             Means::new(&spans, &means[..4], Some(&others), 2, 1..11).map(|(rows, _)| rows).sum();

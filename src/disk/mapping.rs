@@ -1,19 +1,19 @@
 //! Mappings of files, shared and read-only.
 //!
-//! A file of the store is written once, before anyone maps it, and never changed or shortened; removing it
-//! leaves its pages to those who have them mapped. So a slice of a mapping is constant. Of a model's weights
-//! in a folder that is not ours (`model/words.rs`) this is asked of whoever has the folder: `docs/models.md`.
+//! A file of the store is written once, before anyone maps it, and never changed or shortened; its pages stay
+//! valid for existing mappings after it is removed. So a slice of a mapping is constant. For model weights in
+//! a folder that is not ours (`model/words.rs`), the folder's owner must ensure this: `docs/models.md`.
 #![allow(unsafe_code)]
 
 use std::{fs::File, io, ops::Range, slice, sync::Arc};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-// Rows are read as they lie in the file, which is little-endian.
+// Rows are read directly from the file, which is little-endian.
 const _: () = assert!(cfg!(target_endian = "little"), "the store needs a little-endian target");
 
-/// A mapping of the file as long as it was when it was made. Cheap to clone; the pages
-/// stay mapped until the last clone is dropped.
+/// A mapping of a file with the length at the time of mapping. Cheap to clone; the pages stay mapped until
+/// the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     map: Arc<MmapRaw>,
@@ -25,7 +25,7 @@ impl Mapping {
         Self::of_part(file, 0..len_bytes)
     }
 
-    /// Maps some bytes of `file`, which must be that long; none make no mapping.
+    /// Maps a range of `file`, which must contain it; an empty range needs no mapping.
     pub(crate) fn of_part(file: &File, part: Range<u64>) -> io::Result<Self> {
         let room = usize::try_from(part.end.saturating_sub(part.start));
         let len = room.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -41,15 +41,15 @@ impl Mapping {
         self.map.len()
     }
 
-    /// Bytes of a file that is never written again, or `None` outside of it.
+    /// A range of a file that is never written again, or `None` if it is out of bounds.
     pub(crate) fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
         if range.start > range.end || range.end > self.map.len() {
             return None;
         }
-        // SAFETY: start <= end <= map.len() was checked just above, the mapping lives as long as
-        // `self`, and the file is at least that long (checked in `of_part`, never shortened). Callers map
-        // sealed files with this, of which no byte changes after they are published, and weights of models,
-        // which are replaced by renaming: docs/models.md says that they must be.
+        // SAFETY: start <= end <= map.len() was checked just above, the mapping lives as long as `self`, and
+        // the file is at least that long (checked in `of_part`, never shortened). Callers map sealed files,
+        // which never change once published, and model weights, which docs/models.md requires to be replaced
+        // by renaming.
         Some(unsafe { slice::from_raw_parts(self.map.as_ptr().add(range.start), range.len()) })
     }
 }

@@ -1,7 +1,7 @@
 //! Durable file operations behind one trait.
 //!
-//! Every operation that a promise of durability rests on goes through [`Backend`], so that tests can make
-//! each of them fail and can work out what a power failure would leave.
+//! Every operation that a durability promise depends on goes through [`Backend`], so that tests can make each
+//! of them fail and compute what a power failure would leave.
 
 mod mapping;
 pub(crate) mod names;
@@ -22,7 +22,7 @@ pub(crate) use mapping::Mapping;
 #[cfg(test)]
 pub(crate) use tests::{faulty, recorder};
 
-/// Bytes written at once where space cannot be allocated otherwise.
+/// Bytes written at once if space cannot be allocated in another way.
 const ZEROS: usize = 1 << 16;
 
 /// How to open a file.
@@ -32,33 +32,32 @@ pub(crate) enum OpenMode {
     Read,
     /// Must exist; reading and writing.
     Update,
-    /// Made anew. What has the name loses it and stays as it is for whoever has it open or under another
-    /// name.
+    /// Creates a new file. Unlinks any existing file first; open handles and other names keep it.
     Replace,
 }
 
-/// What has a name.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, a FIFO, a socket or a device. The crate makes none of these, so it opens none.
+    /// A symbolic link, a FIFO, a socket or a device. The crate never creates these, so it never opens them.
     Other,
 }
 
-/// Which file it is, whatever its name: device and inode.
+/// The identity of a file, independent of its name: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-/// One start of the operating system; another one means that unsynced writes may be lost.
+/// Identifies a boot of the operating system; after a reboot, unsynced writes may be lost.
 pub(crate) type Boot = [u8; 16];
 
-/// The file system as the crate uses it; the methods' own bodies are those of the real one. Files are regular
+/// The file system as used by the crate; the default methods are those of the real one. Files are regular
 /// files and directories are directories: a symbolic link or a FIFO in their place is an error.
 pub(crate) trait Backend: Send + Sync + 'static {
     /// Opens a file.
@@ -66,7 +65,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
         let mut options = OpenOptions::new();
         options.read(true).write(mode != OpenMode::Read);
         if mode == OpenMode::Replace {
-            // Not emptied: a snapshot may share the file.
+            // Not truncated: a snapshot may share the file.
             if let Err(error) = fs::remove_file(path)
                 && error.kind() != io::ErrorKind::NotFound
             {
@@ -74,7 +73,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
             }
             options.create_new(true);
         }
-        // Without waiting for the other end of a FIFO.
+        // Without blocking on the other end of a FIFO.
         options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
         let file = options.open(path).map_err(|error| explain(path, error))?;
         match file.metadata()?.is_file() {
@@ -83,7 +82,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
         }
     }
 
-    /// Replaces `to` by `from` in one step.
+    /// Atomically replaces `to` with `from`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
@@ -95,14 +94,14 @@ pub(crate) trait Backend: Send + Sync + 'static {
         options.open(path)?.sync_all()
     }
 
-    /// Gives a file that will not change a second name, or copies it durably where that cannot be done.
+    /// Gives an immutable file a second name, or copies it durably if that is impossible.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         if self.kind(from)?.is_some_and(|kind| kind != Kind::File) {
             return Err(not_a("regular file"));
         }
         match fs::hard_link(from, to) {
             Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {
-                // Another file system, or one without links.
+                // Another file system, or one without hard links.
                 let copied = fs::copy(from, to).and_then(|_| File::open(to)?.sync_all());
                 copied.inspect_err(|_| drop(fs::remove_file(to)))
             }
@@ -115,12 +114,13 @@ pub(crate) trait Backend: Send + Sync + 'static {
         fs::remove_file(path)
     }
 
-    /// Makes a directory where it is missing, and those above it, durably.
+    /// Creates a directory and its missing parents, durably.
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty() && !above.exists());
         if let Some(above) = above {
             self.create_directory(above)?;
-            // Its own entry; that of `path` is the caller's to sync, with what it makes there.
+            // The new directory's own entry; the caller must sync that of `path`, together with what it
+            // creates there.
             let entry_of = above.canonicalize()?;
             entry_of.parent().map_or(Ok(()), |parent| self.sync_directory(parent))?;
         }
@@ -143,7 +143,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
         fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
-    /// What has a name; `None` where nothing has it.
+    /// The kind of entry at a path; `None` if there is none.
     fn kind(&self, path: &Path) -> io::Result<Option<Kind>> {
         let kind = |of: fs::Metadata| match of.file_type() {
             found if found.is_file() => Kind::File,
@@ -153,12 +153,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
         Ok(metadata(path)?.map(kind))
     }
 
-    /// Which file has a name; `None` where nothing has it.
+    /// The identity of the file at a path; `None` if there is none.
     fn identity(&self, path: &Path) -> io::Result<Option<Identity>> {
         Ok(metadata(path)?.map(|of| Identity { device: of.dev(), inode: of.ino() }))
     }
 
-    /// This start of the operating system; `None` where it is not known.
+    /// The current boot of the operating system; `None` if unknown.
     fn boot(&self) -> Option<Boot> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -168,7 +168,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
 /// One open file.
 pub(crate) trait BackendFile: Send + Sync {
-    /// Fills `buffer` from `offset`; an error at the end of the file.
+    /// Fills `buffer` starting at `offset`; fails at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.as_file().read_exact_at(buffer, offset)
     }
@@ -178,9 +178,9 @@ pub(crate) trait BackendFile: Send + Sync {
         self.as_file().write_all_at(bytes, offset)
     }
 
-    /// Makes the file `len` bytes long, the new ones zeros, with space on the medium for all of them.
+    /// Extends the file to `len` bytes with zeros, and allocates space on the medium for all of them.
     fn allocate(&self, len: u64) -> io::Result<()> {
-        // From the start: a copy of a file may have holes where the file had space.
+        // From the start: a copy of a file may have holes where the original had space.
         match rustix::fs::fallocate(self.as_file(), FallocateFlags::empty(), 0, len) {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
             done => return Ok(done?),
@@ -193,7 +193,7 @@ pub(crate) trait BackendFile: Send + Sync {
         Ok(())
     }
 
-    /// Makes the file shorter and gives the space behind its new end back.
+    /// Shortens the file and frees the space after its new end.
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.as_file().set_len(len)
     }
@@ -208,12 +208,12 @@ pub(crate) trait BackendFile: Send + Sync {
         self.as_file().sync_all()
     }
 
-    /// Makes contents durable, and of the metadata what is needed to read them back.
+    /// Makes contents durable, and the metadata needed to read them back.
     fn sync_data(&self) -> io::Result<()> {
         self.as_file().sync_data()
     }
 
-    /// The file itself, which the bodies of the other methods work on; for others to map it only.
+    /// The underlying file, used by the default methods; others may only map it.
     fn as_file(&self) -> &File;
 }
 
@@ -229,11 +229,11 @@ impl BackendFile for File {
     }
 }
 
-/// A file system whose syncs do nothing: what a power failure leaves of it is not known.
+/// A file system whose syncs do nothing: what it keeps in a power failure is undefined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unsynced;
 
-/// A file of it.
+/// A file on it.
 struct UnsyncedFile(Box<dyn BackendFile>);
 
 impl Backend for Unsynced {
@@ -260,7 +260,7 @@ impl BackendFile for UnsyncedFile {
     }
 }
 
-/// Of the name itself, not of what a symbolic link points to.
+/// For the name itself, without following a symbolic link.
 fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(Some(found)),
@@ -269,7 +269,7 @@ fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// A symbolic link is refused with a number alone.
+/// For a symbolic link, the system only gives an error number.
 fn explain(path: &Path, error: io::Error) -> io::Error {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => not_a("regular file"),

@@ -1,28 +1,28 @@
-//! What is wrong with a filter written as JSON.
+//! Errors in a filter written as JSON.
 
 /// The operators under a field.
 pub(super) const ON_FIELDS: [&str; 10] =
     ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$not"];
-/// The operators beside fields.
+/// The operators next to fields.
 pub(super) const ON_FILTERS: [&str; 5] = ["$and", "$or", "$nor", "$not", "$ids"];
 
-/// A filter that cannot be read; every message says what to write instead.
+/// An unreadable filter; every message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
     /// The text is not JSON.
     #[error("the filter is not JSON: {message}; write an object such as {{\"lang\": \"en\"}}")]
     NotJson {
-        /// What the JSON parser said, with line and column.
+        /// The message of the JSON parser, with line and column.
         message: String,
     },
-    /// Something else where an object must stand.
+    /// A value of another type in place of an object.
     #[error("a filter is an object such as {{\"lang\": \"en\"}}, not {found}")]
     NotAnObject {
-        /// What stands there.
+        /// Its type.
         found: &'static str,
     },
-    /// A name with `$` that is not an operator. A field of such a name cannot be filtered by.
+    /// A name with `$` that is not an operator. Fields with such names cannot be filtered.
     #[error(
         "unknown operator `{operator}`, and a field's name cannot begin with `$`; write one of {} \
          under a field, one of {} beside fields",
@@ -33,15 +33,15 @@ pub enum FilterError {
         /// The name as written.
         operator: String,
     },
-    /// An operator on fields that stands beside them, or the reverse.
+    /// An operator under a field that belongs next to fields, or the reverse.
     #[error("the operator `{operator}` cannot stand here; write {expected}")]
     Misplaced {
         /// The operator.
         operator: &'static str,
-        /// Where it can stand.
+        /// Where it belongs.
         expected: &'static str,
     },
-    /// An object under a field which is empty or has a key that does not begin with `$`.
+    /// An object under a field that is empty or has a key that does not begin with `$`.
     #[error(
         "the object under `{field}` is not an operator; write {{\"$eq\": {{...}}}} to compare with an object, or \
          one of {}",
@@ -51,26 +51,26 @@ pub enum FilterError {
         /// The field.
         field: String,
     },
-    /// A value that the operator cannot take.
+    /// A value that the operator does not accept.
     #[error("`{operator}` takes {expected}")]
     WrongValue {
         /// The operator.
         operator: &'static str,
-        /// What it takes.
+        /// What it accepts.
         expected: &'static str,
     },
-    /// `$and`, `$or` or `$nor` of no filters.
+    /// `$and`, `$or` or `$nor` with an empty list.
     #[error("`{operator}` is empty; write at least one filter in it, or leave it out")]
     Empty {
         /// The operator.
         operator: &'static str,
     },
-    /// More nesting than a filter may have.
+    /// A filter that is nested too deeply.
     #[error(
         "the filter is nested more than {most} deep; write it with fewer objects and arrays in each other"
     )]
     TooDeep {
-        /// Most objects and arrays in each other.
+        /// The limit of nested objects and arrays.
         most: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Why a filter lets nothing through: fields that are missing, and kinds of values that never compare.
+//! Why a filter lets nothing through: missing fields, and kinds of values that never compare.
 
 use serde_json::Value;
 
@@ -6,12 +6,12 @@ use super::Filter;
 use super::matches::{Test, each_at};
 use super::nodes::Node;
 
-/// Fields of a filter that are looked at.
+/// Maximum number of fields of a filter that are examined.
 const MOST_FIELDS: usize = 50;
 /// Kinds of values that are never equal to one another, greater or less.
 const KINDS: [&str; 3] = ["numbers", "strings", "booleans"];
 
-/// The fields of a filter that found nothing, and what documents hold there.
+/// The fields of a filter that found nothing, and the values in documents.
 pub(crate) struct Observed {
     fields: Vec<Field>,
     documents: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Observed {
 struct Field {
     name: String,
     is_there: bool,
-    /// The kinds that the filter compares it with, and those that documents hold.
+    /// The kinds that the filter compares it with, and the kinds in documents.
     wanted: [bool; 3],
     held: [bool; 3],
 }
@@ -48,7 +48,7 @@ impl Observed {
         Self { fields, documents: 0 }
     }
 
-    /// Looks at a document's metadata.
+    /// Examines a document's metadata.
     pub fn look(&mut self, metadata: Option<&Value>) {
         self.documents += 1;
         for Field { name, is_there, held, .. } in &mut self.fields {
@@ -60,7 +60,7 @@ impl Observed {
         }
     }
 
-    /// What is to be said; `all` where no document was left out.
+    /// The notes; `all` if no document was left out.
     pub fn notes(&self, all: bool) -> Vec<String> {
         if self.documents == 0 {
             return Vec::new();
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of documents with this metadata.
+    /// The notes for documents with this metadata.
     fn notes(filter: &Value, metadata: &[Value]) -> Vec<String> {
         let mut observed = Observed::new(&Filter::from_json(filter).unwrap());
         metadata.iter().for_each(|own| observed.look(Some(own)));

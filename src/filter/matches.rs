@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::values::{ValueSet, compare, equal};
 
-/// A condition without parts.
+/// A leaf condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Test {
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     Ids(Vec<String>),
     Exists {
         field: String,
@@ -25,7 +25,7 @@ pub(super) enum Test {
     },
 }
 
-/// How a field must stand to a value.
+/// The relation of a field to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     Equal,
@@ -37,7 +37,7 @@ pub(super) enum Relation {
 
 impl Test {
     pub(super) fn holds(&self, id: &str, metadata: Option<&Value>) -> bool {
-        // A missing field is as null, but for `Exists`.
+        // A missing field counts as null, except for `Exists`.
         const NULL: &Value = &Value::Null;
         match self {
             Self::Ids(ids) => contains(ids, id),
@@ -51,7 +51,7 @@ impl Test {
         }
     }
 
-    /// Whether it holds as far as the id tells.
+    /// Whether it holds, if the id alone decides.
     pub(super) fn holds_for_id(&self, id: &str) -> Option<bool> {
         match self {
             Self::Ids(ids) => Some(contains(ids, id)),
@@ -61,12 +61,12 @@ impl Test {
 }
 
 impl Relation {
-    /// Whether any value stands so to this one.
+    /// Whether any value can have this relation to the given one.
     pub(super) fn can_hold(self, value: &Value) -> bool {
         self == Self::Equal || !value.is_null() && compare(value, value).is_some()
     }
 
-    /// Its name in JSON.
+    /// Its JSON operator.
     pub(super) fn operator(self) -> &'static str {
         match self {
             Self::Equal => "$eq",
@@ -96,18 +96,18 @@ fn contains(sorted: &[String], id: &str) -> bool {
     sorted.binary_search_by(|other| other.as_str().cmp(id)).is_ok()
 }
 
-/// Whether `holds` for a value that `field` leads to, for an element of one, or for `None` where the path
-/// leads to nothing.
+/// Whether `holds` for a value that `field` leads to, for an element of one, or for `None` if the path leads
+/// to nothing.
 ///
-/// More than one value only where the path leads through arrays, of which elements that are no objects and
-/// places that the array does not have lead nowhere: not to a value, and not to nothing. Without recursion,
-/// because an application's metadata may be nested to any depth.
+/// A path through arrays can lead to several values. Elements that are not objects, and positions beyond the
+/// array, lead nowhere: neither to a value nor to nothing. Without recursion, because an application's
+/// metadata may be nested to any depth.
 pub(super) fn each_at(
     metadata: Option<&Value>,
     field: &str,
     mut holds: impl FnMut(Option<&Value>) -> bool,
 ) -> bool {
-    // Each with what is left of the path; `None` at its end.
+    // Each with the rest of the path; `None` at its end.
     let mut todo = vec![];
     match metadata {
         Some(metadata) => todo.push((metadata, Some(field))),

@@ -24,7 +24,7 @@ pub(crate) use values::depth;
 
 /// A condition on a document's metadata and id.
 ///
-/// Made with the functions below, or read from the JSON that MongoDB made common:
+/// Made with the functions below, or read from JSON in the form known from MongoDB:
 ///
 /// ```
 /// use ehi::Filter;
@@ -39,8 +39,8 @@ pub(crate) use values::depth;
 ///
 /// # JSON
 ///
-/// An object whose entries must all hold; `{}` holds for every document. (A key written twice in
-/// one object counts once, with its last value, as in all JSON.)
+/// An object whose entries must all hold; `{}` holds for every document. (If an object repeats a key, the
+/// last value counts, as in all JSON.)
 ///
 /// | entry | holds where |
 /// |---|---|
@@ -56,35 +56,35 @@ pub(crate) use values::depth;
 ///
 /// # Fields
 ///
-/// A field is a key of the metadata, or a path of keys with dots between. An object is first asked
-/// for the whole path as one key, then for the part before the first dot; so `author.name` finds
-/// both `{"author.name": ...}` and `{"author": {"name": ...}}`, the former where both are there.
-/// In an array, a number in the path is an index from 0, and any other key is looked up in each
-/// element that is an object. JSON cannot name a field that begins with `$`.
+/// A field is a key of the metadata, or a path of keys separated by dots. An object is first searched for the
+/// whole path as one key, then for the part before the first dot; so `author.name` finds both
+/// `{"author.name": ...}` and `{"author": {"name": ...}}`, and prefers the former. In an array, a number in
+/// the path is an index from 0, and any other key is looked up in each element that is an object. In JSON, a
+/// field cannot begin with `$`.
 ///
 /// # Values
 ///
 /// Numbers compare by their exact value: 1 equals 1.0, and 9007199254740993 does not equal
-/// 9007199254740992.0. Arrays and objects are equal where all that they hold is. Greater and less hold only
+/// 9007199254740992.0. Arrays and objects are equal if all their contents are. Greater and less hold only
 /// between two numbers, two strings (by their bytes in UTF-8) or two booleans (false is less), never across
 /// types. Times such as `2024-01-05T10:00:00Z` (RFC 3339) compare by the clock, with or without fractions of
 /// a second, in UTC or with an offset: `10:00:00Z` equals `10:00:00.000Z` and `12:00:00+02:00`, and is less
 /// than `10:00:00.5Z`. A field that is null, or missing, equals null and nothing else, so `$ne` with null
-/// holds where the field is there with a value; `$exists` alone tells missing from null.
+/// holds if the field exists with a value; only `$exists` distinguishes missing from null.
 ///
-/// Where the field is an array, a comparison holds if it does for the array as a whole or for any
-/// of its elements; two comparisons may hold for different elements. `$ne` and `$nin` are the exact
-/// opposites of `$eq` and `$in`, so for an array they hold if no element is equal.
+/// If the field is an array, a comparison holds if it does for the array as a whole or for any of its
+/// elements; two comparisons may hold for different elements. `$ne` and `$nin` are the exact opposites of
+/// `$eq` and `$in`, so for an array they hold if no element is equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// Never empty. A flat list, so that even dropping a filter of any depth takes no recursion.
+    /// Never empty. A flat list, so that even dropping a very deep filter needs no recursion.
     nodes: Vec<Node>,
 }
 
 impl Filter {
-    /// Most objects and arrays in each other in a filter's JSON, as [`Filter::to_json`] writes it.
+    /// Deepest nesting of objects and arrays in a filter's JSON, as written by [`Filter::to_json`].
     ///
-    /// The functions make deeper filters too, and these match as any other.
+    /// The functions can make deeper filters, which match like any other.
     pub const MAX_DEPTH: usize = 64;
 
     /// The field equals the value; a missing one equals null. (A NaN or an infinity becomes null in JSON.)
@@ -92,7 +92,7 @@ impl Filter {
         Self::compare(field, Relation::Equal, value)
     }
 
-    /// The field does not equal the value: also where it is missing, unless the value is null.
+    /// The field does not equal the value; also holds if it is missing, unless the value is null.
     pub fn ne(field: impl Into<String>, value: impl Into<Value>) -> Self {
         !Self::eq(field, value)
     }
@@ -119,18 +119,18 @@ impl Filter {
         Self::compare(field, Relation::LessOrEqual, value)
     }
 
-    /// The field equals one of the values; of none, the filter matches nothing.
+    /// The field equals one of the values; with an empty list, the filter matches nothing.
     pub fn one_of(field: impl Into<String>, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         let values = ValueSet::new(values.into_iter().map(Into::into));
         Self::test(Test::OneOf { field: field.into(), values })
     }
 
-    /// The field is there, even as null.
+    /// The field exists, even if it is null.
     pub fn exists(field: impl Into<String>) -> Self {
         Self::test(Test::Exists { field: field.into() })
     }
 
-    /// The document's id is one of these; of none, the filter matches nothing.
+    /// The document's id is one of these; with an empty list, the filter matches nothing.
     pub fn ids(ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut ids: Vec<String> = ids.into_iter().map(Into::into).collect();
         ids.sort_unstable();
@@ -138,12 +138,12 @@ impl Filter {
         Self::test(Test::Ids(ids))
     }
 
-    /// All the filters match; of none, everything does.
+    /// All the filters match; with an empty list, everything matches.
     pub fn all(filters: impl IntoIterator<Item = Self>) -> Self {
         Self::join(Join::All, filters)
     }
 
-    /// At least one of the filters matches; of none, nothing does.
+    /// At least one of the filters matches; with an empty list, nothing matches.
     pub fn any(filters: impl IntoIterator<Item = Self>) -> Self {
         Self::join(Join::Any, filters)
     }
@@ -160,7 +160,7 @@ impl Filter {
         Self::any([self, other])
     }
 
-    /// The fields that it looks at, each once.
+    /// The fields that it uses, without duplicates.
     pub fn fields(&self) -> Vec<&str> {
         let mut fields: Vec<&str> = Vec::new();
         for node in &self.nodes {
@@ -176,14 +176,14 @@ impl Filter {
         fields
     }
 
-    /// Whether a document with this id and metadata is one of those meant.
+    /// Whether a document with this id and metadata matches.
     pub fn matches(&self, id: &str, metadata: Option<&Value>) -> bool {
         self.evaluate(|test| Some(test.holds(id, metadata))) == Some(true)
     }
 
     /// As [`Filter::matches`], with the metadata as stored: JSON, or empty for none.
     ///
-    /// The JSON is not parsed where the id decides, so it may then even be damaged.
+    /// The JSON is not parsed if the id decides, so it may then even be damaged.
     pub(crate) fn matches_bytes(&self, id: &str, metadata: &[u8]) -> Result<bool, serde_json::Error> {
         if metadata.is_empty() {
             return Ok(self.matches(id, None));
@@ -194,8 +194,8 @@ impl Filter {
         Ok(self.matches(id, Some(&serde_json::from_slice(metadata)?)))
     }
 
-    /// Ids of which every matching document has one, sorted, each once; `None` where the filter does
-    /// not confine them.
+    /// The only ids that matching documents can have, sorted, without duplicates; `None` if the filter does
+    /// not restrict ids.
     pub(crate) fn candidate_ids(&self) -> Option<Vec<&str>> {
         self.fold(
             |test, negated| match test {

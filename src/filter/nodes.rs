@@ -1,4 +1,4 @@
-//! A filter as a flat list of nodes, each join after its parts; nothing here recurses.
+//! A filter as a flat list of nodes, each join after its parts, without recursion.
 
 use std::ops::Not;
 
@@ -10,8 +10,8 @@ pub(super) enum Node {
         test: Test,
         negated: bool,
     },
-    /// Of the filters just before it. None of them has the same join, and it is not of one alone.
-    /// `span` counts the nodes of its parts, and itself.
+    /// Joins the filters just before it. None of them has the same join, and there are at least two. `span`
+    /// counts the nodes of its parts, and itself.
     Join {
         join: Join,
         parts: usize,
@@ -28,7 +28,7 @@ pub(super) enum Join {
 /// A join whose value is not known yet.
 struct Open {
     join: Join,
-    /// Where its first part begins.
+    /// The start of its first part.
     start: usize,
     /// A part was undecided.
     undecided: bool,
@@ -43,7 +43,7 @@ impl Filter {
         let mut nodes = Vec::new();
         let mut parts = 0;
         for mut filter in filters {
-            // A filter of the same join gives its parts, so that a long chain of `and` stays flat.
+            // A filter with the same join contributes its parts, so that a long chain of `and` stays flat.
             parts += match filter.nodes.last() {
                 Some(&Node::Join { join: inner, parts, .. }) if inner == join => {
                     filter.nodes.pop();
@@ -64,10 +64,10 @@ impl Filter {
         Self { nodes }
     }
 
-    /// Whether the filter holds, of tests that hold, do not, or are undecided (`None`); decided
-    /// wherever the decided tests suffice.
+    /// Whether the filter holds, given tests that hold, do not hold, or are undecided (`None`); decided as
+    /// soon as the decided tests suffice.
     ///
-    /// Goes through the nodes from the end, and past those that no longer matter.
+    /// Visits the nodes from the end, and skips those that no longer matter.
     pub(super) fn evaluate(&self, mut holds: impl FnMut(&Test) -> Option<bool>) -> Option<bool> {
         let mut open: Vec<Open> = Vec::new();
         let mut next = self.nodes.len();
@@ -81,7 +81,7 @@ impl Filter {
                     continue;
                 }
             };
-            // `value` is that of a part of the innermost open join, which it may close, and so on.
+            // `value` belongs to a part of the innermost open join, which it may close, and so on.
             while let Some(mut innermost) = open.pop() {
                 let so_far = innermost.join == Join::All;
                 if value == Some(!so_far) {
@@ -99,8 +99,8 @@ impl Filter {
         }
     }
 
-    /// A value for the whole filter, of one for each test (and whether it is negated) and from
-    /// those of its parts for each join.
+    /// Computes a value for the whole filter, from a value for each test (and whether it is negated) and a
+    /// function that combines those of a join's parts.
     pub(super) fn fold<'a, T>(
         &'a self,
         mut test_value: impl FnMut(&'a Test, bool) -> T,

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 
 use serde_json::Number;
 
-/// Exact between any two numbers, whether kept as `i64`, `u64` or `f64`.
+/// Exact between any two numbers, whether stored as `i64`, `u64` or `f64`.
 ///
-/// `None` only for a number that none of the three can hold, which `serde_json` makes under its
-/// feature `arbitrary_precision` alone.
+/// `None` only for a number that fits none of the three, which `serde_json` produces only with its feature
+/// `arbitrary_precision`.
 pub(super) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
     match (integer(a), integer(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
@@ -69,7 +69,7 @@ mod tests {
         }
     }
 
-    /// `integer` against the float's mantissa times a power of two, by shifting whichever is finer.
+    /// Compares `integer` with the float's mantissa times a power of two, by shifting whichever is finer.
     fn by_shifting(integer: i128, float: f64) -> Ordering {
         let bits = float.to_bits();
         let fraction = i128::from(bits & ((1 << 52) - 1));
@@ -82,7 +82,7 @@ mod tests {
             64.. => 0.cmp(&mantissa),
             0.. => integer.cmp(&(mantissa << power)),
             -60.. => (integer << -power).cmp(&mantissa),
-            // Below 1 in size.
+            // Magnitude below 1.
             _ => integer.cmp(&0).then(0.cmp(&mantissa)),
         }
     }
@@ -96,7 +96,7 @@ mod tests {
         ) {
             let number = u64::try_from(integer).map_or_else(|_| json!(integer as i64), |n| json!(n));
             prop_assert_eq!(cmp(&number, &json!(float)), by_shifting(integer, float));
-            // Random floats are seldom near: also those beside the integer itself.
+            // Random floats are rarely close: also tests those next to the integer itself.
             let beside = f64::from_bits((integer as f64).to_bits().saturating_add_signed(near));
             prop_assert_eq!(cmp(&number, &json!(beside)), by_shifting(integer, beside));
         }

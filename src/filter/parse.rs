@@ -19,13 +19,12 @@ const FILTERS: &str = "an array of filters, as in [{\"lang\": \"en\"}, {\"year\"
 const IDS: &str = "an array of strings, as in {\"$ids\": [\"id-1\", \"id-2\"]}";
 
 impl Filter {
-    /// The filter that `json` describes; the type's own documentation has the form.
+    /// Reads a filter from JSON; the type's documentation describes the form.
     ///
     /// # Errors
     ///
-    /// What is wrong and what to write instead; [`FilterError::TooDeep`] also where only the filter
-    /// as [`Filter::to_json`] would write it, with an `$and` for several entries of one object,
-    /// is too deep.
+    /// The problem and what to write instead; [`FilterError::TooDeep`] also if only the form written by
+    /// [`Filter::to_json`], with an `$and` for several entries of one object, is too deep.
     pub fn from_json(json: &Value) -> Result<Self> {
         // First, since what follows recurses.
         if values::depth(json, Self::MAX_DEPTH) > Self::MAX_DEPTH {
@@ -39,7 +38,7 @@ impl Filter {
     }
 }
 
-/// From the text of the JSON, as [`Filter::from_json`].
+/// Reads JSON text, as [`Filter::from_json`].
 impl FromStr for Filter {
     type Err = FilterError;
 

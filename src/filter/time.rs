@@ -1,5 +1,5 @@
-//! The order of strings, in which times stand as the clock has them: with and without fractions of a second,
-//! in UTC and with an offset from it (RFC 3339).
+//! The order of strings, with times in chronological order: with and without fractions of a second, in UTC
+//! and with an offset from it (RFC 3339).
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -8,23 +8,24 @@ use std::cmp::Ordering;
 const SECONDS: usize = 19;
 /// Bytes of `+02:00`.
 const OFFSET: usize = 6;
-/// Stands for a zone in the order: below the point of a fraction.
+/// Represents a zone in the order: below the point of a fraction.
 const ZONED: &[u8] = b"\0Z";
 const MINUTES_PER_DAY: i64 = 24 * 60;
 
-/// A string in the parts that order it.
+/// A string split into the parts that determine its order.
 struct Parts<'a> {
-    /// All of a string that is not a time; else date and time to the second, in UTC if the zone is known.
+    /// The whole string if it is not a time; otherwise date and time to the second, in UTC if the zone is
+    /// known.
     start: Cow<'a, [u8]>,
-    /// The point and the digits of a fraction of a second, without the zeros at its end.
+    /// The point and the digits of a fraction of a second, without trailing zeros.
     fraction: &'a [u8],
     zone: &'static [u8],
 }
 
-/// By bytes in UTF-8, but two times compare as times: `10:00:00Z` is before `10:00:00.5Z`, where the point is
-/// before the letter in bytes, and equals `10:00:00.000Z` and `12:00:00+02:00`.
+/// By bytes in UTF-8, except that two times compare as times: `10:00:00Z` is before `10:00:00.5Z`, although
+/// in bytes the point is before the letter, and equals `10:00:00.000Z` and `12:00:00+02:00`.
 ///
-/// A total order of all strings: each stands by the bytes that [`Parts`] has.
+/// A total order of all strings, by the bytes in [`Parts`].
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     match (is_time(a), is_time(b)) {
         (false, false) => a.cmp(b),
@@ -69,7 +70,7 @@ fn parts(text: &str, is_time: bool) -> Parts<'_> {
             let zeros = digits.iter().rev().take_while(|digit| **digit == b'0').count();
             if zeros == digits.len() { &[] } else { &rest[..rest.len() - zeros] }
         }
-        // No time after all.
+        // Not a time after all.
         _ => return whole,
     };
     let start = match zoned {
@@ -82,7 +83,7 @@ fn parts(text: &str, is_time: bool) -> Parts<'_> {
     Parts { start, fraction, zone: if zoned.is_some() { ZONED } else { &[] } }
 }
 
-/// Of an offset as `+02:00`, how many minutes its clock is ahead.
+/// How many minutes the clock of an offset such as `+02:00` is ahead.
 fn minutes(offset: &[u8; OFFSET]) -> Option<i64> {
     let [sign, h1, h2, b':', m1, m2] = offset else { return None };
     let (hours, minutes) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?);
@@ -94,8 +95,8 @@ fn minutes(offset: &[u8; OFFSET]) -> Option<i64> {
     }
 }
 
-/// `2024-01-05T10:00:00` of a clock that is ahead by some minutes, in UTC. `None` for a day that no calendar
-/// has, and where the year takes more than four digits.
+/// Converts `2024-01-05T10:00:00` on a clock that is `ahead` minutes ahead to UTC. `None` for an invalid
+/// date, and if the year needs more than four digits.
 fn in_utc(time: &[u8], ahead: i64) -> Option<Vec<u8>> {
     let part = |from: usize, to: usize| number(&time[from..to]);
     let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
@@ -196,7 +197,7 @@ mod tests {
             assert_eq!(compare(a, b), Ordering::Equal, "{a} {b}");
         }
         assert_ne!(compare("2024-01-05T10:00:00.", "2024-01-05T10:00:00"), Ordering::Equal);
-        // Of no calendar, or beyond four digits of years: strings.
+        // Invalid dates, or years beyond four digits: plain strings.
         for text in [
             "2024-02-30T00:00:00+01:00",
             "2024-01-05T24:00:00+01:00",

@@ -1,4 +1,4 @@
-//! JSON values compared with each other.
+//! Comparison of JSON values.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{number, time};
 
-/// The order of two numbers, two strings (by bytes, but for fractions of a second), two booleans (false
+/// The order of two numbers, two strings (by bytes, except for fractions of a second), two booleans (false
 /// first) or two nulls; `None` across types, and for arrays and objects.
 pub(super) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
@@ -18,7 +18,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// Equality as [`compare`] has it for scalars, carried through arrays and objects.
+/// Equality as in [`compare`] for scalars, applied recursively to arrays and objects.
 ///
 /// Without recursion, because an application's value may be nested to any depth.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
@@ -52,7 +52,7 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
     true
 }
 
-/// Objects and arrays in each other: 0 for a scalar, at most `most + 1`.
+/// Nesting depth of objects and arrays: 0 for a scalar, at most `most + 1`.
 pub(crate) fn depth(value: &Value, most: usize) -> usize {
     let mut level = vec![value];
     for depth in 0..=most {
@@ -73,10 +73,10 @@ pub(crate) fn depth(value: &Value, most: usize) -> usize {
     most + 1
 }
 
-/// Values to be found in; fast for many scalars.
+/// A set of values; fast for many scalars.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ValueSet {
-    /// Whatever [`compare`] compares, sorted by [`order`], each once.
+    /// Everything that [`compare`] orders, sorted by [`order`], without duplicates.
     scalars: Vec<Value>,
     /// Arrays and objects, searched one by one.
     others: Vec<Value>,
@@ -103,7 +103,7 @@ impl ValueSet {
     }
 }
 
-/// A total order of scalars: by type, then as [`compare`] has it.
+/// A total order of scalars: by type, then by [`compare`].
 fn order(a: &Value, b: &Value) -> Ordering {
     fn rank(value: &Value) -> u8 {
         match value {

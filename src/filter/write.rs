@@ -14,9 +14,9 @@ use super::{
 impl Filter {
     /// The filter in JSON; [`Filter::from_json`] reads the same filter from it.
     ///
-    /// With two exceptions, which only the functions make, not JSON: a field that begins with `$`
-    /// is refused when read; and a filter nested deeper than [`Filter::MAX_DEPTH`], which would be
-    /// refused too, is written as null, because dropping a deep [`Value`] can exhaust the stack.
+    /// Two exceptions, which only the functions can make: a field that begins with `$` is refused when read;
+    /// and a filter nested deeper than [`Filter::MAX_DEPTH`], which would be refused too, is written as null,
+    /// because dropping a deep [`Value`] can exhaust the stack.
     pub fn to_json(&self) -> Value {
         if self.depth() > Self::MAX_DEPTH {
             return Value::Null;
@@ -30,8 +30,8 @@ impl Filter {
         .unwrap_or_default()
     }
 
-    /// Objects and arrays in each other in this filter's JSON; anything beyond the limit may count
-    /// as just beyond it.
+    /// Nesting depth of objects and arrays in this filter's JSON; beyond the limit it may be reported as just
+    /// above the limit.
     pub(super) fn depth(&self) -> usize {
         self.fold(test_depth, |join, parts| match (join, parts.into_iter().max()) {
             (Join::All, None) => 1,
@@ -71,7 +71,7 @@ fn write_test(test: &Test, negated: bool) -> Value {
     }
 }
 
-/// Depth of what [`write_test`] writes.
+/// Depth of the output of [`write_test`].
 fn test_depth(test: &Test, negated: bool) -> usize {
     let depth = |value| values::depth(value, Filter::MAX_DEPTH);
     match test {

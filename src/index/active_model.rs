@@ -1,4 +1,4 @@
-//! A model with the store of its embeddings: what searches and writes run on.
+//! A model with the store of its embeddings, on which searches and writes run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,31 +24,31 @@ use crate::store::{Damage, EncodedBy, Store, StoreConfig, StoreError, StoreOptio
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What holds for a handle, whatever store it has open.
+/// What is fixed for the lifetime of a handle, whichever store it has open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HandleOptions {
     pub store: StoreOptions,
     pub load: LoadOptions,
 }
 
-/// By what the documents of an index are ranked, for its life.
+/// How documents are ranked, fixed for the lifetime of the index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranking {
     pub similarity: Similarity,
-    /// By which words, too, if by any.
+    /// What the terms of its posting lists are, if it has any.
     pub analyzer: Option<Analyzer>,
-    /// By which passages of them.
+    /// How documents are cut into passages, if they are.
     pub passages: Option<Passages>,
 }
 
-/// One store and its model. An index has one in service, and for a change of model a second one.
+/// A store and its model. An index has one in service, and a second one during a change of model.
 pub(crate) struct ActiveModel {
-    /// Of the model, as [`Current`](super::root::Current) counts.
+    /// The model's number, as in [`Current`](super::root::Current).
     pub(super) number: u32,
     pub(super) store: Arc<Store>,
     pub(super) bundle: Arc<Bundle>,
     pub(crate) similarity: Similarity,
-    /// Not on disk: begins anew at every open.
+    /// Not on disk: starts empty at every open.
     pub(super) served: RoutingLog,
     pub(super) filters: FilterCache,
     rotation: OnceLock<Rotation>,
@@ -72,7 +72,7 @@ impl ActiveModel {
         check_passages(bundle, passages)?;
         copy_model(&*backend, bundle, dir)?;
         let own = options.load.bundle(dir.join(names::BUNDLE))?;
-        // Its files may be others by now than those that were opened.
+        // The files may have changed since the bundle was opened.
         check_model(bundle.hash(), own.hash())?;
         let shape = own.model().indexer.shape();
         let config = StoreConfig {
@@ -121,7 +121,7 @@ impl ActiveModel {
         Self::beside(backend, number, Arc::new(store), load)
     }
 
-    /// A store with the model that lies beside it.
+    /// A store with the model next to it.
     fn beside(backend: &dyn Backend, number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
         let bundle = load.bundle(store.path().join(names::BUNDLE))?;
         let config = store.config();
@@ -134,12 +134,12 @@ impl ActiveModel {
         Ok(opened)
     }
 
-    /// The model and store that measurements of it belong to.
+    /// The model and store that measurements refer to.
     pub(super) fn origin(&self) -> Origin {
         Origin::new(self.bundle.hash(), &self.store)
     }
 
-    /// The last curve that was measured, for whatever collection there was then.
+    /// The last measured curve, whatever the collection was at the time.
     pub(super) fn recall_curve(&self) -> Option<Arc<RecallCurve>> {
         self.recall.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -148,7 +148,7 @@ impl ActiveModel {
         *self.recall.write().unwrap_or_else(PoisonError::into_inner) = curve.map(Arc::new);
     }
 
-    /// Takes what was measured of it from beside the store. A file that cannot be used is treated as missing.
+    /// Reads the measurements next to the store. An unusable file is treated as missing.
     pub(super) fn read_measured(&self, backend: &dyn Backend) {
         let warn = |measured: Measured, why: &Unusable| {
             let path = self.store.path().join(measured.name);
@@ -194,17 +194,17 @@ impl ActiveModel {
         self.bundle.model()
     }
 
-    /// What the index's words are, if it has posting lists of any.
+    /// The kind of terms in the posting lists, if the index has any.
     pub(super) fn analyzer(&self) -> Option<Analyzer> {
         Analyzer::from_code(self.store.terms())
     }
 
-    /// How long the passages of documents are, if documents have any.
+    /// The length of passages, if documents have passages.
     pub(crate) fn passages(&self) -> Option<Passages> {
         self.store.config().passages
     }
 
-    /// How texts are taken apart into terms.
+    /// How texts are split into terms.
     pub(crate) fn analysis(&self) -> Analysis<'_> {
         Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
     }
@@ -242,7 +242,7 @@ pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
     Err(InputError::ModelMismatch { index, given }.into())
 }
 
-/// Refuses passages that the encoder does not read whole.
+/// Refuses passages that are longer than what the encoder reads.
 pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Result<()> {
     let Some(found) = passages else { return Ok(()) };
     let encoder = bundle.model().encoder();
@@ -253,7 +253,7 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
     }
 }
 
-/// Refuses words that this version does not know.
+/// Refuses an analyzer that this version does not know.
 pub(super) fn check_analyzer(config: &StoreConfig) -> Result<(), StoreError> {
     match config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
         true => Err(StoreError::UnknownAnalyzer { code: config.terms }),
@@ -261,7 +261,7 @@ pub(super) fn check_analyzer(config: &StoreConfig) -> Result<(), StoreError> {
     }
 }
 
-/// The store routes and stores by its own numbers, searches by those of the model.
+/// The store has its own copy of these numbers, and searches use the model's: they must agree.
 fn check_shape(config: &StoreConfig, bundle: &Bundle) -> Result<(), StoreError> {
     let shape = bundle.model().indexer.shape();
     for (what, expected, found) in [
@@ -278,7 +278,8 @@ fn check_shape(config: &StoreConfig, bundle: &Bundle) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// The error for a model's store without its manifest: it is a part of an index, so no other path is right.
+/// The error for a store without its manifest: the store is part of an index, so the path was not the
+/// mistake.
 pub(super) fn without_manifest(error: StoreError) -> StoreError {
     match error {
         StoreError::NotFound { .. } | StoreError::NotAnIndex { .. } => {
@@ -288,15 +289,14 @@ pub(super) fn without_manifest(error: StoreError) -> StoreError {
     }
 }
 
-/// Refuses links in the place of a model's directories.
+/// Refuses links in place of a model's directories.
 fn check_directories(backend: &dyn Backend, dir: &Path) -> Result<(), StoreError> {
     [dir.to_owned(), dir.join(names::SEGMENTS), dir.join(names::BUNDLE)]
         .iter()
         .try_for_each(|path| check_directory(backend, path))
 }
 
-/// Copies a bundle into the directory of a model so that it appears whole or not at all; durable when this
-/// has returned.
+/// Copies a bundle into a model's directory, atomically and durably.
 pub(super) fn copy_model(backend: &dyn Backend, bundle: &Bundle, dir: &Path) -> Result<()> {
     let (partial, model) = (dir.join(names::BUNDLE_NEW), dir.join(names::BUNDLE));
     remove_bundle(backend, &partial)?;

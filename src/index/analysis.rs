@@ -1,5 +1,5 @@
-//! How texts become terms: by the index's encoder, or by stems, and by characters where words have no spaces
-//! between them.
+//! How texts become terms: tokens of the index's encoder or stems, and characters in scripts without spaces
+//! between words.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use crate::lexical::{Analyzer, Piece, normalised, own_term, pairs, pieces, singl
 use crate::model::{Bundle, Encoder, ModelError, Token};
 use crate::store::{Lexer, LexerError, Lexers, SharedLexer};
 
-/// What an index's posting lists are of, with the model that it may take to find that in a text.
+/// The kind of terms in an index's posting lists, with the model that it may need to extract them.
 #[derive(Clone, Copy)]
 pub(crate) struct Analysis<'a> {
     pub analyzer: Analyzer,
     pub encoder: &'a Encoder,
 }
 
-/// A part of a text that is looked for.
+/// A searchable part of a text.
 enum Found<'a> {
     /// A token of the encoder.
     Token(u32),
-    /// A word with its term: that of its stem, or one of its own where the encoder does not know it.
+    /// A word with its term: that of its stem, or a term of its own if the encoder does not know the stem.
     Word(&'a str, u32),
-    /// Neighbours of a script without spaces, or symbols.
+    /// A run of adjacent characters of a script without spaces, or symbols.
     Run(&'a str),
 }
 
-/// The terms that a question or a text is looked through for, and its tokens.
+/// The terms that a question or a text is searched for, and its tokens.
 pub(crate) struct QuestionTerms {
     pub terms: Vec<u32>,
-    /// For the encoder, where it reads no others.
+    /// For the encoder, if it would read the same tokens.
     pub tokens: Option<Vec<u32>>,
 }
 
 impl Analysis<'_> {
-    /// The terms of a text in their order, to be compared with those of another: without punctuation, each
-    /// character of a run by itself.
+    /// The terms of a text in order, for comparison with those of another text: without punctuation, and with
+    /// each character of a run on its own.
     pub fn sequence(&self, text: &str) -> Result<Vec<u32>> {
         let mut out = Vec::new();
         self.walk(text, &mut |found| match found {
@@ -46,10 +46,10 @@ impl Analysis<'_> {
         Ok(out)
     }
 
-    /// The terms of a question that are looked for in the lists: without punctuation, of a run each two
-    /// neighbours.
+    /// The terms of a question to look up in the lists: without punctuation, and with each pair of neighbours
+    /// of a run.
     pub fn question(&self, text: &str) -> Result<QuestionTerms> {
-        // Such a text is read alike by the encoder and here.
+        // The encoder and this function read such a text alike.
         if self.analyzer == Analyzer::Tokens
             && text.is_ascii()
             && let Some(question) = self.encoder.question(text)?
@@ -72,8 +72,8 @@ impl Analysis<'_> {
         Ok(QuestionTerms { terms, tokens: None })
     }
 
-    /// Adds the terms that the lists have of a text. Returns how many tokens the encoder has for it, where it
-    /// was asked for those of the text as it is.
+    /// Adds the terms of a text for the posting lists. Returns the number of tokens that the encoder reads,
+    /// if the text was tokenised as it is.
     pub fn list_terms(
         &self,
         text: &str,
@@ -85,12 +85,12 @@ impl Analysis<'_> {
         })
     }
 
-    /// Whether a term goes on with the word of the one before it.
+    /// Whether a term continues the word of the term before it.
     pub fn continues(&self, term: u32) -> bool {
         self.analyzer == Analyzer::Tokens && self.encoder.continues(term)
     }
 
-    /// How the terms of a question are written.
+    /// How to print the terms of a question.
     ///
     /// # Errors
     /// Failures of the tokenizer.
@@ -108,8 +108,8 @@ impl Analysis<'_> {
         Ok(move |term| written.get(&term).cloned().unwrap_or_else(|| encoder.token(term)))
     }
 
-    /// Tells of the parts of a text in their order. Returns how many tokens it has where all of it, as it is,
-    /// was tokenised.
+    /// Visits the parts of a text in order. Returns its number of tokens if the whole text was tokenised as
+    /// it is.
     fn walk(
         &self,
         text: &str,
@@ -155,7 +155,7 @@ impl Lexer for ModelLexer {
     }
 }
 
-/// The lexers of an index with this model, by the code of the analyzer.
+/// The lexers of an index with this model, by the analyzer's code.
 pub(super) fn lexers(bundle: Arc<Bundle>) -> Lexers {
     let tokens: SharedLexer = Arc::new(ModelLexer(Analyzer::Tokens, Arc::clone(&bundle)));
     Arc::new(move |code| match Analyzer::from_code(code)? {

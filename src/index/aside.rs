@@ -1,4 +1,4 @@
-//! What repairs set aside: in `damaged/` of the index, of each model and of the judgments.
+//! What repairs set aside: the `damaged/` folders of the index, of each model and of the judgments.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use crate::store::{Operation, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// The folders of an index that may have something set aside.
+/// The folders of an index in which a repair may have set something aside.
 fn folders(index: &Path, current: &Current) -> impl Iterator<Item = PathBuf> {
     let models = current.all().map(|number| model_dir(index, number));
     models.chain([index.join(names::JUDGMENTS), index.to_owned()]).map(|dir| dir.join(names::DAMAGED))
 }
 
-/// Removes what repairs set aside; returns what that was.
+/// Removes what repairs set aside; returns its names.
 pub(super) fn forget(backend: &dyn Backend, index: &Path, current: &Current) -> Result<Vec<PathBuf>> {
     let mut forgotten = Vec::new();
     for folder in folders(index, current) {
@@ -28,7 +28,7 @@ pub(super) fn forget(backend: &dyn Backend, index: &Path, current: &Current) -> 
     Ok(forgotten)
 }
 
-/// Removes a directory with all in it; a link in it, and not what it leads to.
+/// Removes a directory and its contents. A link is removed, not followed.
 fn remove_all(backend: &dyn Backend, dir: &Path) -> Result<()> {
     for path in list(backend, dir)?.into_iter().map(|name| dir.join(name)) {
         match kind(backend, &path)? {
@@ -39,7 +39,7 @@ fn remove_all(backend: &dyn Backend, dir: &Path) -> Result<()> {
     backend.remove_directory(dir).map_err(StoreError::io(dir, Operation::Remove))
 }
 
-/// Moves what a repair set aside in a model's directory to where it outlives the model.
+/// Moves what a repair set aside in a model's directory to a place that outlives the model.
 pub(super) fn keep_damaged(backend: &dyn Backend, index: &Path, dir: &Path, number: u32) -> Result<()> {
     let damaged = dir.join(names::DAMAGED);
     if kind(backend, &damaged)?.is_some() {
@@ -48,11 +48,10 @@ pub(super) fn keep_damaged(backend: &dyn Backend, index: &Path, dir: &Path, numb
     Ok(())
 }
 
-/// Moves a file or directory to the index's `damaged/`, under a name that is free there; returns where it is
-/// now.
+/// Moves a file or directory to the index's `damaged/` under an unused name; returns the new path.
 pub(super) fn set_aside(backend: &dyn Backend, index: &Path, from: &Path, name: &str) -> Result<PathBuf> {
     let to = path_aside(backend, index, name)?;
-    // The new name lasts before the old one is gone for certain.
+    // The new name is durable before the old one is gone.
     rename(backend, from, &to)?;
     sync(backend, index)?;
     if let Some(parent) = from.parent() {

@@ -1,9 +1,9 @@
-//! Whatever is begun in the directory of an index and may be left there: all its names, and what removes it.
+//! Unfinished files and directories in an index: all their names, and their removal.
 //!
-//! Files with these names carry no promise. [`Index::verify`](crate::Index::verify) names
-//! it, [`Index::stats`](crate::Index::stats) counts it, and the next handle that opens the index for writing
-//! removes it. A model that `CURRENT` names as unfinished is begun too, but can be continued, so only the
-//! next change of model or `drop-previous` removes it. Each store tracks its own unfinished files.
+//! Files with these names carry no promise. [`Index::verify`](crate::Index::verify) names them,
+//! [`Index::stats`](crate::Index::stats) counts them, and the next handle that opens the index for writing
+//! removes them. A model that `CURRENT` names as unfinished is one of them, but it can be continued, so only
+//! the next change of model or `drop-previous` removes it. Each store tracks its own unfinished files.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::store::{Operation, StoreError, bytes_below, clear_store};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// Something that was begun.
+/// An unfinished file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Begun {
     /// Its name, relative to the index.
@@ -31,12 +31,12 @@ enum What {
     File,
     /// The folder of a bundle.
     Bundle,
-    /// The next file of the log of questions, which any process may be at.
+    /// The next file of the log of questions, which any process may be writing.
     Log,
 }
 
 impl Begun {
-    /// Its bytes, as far as they can be read.
+    /// Its size in bytes, as far as it can be read.
     pub fn bytes(&self, index: &Path) -> u64 {
         let path = index.join(&self.name);
         match self.what {
@@ -45,14 +45,14 @@ impl Begun {
         }
     }
 
-    /// Removes the files of it that this crate wrote; what somebody else put into a folder stays.
+    /// Removes the files in it that this crate wrote; foreign files in a folder stay.
     fn remove(&self, backend: &dyn Backend, index: &Path) -> Result<()> {
         let path = index.join(&self.name);
         match self.what {
             What::File => remove_file(backend, &path),
             What::Log => clear_begun_log(index),
             What::Bundle => {
-                // With this file alone in it, the folder would stay.
+                // Otherwise a folder that holds this file alone would stay.
                 remove_if_file(backend, &path.join(CARD_FILE))?;
                 remove_bundle(backend, &path).map_err(as_store_error)
             }
@@ -60,7 +60,7 @@ impl Begun {
     }
 }
 
-/// All that was begun, by what `current` names.
+/// Everything unfinished, given what `current` names.
 pub(super) fn all(backend: &dyn Backend, index: &Path, current: &Current) -> Result<Vec<Begun>> {
     let mut found = Vec::new();
     let mut note = |dir: &str, names: &[&str], what: What| -> Result<()> {
@@ -89,13 +89,13 @@ pub(super) fn all(backend: &dyn Backend, index: &Path, current: &Current) -> Res
     Ok(found)
 }
 
-/// Removes all that was begun, but for an unfinished model.
+/// Removes everything unfinished except an unfinished model.
 pub(super) fn clear(backend: &dyn Backend, index: &Path, current: &Current) -> Result<()> {
     let begun = all(backend, index, current)?;
     begun.iter().try_for_each(|begun| begun.remove(backend, index))
 }
 
-/// Whether a name in the directory of an index is that of a bundle that a training makes there.
+/// Whether this is the name of a bundle that a training makes in the index directory.
 fn is_trained(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(names::TRAINED) else { return false };
     let number = rest.strip_prefix(names::PARTIAL).map(|rest| rest.strip_prefix('-').unwrap_or(rest));
@@ -103,8 +103,8 @@ fn is_trained(name: &str) -> bool {
 }
 
 /// Removes the directory of a model, which must be one that `CURRENT` names, or the only one of an
-/// interrupted create. Files of other names stay where they are; what a repair set aside moves to the
-/// index's own `damaged/`.
+/// interrupted create. Files with other names stay in place; what a repair set aside moves to the index's own
+/// `damaged/`.
 pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> Result<()> {
     let dir = model_dir(index, number);
     match kind(backend, &dir)? {
@@ -137,7 +137,7 @@ fn remove_if_file(backend: &dyn Backend, path: &Path) -> Result<()> {
     }
 }
 
-/// Removes an empty directory, if it is there; says whether it is gone.
+/// Removes an empty directory if it exists; returns whether it is gone.
 pub(super) fn remove_if_empty(backend: &dyn Backend, dir: &Path) -> Result<bool> {
     match backend.remove_directory(dir) {
         Ok(()) => Ok(true),

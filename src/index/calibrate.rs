@@ -1,5 +1,5 @@
-//! How many leaves a search needs: a [`RecallCurve`], measured by [`Index::calibrate`] on questions of the
-//! index's own.
+//! How many leaves a search needs: a [`RecallCurve`], measured by [`Index::calibrate`] on the index's own
+//! questions.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -26,28 +26,28 @@ use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::View;
 use crate::tree::TreeShape;
 
-/// Questions made from documents, unless there are fewer documents.
+/// Number of questions made from documents, unless there are fewer documents.
 pub const DEFAULT_QUESTIONS: usize = 256;
-/// Numbers of hits of exact search that are looked for, rising.
+/// Depths: how many hits of exact search are looked for, ascending.
 const DEPTHS: [usize; 2] = [10, 100];
-/// Questions below which a warning says that they are few.
+/// With fewer questions than this, a warning says that they are few.
 pub const FEWEST_QUESTIONS: usize = 30;
-/// Words of a text without a title that make a question.
+/// Number of words of an untitled text that make a question.
 const QUESTION_WORDS: usize = 12;
-/// Questions measured between two reports of progress.
+/// Questions measured between two progress reports.
 const BLOCK: usize = 32;
 
 /// Options of [`Index::calibrate`].
 #[derive(Clone, Debug, Default)]
 pub struct CalibrateOptions {
-    /// Questions to measure with, the more like those that will be asked the better. Without any they are the
-    /// newest [`DEFAULT_QUESTIONS`] that were logged or judged; where those are fewer than
-    /// [`FEWEST_QUESTIONS`], questions are made from so many documents: their titles, or first words, each
-    /// looking for the other documents.
+    /// Questions to measure with; the closer they are to real questions, the better. If empty: the newest
+    /// [`DEFAULT_QUESTIONS`] logged or judged questions. If those are fewer than [`FEWEST_QUESTIONS`],
+    /// questions are made from that many documents: their titles, or first words, each looking for the other
+    /// documents.
     pub questions: Vec<String>,
 }
 
-/// A question as a vector, and the document that it was made from.
+/// A question as a vector, and the document it was made from.
 struct Question {
     vector: Vec<f32>,
     own: Option<Row>,
@@ -55,22 +55,22 @@ struct Question {
 
 /// What one question found with one beam.
 struct BeamRecall {
-    /// Of exact search's hits, by [`DEPTHS`].
+    /// Share of exact search's hits, one for each of [`DEPTHS`].
     recall: [f64; DEPTHS.len()],
-    /// Of all documents.
+    /// Share of all documents.
     visited: f64,
 }
 
 impl Index {
-    /// Measures how many leaves a search needs to find a share of what exact search finds, and keeps the
+    /// Measures how many leaves a search needs to find a given share of exact search's hits, and stores the
     /// result with the index, for searches by [`Reach::Recall`](crate::Reach::Recall).
     ///
-    /// Costs an exact search for each question, and encoding the questions. A change of model does it by
-    /// itself, where the index is so large that searches do not score every document. Do it again when the
+    /// Costs an exact search for each question, plus encoding the questions. A change of model does this by
+    /// itself if the index is so large that searches do not score every document. Repeat it when the
     /// collection has doubled; until then searches are exact.
     ///
     /// # Durability
-    /// The curve lasts once this has returned.
+    /// The curve is durable once this has returned.
     ///
     /// # Errors
     /// [`InputError::NoTree`]; [`InputError::NothingToCalibrate`] for an empty index;
@@ -81,7 +81,7 @@ impl Index {
         self.with_progress(no_progress).calibrate(options)
     }
 
-    /// The curve by which this handle's searches choose their leaves; `None` where none was measured, or the
+    /// The curve by which this handle's searches choose their leaves; `None` if none was measured, or the
     /// collection has at least doubled or halved since.
     pub fn recall_curve(&self) -> Option<RecallCurve> {
         let serving = self.serving();
@@ -89,14 +89,14 @@ impl Index {
         curve.holds_for(serving.view().live()).then(|| RecallCurve::clone(&curve))
     }
 
-    /// Measures the model in service, which must not change meanwhile.
+    /// Measures the model in service, which must not change in the meantime.
     fn calibrate_serving(
         &self,
         options: &CalibrateOptions,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<RecallCurve> {
         let serving = self.serving();
-        // Before the work: what cannot be replaced by the result.
+        // First, before the expensive work: whether the result can be stored.
         measured::RECALL.check(&*self.root.backend(), &self.root.model_dir(serving.number))?;
         let asked = match &*options.questions {
             [] => self.asked(DEFAULT_QUESTIONS)?,
@@ -115,7 +115,7 @@ impl Index {
         Ok(curve)
     }
 
-    /// As [`Self::calibrate_serving`] where searches need it. A failure is told and leaves them exact.
+    /// As [`Self::calibrate_serving`], if searches need it. A failure is logged, and searches stay exact.
     pub(super) fn calibrate_if_needed(&self, on_progress: &mut OnProgress<'_>) {
         if self.needs_calibration()
             && let Err(error) = self.calibrate_serving(&CalibrateOptions::default(), on_progress)
@@ -124,8 +124,8 @@ impl Index {
         }
     }
 
-    /// Whether searches score every document only because [`Self::calibrate`] has not said how many leaves
-    /// they need.
+    /// Whether searches score every document only because [`Self::calibrate`] has not measured how many
+    /// leaves they need.
     pub fn needs_calibration(&self) -> bool {
         self.bundle().has_tree() && self.embeddings() > MOST_EXACT_DOCUMENTS && self.recall_curve().is_none()
     }
@@ -159,7 +159,7 @@ impl ActiveModel {
             QuestionSource::Documents => self.questions_of_documents(&view)?,
             QuestionSource::Given | QuestionSource::Asked => self.embed_questions(questions, None)?,
         };
-        // One document alone looks for no other one.
+        // A single document has no other to look for.
         if questions.is_empty() || view.live() < 2 {
             return Err(InputError::NothingToCalibrate.into());
         }
@@ -196,7 +196,7 @@ impl ActiveModel {
         })
     }
 
-    /// What each beam finds of exact search's hits for one question.
+    /// Which of exact search's hits each beam finds for one question.
     fn recall_of(
         &self,
         view: &View,
@@ -223,18 +223,18 @@ impl ActiveModel {
                 let found = hits.iter().filter(|leaves| leaves.iter().any(|leaf| reached.contains(leaf)));
                 found.count() as f64 / hits.len().max(1) as f64
             });
-            // A document in several leaves counts in each of them: an upper bound.
+            // A document in several leaves counts once in each: an upper bound.
             let visited: usize = reached.iter().filter_map(|leaf| sizes.get(leaf.index())).sum();
             BeamRecall { recall, visited: (visited as f64 / view.live_rows() as f64).min(1.0) }
         };
         Ok(beams.iter().map(of_beam).collect())
     }
 
-    /// Questions from documents that are drawn at random, the same ones for the same generation.
+    /// Questions made from randomly drawn documents, the same ones for the same generation.
     fn questions_of_documents(&self, view: &View) -> Result<Vec<Question>> {
         let mut rng = ChaCha8Rng::seed_from_u64(view.generation().0);
         let mut rows: Vec<Row> = match view.rows() {
-            // Most of them live.
+            // Most rows are live.
             rows if rows > 8 * DEFAULT_QUESTIONS => {
                 let drawn = (0..8 * DEFAULT_QUESTIONS).map(|_| rng.random_range(0..rows));
                 let drawn: HashSet<usize> = drawn.collect();
@@ -244,7 +244,7 @@ impl ActiveModel {
         };
         rows.retain(|&row| view.is_live(row));
         if rows.len() < DEFAULT_QUESTIONS.min(view.live()) {
-            // Most are dead.
+            // Most rows are dead.
             rows = (0..view.rows()).map(|row| Row(row as u32)).filter(|&row| view.is_live(row)).collect();
         }
         rows.sort_unstable();
@@ -257,7 +257,7 @@ impl ActiveModel {
                     texts.push(text);
                     own.push(view.head(row)?);
                 }
-                // Stored with an embedding and no text.
+                // Stored with an embedding but without text.
                 None => {
                     questions.push(Question { vector: self.unit_row(view, row)?, own: Some(view.head(row)?) })
                 }
@@ -283,7 +283,7 @@ impl ActiveModel {
     }
 }
 
-/// What somebody might ask who looks for documents like this one.
+/// A question that somebody looking for documents like this one might ask.
 fn question_of(document: &Document) -> Option<String> {
     let title = document.title.trim();
     if !title.is_empty() {
@@ -293,7 +293,7 @@ fn question_of(document: &Document) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// Numbers of leaves to measure: two for each doubling, and all of them.
+/// Beams to measure: two for each doubling, and all leaves.
 fn beams(shape: TreeShape) -> impl Iterator<Item = NonZeroUsize> {
     let leaves = shape.leaves() as usize;
     let steps = (0..usize::BITS).flat_map(|power| [1usize << power, (1usize << power) + (1 << power) / 2]);

@@ -1,13 +1,13 @@
-//! Change of model: every document encoded and routed anew beside the index in service, then one switch.
+//! Change of model: every document is encoded and routed anew next to the index in service, then one switch.
 //!
 //! The new model gets a store of its own. It is filled from the store in service in passes: each compares the
-//! documents of both and encodes what differs, so a pass that was cut short is continued by the next one,
-//! and what was written meanwhile is caught up with. Writers wait for the last pass only. The switch is one
-//! rename, that of `CURRENT`. The old store is kept to go back to, which is the same in the other direction:
+//! documents of both and encodes what differs, so a pass that was cut short is continued by the next one, and
+//! writes in the meantime are picked up. Writers wait for the last pass only. The switch is one rename, that
+//! of `CURRENT`. The old store is kept. Returning to it is the same process in the other direction, so
 //! nothing written since is lost.
 //!
-//! `CURRENT` names a model before its directory is made, and until it is gone: as the unfinished one. So no
-//! directory that somebody else put into `models/` is ever taken for one of the index's own.
+//! `CURRENT` names a model, as the unfinished one, from before its directory is made until it is gone. So a
+//! foreign directory in `models/` is never mistaken for one of the index's own.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -37,13 +37,13 @@ use crate::store::{
     files::create_directory,
 };
 
-/// Documents of a pass after which the next one is the last.
+/// If a pass has at most this many documents, the next pass is the last.
 const FEW: usize = 64;
-/// Passes before the last one, however many documents are written meanwhile.
+/// Most passes before the last one, however many documents are written in the meantime.
 const MOST_PASSES: usize = 8;
-/// Documents that an error names.
+/// Documents named in an error.
 const NAMED: usize = 5;
-/// How long searches that still read the store to go back to are waited for.
+/// How long to wait for searches that still read the kept store.
 const READERS_WAIT: Duration = Duration::from_secs(60);
 
 /// What a change of model did.
@@ -58,40 +58,40 @@ pub struct ModelChange {
     pub documents: usize,
     /// Documents that this call encoded.
     pub encoded: usize,
-    /// Documents that it routed with the embeddings that they had, since the encoder is the same. The others
-    /// were there from a call before.
+    /// Documents routed with their existing embeddings, because the encoder is the same. The others were
+    /// stored by an earlier call.
     pub routed: usize,
 }
 
 impl Index {
-    /// Encodes and routes every document with another model, and changes over to it.
+    /// Encodes and routes every document with another model, and switches to it.
     ///
-    /// Searches go on with the old model meanwhile, and so do writes, which are caught up with; they wait
-    /// only while the last few documents are encoded. Then one atomic switch, in this handle at once and in
-    /// read-only ones at their next [`Self::refresh`]. The old model and its embeddings are kept until
-    /// [`Self::drop_previous_model`], or until the next change, and [`Self::rollback`] returns to them; until
-    /// then they keep documents that are deleted meanwhile.
+    /// Searches and writes go on with the old model in the meantime; writes wait only while the last few
+    /// documents are encoded. Then one atomic switch takes effect, in this handle at once and in read-only
+    /// ones at their next [`Self::refresh`]. The old model and its embeddings, including documents deleted
+    /// since, are kept until [`Self::drop_previous_model`] or the next change; until then [`Self::rollback`]
+    /// returns to them.
     ///
-    /// Every document is encoded from its text, also one whose embedding was given
-    /// ([`Self::insert_vectors`]); but where the bundle has the same encoder ([`Bundle::has_encoder_of`]),
-    /// none is, and all are routed with the embeddings that they have. So a change to another encoder is
-    /// refused where a document has neither title nor text: its embedding would be lost. The disk needs room
-    /// for a second set of documents and embeddings.
+    /// Every document is encoded from its text, even if its embedding was given ([`Self::insert_vectors`]).
+    /// If the bundle has the same encoder ([`Bundle::has_encoder_of`]), nothing is encoded, and documents are
+    /// routed with the embeddings that they have. So a change to another encoder is refused if a document has
+    /// neither title nor text: its embedding would be lost. The disk needs room for a second set of documents
+    /// and embeddings.
     ///
     /// # Durability
-    /// A call that is cut off, by a crash too, leaves the index as it was; calling again with the same
-    /// bundle goes on from there, with another one starts over. Once it has returned, the change lasts.
+    /// A call that is interrupted, even by a crash, leaves the index as it was. Calling again with the same
+    /// bundle continues it; with another bundle it starts over. Once it has returned, the change is durable.
     ///
     /// # Errors
     /// [`InputError::SameModel`]; [`InputError::WithoutText`]; [`InputError::ChangeUnderWay`]; failures of
-    /// the encoder and of the disk, with nothing changed, and what was begun removed.
+    /// the encoder and of the disk, with nothing changed and the unfinished model removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
         self.with_progress(no_progress).reencode(bundle)
     }
 
-    /// Changes over to a bundle that is gone once this has returned, if `check` says so of the model that is
-    /// filled with all documents and about to serve. For a caller that holds the right to ([`Self::alone`]).
-    /// A call that is cancelled could not be continued, so what it began is removed.
+    /// Switches to a bundle that is deleted once this has returned, if `check` accepts the filled model. The
+    /// caller must hold [`Self::alone`]. A cancelled call could not be continued, so the unfinished model is
+    /// removed.
     #[cfg(feature = "train")]
     pub(crate) fn change_if(
         &self,
@@ -119,7 +119,7 @@ impl Index {
             && self.is_kept(number, bundle.hash())
         {
             match self.open_for_filling(number) {
-                // The bundle at hand takes the place of a damaged copy.
+                // The given bundle replaces a damaged copy.
                 Err(Error::Model(error)) => {
                     tracing::warn!(index = %self.path().display(), %error, "the kept model is damaged");
                 }
@@ -128,7 +128,7 @@ impl Index {
         }
         let changed = self.shadow(bundle).and_then(|target| self.change_to(target, check, on_progress));
         match &changed {
-            // A call that was cancelled is continued by the next one.
+            // The next call continues a cancelled one.
             Ok(Some(_)) | Err(Error::Cancelled) => {}
             Ok(None) | Err(_) => self.discard_unfinished(),
         }
@@ -137,11 +137,11 @@ impl Index {
 
     /// Returns to the model before the last change.
     ///
-    /// Documents written since the change are encoded with it first, from their texts, so none is lost; where
-    /// both models have one encoder, their embeddings are taken over. Where the encoders differ, an embedding
-    /// that was given again for the same text does not go with it. What was measured of the earlier model
-    /// ([`Self::fuse`](Self#method.fuse), [`Self::calibrate`]) and its query encoder are back as they were.
-    /// Otherwise as [`Self::reencode`]. Another call returns again.
+    /// Documents written since the change are first encoded with the earlier model from their texts, so none
+    /// is lost; if both models have the same encoder, embeddings are reused. If the encoders differ, an
+    /// embedding that was given again for the same text is not carried over. The earlier model's measurements
+    /// ([`Self::fuse`](Self#method.fuse), [`Self::calibrate`]) and its query encoder come back as they were.
+    /// Otherwise as [`Self::reencode`]. Another call switches back again.
     ///
     /// # Errors
     /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
@@ -154,7 +154,7 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn previous_model(&self) -> Result<Option<ModelHash>> {
-        // From the disk: a writer may have changed it since a read-only handle was opened.
+        // Read from disk: a writer may have changed it since this read-only handle was opened.
         self.root.read()?.kept.map(|number| self.hash_of(number)).transpose()
     }
 
@@ -163,7 +163,7 @@ impl Index {
         Ok(store.config().model_hash)
     }
 
-    /// Whether the kept model is this one. A damaged one is none: it must not be in the way of a change.
+    /// Whether this is the kept model. A damaged one does not count: it must not block a change.
     fn is_kept(&self, number: u32, hash: ModelHash) -> bool {
         self.hash_of(number).map_or_else(
             |error| {
@@ -174,12 +174,12 @@ impl Index {
         )
     }
 
-    /// Gives back the space of the model before the last change, and of whatever was begun and cut off; says
-    /// whether there was a model to return to. After it, [`Self::rollback`] is an error.
+    /// Frees the space of the previous model and of everything unfinished; returns whether there was a
+    /// previous model. Afterwards [`Self::rollback`] is an error.
     ///
     /// # Errors
-    /// [`InputError::ChangeUnderWay`]; a damaged bundle of the model that serves, with nothing dropped;
-    /// failures of the disk.
+    /// [`InputError::ChangeUnderWay`]; a damaged bundle of the serving model, with nothing dropped; failures
+    /// of the disk.
     pub fn drop_previous_model(&self) -> Result<bool> {
         self.check_writable()?;
         let _only = self.alone()?;
@@ -187,7 +187,7 @@ impl Index {
         self.clear_begun()?;
         let current = self.root.current();
         if current.kept.is_some() {
-            // What is left must be of use.
+            // The remaining model must be usable.
             Bundle::open(self.root.model_dir(current.serving).join(names::BUNDLE))?;
             self.root.publish(Current { unfinished: current.kept, ..current.without_kept() })?;
             self.remove_unfinished()?;
@@ -195,12 +195,12 @@ impl Index {
         Ok(current.kept.is_some())
     }
 
-    /// A model that does not serve, open for writing.
+    /// A model that is not in service, open for writing.
     fn open_for_filling(&self, number: u32) -> Result<ActiveModel> {
         ActiveModel::open(self.root.backend(), &self.root.model_dir(number), number, self.filling())
     }
 
-    /// The store that is to be filled for a model: the one that an earlier call began, or a new one.
+    /// The store to fill for a model: the one begun by an earlier call, or a new one.
     fn shadow(&self, bundle: &Bundle) -> Result<ActiveModel> {
         if let Some(begun) = self.root.current().unfinished {
             match self.open_for_filling(begun) {
@@ -226,7 +226,7 @@ impl Index {
         ActiveModel::create(backend, &dir, number, bundle, ranking, self.filling())
     }
 
-    /// Removes the unfinished model, of which nothing was ever promised.
+    /// Removes the unfinished model, which carries no promise.
     fn remove_unfinished(&self) -> Result<()> {
         let current = self.root.current();
         let Some(number) = current.unfinished else { return Ok(()) };
@@ -235,8 +235,7 @@ impl Index {
         Ok(self.root.publish(Current { unfinished: None, ..current })?)
     }
 
-    /// As [`Self::remove_unfinished`], after a failure, or where nothing rests on it. The next change tries
-    /// again.
+    /// As [`Self::remove_unfinished`], if failure does not matter. The next change tries again.
     pub(super) fn discard_unfinished(&self) {
         if let Err(error) = self.remove_unfinished() {
             let index = self.path().display();
@@ -244,8 +243,8 @@ impl Index {
         }
     }
 
-    /// Removes whatever was begun and cut off, but for a change of model, which can be continued. For a
-    /// caller that holds the right to ([`Self::alone`]).
+    /// Removes everything unfinished except a change of model, which can be continued. The caller must hold
+    /// [`Self::alone`].
     ///
     /// # Errors
     /// Failures of the disk.
@@ -253,7 +252,7 @@ impl Index {
         Ok(begun::clear(&*self.root.backend(), self.path(), &self.root.current())?)
     }
 
-    /// As [`Self::clear_begun`], where nothing rests on it.
+    /// As [`Self::clear_begun`], if failure does not matter.
     pub(crate) fn discard_begun(&self) {
         if let Err(error) = self.clear_begun() {
             let index = self.path().display();
@@ -261,7 +260,7 @@ impl Index {
         }
     }
 
-    /// Fills the target and, if `check` says so, puts it into service.
+    /// Fills the target and, if `check` accepts it, puts it into service.
     fn change_to(
         &self,
         target: ActiveModel,
@@ -291,7 +290,8 @@ impl Index {
         if !check(&target, on_progress)? {
             return Ok(None);
         }
-        // What was written during the last pass. Writers wait, so nobody is told: a callback could be one.
+        // Picks up writes made during the last pass. Writers wait now, so progress is not reported: a
+        // callback might write.
         let apart = PrivatePool::new();
         let no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let view = before.view();
@@ -300,16 +300,16 @@ impl Index {
         let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
         filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
-        // Words may have been added to the index since the target was begun or kept.
+        // Posting lists may have been added to the index since the target was begun or kept.
         if before.store.is_lexical() && !target.store.is_lexical() {
             target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
         }
         let (number, learned) = (target.number, target.kept_fusion());
-        // Opened again, with the durability of the handle.
+        // Reopened with the durability of the handle.
         drop(target);
         let store = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
         let dir = self.root.model_dir(number);
-        // What is to serve is checked whole before it does.
+        // Check the target completely before it goes into service.
         let load = self.options.load.lazy_encoder(false);
         let next = ActiveModel::open(self.root.backend(), &dir, number, HandleOptions { store, load })?;
         let change = ModelChange {
@@ -322,14 +322,14 @@ impl Index {
         before.store.flush()?;
         let old = self.root.current();
         let measured = match old.kept == Some(number) {
-            // What was measured of it, and nothing else.
+            // Its own measurements only.
             true => old.kept_measured,
             false => {
                 let fusion = learned.or_else(|| before.kept_fusion().filter(|_| keeps_embeddings));
                 self.take_fusion_over(fusion, &next)
             }
         };
-        // What was kept so far has served its time, unless it is what serves now.
+        // The model kept so far is not needed any more, unless it is the one now in service.
         let unfinished = old.others().find(|&other| other != number);
         let (kept, kept_measured) = (Some(old.serving), old.measured);
         self.root.publish(Current { serving: number, measured, kept, kept_measured, unfinished, ..old })?;
@@ -340,15 +340,15 @@ impl Index {
         Ok(Some(change))
     }
 
-    /// Gives a new model a weight of words: the one that was learned for it, or that of a model with the same
-    /// encoder, whose scores are the same. Before the switch, so that it lasts where that does; nothing rests
-    /// on the file.
+    /// Gives a new model a learned weight of words: its own, or that of a model with the same encoder, which
+    /// has the same scores. Before the switch, so that both are durable together; losing the file is
+    /// harmless.
     fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) -> Files {
         let (backend, dir) = (self.root.backend(), self.root.model_dir(next.number));
         let fusion = fusion.filter(|_| next.store.is_lexical());
         let written = match &fusion {
             Some(fusion) => measured::FUSION.write(&*backend, &dir, &next.origin(), fusion),
-            // A change that was cut off may have left one that does not hold any more.
+            // An interrupted change may have left an outdated one.
             None => measured::FUSION.remove(&*backend, &dir),
         };
         if let Err(error) = written {
@@ -359,7 +359,7 @@ impl Index {
         Files::default().with(measured::FUSION, is_there)
     }
 
-    /// How a store is open while it is filled: each group lasts, so that a call that is cut off can be
+    /// How a store is open while it is filled: each group is durable, so that an interrupted call can be
     /// continued.
     fn filling(&self) -> HandleOptions {
         let own = self.options.store;
@@ -392,36 +392,36 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Whether a model that has all documents is put into service.
+/// Decides whether a completely filled model goes into service.
 pub(crate) type Check<'a> = dyn FnMut(&ActiveModel, &mut OnProgress<'_>) -> Result<bool> + 'a;
 
 fn always(_: &ActiveModel, _: &mut OnProgress<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// Of a change that nothing stood against.
+/// For a change without a check that could reject it.
 fn changed(change: Option<ModelChange>) -> Result<ModelChange> {
     change.ok_or(Error::Cancelled)
 }
 
-/// What fills a store from another one.
+/// Fills one store from another.
 struct Filling<'a> {
     target: &'a ActiveModel,
     /// Whether the embeddings are those of the target's encoder.
     keeps_embeddings: bool,
-    /// What made the embeddings that the target gets.
+    /// What made the target's embeddings.
     encoded_by: BTreeSet<EncodedBy>,
     backend: &'a dyn Backend,
 }
 
-/// What is stored for some rows of a view, with their documents.
+/// What to store for some rows of a view, given their documents.
 type Puts<'a> = &'a dyn Fn(&[Row], Vec<Document>) -> Result<Vec<Put>>;
 
 impl Filling<'_> {
-    /// What the target lacks of a view.
+    /// What the target lacks compared with a view.
     ///
     /// # Errors
-    /// [`InputError::WithoutText`] where a document would be encoded that has no text; failures of reading.
+    /// [`InputError::WithoutText`] if a document that must be encoded has no text; failures of reading.
     fn difference(&self, view: &View) -> Result<Difference> {
         let difference = view.difference(&self.target.view(), self.keeps_embeddings)?;
         if !self.keeps_embeddings {
@@ -444,7 +444,8 @@ impl Filling<'_> {
         ingest.keep_stored(documents, rows, false)
     }
 
-    /// Stores what the target lacks of a view; tells how many documents were stored, and how many are left.
+    /// Stores what the target lacks compared with a view; returns how many documents were stored, and how
+    /// many remain.
     fn fill(
         &self,
         view: &View,
@@ -459,7 +460,7 @@ impl Filling<'_> {
         }
         let mut rest = missing.as_slice();
         while !rest.is_empty() {
-            // Bounded by bytes as inserts are.
+            // Bounded by bytes, as inserts are.
             let (mut documents, mut bytes) = (Vec::new(), 0);
             while documents.len() < DOCUMENTS_PER_COMMIT.min(rest.len()) && bytes < BYTES_PER_COMMIT {
                 let document = view.document(rest[documents.len()])?;
@@ -475,11 +476,11 @@ impl Filling<'_> {
     }
 }
 
-/// Documents that an encoder has nothing to read of: they have an embedding alone.
+/// Documents without text for an encoder: all that they have is an embedding.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutText {
     documents: usize,
-    /// Of the first of them.
+    /// Ids of the first of them.
     ids: Vec<String>,
 }
 
@@ -500,7 +501,7 @@ impl WithoutText {
         }
     }
 
-    /// Refuses a change to another encoder, which would lose their embeddings.
+    /// Refuses a change to another encoder, which would lose these embeddings.
     ///
     /// # Errors
     /// [`InputError::WithoutText`].

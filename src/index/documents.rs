@@ -7,12 +7,12 @@ use crate::error::Result;
 impl Index {
     /// All documents in the byte order of their ids.
     ///
-    /// Reads a page at a time; a document inserted or deleted meanwhile may be seen or not.
+    /// Reads a page at a time; documents inserted or deleted in the meantime may or may not be seen.
     pub fn iter(&self) -> StoredDocuments<'_> {
         StoredDocuments { index: self, page: Vec::new().into_iter(), last: None, done: false }
     }
 
-    /// The ids of all documents, in their byte order, all of one generation; nothing else is read of them.
+    /// The ids of all documents in byte order, all of one generation; nothing else is read.
     ///
     /// # Errors
     /// Failures of reading.
@@ -44,7 +44,7 @@ impl std::fmt::Debug for StoredDocuments<'_> {
     }
 }
 
-/// Documents read at once while iterating.
+/// Documents read per page.
 const DOCUMENTS_PER_PAGE: usize = 256;
 
 impl Iterator for StoredDocuments<'_> {

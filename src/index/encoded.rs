@@ -1,7 +1,7 @@
-//! What made the embeddings of a store, in the file `ENCODED` beside it.
+//! What made the embeddings of a store, in the file `ENCODED` next to it.
 //!
-//! It is written before the first embedding of a kind, so that it never says less than there is. It may say
-//! more: of embeddings that a crash kept from being stored, or of documents deleted since.
+//! It is written before the first embedding of a kind, so it never lists too little. It may list too much:
+//! embeddings that a crash kept from being stored, or documents deleted since.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -22,13 +22,13 @@ impl ActiveModel {
     pub(super) fn encoded_by(&self, backend: &dyn Backend) -> BTreeSet<EncodedBy> {
         match ENCODED.read(backend, self.store.path(), &self.origin(), |_| true) {
             Ok(Some(by)) => by,
-            // Before it was recorded, or damaged.
+            // An index from before this was recorded, or a damaged file.
             _ if self.view().rows() > 0 => BTreeSet::from([EncodedBy::Unknown]),
             _ => BTreeSet::new(),
         }
     }
 
-    /// What its encoder makes.
+    /// The kinds of embeddings that its encoder makes.
     pub(super) fn encodes(&self) -> BTreeSet<EncodedBy> {
         BTreeSet::from([match self.model().encoder().precision() {
             EncoderPrecision::F32 => EncodedBy::F32,
@@ -36,7 +36,7 @@ impl ActiveModel {
         }])
     }
 
-    /// Notes what is about to make embeddings of the store.
+    /// Records what is about to make embeddings of the store.
     pub(super) fn note_encoded(&self, backend: &dyn Backend, more: &BTreeSet<EncodedBy>) -> Result<()> {
         let mut noted = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.is_superset(more) {

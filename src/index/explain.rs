@@ -31,7 +31,7 @@ pub struct ReachedLeaf {
     pub documents: usize,
 }
 
-/// A hit, and where it came from.
+/// A hit, and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedHit {
@@ -40,10 +40,9 @@ pub struct ExplainedHit {
     pub hit: Hit,
     /// The most probable one of the visited leaves that hold the document.
     pub from: LeafId,
-    /// Rank in exact search, from 1; only where that was asked for, of a hybrid search within its `k`.
+    /// Rank in exact search, from 1, if requested; for a hybrid search only within its `k`.
     pub exact_rank: Option<usize>,
-    /// The words of the question that it holds, the weightiest first; none where the search does not look at
-    /// words.
+    /// The words of the question in the document, by descending weight; empty if the search ignores words.
     pub terms: Vec<MatchedTerm>,
 }
 
@@ -60,28 +59,28 @@ pub struct ExactHit {
     pub leaf_probability: f32,
 }
 
-/// What a search did, step by step.
+/// The steps of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What was asked for, with the defaults.
+    /// The request, with defaults filled in.
     pub request: SearchRequest,
-    /// What the hits are ranked by.
+    /// How the hits are ranked.
     pub ranked_by: RankedBy,
-    /// What the signs of the question meant.
+    /// The meaning of the signs in the question.
     pub signs: Signs,
-    /// What should be known of the result; as [`SearchResult::notes`](crate::SearchResult::notes).
+    /// Notes on the result, as [`SearchResult::notes`](crate::SearchResult::notes).
     pub notes: Vec<String>,
     /// The leaves visited, most probable first.
     pub leaves: Vec<ReachedLeaf>,
-    /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::model::RoutingProfile). None where
+    /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::model::RoutingProfile). `None` if
     /// the search did not use the tree.
     pub entropy: Option<f32>,
     /// Best first.
     pub hits: Vec<ExplainedHit>,
-    /// The best `k` of exact search, where it was asked for.
+    /// The best `k` of exact search, if requested.
     pub exact: Option<Vec<ExactHit>>,
-    /// What the search cost, without the comparison.
+    /// The cost of the search, without the comparison.
     pub stats: SearchStats,
     /// Multiply-adds spent in the level networks.
     pub multiply_adds: u64,
@@ -91,7 +90,7 @@ pub struct Explanation {
 }
 
 impl Index {
-    /// Runs a search, and says which leaves were visited, why, and where each hit came from.
+    /// Runs a search, and explains which leaves were visited, why, and where each hit came from.
     ///
     /// The hits are those of [`Index::search_with`]; nothing is logged. `against_exact` adds the best
     /// documents of exact search under the same filter, and the rank of each hit there. That costs a scan of
@@ -133,7 +132,7 @@ impl Index {
         let unit = unit(vector);
         let reached: Vec<LeafId> = leaves.iter().map(|scored| scored.leaf).collect();
         let level_probabilities = match &*reached {
-            // Where words alone rank there is no embedding.
+            // A search by words alone has no embedding.
             [] => Vec::new(),
             reached => indexer.level_probabilities(&unit, reached),
         };
@@ -152,7 +151,8 @@ impl Index {
             false => None,
             true => {
                 let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
-                // Candidates of both are scaled to each other, so that with more of them ranks would differ.
+                // The scores of both kinds of candidates are scaled to each other, so more candidates would
+                // change the ranks.
                 let k = if asked.words.is_some() { plan.k } else { all };
                 let (bm25, filter, statistics) = (plan.bm25, plan.filter, plan.statistics);
                 let plan = Plan { bm25, filter, statistics, ..Plan::new(k, SearchMode::Exact) };
@@ -160,7 +160,7 @@ impl Index {
             }
         };
         let exact_rows = exact.iter().flat_map(|ranked| &ranked.rows);
-        // By documents: another passage may be the best of all.
+        // By document: another passage may be the best of all.
         let exact_rows = exact_rows.map(|&(_, row)| view.head(row));
         let exact_rows: Vec<Row> = exact_rows.collect::<std::result::Result<_, _>>()?;
         let rank_of = |head: Row| Some(exact_rows.iter().position(|&other| other == head)? + 1);
@@ -186,7 +186,7 @@ impl Index {
                 let mut exact = Vec::with_capacity(best.len());
                 for ((hit, probabilities), &(_, row)) in best.into_iter().zip(probabilities).zip(rows) {
                     let own = view.leaves(row)?;
-                    // Without the tree all that may be hits were scored.
+                    // Without the tree, all possible hits were scored.
                     let visited = reached.is_empty() || own.iter().any(|leaf| reached.contains(leaf));
                     let leaf_probability = probabilities.last().copied().unwrap_or_default();
                     exact.push(ExactHit { hit, visited, leaf_probability });

@@ -1,4 +1,5 @@
-//! How an index joins scores by embeddings and by words: what [`Index::fuse`](crate::Index::fuse) learned.
+//! How an index combines scores by embeddings and by words, as learned by
+//! [`Index::fuse`](crate::Index::fuse).
 
 use std::sync::PoisonError;
 
@@ -12,25 +13,25 @@ use super::measured;
 use crate::error::Result;
 use crate::search::{DEFAULT_ALPHA, QueryEncoder};
 
-/// The weight of a hybrid search that was learned for an index, and what it was learned from.
+/// The learned weight of a hybrid search, and what it was learned from.
 ///
-/// Figures are nDCG@10, means over the questions; every document is a candidate.
+/// Figures are mean nDCG@10 over the questions; every document is a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LearnedFusion {
-    /// Weight of the dense score, from 0 to 1; 1 where words do not help.
+    /// Weight of the dense score, from 0 to 1; 1 if words do not help.
     pub alpha: f64,
-    /// Whether a hybrid search is better than one by embeddings alone in the mean; `p_value` says how sure
-    /// that is.
+    /// Whether a hybrid search is better on average than one by embeddings alone; `p_value` is its
+    /// significance.
     pub words_help: bool,
-    /// Questions that it was learned from.
+    /// Number of questions that it was learned from.
     pub questions: usize,
     /// By embeddings alone.
     pub dense: f64,
     /// By words alone.
     pub lexical: f64,
-    /// By both: the questions are divided into five parts, and each is searched with the weight that was
-    /// learned on the four others.
+    /// By both: the questions are split into five parts, and each part is searched with the weight learned on
+    /// the other four.
     pub hybrid: f64,
     /// By reciprocal rank fusion with k = 60.
     pub rrf: f64,
@@ -38,12 +39,12 @@ pub struct LearnedFusion {
     pub p_value: f64,
     /// By both, with each of 21 weights from 0 to 1.
     pub weights: Vec<f64>,
-    /// The same for questions that the fast encoder reads; `None` without one.
+    /// The same for questions read by the fast encoder; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast: Option<Box<LearnedFusion>>,
 }
 
-/// As it is kept: with the query encoder that `fast` was learned for, by the checksum of its file.
+/// The stored form: with the checksum of the query encoder that `fast` was learned for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeptFusion {
     pub fusion: LearnedFusion,
@@ -51,14 +52,14 @@ pub(super) struct KeptFusion {
     pub query_encoder: Option<String>,
 }
 
-/// More weights than were ever tried.
+/// Larger than any number of weights that was ever tried.
 const MOST_WEIGHTS: usize = 1_000;
 
 impl LearnedFusion {
     pub(super) fn is_sane(&self) -> bool {
         let Self { alpha, dense, lexical, hybrid, rrf, p_value, ref weights, .. } = *self;
         let shares = [alpha, dense, lexical, hybrid, rrf, p_value];
-        // One within another, and no more.
+        // Nested one level deep at most.
         let fast_is_sane = self.fast.as_ref().is_none_or(|fast| fast.fast.is_none() && fast.is_sane());
         fast_is_sane
             && weights.len() <= MOST_WEIGHTS
@@ -67,12 +68,12 @@ impl LearnedFusion {
 }
 
 impl Index {
-    /// How this index joins scores by embeddings and by words; `None` before [`Index::fuse`].
+    /// How this index combines scores by embeddings and by words; `None` before [`Index::fuse`].
     pub fn fusion(&self) -> Option<LearnedFusion> {
         self.serving().fusion()
     }
 
-    /// Keeps what was learned of the model in service; it lasts once this has returned.
+    /// Stores what was learned for the model in service; durable once this has returned.
     #[cfg(feature = "train")]
     pub(crate) fn set_fusion(&self, serving: &ActiveModel, fusion: LearnedFusion) -> Result<()> {
         let kept = serving.to_keep(fusion);
@@ -82,7 +83,7 @@ impl Index {
         Ok(self.root.note_measured(measured::FUSION, true)?)
     }
 
-    /// Refuses what cannot be replaced by what is learned.
+    /// Refuses a file that the result could not replace.
     #[cfg(feature = "train")]
     pub(crate) fn check_fusion(&self, serving: &ActiveModel) -> Result<()> {
         Ok(measured::FUSION.check(&*self.root.backend(), &self.root.model_dir(serving.number))?)
@@ -90,7 +91,7 @@ impl Index {
 }
 
 impl ActiveModel {
-    /// What was learned, with the weights of the fast encoder if they were learned for the current one.
+    /// What was learned, with the fast encoder's weights if they belong to the current one.
     pub(super) fn fusion(&self) -> Option<LearnedFusion> {
         let mut kept = self.kept_fusion()?;
         if !self.has_query_encoder(kept.query_encoder.as_deref()) {
@@ -105,7 +106,7 @@ impl ActiveModel {
         KeptFusion { fusion, query_encoder }
     }
 
-    /// What was learned of a model that does not serve yet; it is kept with the model once that serves.
+    /// What was learned for a model that is not yet in service; it is kept with the model.
     #[cfg(feature = "train")]
     pub(crate) fn put_learned_fusion(&self, fusion: LearnedFusion) {
         self.put_fusion(Some(self.to_keep(fusion)));
@@ -124,18 +125,18 @@ impl ActiveModel {
         self.bundle.fast().is_some_and(|fast| sum == Some(&fast.entry().sha256))
     }
 
-    /// Weight of the dense score in a hybrid search, where an encoder gave the embedding; `None`: the default
-    /// one.
+    /// Weight of the dense score in a hybrid search, by the encoder that gave the embedding; `None`: the
+    /// default encoder.
     pub(crate) fn alpha(&self, encoder: Option<QueryEncoder>) -> f64 {
         self.learned(encoder, |fusion| fusion.alpha).unwrap_or(DEFAULT_ALPHA)
     }
 
-    /// Whether a search does best to look at words.
+    /// Whether searches should use words.
     pub(crate) fn words_help(&self, encoder: Option<QueryEncoder>) -> bool {
         self.learned(encoder, |fusion| fusion.words_help).unwrap_or(false)
     }
 
-    /// Of what was learned for an encoder; for the fast one, where nothing was, of that for the full one.
+    /// A value learned for an encoder; for the fast one, falls back to the full one's.
     fn learned<T>(&self, encoder: Option<QueryEncoder>, of: impl Fn(&LearnedFusion) -> T) -> Option<T> {
         let kept = self.fusion.read().unwrap_or_else(PoisonError::into_inner);
         let KeptFusion { fusion: full, query_encoder } = kept.as_ref()?;

@@ -1,5 +1,5 @@
-//! Whether the tree still fits what is stored and what is asked: [`Health`], made by [`Index::health`], and
-//! the thresholds behind its [`Advice`].
+//! Whether the tree still fits the stored documents and the queries: [`Health`], made by [`Index::health`],
+//! and the thresholds behind its [`Advice`].
 
 use std::fmt;
 
@@ -15,51 +15,51 @@ use crate::model::{RoutingProfile, RoutingProfiles};
 use crate::store::LeafSize;
 use crate::tree::Load;
 
-/// Fewer say nothing for certain.
+/// Below this number of rows, no conclusion is drawn.
 pub const FEWEST_RECENT: usize = 50;
-/// Expected over even load from which it is worth training again. A beam then costs four
-/// times what it would in a balanced tree; the shipped tree has 1.1 on its corpus.
+/// Ratio of expected to even load from which retraining pays. A beam then costs four times as much as in a
+/// balanced tree; the shipped tree has 1.1 on its corpus.
 pub const SKEWED: f64 = 4.0;
-/// The same against the corpus that the tree was trained on, where that is known.
+/// The same ratio relative to that of the training corpus, if known.
 pub const SKEW_GROWTH: f64 = 2.0;
-/// The same of a collection that is no smaller than its tree was made for, and so large that searches use it.
-/// In one that comes sorted by subject the load is so uneven when it has grown by a third, and a search then
-/// visits a third more than by a tree made anew; where subjects come mixed, growth leaves the load as it is
-/// (`docs/lab/experiments.md`).
+/// The same for a collection at least as large as the one its tree was made for, and so large that searches
+/// use the tree. In a collection sorted by subject, the load becomes this uneven when it has grown by a
+/// third, and a search then visits a third more documents than with a new tree; if subjects are mixed, growth
+/// does not change the load (`docs/lab/experiments.md`).
 pub const SKEW_GROWTH_OF_MANY: f64 = 1.25;
-/// Live documents over those that the tree was made for from which it is worth making another one: measured
-/// in `docs/lab/experiments.md`.
+/// Ratio of live documents to those that the tree was made for, from which a new tree pays: measured in
+/// `docs/lab/experiments.md`.
 pub const GROWN: usize = 2;
-/// Places of the median and of the 75 % quantile among those of a profile. A recent *median* above
-/// the reference's 75 % quantile means that half are as unsure as a quarter was; of
-/// [`FEWEST_RECENT`] rows from one source that happens once in thousands of times.
+/// Positions of the median and the 75 % quantile in a profile. A recent *median* above the reference's 75 %
+/// quantile means that half are as uncertain as a quarter was; with [`FEWEST_RECENT`] rows from one source,
+/// chance does this once in thousands of trials.
 const MEDIAN: usize = 2;
 const UNCERTAIN: usize = 3;
-/// Share that goes to other leaves than in training, above what chance explains, from which the
-/// partition is that of another collection.
+/// Share of rows that go to other leaves than in training, above chance, from which the partition no longer
+/// fits.
 pub const SHIFTED: f64 = 0.25;
 
-/// Routing of recent rows or queries against those of training.
+/// Routing of recent rows or queries compared with training.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RoutingHealth {
     /// The newest ones; `None` without any.
     pub recent: Option<RoutingProfile>,
-    /// Those of training; `None` where the model does not say.
+    /// Those of training; `None` if the model does not record them.
     pub reference: Option<RoutingProfile>,
-    /// Share of the recent ones that goes to other leaves than those of training, from 0 to 1;
-    /// `None` where one of them is missing.
+    /// Share of recent rows that go to other leaves than in training, from 0 to 1; `None` if either is
+    /// missing.
     pub shift: Option<f64>,
-    /// The shift that as many rows of the training's own distribution would show by chance.
+    /// The shift that as many rows drawn from the training distribution would show by chance.
     pub shift_by_chance: Option<f64>,
 }
 
-/// What is not as it should be, in words.
+/// A problem, with its figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Advice {
-    /// There is no tree, so searches score every document, of which there are many.
+    /// There are many documents, but no tree, so searches score every one.
     NoTree {
         /// Live documents.
         documents: usize,
@@ -71,19 +71,19 @@ pub enum Advice {
         /// Documents then.
         trained: usize,
     },
-    /// Searches score every document, since it is not known how many leaves they need.
+    /// Searches score every document, because the number of leaves they need has not been measured.
     NotCalibrated {
         /// Live documents.
         documents: usize,
     },
     /// The load of the leaves is uneven.
     Skewed {
-        /// Expected documents per leaf over the even load.
+        /// Expected documents per leaf divided by the even load.
         skew: f64,
-        /// The same of the training corpus.
+        /// The same for the training corpus.
         trained: Option<f64>,
     },
-    /// The tree is less sure of new documents than of most of those that it was trained on.
+    /// The tree is less certain of new documents than of most training documents.
     UncertainDocuments {
         /// Their median entropy, in nats.
         recent: f64,
@@ -92,10 +92,10 @@ pub enum Advice {
     },
     /// New documents go to other leaves.
     ShiftedDocuments {
-        /// The share that does.
+        /// The share of them.
         shift: f64,
     },
-    /// The tree is less sure of recent queries than of most of those that it was trained on.
+    /// The tree is less certain of recent queries than of most training queries.
     UncertainQueries {
         /// Their median entropy, in nats.
         recent: f64,
@@ -104,7 +104,7 @@ pub enum Advice {
     },
     /// Recent queries go to other leaves.
     ShiftedQueries {
-        /// The share that does.
+        /// The share of them.
         shift: f64,
     },
 }
@@ -151,7 +151,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// Load of the leaves, and routing of what is new.
+/// Load of the leaves, and routing of recent rows and queries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Health {
@@ -163,31 +163,31 @@ pub struct Health {
     pub empty_leaves: usize,
     /// The leaf with the most documents; `None` without any.
     pub largest_leaf: Option<LeafSize>,
-    /// Documents that a visited leaf holds on average, where a leaf is visited as often as it has
-    /// documents: sum of p_i c_i (section 4.6).
+    /// Documents that a visited leaf holds on average, if a leaf is visited in proportion to its documents:
+    /// sum of p_i c_i (section 4.6).
     pub expected_documents_per_leaf: f64,
     /// Entries over leaves: its value at a perfectly even load.
     pub ideal_documents_per_leaf: f64,
-    /// The first over the second; 1 is even.
+    /// Ratio of the two; 1 is even.
     pub skew: f64,
-    /// The skew of the training corpus, where it is known.
+    /// The skew of the training corpus, if known.
     pub trained_skew: Option<f64>,
     /// The newest rows, at most [`RECENT`], that are still live.
     pub documents_routing: RoutingHealth,
     /// The newest queries served by this handle, at most [`RECENT`]; exact searches are not routed.
     pub queries_routing: RoutingHealth,
-    /// What stands out; empty where nothing does, or where nothing is known to compare with.
+    /// Problems found; empty if there are none, or nothing to compare with.
     pub advice: Vec<Advice>,
-    /// What mends that, and at what cost.
+    /// Remedies, with their cost.
     pub remedies: Vec<Remedy>,
 }
 
 impl Index {
-    /// Whether the tree still fits: the load of its leaves, and how sure it is of the newest
-    /// documents and queries, against those of its training.
+    /// Whether the tree still fits: the load of its leaves, and its certainty about the newest documents and
+    /// queries, compared with training.
     ///
-    /// Costs routing [`RECENT`] rows. Queries are those that this handle has answered by the tree. It does
-    /// not look for damage: [`Self::verify`] does.
+    /// Costs routing [`RECENT`] rows. Queries are those that this handle has answered with the tree. For
+    /// damage use [`Self::verify`].
     ///
     /// # Errors
     /// Failures of the file system; [`ModelError`](crate::model::ModelError) for a damaged training report.
@@ -201,7 +201,7 @@ impl Index {
         for row in view.newest(RECENT)? {
             rows.extend(serving.unit_row(&view, row)?);
         }
-        // What the tree routes: of documents with passages these.
+        // Count what the tree routes: rows, of which a document with passages has several.
         let documents = view.live_rows();
         let sizes = serving.leaf_sizes(&view)?;
         let Load { expected, ideal, empty } = Load::of(&sizes);
@@ -246,7 +246,7 @@ impl Index {
             documents: view.live(),
             leaves,
             empty_leaves: empty,
-            // The first of several.
+            // The first of several largest.
             largest_leaf: (0..leaves)
                 .map(LeafId)
                 .zip(sizes)
@@ -265,18 +265,17 @@ impl Index {
         })
     }
 
-    /// Whether it is time for a tree, the first one or another one: because the collection has grown, or
-    /// because the load of the leaves has become uneven. The part of [`Self::health`] that costs next to
-    /// nothing.
+    /// Whether the index is due for a first or a new tree, because the collection has grown or the leaves
+    /// have become unevenly loaded. The cheap part of [`Self::health`].
     ///
-    /// Said of collections alone that are so large that searches use the tree.
+    /// Only for collections so large that searches use the tree.
     ///
     /// # Errors
     /// [`ModelError`](crate::model::ModelError) for a damaged training report; damaged posting lists.
     pub fn tuning_due(&self) -> Result<Option<Advice>> {
         let serving = self.serving();
         let view = serving.view();
-        // What the tree routes: of documents with passages these.
+        // Count what the tree routes: rows, of which a document with passages has several.
         let documents = view.live_rows();
         if documents <= MOST_EXACT_DOCUMENTS {
             return Ok(None);
@@ -297,12 +296,12 @@ impl Index {
 
 fn grown(documents: usize, reference: &RoutingProfiles) -> Option<Advice> {
     let trained = reference.collection();
-    // Without a search by the tree nobody would notice.
+    // If searches do not use the tree, nobody would notice.
     (documents > MOST_EXACT_DOCUMENTS && documents >= GROWN * trained)
         .then_some(Advice::Grown { documents, trained })
 }
 
-/// Expected over even load from which a tree is outgrown.
+/// Ratio of expected to even load from which a tree is outgrown.
 fn allowed_skew(documents: usize, reference: &RoutingProfiles) -> f64 {
     let many = documents > MOST_EXACT_DOCUMENTS && documents >= reference.collection();
     reference.documents.skew() * if many { SKEW_GROWTH_OF_MANY } else { SKEW_GROWTH }
@@ -314,7 +313,7 @@ impl RoutingHealth {
         let (recent, reference) = (recent.filter(known), reference.filter(known));
         let both = recent.as_ref().zip(reference.as_ref());
         let shift = both.map(|(recent, reference)| recent.shift(reference));
-        // A share p of n rows is off by sqrt(2 p (1 - p) / (pi n)) on average, on either side.
+        // The share p of n rows deviates by sqrt(2 p (1 - p) / (pi n)) on average, on either side.
         let shift_by_chance = both.map(|(recent, reference)| {
             let spread = |n: usize| 2.0 / (std::f64::consts::PI * n as f64);
             let n = spread(recent.rows) + spread(reference.rows);
@@ -329,7 +328,7 @@ impl RoutingHealth {
         both.filter(|(recent, _)| recent.rows >= FEWEST_RECENT)
     }
 
-    /// Median entropies, where the recent one is too high.
+    /// Median entropies, if the recent one is too high.
     fn uncertain(&self) -> Option<(f64, f64)> {
         let (recent, reference) = self.enough()?;
         let (recent, reference) = (recent.entropy_quantiles, reference.entropy_quantiles);

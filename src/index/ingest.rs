@@ -1,4 +1,4 @@
-//! What documents get on their way in: an embedding and leaves.
+//! Prepares documents for storing: embeddings and leaves.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -26,40 +26,40 @@ use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
 pub(super) struct Ingest<'a> {
     pub bundle: &'a Bundle,
     pub similarity: Similarity,
-    /// What terms documents get, if any. Here, on all threads, and not in the store, which would find them
-    /// one after another.
+    /// The kind of terms for documents, if any. They are extracted here, on all threads; the store would do
+    /// it sequentially.
     pub analyzer: Option<Analyzer>,
-    /// Where a document is to have a row for each passage.
+    /// If set, documents get a row for each passage.
     pub passages: Option<Passages>,
 }
 
-/// What is found out about a document before it is encoded.
+/// A document as read before encoding.
 struct Read {
     terms: Option<Terms>,
-    /// Of each row which part of the text it is of.
+    /// The part of the text that each row covers.
     spans: Vec<Span>,
-    /// What is encoded for each row.
+    /// The text to encode for each row.
     texts: Vec<String>,
-    /// Tokens of title and text; 0 where they are too few to be cut.
+    /// Tokens of title and text; 0 if they are too few to be cut.
     tokens: usize,
 }
 
-/// Texts that are longer than what the encoder reads of them.
+/// Texts that the encoder reads only in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CutTexts {
-    /// Stored documents whose end does not count for their embedding.
+    /// Stored documents whose end does not affect their embedding.
     pub documents: usize,
     /// Tokens of their titles and texts.
     pub tokens: u64,
-    /// Those of them that are not read.
+    /// How many of those tokens are not read.
     pub tokens_cut: u64,
-    /// Tokens of the longest.
+    /// Tokens of the longest of them.
     pub longest: usize,
 }
 
 impl CutTexts {
-    /// Notes a text of so many tokens, of which at most `read` are read.
+    /// Adds a text of `tokens` tokens, of which at most `read` are read.
     fn note(&mut self, tokens: usize, read: usize) {
         if tokens > read {
             self.documents += 1;
@@ -69,7 +69,7 @@ impl CutTexts {
         }
     }
 
-    /// These and others.
+    /// Adds the counts of `others`.
     pub fn join(&mut self, others: Self) {
         self.documents += others.documents;
         self.tokens += others.tokens;
@@ -78,10 +78,10 @@ impl CutTexts {
     }
 }
 
-/// What is stored for some documents.
+/// Documents ready to be stored.
 pub(super) struct Prepared {
     pub puts: Vec<Put>,
-    /// Which of their texts were not read whole.
+    /// Which texts were not read completely.
     pub cut: CutTexts,
 }
 
@@ -109,8 +109,8 @@ impl Ingest<'_> {
         Ok(Prepared { puts: self.place_with(documents, terms, spans, &rows), cut })
     }
 
-    /// Documents with rows that are stored elsewhere; each row keeps its leaves where those are of the
-    /// `same` model, and is routed else.
+    /// Documents with rows from another store. Rows keep their leaves if those belong to the `same` model,
+    /// and are routed otherwise.
     pub fn keep_stored(
         self,
         documents: Vec<Document>,
@@ -128,7 +128,7 @@ impl Ingest<'_> {
         Ok(documents.into_iter().zip(rows).zip(terms).map(put).collect())
     }
 
-    /// Routes documents whose embeddings are given, and encodes and routes the others; in their order.
+    /// Routes documents whose embeddings are given, and encodes and routes the others; in the order given.
     pub fn again(self, documents: Vec<Document>, embeddings: Vec<Option<Vec<f16>>>) -> Result<Vec<Put>> {
         let is_known: Vec<bool> = embeddings.iter().map(Option::is_some).collect();
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
@@ -149,7 +149,7 @@ impl Ingest<'_> {
     /// Routes documents of one row each with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
-        // Each has one row, of all of its text.
+        // Each has one row, which covers its whole text.
         let spans = vec![vec![Span::default()]; documents.len()];
         Ok(self.place_with(documents, terms, spans, rows))
     }
@@ -173,11 +173,11 @@ impl Ingest<'_> {
         puts(documents, terms, spans, rows.chunks_exact(dim).map(stored).zip(leaves))
     }
 
-    /// The terms of documents, where they are to have any.
+    /// The terms of documents, if they are to have any.
     fn terms(self, documents: &[Document]) -> Result<Vec<Option<Terms>>> {
         let Some(analyzer) = self.analyzer else { return Ok(vec![None; documents.len()]) };
         let analysis = Analysis { analyzer, encoder: self.model().encoder() };
-        // Before there are several threads, each of which would load the tokenizer.
+        // Load the tokenizer once, before several threads each do.
         analysis.sequence("a")?;
         let terms = |document: &Document| Ok(Some(Terms::of(&document.title, &document.text, &analysis)?));
         documents.par_iter().map(terms).collect()
@@ -193,7 +193,7 @@ impl Ingest<'_> {
         let encoder = self.model().encoder();
         let Document { title, text, .. } = document;
         let count = || -> Result<usize> {
-            // A token has a byte at least.
+            // A token takes at least one byte.
             if self.passages.is_some() || title.len() + text.len() <= room {
                 return Ok(0);
             }
@@ -239,7 +239,7 @@ impl Ingest<'_> {
     }
 }
 
-/// The passages of which the encoder reads anything, or the first.
+/// The passages in which the encoder reads anything, or the first passage.
 fn known_passages(
     encoder: &Encoder,
     spans: Vec<Span>,
@@ -251,7 +251,7 @@ fn known_passages(
     Ok(rows.filter(|(place, (_, known))| *known || *place == first).map(|(_, (row, _))| row).unzip())
 }
 
-/// The error for the text of a row that the encoder reads nothing of.
+/// The error for a row whose text the encoder reads nothing of.
 fn unknown(documents: &[Document], read: &[Read], row: usize) -> Error {
     let ends = read.iter().scan(0, |end, read| {
         *end += read.spans.len();
@@ -277,8 +277,8 @@ fn puts(
     documents.into_iter().zip(terms).zip(spans).map(put).collect()
 }
 
-/// The passages of a document, and what is encoded for each: its title, then the passage. The title of one
-/// that leaves less than half of a passage's tokens is cut.
+/// The passages of a document, and the text to encode for each: the title, then the passage. A title that
+/// leaves less than half of a passage's tokens is cut.
 pub(super) fn cut_document(
     encoder: &Encoder,
     document: &Document,
@@ -290,7 +290,7 @@ pub(super) fn cut_document(
     let (mut own, mut starts) = (Vec::new(), Vec::new());
     encoder.token_starts(title, &mut own)?;
     encoder.token_starts(text, &mut starts)?;
-    // Tokens of two texts may be others than those of both as one.
+    // Two texts tokenised separately may differ from both as one.
     let beside = own.len() + if own.is_empty() { 0 } else { TITLE_SLACK };
     let most = most.min(room.saturating_sub(beside).max(most / 2));
     let end = match own.get(room.saturating_sub(most + TITLE_SLACK)) {
@@ -307,14 +307,14 @@ pub(super) fn cut_document(
     Ok((spans, texts))
 }
 
-/// Tokens by which those of a title and a passage may differ from those of both together.
+/// By how many tokens a title and a passage together may differ from the two apart.
 const TITLE_SLACK: usize = 2;
 
-/// Counts the tokens that it finds, where terms are those of the text as the encoder reads it.
+/// Counts tokens if terms are extracted from the text as the encoder reads it.
 struct Counting<'a> {
     analysis: Analysis<'a>,
     tokens: AtomicUsize,
-    /// Whether those of every text are counted.
+    /// Whether the tokens of every text are counted.
     all: AtomicBool,
 }
 
@@ -331,7 +331,7 @@ impl Lexer for Counting<'_> {
     }
 }
 
-/// [`Document::embedding_text`] as far as the encoder reads it, so that no long text is copied.
+/// [`Document::embedding_text`], cut to what the encoder reads, so that no long text is copied.
 fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Result<Cow<'a, str>> {
     Ok(match (document.title.as_str(), document.text.as_str()) {
         ("", text) | (text, "") => Cow::Borrowed(encoder.head(text)?),

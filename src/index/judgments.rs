@@ -1,8 +1,9 @@
-//! What the index was told: which documents answer which questions.
+//! Relevance judgments: which documents answer which questions.
 //!
-//! Judgments lie in a store of their own, in `judgments` beside the models: they outlive every change of
-//! model, and are as durable as documents. A judgment is a document of that store: its id stands for question
-//! and document, its title is the question, its text the id of the judged document, its metadata the rest.
+//! Judgments are stored in a separate store, in `judgments` next to the models: they outlive every change of
+//! model, and are as durable as documents. A judgment is a document of that store: its id is derived from the
+//! question and the document, its title is the question, its text the id of the judged document, its metadata
+//! the rest.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -26,24 +27,24 @@ use crate::store::{Damage, Notice, Put, Store, StoreConfig, StoreError, WriteBat
 
 /// Judgments stored in one commit.
 const PER_COMMIT: usize = 4_096;
-/// Id of the document that says what was learned; keys of judgments have other letters.
+/// Id of the document that holds the state of learning; keys of judgments use other letters.
 const LEARNED: &str = "learned";
-/// Bytes of SHA-256 that tell question and document from all others.
+/// Bytes of SHA-256 that identify a question and document.
 const KEY_BYTES: usize = 16;
 
-/// What [`Index::record_all`] did.
+/// The result of [`Index::record_all`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// Judgments stored that there were none of.
+    /// Judgments that are new.
     pub added: usize,
-    /// Judgments that took the place of one.
+    /// Judgments that replaced one.
     pub replaced: usize,
-    /// Of both, those of documents that the index does not hold now.
+    /// How many of both refer to a document that the index does not hold now.
     pub without_document: usize,
 }
 
-/// What is stored of a judgment beside question and id.
+/// What is stored of a judgment in addition to question and id.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     grade: i32,
@@ -52,10 +53,10 @@ struct Rest {
 }
 
 impl Index {
-    /// Stores that a document answers a question (grade 1 or more), or does not (0 or less), for
-    /// [`Self::learn`](Self#method.learn); says whether that was not known in any grade.
+    /// Records that a document answers a question (grade 1 or more), or does not (0 or less), for
+    /// [`Self::learn`](Self#method.learn); returns whether there was no judgment of the pair before.
     ///
-    /// The document need not be there: its judgment is kept, and counts once it is.
+    /// The document need not exist: its judgment is kept, and counts once it does.
     ///
     /// # Durability
     /// As [`Self::insert`].
@@ -70,10 +71,11 @@ impl Index {
         Ok(self.record_all([Judgment::new(question, id, grade)])?.added == 1)
     }
 
-    /// Stores judgments, all or, where one cannot be stored, none.
+    /// Records judgments: all of them, or none if one cannot be stored.
     ///
     /// # Durability
-    /// As [`Self::insert`]. Many of them are several commits, of which a crash may leave the first ones.
+    /// As [`Self::insert`]. Many judgments take several commits, of which a crash may leave only the first
+    /// ones.
     ///
     /// # Errors
     /// Those of [`Self::record`].
@@ -95,7 +97,7 @@ impl Index {
             recorded.replaced += replaced;
             recorded.added += committed.replaced.len() - replaced;
             for judgment in group {
-                // A pair that comes again is one judgment.
+                // A repeated pair is a single judgment.
                 let is_first = counted.insert((&judgment.question, &judgment.id));
                 recorded.without_document += usize::from(is_first && !view.contains(&judgment.id)?);
             }
@@ -103,7 +105,7 @@ impl Index {
         Ok(recorded)
     }
 
-    /// All judgments, in the order of questions and ids. They are read into memory.
+    /// All judgments, ordered by question and id. They are read into memory.
     ///
     /// A read-only handle shows those that were flushed.
     ///
@@ -118,7 +120,7 @@ impl Index {
         Ok(judgments)
     }
 
-    /// The judgments of a question, one place for each of these ids of documents; no other one is read.
+    /// The judgments of a question for these document ids, one entry per id; nothing else is read.
     ///
     /// A read-only handle shows those that were flushed.
     ///
@@ -139,8 +141,8 @@ impl Index {
         ids.map(|id| judged(id.as_ref())).collect()
     }
 
-    /// Removes judgments, each named by its question and the id of its document; says how many there were.
-    /// Their bytes stay in the files until [`Self::compact`].
+    /// Removes judgments, each named by its question and its document's id; returns how many existed. Their
+    /// bytes stay in the files until [`Self::compact`].
     ///
     /// # Durability
     /// As [`Self::delete`].
@@ -157,7 +159,7 @@ impl Index {
         Ok(within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted)
     }
 
-    /// What stands for the judgments of the last learnings, as their author put it, and what else he noted.
+    /// Fingerprints of the judgments of past learnings, and the learner's own notes.
     #[cfg(feature = "train")]
     pub(crate) fn learned_from(&self) -> Result<Option<(String, Option<Value>)>> {
         let Some(store) = self.judgments_for_reading()? else { return Ok(None) };
@@ -167,7 +169,7 @@ impl Index {
         row.map(noted).transpose()
     }
 
-    /// Notes what stands for the judgments of learnings, and more.
+    /// Stores fingerprints of the judgments of learnings, and the learner's notes.
     #[cfg(feature = "train")]
     pub(crate) fn set_learned_from(&self, print: &str, more: Value) -> Result<()> {
         let puts = vec![placed(Document::new(LEARNED, "", print).with_metadata(more))];
@@ -179,10 +181,10 @@ impl Index {
         self.path().join(names::JUDGMENTS)
     }
 
-    /// Whether the store of the judgments was begun.
+    /// Whether the store of judgments has been created.
     ///
     /// # Errors
-    /// A link, or anything else that is no directory, in its place: damage.
+    /// Damage: a link, or anything else that is not a directory, in its place.
     fn has_judgments(&self) -> Result<bool> {
         match kind(&*self.root.backend(), &self.judgments_dir())? {
             None => Ok(false),
@@ -191,14 +193,14 @@ impl Index {
         }
     }
 
-    /// Takes over what an earlier writer left in the log. Damage is for who asks for judgments to hear of.
+    /// Recovers what an earlier writer left in the log. Damage is reported when judgments are read.
     pub(super) fn recover_judgments(&self) {
         if let Err(error) = self.judgments_for_reading() {
             tracing::warn!(index = %self.path().display(), %error, "the judgments cannot be opened");
         }
     }
 
-    /// What was found when the judgments were opened.
+    /// Notices from opening the store of judgments.
     pub(super) fn notices_of_judgments(&self) -> Vec<Notice> {
         let held = self.judgments.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let of_judgments =
@@ -206,7 +208,7 @@ impl Index {
         held.map_or(Vec::new(), |store| store.notices().iter().map(of_judgments).collect())
     }
 
-    /// The store, made where there is none.
+    /// The store, created if it does not exist.
     fn judgments_for_writing(&self) -> Result<Arc<Store>> {
         self.root.check()?;
         self.has_judgments()?;
@@ -230,7 +232,7 @@ impl Index {
         Ok(store)
     }
 
-    /// The store as this handle shows it; `None` where nothing was ever recorded.
+    /// The store as this handle sees it; `None` if nothing was ever recorded.
     pub(super) fn judgments_for_reading(&self) -> Result<Option<Arc<Store>>> {
         if !self.has_judgments()? {
             return Ok(None);
@@ -240,7 +242,7 @@ impl Index {
         }
         match Store::open_read_only(self.judgments_dir()) {
             Ok(store) => Ok(Some(Arc::new(store))),
-            // A crash, or a writer that is at it.
+            // After a crash, or while a writer is creating it.
             Err(StoreError::InterruptedCreate { .. } | StoreError::NotFound { .. }) => Ok(None),
             Err(StoreError::NotAnIndex { path }) => match is_begun(&*self.root.backend(), &path)? {
                 true => Ok(None),
@@ -257,7 +259,8 @@ impl Index {
     }
 }
 
-/// What a store of judgments is: nothing is searched in it, so a document has one leaf and one value.
+/// The configuration of the store of judgments: it is never searched, so a document has one leaf and a
+/// one-dimensional embedding.
 fn config() -> StoreConfig {
     StoreConfig {
         dim: 1,
@@ -280,7 +283,7 @@ fn lost_manifest() -> StoreError {
     StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" })
 }
 
-/// Stands for a question and a document.
+/// The key of a question and a document.
 fn key(question: &str, id: &str) -> String {
     let mut digest = Sha256::new();
     digest.update((question.len() as u64).to_le_bytes());
@@ -292,7 +295,7 @@ fn key(question: &str, id: &str) -> String {
 /// Whether a judgment can be stored.
 ///
 /// # Errors
-/// Those of [`Index::record`] but of the disk.
+/// Those of [`Index::record`] except failures of the disk.
 pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
     judgment.check()?;
     Ok(check_document(&Document::new(&judgment.id, &judgment.question, ""))?)
@@ -305,21 +308,21 @@ fn put(judgment: &Judgment) -> Result<Put> {
     Ok(placed(Document::new(key(question, id), question, id).with_metadata(rest)))
 }
 
-/// A document of the store of judgments with its place in it.
+/// A document of the store of judgments, assigned to its only leaf.
 pub(super) fn placed(document: Document) -> Put {
     Put::whole(document, vec![f16::ONE], vec![LeafId(0)])
 }
 
 fn judgment(document: Document) -> Result<Judgment> {
     let rest = document.metadata.and_then(|rest| serde_json::from_value(rest).ok());
-    // Its checksums are right, so another version wrote it.
+    // Its checksums match, so another version wrote it.
     let undecodable = || Damage::Undecodable { what: "judgment", number: 0 };
     let Rest { grade, weight, time } =
         rest.ok_or_else(|| StoreError::corrupt(names::JUDGMENTS, undecodable()))?;
     Ok(Judgment { question: document.title, id: document.text, grade, weight, time })
 }
 
-/// Says of a damaged file where it is.
+/// Adds to a damage error where the file is.
 pub(super) fn within<T>(of_store: std::result::Result<T, StoreError>) -> Result<T> {
     Ok(of_store.map_err(|error| match error {
         StoreError::Corrupt { file, detail } => {

@@ -1,4 +1,4 @@
-//! What the last change of model did to the leaves: where the documents of each leaf were before.
+//! What the last change of model did to the leaves: where the documents of each leaf came from.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,18 @@ use crate::error::Result;
 use crate::ids::{LeafId, ModelHash, Row};
 use crate::store::{Store, StoreError, View};
 
-/// Where the documents of the leaves were in the model before the last change
-/// ([`Index::leaf_changes`]).
+/// Where the documents of each leaf were in the previous model ([`Index::leaf_changes`]).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LeafChanges {
-    /// The model before, which [`Index::rollback`] returns to.
+    /// The previous model, which [`Index::rollback`] returns to.
     pub from: ModelHash,
     /// Leaves of its tree.
     pub leaves_before: u64,
-    /// Documents that both have.
+    /// Documents in both models.
     pub compared: usize,
-    /// Share of them whose leaf is the one to which most documents of their former leaf went: 1 where leaves
-    /// were renamed or joined and nothing else.
+    /// Share of them whose leaf is the one to which most documents of their former leaf went: 1 if leaves
+    /// were only renamed or merged.
     pub together: f64,
     /// The leaves with documents, ascending by leaf.
     pub leaves: Vec<LeafChange>,
@@ -33,13 +32,13 @@ pub struct LeafChanges {
 pub struct LeafChange {
     /// The leaf.
     pub leaf: LeafId,
-    /// Its documents that the model before does not have.
+    /// Its documents that the previous model lacks.
     pub new: usize,
-    /// The leaves in which the others were, most documents first.
+    /// The former leaves of the others, most documents first.
     pub from: Vec<LeafOrigin>,
 }
 
-/// A leaf of the tree before, and how many documents came from it.
+/// A leaf of the previous tree, and how many documents came from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeafOrigin {
@@ -50,11 +49,11 @@ pub struct LeafOrigin {
 }
 
 impl Index {
-    /// Where the documents of each leaf were before the last change of model, by [`Self::reencode`] or a
-    /// tuning or learning that ended in one; `None` where no model is kept to return to.
+    /// Where the documents of each leaf were before the last change of model, by [`Self::reencode`] or by a
+    /// tuning or learning that changed the model; `None` if no previous model is kept.
     ///
-    /// A document counts in its most probable leaf, one of passages in that of its first row. Reads the id of
-    /// every document, and looks it up in the store that is kept.
+    /// A document counts in its most probable leaf; one with passages, in the leaf of its first row. Reads
+    /// the id of every document, and looks it up in the kept store.
     ///
     /// # Errors
     /// Failures of reading.
@@ -66,7 +65,7 @@ impl Index {
         let kept = current.kept.filter(|_| current.serving == serving.number);
         let Some(kept) = kept else { return Ok(None) };
         let store = match Store::open_read_only(self.root.model_dir(kept)) {
-            // Dropped by a writer, just now.
+            // A writer has just dropped it.
             Err(StoreError::NotFound { .. } | StoreError::NotAnIndex { .. }) => return Ok(None),
             store => store?,
         };
@@ -98,7 +97,7 @@ impl LeafChanges {
         leaves_before: u64,
         moved: BTreeMap<LeafId, (usize, BTreeMap<LeafId, usize>)>,
     ) -> Self {
-        // Of each leaf before, the most documents that went to one leaf.
+        // For each former leaf, the most documents that went to one leaf.
         let mut largest: BTreeMap<LeafId, usize> = BTreeMap::new();
         for (leaf, documents) in moved.values().flat_map(|(_, from)| from) {
             let most = largest.entry(*leaf).or_default();

@@ -16,22 +16,22 @@ use crate::store::{Damage, StoreError, View};
 use crate::terms::TermCounts;
 use crate::tree::TreeShape;
 
-/// Terms of a leaf unless asked otherwise.
+/// Default number of terms of a leaf.
 pub const DEFAULT_TERMS: usize = 8;
-/// Sample documents, and sample queries, of a leaf unless asked otherwise.
+/// Default number of sample documents, and of sample queries, of a leaf.
 pub const DEFAULT_SAMPLES: usize = 3;
-/// Queries embedded at once.
+/// Queries embedded per block.
 const QUERIES_PER_BLOCK: usize = 256;
 
 /// Options of [`Index::leaves`].
 #[derive(Clone, Debug)]
 pub struct LeafOptions {
-    /// One leaf alone, be it empty; all that have documents or questions by default. Costs the same, since a
-    /// word is distinctive against the rest of the collection.
+    /// A single leaf, even if empty; by default all leaves with documents or questions. Costs the same, since
+    /// a word is distinctive relative to the rest of the collection.
     pub leaf: Option<LeafId>,
-    /// Terms at most; [`DEFAULT_TERMS`] by default.
+    /// Maximum number of terms; [`DEFAULT_TERMS`] by default.
     pub terms: usize,
-    /// Documents, and queries, at most; [`DEFAULT_SAMPLES`] by default.
+    /// Maximum number of documents, and of queries; [`DEFAULT_SAMPLES`] by default.
     pub samples: usize,
     /// Questions to route; each goes to its most probable leaf.
     pub queries: Vec<String>,
@@ -43,15 +43,15 @@ impl Default for LeafOptions {
     }
 }
 
-/// A word that a leaf's documents use more than the others do.
+/// A word more frequent in a leaf's documents than in the others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LeafTerm {
     /// Lower case.
     pub term: String,
-    /// Log-odds against the other leaves, in standard deviations; positive.
+    /// Log-odds relative to the other leaves, in standard deviations; positive.
     pub weight: f64,
-    /// Documents of the leaf that hold it.
+    /// Documents of the leaf that contain it.
     pub documents: u32,
 }
 
@@ -69,13 +69,13 @@ pub struct LeafDocument {
     pub similarity: f32,
 }
 
-/// A question whose most probable leaf it is.
+/// A question whose most probable leaf this is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LeafQuery {
     /// The question.
     pub text: String,
-    /// Probability of the leaf for it.
+    /// Probability of the leaf for the question.
     pub probability: f32,
 }
 
@@ -89,13 +89,13 @@ pub struct LeafSummary {
     pub path: Vec<u32>,
     /// Documents in it, or passages of them.
     pub documents: usize,
-    /// The most distinctive words, best first; fewer or none where it has nothing of its own.
+    /// The most distinctive words, best first; few or none if the leaf is not distinctive.
     pub terms: Vec<LeafTerm>,
     /// The documents nearest to the mean of its embeddings, nearest first.
     pub nearest: Vec<LeafDocument>,
-    /// The surest of the questions that go to it.
+    /// The questions routed to it with the highest probability.
     pub queries: Vec<LeafQuery>,
-    /// All of the questions that go to it.
+    /// Number of questions routed to it.
     pub queries_routed: usize,
 }
 
@@ -156,7 +156,7 @@ impl Index {
     }
 }
 
-/// A leaf that the tree has; damage where a stored document says otherwise.
+/// Checks that the tree has the leaf; a stored document with any other leaf is damage.
 pub(super) fn check_stored(shape: TreeShape, leaf: LeafId) -> Result<()> {
     if shape.contains(leaf) {
         return Ok(());
@@ -196,7 +196,7 @@ impl ActiveModel {
         for &row in rows {
             let unit = self.unit_row(view, row)?;
             let cosine: f32 = unit.iter().zip(&mean).map(|(x, m)| x * m).sum();
-            // Rounding may go beyond.
+            // Rounding may exceed the range.
             top.push(cosine.clamp(-1.0, 1.0), row);
         }
         let nearest = top.into_sorted().into_iter().map(|(similarity, row)| {

@@ -1,4 +1,4 @@
-//! Keeping an index: sizes, checks, compaction, copies.
+//! Maintenance of an index: sizes, checks, compaction, copies.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -21,29 +21,29 @@ use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{StoreStats, bytes_below};
 
 impl Index {
-    /// Writes all documents anew in the order in which searches read them, and gives back the space of
-    /// deleted and replaced ones, of which no byte is left in the index directory, unless a change of model
-    /// keeps an earlier one ([`Self::drop_previous_model`]) or a repair set files aside.
+    /// Rewrites all documents in the order in which searches read them, and frees the space of deleted and
+    /// replaced ones. No byte of those is left in the index directory, unless a change of model keeps an
+    /// earlier one ([`Self::drop_previous_model`]) or a repair set files aside.
     ///
-    /// Searches go on meanwhile; writes wait. The disk needs room for both the old files and the new.
-    /// Happens by itself, in parts, as documents are inserted and deleted; so this is for an index that is
-    /// to be as small and fast as it can be, or that must not keep what was deleted.
+    /// Searches continue in the meantime; writes wait. The disk needs room for both the old files and the new
+    /// ones. Compaction also happens automatically, in parts, as documents are inserted and deleted; so call
+    /// this only if the index is to be as small and fast as possible, or must not keep what was deleted.
     ///
     /// # Durability
     /// As [`Self::flush`].
     ///
     /// # Errors
-    /// Failures of the disk; then nothing has changed, but where the error is of removing a file: that one is
+    /// Failures of the disk; then nothing has changed, unless the error is of removing a file: that file is
     /// left, and the index is compact.
     pub fn compact(&self) -> Result<()> {
         self.rewrite(&mut no_progress, Rewrite::Compact)
     }
 
-    /// Puts every document in the leaves that the tree has for its embedding, makes the codes of the
-    /// embeddings again, and writes all anew as [`Self::compact`] does.
+    /// Puts every document in the leaves that the tree has for its embedding, recomputes the codes of
+    /// embeddings, and rewrites everything as [`Self::compact`] does.
     ///
-    /// Posting lists follow from embeddings and model, so this is for an index whose lists are in doubt. In a
-    /// sound one it changes the leaf of a document here and there, since stored embeddings are rounded.
+    /// Posting lists follow from embeddings and model, so this is for an index with doubtful lists. In a
+    /// sound one it moves a document to another leaf here and there, since stored embeddings are rounded.
     ///
     /// # Errors
     /// Those of [`Self::compact`].
@@ -51,22 +51,22 @@ impl Index {
         self.rewrite(&mut no_progress, Rewrite::Postings)
     }
 
-    /// Makes posting lists of words for every document, for an index that was made without
-    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), and writes all anew as [`Self::compact`]
-    /// does.
+    /// Adds posting lists of words for every document to an index created without them
+    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), and rewrites everything as
+    /// [`Self::compact`] does.
     ///
-    /// Texts are taken apart at some thousand a second on each core; nothing is encoded. Searches go on
-    /// meanwhile, writes wait. A call that is cut off leaves the index as it was. An index that has the lists
-    /// is compacted.
+    /// About a thousand texts per second are analysed on each core; nothing is encoded. Searches continue in
+    /// the meantime, writes wait. An interrupted call leaves the index as it was. An index that already has
+    /// the lists is compacted.
     ///
     /// # Errors
-    /// [`InputError::AnalyzerMismatch`] for an index with other words; those of [`Self::compact`]; failures
-    /// of the tokenizer.
+    /// [`InputError::AnalyzerMismatch`] for an index with another analyzer; those of [`Self::compact`];
+    /// failures of the tokenizer.
     pub fn make_lexical(&self, analyzer: Analyzer) -> Result<()> {
         self.rewrite(&mut no_progress, Rewrite::Lexical(analyzer))
     }
 
-    /// What searches by words look for; `None` where documents cannot be found by their words.
+    /// The terms of searches by words; `None` if documents cannot be found by their words.
     pub fn analyzer(&self) -> Option<Analyzer> {
         self.serving().analyzer()
     }
@@ -77,7 +77,7 @@ impl Index {
     }
 
     fn rewrite(&self, on_progress: &mut OnProgress<'_>, rewrite: Rewrite) -> Result<()> {
-        // Each document is copied twice: its embedding, then the rest.
+        // Each document is copied in two steps: its embedding, then the rest.
         let total = 2 * self.len();
         watched(Stage::Compact, total, on_progress, |tick| {
             self.write(|serving| match rewrite {
@@ -101,18 +101,18 @@ impl Index {
         })
     }
 
-    /// Makes a copy of the index in `target`, a directory that is missing or empty: an index of its own, with
-    /// the model and the judgments, as of the moment of the call.
+    /// Copies the index into `target`, a directory that is missing or empty. The copy is an independent
+    /// index, with the model and the judgments, as of the moment of the call.
     ///
-    /// What was committed is flushed first. A read-only handle copies the generation that it shows; where the
-    /// writer has removed its files, it moves to the newest first. Files of documents and embeddings never
-    /// change, so the copy shares them where it is on the same file system and takes room for the model only;
-    /// elsewhere they are copied. Searches go on meanwhile; writes wait. A shared file that the medium
-    /// damages is damaged in both: a copy for that case belongs on another medium.
+    /// Committed documents are flushed first. A read-only handle copies the generation that it sees; if the
+    /// writer has removed its files, it moves to the newest generation first. Files of documents and
+    /// embeddings never change, so the copy shares them on the same file system and takes extra room for the
+    /// model only; on another file system they are copied. Searches continue in the meantime; writes wait. If
+    /// the medium damages a shared file, both indexes are damaged: put a backup on another medium.
     ///
     /// # Durability
-    /// It lasts once this has returned; a call that is cut off leaves a directory that does not open, and
-    /// that another call with it can finish. What a call that fails has made it removes.
+    /// The copy is durable once this has returned. An interrupted call leaves a directory that does not open;
+    /// another call with the same target can finish it. A failed call removes what it made.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`](crate::store::StoreError) for a directory with anything else in it, and
@@ -130,7 +130,7 @@ impl Index {
                 within(judgments.snapshot(&index.join(names::JUDGMENTS)))?;
             }
             copy_model(&*backend, &serving.bundle, dir)?;
-            // The store of the copy has the identity of this one.
+            // The copied store has the same identity as this one.
             if let Some(curve) = curve {
                 RECALL.write(&*backend, dir, &serving.origin(), &*curve)?;
             }
@@ -146,7 +146,7 @@ impl Index {
         Ok(())
     }
 
-    /// Sizes and counts, of documents and rows of the model in service.
+    /// Sizes and counts of documents and rows of the model in service.
     ///
     /// # Errors
     /// Failures of the file system.
@@ -157,7 +157,7 @@ impl Index {
         let all = |_: &str| true;
         stats.bytes.model = bytes_below(&serving.store.path().join(names::BUNDLE), &all);
         let current = self.root.read()?;
-        // Of a handle that has another model open than the one that serves by now, that one.
+        // If this handle has another model open than the one in service, it counts too.
         let others = current.all().filter(|&number| number != serving.number);
         stats.bytes.judgments = bytes_below(&self.judgments_dir(), &is_of_a_model);
         stats.bytes.other_models =
@@ -167,7 +167,7 @@ impl Index {
         for begun in begun::all(&*self.root.backend(), self.path(), &current)? {
             let (own, bytes) = (begun.bytes(self.path()), &mut stats.bytes);
             bytes.begun += own;
-            // Not twice.
+            // Already counted.
             if begun.name.starts_with(&bundle) {
                 bytes.model = bytes.model.saturating_sub(own);
             } else if begun.name.starts_with(models) && !begun.name.starts_with(&prefix) {
@@ -178,7 +178,7 @@ impl Index {
     }
 }
 
-/// What writes all documents anew.
+/// The kinds of operations that rewrite all documents.
 #[derive(Clone, Copy, Debug)]
 enum Rewrite {
     Compact,
@@ -195,8 +195,8 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         self.index.rewrite(&mut self.on_progress, Rewrite::Compact)
     }
 
-    /// As [`Index::make_lexical`], with progress, and cancellation between documents; not while the lists
-    /// themselves are made, at the end.
+    /// As [`Index::make_lexical`], with progress, and cancellation between documents; the final step, which
+    /// writes the lists, cannot be cancelled.
     ///
     /// # Errors
     /// Those of [`Index::make_lexical`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing
@@ -215,8 +215,8 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Whether the bytes of a file count as those of a model: not manifests and locks, which a model in service
-/// has too.
+/// Whether a file counts towards a model's bytes: manifests and locks do not, since a model in service has
+/// them too.
 fn is_of_a_model(name: &str) -> bool {
     ![names::MANIFEST, names::MANIFEST_NEW, names::MANIFEST_COPY, names::LOCK].contains(&name)
 }

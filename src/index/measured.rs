@@ -1,8 +1,8 @@
-//! What was measured of an index, in files beside its store: eight hexadecimal digits, the CRC-32 of what
-//! follows the line, then JSON. The JSON names the model and the store that it was measured on.
+//! Measurements of an index, in files next to its store: eight hexadecimal digits, the CRC-32 of what follows
+//! the line, then JSON. The JSON names the model and the store that were measured.
 //!
-//! No document rests on one of them. One that is damaged, or was measured on something else, is not used.
-//! `CURRENT` notes that a file was written, so that a missing one is noticed.
+//! Documents do not depend on these files. A file that is damaged, or was measured on something else, is
+//! ignored. `CURRENT` records that a file was written, so that a missing file is noticed.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use crate::disk::{Backend, Kind, OpenMode, names};
 use crate::ids::ModelHash;
 use crate::store::{Operation, Store, StoreError};
 
-/// More than any of them takes.
+/// Larger than any of them.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A file of something measured.
+/// A measurement file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     /// Its name.
     pub name: &'static str,
-    /// Its name before it is put into its place.
+    /// Its temporary name before the rename.
     pub new: &'static str,
-    /// What searches do without it, and what to do about that.
+    /// How searches behave without it, and the remedy.
     pub without: &'static str,
     bit: u8,
 }
@@ -35,22 +35,23 @@ pub(super) const RECALL: Measured = Measured {
     without: "searches without a beam score every document; `ehi calibrate` measures it again",
     bit: 1,
 };
-/// How scores by embeddings and by words are joined.
+/// How scores by embeddings and by words are combined.
 pub(super) const FUSION: Measured = Measured {
     name: names::FUSION,
     new: names::FUSION_NEW,
     without: "searches go by embeddings alone, hybrid ones by the default weight; `ehi fuse` learns it again",
     bit: 2,
 };
-/// All that is measured.
+/// All measurements.
 pub(super) const ALL: [Measured; 2] = [RECALL, FUSION];
-/// What made the embeddings. It is noted and not measured, so `CURRENT` does not say that there is one.
+/// What made the embeddings. This is a record and not a measurement, so `CURRENT` does not note that the file
+/// exists.
 pub(super) const ENCODED: Measured =
     Measured { name: names::ENCODED, new: names::ENCODED_NEW, without: "`ehi stats` says `unknown`", bit: 0 };
-/// All that have such a file.
+/// All of these files.
 pub(super) const FILES: [Measured; 3] = [RECALL, FUSION, ENCODED];
 
-/// Which of them a model has.
+/// The set of files that a model has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Files(u8);
 
@@ -59,7 +60,7 @@ impl Files {
         self.0
     }
 
-    /// `None` for bits that stand for no file.
+    /// `None` if a bit stands for no file.
     pub(super) fn from_bits(bits: u8) -> Option<Self> {
         (bits < 1 << ALL.len()).then_some(Self(bits))
     }
@@ -74,7 +75,7 @@ impl Files {
     }
 }
 
-/// What something was measured on.
+/// What a measurement refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
     model: String,
@@ -87,11 +88,11 @@ impl Origin {
     }
 }
 
-/// Why a file of something measured is not used.
+/// Why a measurement file is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unusable {
     Damaged,
-    /// Measured on another model, on other documents, or by a version that did not say on what.
+    /// Measured on another model or on other documents, or by a version that did not record it.
     Foreign,
 }
 
@@ -104,7 +105,7 @@ impl std::fmt::Display for Unusable {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Serialize, Deserialize)]
 struct Content<T> {
     of: Origin,
@@ -112,7 +113,7 @@ struct Content<T> {
 }
 
 impl Measured {
-    /// What was measured of the model in `dir`; `None` without a file.
+    /// The measurement of the model in `dir`; `None` if the file is missing.
     pub fn read<T: DeserializeOwned>(
         self,
         backend: &dyn Backend,
@@ -130,7 +131,7 @@ impl Measured {
             }
         };
         let json = checked(&content).ok_or(Unusable::Damaged)?;
-        // As it was written, but in the form of another version.
+        // Intact, but in another version's format.
         let Content { of, found } = serde_json::from_slice(json).map_err(|_| Unusable::Foreign)?;
         if of != *origin {
             return Err(Unusable::Foreign);
@@ -147,7 +148,7 @@ impl Measured {
         }
     }
 
-    /// Replaces that of the model in `dir`; it lasts when this has returned.
+    /// Replaces the file of the model in `dir`; durable once this has returned.
     pub fn write(
         self,
         backend: &dyn Backend,
@@ -157,13 +158,13 @@ impl Measured {
     ) -> Result<(), StoreError> {
         let written = self.replace(backend, dir, &Content { of: origin.clone(), found });
         if written.is_err() {
-            // What was begun; where it cannot be removed the next writer removes it.
+            // The temporary file; if it cannot be removed, the next writer removes it.
             let _ = backend.remove(&dir.join(self.new));
         }
         written
     }
 
-    /// Removes that of the model in `dir`; it may come back after a power failure.
+    /// Removes the file of the model in `dir`; it may reappear after a power failure.
     pub fn remove(self, backend: &dyn Backend, dir: &Path) -> Result<(), StoreError> {
         let path = dir.join(self.name);
         match backend.remove(&path) {
@@ -203,7 +204,7 @@ fn encode(what: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The JSON of a file, if its checksum is right.
+/// The JSON of a file, if its checksum matches.
 fn checked(content: &[u8]) -> Option<&[u8]> {
     let (sum, json) = content.split_at_checked(9)?;
     let expected = format!("{:08x}\n", crc32fast::hash(json));
@@ -246,7 +247,7 @@ mod tests {
                 std::fs::write(&path, &sound[..end]).unwrap();
                 assert_eq!(read(8), Err(Unusable::Damaged), "{end} bytes");
             }
-            // As it was before it said what it was measured on.
+            // The format before files recorded what was measured.
             std::fs::write(&path, encode(&what).unwrap()).unwrap();
             assert_eq!(read(8), Err(Unusable::Foreign));
         }

@@ -74,14 +74,15 @@ use active_model::HandleOptions;
 use measured::Files;
 use root::Root;
 
-/// How often a read-only handle looks again for the store in service, when the writer has just removed
-/// the one that it was about to open.
+/// How often a read-only handle retries finding the store in service after the writer has removed the one
+/// that it was about to open.
 const READ_ATTEMPTS: usize = 16;
 
 /// An open index directory.
 ///
-/// Shared by threads behind a reference or an [`Arc`](std::sync::Arc). One handle writes a directory at a
-/// time, in all processes, and any number read it ([`Self::open_read_only`]). Dropping it flushes.
+/// Shared by threads behind a reference or an [`Arc`](std::sync::Arc). One handle at a time, across all
+/// processes, writes a directory; any number of handles read it ([`Self::open_read_only`]). Dropping it
+/// flushes.
 ///
 /// # Examples
 /// ```no_run
@@ -97,16 +98,16 @@ const READ_ATTEMPTS: usize = 16;
 /// # Ok::<(), ehi::Error>(())
 /// ```
 pub struct Index {
-    /// Held for as long as it takes to copy or replace the pointer.
+    /// Held only to copy or replace the pointer.
     serving: RwLock<Arc<ActiveModel>>,
-    /// Writers share it; the last step of a change of model has it alone.
+    /// Writers share it; the last step of a change of model holds it exclusively.
     writing: RwLock<()>,
-    /// One change of model at a time, or a training that ends in one.
+    /// Held by a change of model, or by a training that ends in one: one at a time.
     changing: Mutex<()>,
     /// The store of the judgments, once this handle has written to it.
     judgments: Mutex<Option<Arc<Store>>>,
     options: HandleOptions,
-    /// Says which model serves, and holds the lock. Last, so that it is closed last.
+    /// Names the model in service, and holds the lock. Last, so that it is closed last.
     root: Root,
 }
 
@@ -120,14 +121,13 @@ impl std::fmt::Debug for Index {
 }
 
 impl Index {
-    /// Makes an empty index in `path` with its own copy of a trained bundle, and opens it.
+    /// Creates an empty index in `path` with its own copy of a trained bundle, and opens it.
     ///
-    /// The directory is made where it is missing; it must be empty, or hold what an
-    /// interrupted create or snapshot left, which is cleared.
+    /// The directory is created if missing; it must be empty, or hold the remains of an interrupted create or
+    /// snapshot, which are cleared.
     ///
     /// # Durability
-    /// The empty index survives a power failure once this has returned. A call that fails removes what it
-    /// made.
+    /// The empty index is durable once this has returned. A failed call removes what it made.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`] for a directory with anything in it,
@@ -136,11 +136,11 @@ impl Index {
         Self::builder().create(path, bundle)
     }
 
-    /// Opens the index in `path`, or makes an empty one where there is none.
+    /// Opens the index in `path`, or creates an empty one if none exists.
     ///
     /// # Errors
-    /// Those of [`Self::open`] and [`Self::create`]; [`InputError::ModelMismatch`](crate::InputError) where
-    /// the index there is served by another model.
+    /// Those of [`Self::open`] and [`Self::create`]; [`InputError::ModelMismatch`](crate::InputError) if the
+    /// existing index has another model in service.
     pub fn open_or_create(path: impl AsRef<Path>, bundle: &Bundle) -> Result<Self> {
         Self::builder().open_or_create(path, bundle)
     }
@@ -180,26 +180,26 @@ impl Index {
 
     /// Opens an index.
     ///
-    /// Reads the model into memory and maps the rest; checks format versions, dimensions, the model's
-    /// hash, and each page when it is first read. [`Self::verify`] checks all of it.
+    /// Reads the model into memory and maps the rest; checks format versions, dimensions and the model's
+    /// hash. Pages are checked when first read. [`Self::verify`] checks everything.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
-    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
-    /// [`StoreError::Corrupt`]; [`ModelError`](crate::model::ModelError) for a damaged model;
-    /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) where the model folder holds another
-    /// model than the index was made with.
+    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`], [`StoreError::Corrupt`];
+    /// [`ModelError`](crate::model::ModelError) for a damaged model;
+    /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) if the model folder holds another
+    /// model than the one the index was made with.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder().open(path)
     }
 
-    /// Opens an index for reading, beside a writer in this process or another one.
+    /// Opens an index for reading, alongside a writer in this process or another.
     ///
-    /// It shows the newest generation that the writer flushed; [`Self::refresh`] moves on to a later
-    /// one. Any number of processes may read. What it has open stays readable whatever the writer does.
+    /// The handle sees the newest generation that the writer flushed; [`Self::refresh`] moves on to a later
+    /// one. Any number of processes may read. What a handle has open stays readable whatever the writer does.
     ///
     /// # Errors
-    /// Those of [`Self::open`] but [`StoreError::Locked`]. Writes answer [`StoreError::ReadOnly`].
+    /// Those of [`Self::open`] except [`StoreError::Locked`]. Writes return [`StoreError::ReadOnly`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder().open_read_only(path)
     }
@@ -225,14 +225,14 @@ impl Index {
         Ok(index)
     }
 
-    /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where
-    /// that was changed; says whether it moved.
+    /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, even of another model;
+    /// returns whether it moved.
     ///
-    /// Costs a read of the manifest, and the opening of segments that are new. Searches under way
-    /// finish on the generation they began with.
+    /// Costs a read of the manifest, and opening new segments. Searches in progress finish on the generation
+    /// they began with.
     ///
     /// # Errors
-    /// Those of [`Self::open_read_only`]; the handle then shows what it showed before.
+    /// Those of [`Self::open_read_only`]; the handle then stays where it was.
     pub fn refresh(&self) -> Result<bool> {
         if !self.is_read_only() {
             return Ok(false);
@@ -242,7 +242,7 @@ impl Index {
         let current = || self.root.read().map(|current| current.serving);
         if before.number == current()?
             && let Ok(moved) = before.store.refresh()
-            // While it was refreshed, the writer may have changed the model and begun to change it back.
+            // During the refresh, the writer may have changed the model and started to change it back.
             && before.number == current()?
         {
             before.read_measured(&*self.root.backend());
@@ -256,26 +256,25 @@ impl Index {
         Ok(true)
     }
 
-    /// What its owner should know of an index although nothing is wrong with it, as found when this handle
-    /// opened the model in service: commits that wait in the log, or were brought back from it.
+    /// Notices for the owner of a sound index, from when this handle opened the model in service: commits
+    /// waiting in the log, or recovered from it.
     pub fn notices(&self) -> Vec<Notice> {
         let mut notices = self.serving().store.notices().to_vec();
         notices.extend(self.notices_of_judgments());
         notices
     }
 
-    /// Whether the handle is one of [`Self::open_read_only`].
+    /// Whether this handle was opened with [`Self::open_read_only`].
     pub fn is_read_only(&self) -> bool {
         self.root.is_read_only()
     }
 
-    /// The index directory: an absolute path without links, whatever was given.
+    /// The index directory: an absolute path without links, however it was given.
     pub fn path(&self) -> &Path {
         self.root.dir()
     }
 
-    /// The model in service: the one that the index was made with, or the one of the last
-    /// [`Self::reencode`].
+    /// The model in service: the one the index was made with, or that of the last [`Self::reencode`].
     pub fn bundle(&self) -> Arc<Bundle> {
         Arc::clone(&self.serving().bundle)
     }
@@ -290,18 +289,17 @@ impl Index {
         self.serving().view().live()
     }
 
-    /// How long the passages of documents are; `None` where a document is one row
-    /// ([`IndexBuilder::passages`]).
+    /// How long the passages of documents are; `None` if a document is one row ([`IndexBuilder::passages`]).
     pub fn passages(&self) -> Option<Passages> {
         self.serving().passages()
     }
 
-    /// Embeddings of live documents: one each, or one for each of their passages.
+    /// Embeddings of live documents: one each, or one per passage.
     pub fn embeddings(&self) -> usize {
         self.serving().view().live_rows()
     }
 
-    /// Whether there is no live document.
+    /// Whether the index has no live documents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -327,10 +325,10 @@ impl Index {
         ids.into_iter().map(|id| get(id.as_ref())).collect()
     }
 
-    /// Up to `limit` documents in the byte order of their ids, from the first one behind the id `after`,
-    /// which need not exist.
+    /// Up to `limit` documents in byte order of their ids, starting after the id `after`, which need not
+    /// exist.
     ///
-    /// The last id of a page is the `after` of the next one; a page with fewer documents is the last.
+    /// Pass the last id of a page as the next `after`; a page with fewer than `limit` documents is the last.
     ///
     /// # Errors
     /// Failures of reading.
@@ -346,11 +344,11 @@ impl Index {
         Ok(self.serving().view().contains(id)?)
     }
 
-    /// Deletes a document; says whether there was one.
+    /// Deletes a document; returns whether it existed.
     ///
     /// # Durability
-    /// Gone from searches when this returns; on disk for certain after [`Self::flush`]. Its bytes
-    /// stay in the files until those are merged, at the latest by [`Self::compact`].
+    /// Gone from searches when this returns; durable after [`Self::flush`]. Its bytes stay in the files until
+    /// those are merged, at the latest by [`Self::compact`].
     ///
     /// # Errors
     /// Failures of the disk.
@@ -358,13 +356,13 @@ impl Index {
         Ok(self.delete_batch([id])? > 0)
     }
 
-    /// Deletes the documents with these ids in one commit; says how many there were. Unknown ids do nothing.
+    /// Deletes the documents with these ids in one commit; returns how many existed. Unknown ids are ignored.
     ///
     /// # Durability
     /// As [`Self::delete`].
     ///
     /// # Errors
-    /// Failures of the disk; then none is deleted.
+    /// Failures of the disk; then nothing is deleted.
     pub fn delete_batch(&self, ids: impl IntoIterator<Item: Into<String>>) -> Result<usize> {
         let deletes = ids.into_iter().map(Into::into).collect();
         let committed = self.write(|on| Ok(on.store.commit(WriteBatch { puts: Vec::new(), deletes })?))?;
@@ -384,17 +382,17 @@ impl Index {
         Arc::clone(&self.serving.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes to the store in service, which stays that for as long.
+    /// Writes to the store in service, which cannot change during the call.
     fn write<T>(&self, write: impl FnOnce(&ActiveModel) -> Result<T>) -> Result<T> {
         self.check_process()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
-        // After a failed change of model it is not known which store the next open finds.
+        // After a failed change of model, it is unknown which store the next open finds.
         self.root.check_writes()?;
         write(&self.serving())
     }
 
-    /// As [`Self::write`], with a batch that was made with the model of `serving`; an error where that does
-    /// not serve any more, with the batch.
+    /// As [`Self::write`], with a batch made with the model of `serving`; if that is not in service any more,
+    /// the error returns the batch.
     fn commit_as_made(
         &self,
         serving: &Arc<ActiveModel>,
@@ -418,8 +416,8 @@ impl Index {
         self.check_process()
     }
 
-    /// Holds the right to change the model or to train it, which one call has at a time. None waits for
-    /// another: that would be for hours, and for ever from a callback of the other.
+    /// Holds the exclusive right to change or train the model. Callers do not wait for each other: that could
+    /// take hours, or for ever from a callback of the call in progress.
     pub(crate) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
         let held = match self.changing.try_lock() {
             Ok(held) => held,
@@ -430,27 +428,27 @@ impl Index {
         Ok(held)
     }
 
-    /// Makes sure that the directory is the one that was opened, before anything is written to it beside the
-    /// store, or removed.
+    /// Checks that the directory is still the one that was opened, before anything outside the store is
+    /// written to it or removed.
     pub(crate) fn check_place(&self) -> Result<()> {
         Ok(self.root.check()?)
     }
 
-    /// Refuses a writing handle in a forked child of the process that opened it: files and threads are the
-    /// parent's.
+    /// Refuses a writing handle in a forked child of the process that opened it: files and threads belong to
+    /// the parent.
     pub(crate) fn check_process(&self) -> Result<()> {
         Ok(self.root.check_process()?)
     }
 }
 
-/// The model in service, opened for reading beside a writer that may be changing it.
+/// The model in service, opened for reading while a writer may be changing it.
 fn newest(root: &Root, load: LoadOptions) -> Result<ActiveModel> {
     let mut attempt = 0;
     loop {
         let number = root.read()?.serving;
         let opened = ActiveModel::open_read_only(&*root.backend(), &root.model_dir(number), number, load);
         attempt += 1;
-        // Removed since the number was read?
+        // The model may have been removed since the number was read.
         if attempt == READ_ATTEMPTS || root.read()?.serving == number {
             return opened;
         }

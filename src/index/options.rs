@@ -17,7 +17,7 @@ use crate::store::{Durability, StoreError, StoreOptions};
 
 /// Options with which an index is created or opened.
 ///
-/// One that the call has no use for is an error of it, and so is one that the index contradicts.
+/// An option that does not apply to the call, or that contradicts the index, is an error.
 #[derive(Clone, Debug, Default)]
 #[must_use = "options do nothing until `create` or `open`"]
 pub struct IndexBuilder {
@@ -33,72 +33,70 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// How documents are ranked (section 3.6); by default as the folder of the encoder says
-    /// ([`Encoder::similarity`](crate::model::Encoder::similarity)), cosine where it says nothing. Chosen
-    /// when an index is created, for its life. When one is opened, it is [`InputError::SimilarityMismatch`]
-    /// where the index ranks by another.
+    /// How documents are ranked (section 3.6). Defaults to what the encoder's folder says
+    /// ([`Encoder::similarity`](crate::model::Encoder::similarity)), or else cosine. Fixed when an index is
+    /// created. On opening, [`InputError::SimilarityMismatch`] if the index ranks differently.
     ///
-    /// Documents and queries are stored and compared at unit norm for cosine, and as the
-    /// encoder gives them for the others. Routing through the tree always uses unit norm.
+    /// For cosine, documents and queries are stored and compared at unit norm; for the others, as the encoder
+    /// gives them. Routing through the tree always uses unit norm.
     pub fn similarity(mut self, similarity: Similarity) -> Self {
         self.similarity = Some(similarity);
         self
     }
 
-    /// What survives what; [`Durability::OnFlush`] by default. Holds for this handle, not for the index;
-    /// [`InputError::InapplicableOption`] for a handle that only reads.
+    /// Which failures writes survive; [`Durability::OnFlush`] by default. Applies to this handle, not to the
+    /// index; [`InputError::InapplicableOption`] for a read-only handle.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// Whether documents are stored with codes beside their embeddings
-    /// ([`SearchRequest::codes`](crate::SearchRequest::codes)), an eighth more bytes or less; they are by
-    /// default, but for Manhattan distance and for embeddings narrower than 64. Holds for what this handle
-    /// writes; compaction brings all documents to it.
+    /// Whether documents are stored with codes in addition to their embeddings
+    /// ([`SearchRequest::codes`](crate::SearchRequest::codes)), which takes at most an eighth more space. Yes
+    /// by default, except for Manhattan distance and for embeddings with fewer than 64 dimensions. Applies to
+    /// what this handle writes; compaction applies it to all documents.
     ///
     /// With `true`, an index that cannot have codes is an error, [`InputError::NoCodes`] or
-    /// [`InputError::TooNarrowForCodes`]; [`InputError::InapplicableOption`] for a handle that only reads.
+    /// [`InputError::TooNarrowForCodes`]; [`InputError::InapplicableOption`] for a read-only handle.
     pub fn codes(mut self, codes: bool) -> Self {
         self.codes = Some(codes);
         self
     }
 
     /// Whether documents can be found by their words ([`RankBy::Lexical`](crate::RankBy::Lexical),
-    /// [`RankBy::Hybrid`](crate::RankBy::Hybrid)), for some 200 bytes a document; they can by default. Chosen
-    /// when an index is created; [`Index::make_lexical`] adds it later. When one is opened, it is
-    /// [`InputError::InapplicableOption`] where the index is not so.
+    /// [`RankBy::Hybrid`](crate::RankBy::Hybrid)), for about 200 bytes per document; yes by default. Chosen
+    /// when an index is created; [`Index::make_lexical`] adds it later. On opening,
+    /// [`InputError::InapplicableOption`] if the index differs.
     pub fn lexical(mut self, lexical: bool) -> Self {
         self.lexical = Some(lexical);
         self
     }
 
-    /// What searches by words look for; tokens of the encoder by default. Chosen when an index is created or
-    /// by [`Index::make_lexical`]; when one is opened, it is [`InputError::AnalyzerMismatch`] where the index
-    /// has another one. [`InputError::Conflict`] with [`Self::lexical`] of `false`.
+    /// The terms of searches by words; tokens of the encoder by default. Chosen when an index is created or
+    /// by [`Index::make_lexical`]; on opening, [`InputError::AnalyzerMismatch`] if the index has another
+    /// analyzer. [`InputError::Conflict`] with [`Self::lexical`] of `false`.
     pub fn analyzer(mut self, analyzer: Analyzer) -> Self {
         self.analyzer = Some(analyzer);
         self
     }
 
-    /// Stores a row for each passage of a document, so that all of a long text is searched: passages of at
-    /// most `tokens` tokens of the encoder's, cut between paragraphs and sentences, neighbours with at most
-    /// `overlap` in common ([`Passages`]; 200 and 40, say). Each is encoded with the title before it and lies
-    /// in its own leaf; a hit is a document, with its best passages
-    /// ([`Hit::passages`](crate::Hit::passages)). Otherwise a document is one row, made of as much of its
-    /// text as the encoder reads.
+    /// Stores a row for each passage of a document, so that all of a long text is searched. Passages have at
+    /// most `tokens` of the encoder's tokens, are cut between paragraphs and sentences, and overlap by at
+    /// most `overlap` tokens ([`Passages`]; 200 and 40, for example). Each is encoded with the title before
+    /// it and has its own leaf; a hit is a document, with its best passages
+    /// ([`Hit::passages`](crate::Hit::passages)). Without this, a document is one row, encoded from as much
+    /// of its text as the encoder reads.
     ///
-    /// Chosen when an index is created, for its life. [`InputError::BadPassages`] as of [`Passages::new`] and
-    /// for more tokens than the encoder reads; when one is opened, [`InputError::PassagesMismatch`] where
-    /// it has others or none.
+    /// Fixed when an index is created. [`InputError::BadPassages`] as for [`Passages::new`] and for more
+    /// tokens than the encoder reads; on opening, [`InputError::PassagesMismatch`] if the index has other
+    /// passages or none.
     pub fn passages(mut self, tokens: u32, overlap: u32) -> Self {
         self.passages = Some((tokens, overlap));
         self
     }
 
-    /// Waits this long for another handle or process to give the index back, where one has it open for
-    /// writing; not at all by default. [`InputError::InapplicableOption`] for a handle that only reads, which
-    /// never waits.
+    /// How long to wait if another handle or process has the index open for writing; not at all by default.
+    /// [`InputError::InapplicableOption`] for a read-only handle, which never waits.
     pub fn lock_wait(mut self, most: Duration) -> Self {
         self.lock_wait = Some(most);
         self
@@ -111,22 +109,22 @@ impl IndexBuilder {
         self
     }
 
-    /// Whether the encoder is loaded, and the checksums of its files compared, when a text is first encoded
-    /// rather than when the index is opened; not by default. For handles that store nothing and ask nothing
-    /// in text: listing, reading and deleting documents need no encoder.
+    /// Whether to load the encoder, and check its files, when a text is first encoded instead of when the
+    /// index is opened; no by default. For handles that neither store nor search texts: listing, reading and
+    /// deleting documents need no encoder.
     pub fn lazy_encoder(mut self, lazy: bool) -> Self {
         self.load = self.load.lazy_encoder(lazy);
         self
     }
 
-    /// Makes it an error, [`InputError::ModelMismatch`], where the index is served by another model than this
+    /// Makes it an error, [`InputError::ModelMismatch`], if the index has another model in service than this
     /// one.
     pub fn expect_model(mut self, bundle: &Bundle) -> Self {
         self.expected = Some(bundle.hash());
         self
     }
 
-    /// The options of the handle.
+    /// The options that apply to the handle.
     pub(super) fn handle(&self) -> HandleOptions {
         let store = StoreOptions {
             durability: self.durability.unwrap_or_default(),
@@ -136,7 +134,7 @@ impl IndexBuilder {
         HandleOptions { store, load: self.load }
     }
 
-    /// By what a new index with this model ranks.
+    /// How a new index with this model ranks.
     ///
     /// # Errors
     /// Options that contradict the model.
@@ -198,7 +196,7 @@ impl IndexBuilder {
     }
 
     /// # Errors
-    /// Options of writing, for a handle that only reads.
+    /// Refuses options of writing for a read-only handle.
     fn check_reading(&self) -> Result<()> {
         let of_writing = [
             ("durability", self.durability.is_some()),
@@ -242,7 +240,7 @@ impl IndexBuilder {
             return open.open(path);
         }
         match self.create(&path, bundle) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(Error::Store(StoreError::AlreadyExists { .. })) if is_there() => open.open(path),
             created => created,
         }

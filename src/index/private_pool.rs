@@ -2,10 +2,10 @@
 
 use rayon::ThreadPool;
 
-/// Threads that take no lock of an index.
+/// Threads that never take a lock of an index.
 ///
-/// The caller's pool may be full of threads that wait for the lock which this work holds, so it
-/// must not be waited for.
+/// All threads of the caller's pool may be waiting for a lock held by this work, so this work must not wait
+/// for that pool.
 pub(super) struct PrivatePool(Option<ThreadPool>);
 
 impl PrivatePool {
@@ -16,13 +16,13 @@ impl PrivatePool {
 
     pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.0 {
-            // By a thread of its own: one of the caller's pool would take up other work of that pool while it
-            // waits, and with it perhaps the lock that it holds.
+            // On a separate thread: a thread of the caller's pool would run other jobs of that pool while it
+            // waits, and those might take the lock that it holds.
             Some(pool) => std::thread::scope(|scope| {
                 let done = scope.spawn(|| pool.install(work)).join();
                 done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }),
-            // No thread can be made: then nobody else is at work in parallel either.
+            // If no thread can be spawned, nothing else runs in parallel either.
             None => work(),
         }
     }

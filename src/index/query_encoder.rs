@@ -10,13 +10,13 @@ use crate::model::DistilReport;
 use crate::model::QueryEncoderEntry;
 
 impl Index {
-    /// What is known of the query encoder of the model in service; `None` without one.
+    /// The report of the query encoder of the model in service; `None` without one.
     pub fn query_encoder(&self) -> Option<DistilReport> {
         self.serving().bundle.query_encoder()
     }
 
-    /// Gives the model in service a query encoder, or takes it away; that lasts once this has returned. What
-    /// [`Index::fuse`] learned for the one before is not used for another one.
+    /// Gives the model in service a query encoder, or removes it; durable once this has returned. What
+    /// [`Index::fuse`] learned for one query encoder is not used for another.
     #[cfg(feature = "train")]
     pub(crate) fn set_query_encoder(
         &self,

@@ -1,8 +1,8 @@
-//! The log of the questions that an index was asked: off until somebody asks for it, bounded, and deletable.
+//! The log of questions: off by default, bounded, and deletable.
 //!
-//! It is a plain file of JSON lines that every handle appends to as long as the file is there, read-only
-//! ones too. Nothing is promised of it: it is no part of snapshots, and lines that a crash tore are passed
-//! over. So its operations do not go through [`Backend`](crate::disk::Backend).
+//! It is a plain file of JSON lines. Every handle, even a read-only one, appends to it as long as the file
+//! exists. It carries no promise: snapshots do not include it, and lines torn by a crash are skipped. So its
+//! operations do not go through [`Backend`](crate::disk::Backend).
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -19,18 +19,18 @@ use crate::error::Result;
 use crate::judgment::now;
 use crate::store::{Damage, Operation, StoreError};
 
-/// Bytes of the log at most, about: the older half is dropped then.
+/// Approximate maximum size of the log in bytes: then the older half is dropped.
 pub const MOST_LOG_BYTES: u64 = 8 << 20;
 /// Longer questions are not logged.
 const LONGEST_QUESTION: usize = 16 << 10;
 
-/// A question that the index was asked in text.
+/// A question in text that the index was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoggedQuestion {
     /// The question as it was asked.
     pub question: String,
-    /// When, in seconds since 1970 (UTC).
+    /// Time in seconds since 1970 (UTC).
     pub time: u64,
 }
 
@@ -41,12 +41,12 @@ struct Line<'a> {
 }
 
 impl Index {
-    /// Begins to write down every question that is asked in text, or ends it and deletes what was written.
+    /// Starts to log every question asked in text, or stops and deletes the log.
     ///
-    /// Holds for all handles and processes from the next question on. The log is a plain file, `QUESTIONS` in
-    /// the directory of the index, readable by its owner alone, of [`MOST_LOG_BYTES`] at most: then its older
-    /// half goes. [`Self::tune`](Self#method.tune) and [`Self::calibrate`] learn from it. A snapshot does not
-    /// copy it.
+    /// Applies to all handles and processes from the next question on. The log is a plain file, `QUESTIONS`
+    /// in the index directory, readable only by its owner, of [`MOST_LOG_BYTES`] at most: then its older half
+    /// is dropped. [`Self::tune`](Self#method.tune) and [`Self::calibrate`] learn from it. A snapshot does
+    /// not include it.
     ///
     /// # Errors
     /// [`StoreError::ReadOnly`], and failures of the file system.
@@ -55,7 +55,7 @@ impl Index {
         self.root.check()?;
         let path = self.path().join(names::QUESTIONS);
         if on {
-            // A link or a FIFO there would take no question.
+            // A link or a FIFO there could not take questions.
             let there = self.root.backend().kind(&path).map_err(StoreError::io(&path, Operation::Create))?;
             if there.is_some_and(|kind| kind != Kind::File) {
                 return Err(StoreError::corrupt(names::QUESTIONS, Damage::NotAFile).into());
@@ -68,7 +68,7 @@ impl Index {
                 _ => Ok(()),
             };
         }
-        // A process that is about to begin a new file is waited for, so that none comes back.
+        // Waits for a process that is about to start a new file, so that the file does not reappear.
         let _held = open(OpenOptions::new().append(true), &path).and_then(|file| file.lock().map(|()| file));
         for name in [names::QUESTIONS, names::QUESTIONS_OLD, names::QUESTIONS_NEW] {
             let path = self.path().join(name);
@@ -82,12 +82,12 @@ impl Index {
         Ok(())
     }
 
-    /// Whether questions are written down.
+    /// Whether questions are logged.
     pub fn logs_questions(&self) -> bool {
         self.path().join(names::QUESTIONS).exists()
     }
 
-    /// The questions that were written down, the oldest first, each as often as it was asked.
+    /// The logged questions, oldest first, each as often as it was asked.
     ///
     /// # Errors
     /// Failures of reading.
@@ -101,28 +101,28 @@ impl Index {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(io(Operation::Open)(error).into()),
             };
-            // The file may be larger than any that we leave: its end is what counts.
+            // The file may be larger than any that we leave: only its end counts.
             let mut file = file;
             let length = file.metadata().map_err(io(Operation::Read))?.len();
             let start = length.saturating_sub(MOST_LOG_BYTES);
             file.seek(SeekFrom::Start(start)).map_err(io(Operation::Read))?;
             for line in BufReader::new(file.take(MOST_LOG_BYTES)).split(b'\n') {
                 let line = line.map_err(io(Operation::Read))?;
-                // What a crash tore is passed over.
+                // Lines torn by a crash are skipped.
                 found.extend(serde_json::from_slice::<LoggedQuestion>(&line));
             }
         }
         Ok(found)
     }
 
-    /// The newest questions that were logged or judged, each once, the newest first, so many at most.
+    /// The newest logged or judged questions, at most `most`, without duplicates, newest first.
     ///
     /// # Errors
-    /// Failures of reading the judgments; a log that cannot be read is passed over with a warning.
+    /// Failures of reading the judgments; an unreadable log is skipped with a warning.
     pub fn asked(&self, most: usize) -> Result<Vec<String>> {
         let judged = self.judgments()?.into_iter().map(|judgment| (judgment.time, judgment.question));
         let logged = self.logged_questions().unwrap_or_else(|error| {
-            // Nothing rests on it.
+            // Nothing depends on it.
             tracing::warn!(index = %self.path().display(), %error, "the log of questions cannot be read");
             Vec::new()
         });
@@ -135,7 +135,7 @@ impl Index {
         Ok(asked.filter(|question| seen.insert(question.clone())).take(most).collect())
     }
 
-    /// Writes a question down where that is wanted. No search fails for it.
+    /// Logs a question if logging is on. A search never fails because of it.
     pub(super) fn log_question(&self, question: &str) {
         if question.len() > LONGEST_QUESTION {
             return;
@@ -148,7 +148,7 @@ impl Index {
     }
 }
 
-/// A file of the log: no link, and no FIFO.
+/// A file of the log, which must not be a link or a FIFO.
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32).open(path)?;
     match file.metadata()?.is_file() {
@@ -157,11 +157,11 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Appends a line in one write, so that lines of several processes do not mix.
+/// Appends a line in one write, so that lines of several processes do not interleave.
 fn append(dir: &Path, question: &str) -> io::Result<()> {
     let mut file = open(OpenOptions::new().append(true), &dir.join(names::QUESTIONS))?;
     let time = now();
-    // In front of a line that was torn there is no line feed.
+    // A torn line lacks its line feed, so each line starts with one.
     let mut line = b"\n".to_vec();
     serde_json::to_writer(&mut line, &Line { question, time })?;
     file.write_all(&line)?;
@@ -171,8 +171,8 @@ fn append(dir: &Path, question: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Begins a new file; the one so far takes the place of the older one. There is a file at every moment, since
-/// without one nothing is logged. One process does it; the others go on.
+/// Starts a new file; the current one replaces the older one. A file exists at every moment, since without
+/// one nothing is logged. One process does this; the others continue.
 fn turn_over(dir: &Path, full: &File) -> io::Result<()> {
     let [now, old, new] =
         [names::QUESTIONS, names::QUESTIONS_OLD, names::QUESTIONS_NEW].map(|name| dir.join(name));
@@ -191,10 +191,10 @@ fn turn_over(dir: &Path, full: &File) -> io::Result<()> {
     fs::rename(&new, &now)
 }
 
-/// Removes a file that was begun in [`turn_over`], unless a process is at it.
+/// Removes a file left by an unfinished [`turn_over`], unless a process is at it.
 pub(super) fn clear_begun_log(dir: &Path) -> std::result::Result<(), StoreError> {
     let _held = match open(OpenOptions::new().append(true), &dir.join(names::QUESTIONS)) {
-        // The process that begins a file holds the lock.
+        // The process that starts a file holds the lock.
         Ok(log) => match log.try_lock() {
             Ok(()) => Some(log),
             Err(_) => return Ok(()),

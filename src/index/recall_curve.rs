@@ -1,27 +1,27 @@
-//! How much of exact search the most probable leaves hold.
+//! Which share of exact search's hits the most probable leaves contain.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Generation;
 
-/// The collection may become so many times larger, or smaller, before a curve says nothing for certain.
+/// By which factor the collection may grow or shrink before a curve does not apply any more.
 const MOST_CHANGE: usize = 2;
 
-/// What a fixed number of leaves finds.
+/// The result for a fixed number of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecallPoint {
     /// Leaves visited.
     pub beam: usize,
-    /// Share of exact search's hits that lie in them, from 0 to 1: the mean over the questions.
+    /// Share of exact search's hits in them, from 0 to 1: the mean over the questions.
     pub recall: f64,
     /// Standard error of that mean.
     pub standard_error: f64,
-    /// Share of the documents that lie in them, from 0 to 1: the mean over the questions.
+    /// Share of the documents in them, from 0 to 1: the mean over the questions.
     pub visited: f64,
 }
 
-/// What made the questions of a [`RecallCurve`].
+/// The origin of the questions of a [`RecallCurve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -30,52 +30,52 @@ pub enum QuestionSource {
     Documents,
     /// The caller.
     Given,
-    /// Users: they are logged or judged.
+    /// Users: the questions were logged or judged.
     Asked,
 }
 
-/// How much of exact search the most probable leaves hold, as measured by
+/// Which share of exact search's hits the most probable leaves contain, measured by
 /// [`Index::calibrate`](crate::Index::calibrate).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecallCurve {
-    /// The generation on which it was measured.
+    /// The generation that was measured.
     pub generation: Generation,
     /// Its live documents.
     pub documents: usize,
-    /// Questions that were asked.
+    /// Number of questions.
     pub questions: usize,
-    /// Where they came from.
+    /// Their origin.
     pub source: QuestionSource,
-    /// By rising depth.
+    /// In ascending order of depth.
     pub depths: Vec<DepthCurve>,
 }
 
-/// A curve for so many hits.
+/// The curve for a number of hits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DepthCurve {
-    /// Hits of exact search that were looked for, for each question.
+    /// Number of exact search's hits looked for, per question.
     pub depth: usize,
-    /// By rising beam.
+    /// In ascending order of beam.
     pub points: Vec<RecallPoint>,
 }
 
 impl RecallCurve {
-    /// The cheapest point that reaches a recall of `k` hits; `None` where none does, or fewer hits were
-    /// looked for.
+    /// The cheapest point that reaches this recall of `k` hits; `None` if none does, or if fewer hits were
+    /// measured.
     pub fn reaching(&self, recall: f64, k: usize) -> Option<&RecallPoint> {
         let curve = self.depths.iter().find(|curve| curve.depth >= k)?;
         curve.points.iter().find(|point| point.recall >= recall)
     }
 
-    /// Whether it holds for a collection of so many documents.
+    /// Whether it applies to a collection of `documents` documents.
     pub(crate) fn holds_for(&self, documents: usize) -> bool {
         documents <= self.documents.saturating_mul(MOST_CHANGE)
             && documents.saturating_mul(MOST_CHANGE) >= self.documents
     }
 
-    /// Whether it can have been measured on a tree of so many leaves.
+    /// Whether it can have been measured on a tree with `leaves` leaves.
     pub(super) fn is_sane(&self, leaves: usize) -> bool {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let is_sane = |point: &RecallPoint| {
@@ -92,7 +92,7 @@ impl RecallCurve {
     }
 }
 
-/// What was found with one beam, question after question.
+/// The results of one beam, one entry per question.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     questions: usize,
@@ -138,7 +138,7 @@ mod tests {
         let beam = |recall| curve.reaching(recall, 10).map(|point| point.beam);
         assert_eq!([0.1, 0.5, 0.91, 0.95, 1.0].map(beam), [1, 1, 4, 4, 8].map(Some));
         assert_eq!(curve.reaching(0.9, 1).map(|point| point.beam), Some(2));
-        // More hits than were looked for.
+        // More hits than were measured.
         assert_eq!(curve.reaching(0.5, 11), None);
     }
 

@@ -1,4 +1,4 @@
-//! What mends what [`Health`](super::health::Health) found, and what that costs.
+//! Remedies for what [`Health`](super::health::Health) found, and their cost.
 
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -14,14 +14,14 @@ use crate::error::Result;
 use crate::model::Role;
 use crate::store::View;
 
-/// Stored documents that are encoded to see how long that takes.
+/// Stored documents encoded to measure the speed.
 const ENCODED: usize = 8;
-/// Time of tuning over that of encoding all documents, as measured (`docs/lab/experiments.md`).
+/// Ratio of the time of tuning to that of encoding all documents, as measured (`docs/lab/experiments.md`).
 const TUNING: f64 = 0.2;
-/// The same of learning, which encodes them twice and trains between that.
+/// The same for learning, which encodes the documents twice and trains in between.
 const LEARNING: f64 = 5.0;
 
-/// A command that mends something, and what it costs.
+/// A command that fixes a problem, and its cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Remedy {
@@ -31,12 +31,11 @@ pub struct Remedy {
     pub documents_to_encode: usize,
     /// Documents that it routes again.
     pub documents_to_route: usize,
-    /// About how long it takes here, from how long this machine just took for a few documents. A guess: half
-    /// or twice as long is no surprise.
+    /// Rough duration on this machine, extrapolated from a few documents. It may be off by a factor of two.
     pub minutes: f64,
 }
 
-/// A command of the program, and the call of the library of the same name.
+/// A command of the program, and the library call of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -69,7 +68,7 @@ impl std::fmt::Display for Remedy {
 }
 
 impl Index {
-    /// What mends what was found, each command once; nothing where nothing was found.
+    /// The remedies for these problems, each command once; empty if there are no problems.
     pub(super) fn remedies(
         &self,
         serving: &ActiveModel,
@@ -85,7 +84,7 @@ impl Index {
         commands.sort_unstable();
         commands.dedup();
         if commands.contains(&RemedyCommand::Tune) {
-            // It calibrates too.
+            // It includes calibration.
             commands.retain(|command| *command != RemedyCommand::Calibrate);
         }
         let pace = Pace::of(serving, view)?;
@@ -121,11 +120,11 @@ impl Advice {
     }
 }
 
-/// How fast this machine is now, in seconds.
+/// The current speed of this machine, in seconds.
 struct Pace {
     /// For one document.
     encoding: f64,
-    /// For one question that is a vector.
+    /// For one question given as a vector.
     exact_search: f64,
 }
 
@@ -138,7 +137,7 @@ impl Pace {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let Some(&row) = rows.first() else { return Ok(Self { encoding: 0.0, exact_search: 0.0 }) };
         let encoder = &serving.model().encoder;
-        // It is loaded by the first call.
+        // The first call loads the encoder.
         encoder.embed(&texts[..1], Role::Document)?;
         let started = Instant::now();
         encoder.embed(&texts, Role::Document)?;

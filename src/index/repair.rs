@@ -1,4 +1,4 @@
-//! Repair of an index that does not open, or that is damaged inside.
+//! Repair of an index that does not open, or that has internal damage.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -44,7 +44,7 @@ impl std::fmt::Debug for RepairOptions<'_> {
 }
 
 impl<'a> RepairOptions<'a> {
-    /// The bundle that the index was made with, for the case that its own copy is damaged.
+    /// The bundle that the index was made with, in case its own copy is damaged.
     pub fn bundle(mut self, bundle: &Bundle) -> Self {
         self.bundle = Some(bundle.clone());
         self
@@ -56,14 +56,14 @@ impl<'a> RepairOptions<'a> {
         self
     }
 
-    /// Removes what earlier repairs set aside, where this one finds nothing to do: the index is whole without
+    /// Removes what earlier repairs set aside, if this one finds nothing to do: the index is sound without
     /// it, and a copy made now is a better backup.
     pub fn forget(mut self, forget: bool) -> Self {
         self.forget = forget;
         self
     }
 
-    /// Hears of progress in documents written, and may cancel between them: the error is then
+    /// Reports progress in documents written; the callback may cancel between them: the error is then
     /// [`Error::Cancelled`], with the documents as they were.
     pub fn on_progress(mut self, callback: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Self {
         self.on_progress = Some(Box::new(callback));
@@ -72,24 +72,23 @@ impl<'a> RepairOptions<'a> {
 }
 
 impl Index {
-    /// Brings a damaged index back to what can be read of it, also where it does not open; says what is lost.
+    /// Restores what can be read of a damaged index, even if it does not open; reports what is lost.
     ///
-    /// A damaged manifest or `CURRENT` is replaced by its copy; a damaged model by the bundle in the
-    /// options, which must be the very one. Where `CURRENT` and its copy are both damaged, the model serves
-    /// of which there is a store, if there is only one. An earlier model that is kept to go back to and
-    /// that is damaged is set aside. Of damaged segments every document is kept whose text matches its
-    /// checksum; its embedding is computed anew from the text where that is damaged, also one that was given,
-    /// and so are its leaves. One that has neither text nor embedding any more is lost. Damaged files are
-    /// never removed: they go to the folder `damaged` of the index, until [`RepairOptions::forget`]. What was
-    /// measured of the model and cannot be used is set aside too. A sound index is left as it is; unsealed
-    /// changes stay in the log.
+    /// A damaged manifest or `CURRENT` is replaced by its copy; a damaged model by the bundle in the options,
+    /// which must be identical. If `CURRENT` and its copy are both damaged, the model that has a store goes
+    /// into service, provided there is only one. A damaged earlier model that was kept for rollback is set
+    /// aside. In damaged segments, every document whose text matches its checksum is kept; a damaged
+    /// embedding is recomputed from the text, even if it was given, and so are its leaves. A document left
+    /// with neither text nor embedding is lost. Damaged files are never removed: they are moved to the folder
+    /// `damaged` of the index, until [`RepairOptions::forget`]. Unusable measurements of the model are set
+    /// aside too. A sound index is left as it is; unsealed changes stay in the log.
     ///
-    /// No handle may have the index open for writing.
+    /// No other handle may have the index open for writing.
     ///
     /// # Errors
-    /// [`StoreError::Locked`]; [`StoreError::Undecided`] where the options have to decide;
-    /// [`StoreError::Corrupt`] where a file and its copy are damaged; [`ModelError`] for a damaged model and
-    /// no bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The
+    /// [`StoreError::Locked`]; [`StoreError::Undecided`] if the options have to decide;
+    /// [`StoreError::Corrupt`] if a file and its copy are damaged; [`ModelError`] for a damaged model without
+    /// a bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The
     /// documents are then as they were.
     pub fn repair(path: impl AsRef<Path>, options: RepairOptions<'_>) -> Result<RepairReport> {
         Self::repair_on(StoreOptions::default().backend(), path.as_ref(), options)
@@ -106,7 +105,7 @@ impl Index {
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
         let mut serving = serving.map_err(without_manifest)?;
-        // First, so that what is done to documents is always reported.
+        // First, so that changes to documents are always reported.
         repair_judgments(&root, options.undecided, &mut serving.report)?;
         let mut report = finish(serving, &root, &dir, options)?;
         report.current_restored = was_damaged;
@@ -120,7 +119,7 @@ impl Index {
     }
 }
 
-/// Sets aside what was measured of the serving model and cannot be used, and notes what there is of it.
+/// Sets aside unusable measurements of the serving model, and records which exist.
 fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
     let (backend, current) = (root.backend(), root.current());
     let (number, dir) = (current.serving, root.model_dir(current.serving));
@@ -150,8 +149,8 @@ fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
     Ok(())
 }
 
-/// Sets the kept model aside where anything of it is damaged, so that it is in nobody's way: it has nothing
-/// that the one that serves lacks.
+/// Sets aside the kept model if any part of it is damaged, so that it blocks nothing: it has nothing that the
+/// serving one lacks.
 fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
     let current = root.current();
     let Some(kept) = current.kept else { return Ok(()) };
@@ -168,9 +167,9 @@ fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
     Ok(())
 }
 
-/// Brings the judgments back to what can be read of them; sets aside what is no store any more. Those that
-/// may have been forgotten are kept unless the options say otherwise: a repair of documents must not fail
-/// for them.
+/// Restores what can be read of the judgments; sets aside a store that is beyond repair. Judgments that may
+/// have been forgotten are kept unless the options say otherwise: a repair of documents must not fail because
+/// of them.
 fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport) -> Result<()> {
     let (backend, dir) = (root.backend(), root.dir().join(names::JUDGMENTS));
     if kind(&*backend, &dir)?.is_none() {
@@ -206,8 +205,8 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
     Ok(())
 }
 
-/// Whether the store and the model in a directory are what they were when they were written. A manifest
-/// that has a sound copy counts as sound, and is made again.
+/// Whether the store and the model in a directory are intact. A manifest with a sound copy counts as sound,
+/// and is rewritten.
 fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
     let repair = match Repair::begin_on(backend, dir, StoreOptions::default()) {
         Ok(repair) => repair,
@@ -236,7 +235,7 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     check_analyzer(repair.config())?;
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
-    // A damaged segment gets its terms from the texts that are left of it.
+    // A damaged segment gets its terms from the remaining texts.
     let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
     let analyzer = Analyzer::from_code(repair.config().terms);
     let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
@@ -252,7 +251,7 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     repair.run(undecided, anew, &mut tick)
 }
 
-/// The index's own model, or the one given where that is damaged.
+/// The index's own model, or the given one if that is damaged.
 fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, given: Option<&Bundle>) -> Result<Bundle> {
     let expected = repair.config().model_hash;
     let model = dir.join(names::BUNDLE);

@@ -1,18 +1,18 @@
-//! How the tree routed the queries that a handle has served.
+//! How the tree routed the queries served by a handle.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use crate::model::RoutingSample;
 
-/// Rows, and queries, that count as recent. Enough that a share is off by a few percent at most.
+/// How many rows, and queries, count as recent. Enough for a share to be accurate to a few percent.
 pub const RECENT: usize = 1_024;
-/// Routing of the queries served since the index was opened, the newest ones.
+/// Routing of the newest queries served since the index was opened.
 #[derive(Default)]
 pub(super) struct RoutingLog(Mutex<VecDeque<RoutingSample>>);
 
 impl RoutingLog {
-    /// Takes a query down, unless another thread is at it: no search waits for this.
+    /// Records a query, unless another thread holds the lock: searches do not wait for this.
     pub fn record(&self, sample: RoutingSample) {
         if let Ok(mut samples) = self.0.try_lock() {
             if samples.len() == RECENT {

@@ -1,4 +1,4 @@
-//! The full check of an index: every model, `CURRENT`, and what nothing names.
+//! The full check of an index: every model, `CURRENT`, and unexpected files.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -18,20 +18,20 @@ use crate::model::{Bundle, ModelError, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{Damage, Notice, Store, StoreError, VerifyReport, View};
 
-/// Stored embeddings that [`Index::verify`] searches with.
+/// Stored embeddings used as queries by [`Index::verify`].
 const PROBES: usize = 16;
-/// How long a writer that is at work has to finish what a reader would take for something left.
+/// How long an active writer has to finish what a reader would otherwise take for remains.
 const SETTLE: Duration = Duration::from_millis(50);
 /// Hits of such a search.
 const PROBE_HITS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 
 impl Index {
     /// Reads the whole index and checks every invariant and checksum: `CURRENT`, each model with its store
-    /// and its log, kept ones too, and that a search of all leaves finds what exact search finds. Where it is
-    /// sound, every operation of every kind would succeed on these bytes.
+    /// and its log, including kept ones, and that a search of all leaves finds the same as exact search. If
+    /// the index is sound, every operation of every kind would succeed on these bytes.
     ///
     /// # Errors
-    /// Failures of reading; damage is in the report.
+    /// Failures of reading; damage goes into the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.check(&mut no_progress)
     }
@@ -87,7 +87,7 @@ impl Index {
         Ok(())
     }
 
-    /// The bundle on disk is the one that was opened.
+    /// Checks that the bundle on disk is the one that was opened.
     fn verify_bundle(&self, number: u32, report: &mut VerifyReport) -> Result<()> {
         let dir = self.root.model_dir(number).join(names::BUNDLE);
         let file = format!("{}{}", model_prefix(number), names::BUNDLE);
@@ -108,7 +108,7 @@ impl Index {
         Ok(())
     }
 
-    /// What was measured of a model is there, and was measured on it.
+    /// Checks that a model's measurements exist, and were measured on it.
     fn verify_measured(&self, model: &ActiveModel, expected: Files, report: &mut VerifyReport) {
         let found = model.measured_files(&*self.root.backend()).into_iter();
         let notices = found.filter_map(|(measured, found)| {
@@ -117,12 +117,12 @@ impl Index {
         report.warnings.extend(notices);
     }
 
-    /// Files and directories of the index itself.
+    /// Checks the files and directories of the index itself.
     fn verify_names(&self, current: &Current, report: &mut VerifyReport) -> Result<()> {
         let (backend, dir) = (self.root.backend(), self.path());
         let mut has_copy = self.root.has_copy();
         if !has_copy && self.is_read_only() {
-            // A writer that is at work writes the copy first.
+            // An active writer writes the copy first.
             std::thread::sleep(SETTLE);
             has_copy = self.root.has_copy();
         }
@@ -131,7 +131,7 @@ impl Index {
         }
         let mut begun = begun::all(&*backend, dir, current)?;
         if self.is_read_only() && !begun.is_empty() {
-            // A writer that is at work has its files for a moment.
+            // An active writer has temporary files for a moment.
             std::thread::sleep(SETTLE);
             let again = begun::all(&*backend, dir, &self.root.read()?)?;
             begun.retain(|begun| again.contains(begun));
@@ -168,8 +168,8 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Notes that something cannot be used. A failure of reading that may pass, as for want of files or of
-/// rights, is an error instead.
+/// Records that something is unusable. A failure of reading that may be temporary, such as lack of file
+/// handles or of permission, is an error instead.
 fn note_unusable(
     report: &mut VerifyReport,
     file: String,
@@ -194,7 +194,7 @@ fn verify_store(store: &Store, on_progress: &mut OnProgress<'_>) -> Result<Verif
     })?)
 }
 
-/// What there is to say of a file of something measured; `expected`: it was written once.
+/// The finding about a measurement file; `expected`: whether it was written at some time.
 pub(super) fn unmeasured(
     number: u32,
     measured: Measured,
@@ -210,20 +210,20 @@ pub(super) fn unmeasured(
     Some(Notice::Unmeasured { file, why, without })
 }
 
-/// The query encoder of a model can be used.
+/// Checks that the query encoder of a model can be used.
 fn verify_query_encoder(number: u32, bundle: &Bundle, report: &mut VerifyReport) -> Result<()> {
     let file = format!("{}{}", model_prefix(number), names::BUNDLE);
     bundle.check_query_encoder().or_else(|error| note_unusable(report, file, "the query encoder", error))
 }
 
 impl ActiveModel {
-    /// A search of all leaves finds what exact search finds.
+    /// Checks that a search of all leaves finds the same as exact search.
     fn verify_searches(&self, report: &mut VerifyReport) -> Result<()> {
         let view = self.view();
         for row in self.probes(&view)? {
             let query = self.unit_row(&view, row)?;
             if self.check_vector(&query).is_err() {
-                // All zeros: like nothing, and so no question.
+                // All zeros: similar to nothing, and so unusable as a query.
                 continue;
             }
             let [exact, beam] = [SearchMode::Exact, SearchMode::beam(NonZeroUsize::MAX)]
@@ -240,7 +240,7 @@ impl ActiveModel {
         Ok(())
     }
 
-    /// Rows all over a view.
+    /// Rows spread over a view.
     fn probes(&self, view: &View) -> Result<Vec<Row>> {
         let mut rows = view.newest(PROBES / 2)?;
         let step = (view.rows() / (PROBES / 2)).max(1);

@@ -1,4 +1,4 @@
-//! Progress of work that holds locks.
+//! Progress reports for work that holds locks.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,17 +10,16 @@ use crate::error::{Error, Result};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::{StoreError, Tick};
 
-/// How often the caller is told.
+/// How often the callback is called.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Does work that takes locks, and tells the caller how far it is: before it begins, at intervals, and at its
-/// end.
+/// Runs work that takes locks, and reports its progress: before it begins, at intervals, and at its end.
 ///
-/// The work runs on a thread of its own. So the callback holds no lock, and may call whatever it likes: what
+/// The work runs on a separate thread. So the callback holds no lock, and may make any call: a call that
 /// needs a lock waits for the work, which never waits for the callback.
 ///
 /// # Errors
-/// Those of the work; [`Error::Cancelled`] where the callback says so in time.
+/// Those of the work; [`Error::Cancelled`] if the callback asks for it in time.
 pub(super) fn watched<T: Send>(
     stage: Stage,
     total: usize,
@@ -42,7 +41,7 @@ pub(super) fn watched<T: Send>(
             tracing::dispatcher::with_default(&subscriber, || span.in_scope(|| work(&mut tick)))
         });
         while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            // What was written since makes more of it than it was to be.
+            // Later writes may have added to the work, so it can exceed its total.
             let done = done.load(Ordering::Relaxed).min(total);
             if on_progress(Progress::new(stage, done, total)).is_break() {
                 cancelled.store(true, Ordering::Relaxed);
@@ -58,7 +57,7 @@ pub(super) fn watched<T: Send>(
     Ok(worked)
 }
 
-/// The work is waited for where the callback panics, so it is to end soon.
+/// If the callback panics, the work must still be waited for, so it should end soon.
 struct CancelsOnPanic<'a>(&'a AtomicBool);
 
 impl Drop for CancelsOnPanic<'_> {

@@ -1,4 +1,4 @@
-//! Long calls that tell how far they are.
+//! Long calls with progress reports.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use super::Index;
 use crate::progress::OnProgress;
 use crate::progress::Progress;
 
-/// The long calls of an index, with a callback that hears how far each is and may cancel it; made by
+/// The long calls of an index, with a callback that receives progress and may cancel; made by
 /// [`Index::with_progress`].
 #[must_use = "it does nothing until one of the calls is made"]
 pub struct WithProgress<'a, F> {
@@ -18,7 +18,7 @@ pub struct WithProgress<'a, F> {
 
 #[cfg(feature = "train")]
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
-    /// The index and the callback, for a call of another module.
+    /// The index and the callback, for a call in another module.
     pub(crate) fn parts(&mut self) -> (&Index, &mut OnProgress<'_>) {
         (self.index, &mut self.on_progress)
     }
@@ -31,12 +31,12 @@ impl<F> fmt::Debug for WithProgress<'_, F> {
 }
 
 impl Index {
-    /// Tells `on_progress` how far the next call is: [`WithProgress::insert_batch`] and the others of
-    /// [`WithProgress`] do what the calls of the same names do here.
+    /// Reports the progress of the next call to `on_progress`: [`WithProgress::insert_batch`] and the other
+    /// methods of [`WithProgress`] do the same as the calls of the same names here.
     ///
-    /// The callback answers whether to go on; [`ControlFlow::Break`] ends the call with
-    /// [`Error::Cancelled`](crate::Error::Cancelled). It may search and write; a write waits where it would
-    /// from another thread.
+    /// The callback returns whether to continue; [`ControlFlow::Break`] ends the call with
+    /// [`Error::Cancelled`](crate::Error::Cancelled). It may search and write; a write waits if one from
+    /// another thread would.
     ///
     /// # Examples
     /// ```no_run

@@ -1,4 +1,4 @@
-//! What the words of a text are: tokens of a model, or words without their endings.
+//! The words of a text: tokens of a model, or stems.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,22 +10,23 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use crate::characters::{self, is_mark};
 
-/// What searches by words look for. Chosen for the life of an index.
+/// The terms of searches by words. Fixed for the lifetime of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Analyzer {
-    /// Tokens of the index's own encoder: any language that it knows. A word is found as it is written.
+    /// Tokens of the index's own encoder: for any language that it knows. Words match in the form in which
+    /// they are written.
     #[default]
     Tokens,
-    /// Words in lower case without their endings, by the Snowball stemmer of a language: "leak" finds "leaks"
-    /// and "leaking". A word is made of letters, digits and marks, so this is nothing for languages without
+    /// Lower-case words without their endings, by the Snowball stemmer of a language: "leak" finds "leaks"
+    /// and "leaking". A word consists of letters, digits and marks, so this does not suit languages without
     /// spaces between words.
     Stems(Language),
 }
 
 macro_rules! languages {
     ($($code:literal $language:ident $name:literal)*) => {
-        /// A language whose words are told from their endings.
+        /// A language for stemming.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[allow(missing_docs, reason = "the names say it")]
@@ -34,10 +35,10 @@ macro_rules! languages {
         }
 
         impl Language {
-            /// All of them.
+            /// All languages.
             pub const ALL: &'static [Self] = &[$(Self::$language,)*];
 
-            /// In English, lower case.
+            /// The English name, in lower case.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$language => $name,)*
@@ -59,7 +60,7 @@ macro_rules! languages {
     };
 }
 
-// The codes are on disk (docs/format.md): add further ones at the end.
+// The codes are stored on disk (docs/format.md): append new ones at the end.
 languages! {
     2 Arabic "arabic"
     3 Danish "danish"
@@ -87,7 +88,7 @@ languages! {
 const TOKENS: u8 = 1;
 
 impl Analyzer {
-    /// As it is on disk; never 0.
+    /// The code on disk; never 0.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Tokens => TOKENS,
@@ -109,7 +110,7 @@ impl Analyzer {
     }
 }
 
-/// A name of an unknown analyzer.
+/// The name of an unknown analyzer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is neither `tokens` nor the name of a language whose words can be stemmed, as `english`")]
 pub struct UnknownAnalyzer {
@@ -138,25 +139,25 @@ impl serde::Serialize for Analyzer {
     }
 }
 
-/// Tells of each word of a text with its term: the CRC-32 of its stem, so that no dictionary is needed. Of a
-/// hundred thousand words one pair, on average, shares a number.
+/// Calls `tell` with each word of a text and its term: the CRC-32 of its stem, so that no dictionary is
+/// needed. Among a hundred thousand words, one pair on average shares a number.
 pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u32)) {
     let stemmer = Stemmer::new(language.algorithm());
     words(text, |word| {
-        // A stemmer takes time and memory for every letter.
+        // The stemmer takes time and memory for every letter.
         let short = word.len() <= LONGEST_WORD;
         let lower = lower_case(language, word);
         let stem = if short { stemmer.stem(&lower) } else { lower.as_str().into() };
-        // The last number means no term.
+        // The last number means "no term".
         tell(word, crc32fast::hash(stem.as_bytes()).min(u32::MAX - 1));
     });
 }
 
-/// Bytes of a word that has a stem of its own, at most.
+/// Words longer than this, in bytes, are not stemmed.
 const LONGEST_WORD: usize = 256;
 
-/// Words of a text in normal form C: letters, digits and the marks on them, without characters that are not
-/// seen, as a soft hyphen.
+/// Words of a text in normal form C: letters, digits and their marks, without invisible characters such as a
+/// soft hyphen.
 fn words(text: &str, mut tell: impl FnMut(&str)) {
     let composed: Cow<'_, str> = match is_nfc_quick(text.chars()) {
         IsNormalized::Yes => text.into(),
@@ -181,7 +182,7 @@ fn is_unseen(c: char) -> bool {
     !c.is_ascii() && get_general_category(c) == GeneralCategory::Format
 }
 
-/// In Turkish, I without a dot is another letter than i.
+/// In Turkish, dotless I is a different letter from i.
 fn lower_case(language: Language, word: &str) -> String {
     match language {
         Language::Turkish => characters::lower_case(&word.replace('\u{130}', "i").replace('I', "\u{131}")),
@@ -214,7 +215,7 @@ mod tests {
         found
     }
 
-    /// What is stored follows from these numbers: another version of the stemmer must give the same ones.
+    /// Stored data depends on these numbers: another version of the stemmer must give the same ones.
     #[test]
     fn stems_are_what_they_were() {
         let english = of(Language::English, "The Leaking leaks, generously LEAKED (5) alzheimer's");
@@ -226,7 +227,7 @@ mod tests {
             of(Language::Russian, "\u{43a}\u{43d}\u{438}\u{433}\u{438}"),
             [stem("\u{43a}\u{43d}\u{438}\u{433}")]
         );
-        // All of them, over a text that has something of each script.
+        // All languages, on a text that contains something of each script.
         let text = "Running \u{43a}\u{43d}\u{438}\u{433}\u{438} \u{3b2}\u{3b9}\u{3b2}\u{3bb}\u{3af}\u{3b1} \u{915}\u{93f}\u{924}\u{93e}\u{92c}\u{947}\u{902} \u{627}\u{644}\u{643}\u{62a}\u{628} maisons";
         let all: Vec<u32> = Language::ALL.iter().flat_map(|&language| of(language, text)).collect();
         assert_eq!(crc32fast::hash(bytemuck::cast_slice(&all)), 1_356_173_658);
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(turkish("\u{130}STANBUL"), turkish("istanbul"));
         assert_eq!(turkish("IRMAK"), turkish("\u{131}rmak"));
         assert_ne!(turkish("IRMAK"), turkish("irmak"));
-        // No text is too much.
+        // Texts of any length work.
         assert_eq!(of(Language::English, &"s".repeat(1_000_000)).len(), 1);
         assert!(of(Language::English, " ?! ").is_empty());
     }

@@ -1,20 +1,21 @@
-//! Bounds of a block's scores that hold whatever the parameters and the average length are.
+//! Bounds on a block's scores that hold for all parameters and average lengths.
 //!
-//! A score rises with the count and falls with the length, so no posting of a block scores more than the best
-//! pair on the Pareto frontier of (high count, low length). Three pairs are kept; neighbours are joined to
-//! the higher count and the lower length, which can only raise the bound. Block maxima are those of Ding and
-//! Suel (SIGIR 2011), pairs in place of scores those of Lucene's impacts, which keep the whole frontier.
+//! A score increases with the count and decreases with the length, so no posting of a block scores more than
+//! the best pair on the Pareto frontier of (high count, low length). Three pairs are kept; neighbours are
+//! merged into the higher count and the lower length, which can only raise the bound. Block maxima are from
+//! Ding and Suel (SIGIR 2011); pairs instead of scores are from Lucene's impacts, which keep the whole
+//! frontier.
 
-/// Pairs kept for a block.
+/// Pairs kept per block.
 pub(super) const PAIRS: usize = 3;
 /// Bits of a length bound below the leading one.
 const MANTISSA: u32 = 4;
 const HIDDEN: u32 = 1 << MANTISSA;
 
-/// The byte of a length: the highest whose length is not above it.
+/// The code of a length: the highest code whose length does not exceed it.
 ///
-/// A minifloat that rounds down: 4 bits of mantissa below a hidden one and 4 of exponent, exact up to 32,
-/// then off by less than a sixteenth, and 507,904 for all above.
+/// A minifloat that rounds down: 4 bits of mantissa after a hidden one and 4 of exponent, exact up to 32,
+/// then off by less than a sixteenth, and 507,904 for everything above.
 pub(super) fn code(length: u32) -> u8 {
     if length < HIDDEN {
         return length as u8;
@@ -24,7 +25,7 @@ pub(super) fn code(length: u32) -> u8 {
     code.min(u32::from(u8::MAX)) as u8
 }
 
-/// The length of a byte; rises with it.
+/// The length of a code; increases with it.
 pub(super) fn length(code: u8) -> u32 {
     let (exponent, mantissa) = (u32::from(code) >> MANTISSA, u32::from(code) & (HIDDEN - 1));
     match exponent {
@@ -33,10 +34,10 @@ pub(super) fn length(code: u8) -> u32 {
     }
 }
 
-/// The bounds of postings with these counts and lengths: count, 255 for all above 254, and length code; a
-/// count of 0 is no pair.
+/// The bounds of postings with these counts and lengths: count, with 255 for all above 254, and length code;
+/// a count of 0 marks an unused pair.
 pub(super) fn pairs(postings: impl Iterator<Item = (u32, u32)>) -> [[u8; 2]; PAIRS] {
-    // The highest count of each length code.
+    // The highest count for each length code.
     let mut highest = [0u8; 256];
     let (mut sum, mut postings_seen) = (0u64, 0u64);
     for (count, length) in postings {
@@ -45,7 +46,7 @@ pub(super) fn pairs(postings: impl Iterator<Item = (u32, u32)>) -> [[u8; 2]; PAI
         sum += u64::from(length);
         postings_seen += 1;
     }
-    // Longer ones belong to the frontier only with more occurrences.
+    // Longer texts belong to the frontier only with more occurrences.
     let mut frontier = [[0u8; 2]; 256];
     let mut kept = 0;
     for (code, &count) in (0..=u8::MAX).zip(&highest) {
@@ -54,7 +55,7 @@ pub(super) fn pairs(postings: impl Iterator<Item = (u32, u32)>) -> [[u8; 2]; PAI
             kept += 1;
         }
     }
-    // Those are joined whose join raises the bound least, by the usual parameters; any choice is a bound.
+    // Merges the pairs that raise the bound least with the default parameters; any choice is a valid bound.
     let average = (sum as f64 / postings_seen.max(1) as f64).max(1.0);
     let score = |[count, code]: [u8; 2]| {
         let relative = f64::from(length(code)) / average;

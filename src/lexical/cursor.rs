@@ -1,4 +1,4 @@
-//! A place in a posting list, and what lies ahead of it.
+//! A position in a posting list, with bounds on what lies ahead.
 
 use super::bm25::{self, Norms};
 use super::list::EncodedList;
@@ -7,14 +7,14 @@ use super::{BLOCK, END, Posting, Undecodable};
 /// A posting list, in bytes or in memory.
 #[derive(Clone, Copy, Debug)]
 pub enum List<'a> {
-    /// Of a sealed file.
+    /// From a sealed file.
     Encoded(EncodedList<'a>),
     /// Of rows in memory; ascending.
     Plain(&'a [Posting]),
 }
 
 impl List<'_> {
-    /// How many postings there are.
+    /// Number of postings.
     pub fn len(&self) -> usize {
         match self {
             Self::Encoded(list) => list.len(),
@@ -22,24 +22,24 @@ impl List<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What cursors of one search share.
+/// Data shared by the cursors of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowNorms<'a> {
     /// By row.
     pub lengths: &'a [u32],
     pub norms: &'a Norms,
-    /// None of `lengths` is below it.
+    /// A lower bound on `lengths`.
     pub shortest: u32,
 }
 
 impl<'a> RowNorms<'a> {
-    /// The part for these lists: the shortest length is sought only where a plain list needs it.
+    /// The part for these lists: the shortest length is computed only if a plain list needs it.
     pub fn new<'l>(lengths: &'a [u32], norms: &'a Norms, mut lists: impl Iterator<Item = List<'l>>) -> Self {
         let plain = lists.any(|list| matches!(list, List::Plain([_, ..])));
         let shortest = if plain { lengths.iter().copied().min() } else { None };
@@ -52,29 +52,29 @@ impl<'a> RowNorms<'a> {
     }
 }
 
-/// A place in a list that only moves forward.
+/// A forward-only position in a list.
 ///
-/// The list is seen as blocks of 128 postings, the last one with what is left. Rows of the block it is in are
-/// decoded, counts when the first is asked for.
+/// The list is treated as blocks of 128 postings; the last block has the remainder. The rows of the current
+/// block are decoded, its counts on first use.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     list: List<'a>,
     part: RowNorms<'a>,
     weight: f32,
-    /// Of all the list.
+    /// Number of blocks of the list.
     blocks: usize,
-    /// The block in `rows`; `blocks` behind the last one.
+    /// The block in `rows`; equals `blocks` after the last one.
     block: usize,
     place: usize,
-    /// [`END`] behind the last one.
+    /// [`END`] after the last posting.
     row: u32,
-    /// Filled up with [`END`].
+    /// Padded with [`END`].
     rows: [u32; BLOCK],
     counts: [u32; BLOCK],
     counted: bool,
-    /// A block that may be ahead of `block`, for bounds.
+    /// A block at or ahead of `block`, for bounds.
     shallow: usize,
-    /// The block whose bound was asked for last, and it.
+    /// The block whose bound was requested last, and the bound.
     bounded: (usize, f32),
     /// The postings after the whole blocks of an encoded list.
     rest: ([u32; BLOCK], [u32; BLOCK]),
@@ -83,10 +83,10 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the first posting of a list of the part with these lengths; `weight` is for the bounds.
+    /// At the first posting of a list of the part with these lengths; `weight` is used for the bounds.
     ///
     /// # Errors
-    /// [`Undecodable`], here as in every method that moves: also where a row is not in the part.
+    /// [`Undecodable`], here and in every method that moves: also if a row is outside the part.
     #[cfg(test)]
     pub fn open(
         list: List<'a>,
@@ -128,20 +128,20 @@ impl<'a> Cursor<'a> {
         Ok(cursor)
     }
 
-    /// The row it is at; [`END`] behind the last one.
+    /// The current row; [`END`] after the last posting.
     #[inline(always)]
     pub fn row(&self) -> u32 {
         self.row
     }
 
-    /// How often the row holds the term; of no meaning behind the last one.
+    /// How often the current row contains the term; meaningless after the last posting.
     #[inline(always)]
     pub fn count(&mut self) -> u32 {
         self.read_counts();
         self.counts[self.place]
     }
 
-    /// The score of the term in the row it is at.
+    /// The score of the term in the current row.
     #[inline(always)]
     pub(super) fn score(&mut self) -> f32 {
         let count = self.count();
@@ -159,7 +159,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Moves to the first posting from here whose row is not below `row`; blocks between are not decoded.
+    /// Moves to the first posting from here whose row is at least `row`; blocks in between are not decoded.
     #[inline(always)]
     pub fn seek(&mut self, row: u32) -> Result<(), Undecodable> {
         if row <= self.row {
@@ -173,19 +173,19 @@ impl<'a> Cursor<'a> {
             }
         }
         self.place = below(&self.rows, row);
-        // The last row of a block is not below `row` here, so there is one.
+        // The last row of a block is at least `row` here, so one exists.
         self.row = self.rows.get(self.place).copied().unwrap_or(END);
         Ok(())
     }
 
-    /// The last row of the block that may hold `row`; moves ahead for bounds without decoding. [`END`] where
+    /// The last row of the block that may contain `row`; moves ahead for bounds without decoding. [`END`] if
     /// no posting is left.
     pub fn block_last_row(&mut self, row: u32) -> u32 {
         self.shallow = self.block_of(self.shallow.max(self.block), row);
         if self.shallow < self.blocks { self.last(self.shallow) } else { END }
     }
 
-    /// No posting of the block that [`Self::block_last_row`] found scores higher; 0 where there is none.
+    /// Upper bound on scores in the block found by [`Self::block_last_row`]; 0 if there is none.
     #[inline(always)]
     pub fn block_bound(&mut self) -> f32 {
         if self.shallow >= self.blocks {
@@ -197,8 +197,8 @@ impl<'a> Cursor<'a> {
         self.bounded.1
     }
 
-    /// No posting of this row, not below the one it is at, scores higher; for a row in the block that is
-    /// decoded it is not worth asking.
+    /// Upper bound on the score of this row, which must not be below the current one; not useful for a row in
+    /// the decoded block.
     #[inline(always)]
     pub(super) fn bound_at(&mut self, row: u32) -> f32 {
         if self.block < self.blocks && row <= self.last(self.block) {
@@ -208,11 +208,12 @@ impl<'a> Cursor<'a> {
         self.block_bound()
     }
 
-    /// No posting in these rows scores higher; 0 where there is none. `start` never falls from call to call.
+    /// Upper bound on scores in this range of rows; 0 if it has no postings. `start` never decreases from
+    /// call to call.
     pub(super) fn bound_within(&mut self, start: u32, end: u32) -> Result<f32, Undecodable> {
         let last = self.block_last_row(start);
         if last >= end {
-            // Of a block that spans the window it is worth knowing whether any row is in it.
+            // If a block spans the window, it is worth checking whether any row is in it.
             self.seek(start)?;
             if self.row >= end {
                 return Ok(0.0);
@@ -228,30 +229,31 @@ impl<'a> Cursor<'a> {
         Ok(bm25::saturate(self.weight, least))
     }
 
-    /// No more postings than these are in the rows below `end` from those that bounds were last asked for.
+    /// Upper bound on the number of postings in rows below `end`, from the rows whose bounds were last
+    /// requested.
     pub(super) fn at_most_within(&self, end: u32) -> usize {
         (self.block_of(self.shallow, end.saturating_sub(1)) + 1 - self.shallow) * BLOCK
     }
 
-    /// No posting of the list scores higher; looks at every block's bounds.
+    /// Upper bound on all scores of the list; examines every block's bounds.
     #[cfg(test)]
     pub fn max_bound(&self) -> f32 {
         let least = (0..self.blocks).fold(f32::INFINITY, |least, block| least.min(self.ratio(block)));
         bm25::saturate(self.weight, least)
     }
 
-    /// Postings of the list.
+    /// Number of postings of the list.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether the list has none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0
     }
 
-    /// Hands the postings from here on that are in rows below `end` to `take`, a block's at a time, as rows
-    /// and scores; leaves out blocks that `skip` says need not be looked at, by their bounds.
+    /// Passes the remaining postings in rows below `end` to `take`, block by block, as rows and scores;
+    /// leaves out blocks that `skip` rejects by their bounds.
     #[inline(always)]
     pub(super) fn take_until(
         &mut self,
@@ -263,7 +265,7 @@ impl<'a> Cursor<'a> {
         while self.row < end {
             let last = self.last(self.block);
             if skip(bm25::saturate(self.weight, self.ratio(self.block))) {
-                // The part of the block that is behind `end` may be needed later.
+                // The part of the block after `end` may be needed later.
                 self.seek(end.min(last + 1))?;
                 continue;
             }
@@ -290,11 +292,11 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The first block from one on that may hold a row.
+    /// The first block at or after `first` that may contain a row.
     fn block_of(&self, first: usize, row: u32) -> usize {
         let (mut low, mut step) = (first, 1);
         while low < self.blocks && self.last(low) < row {
-            // All up to `low` end below the row.
+            // All blocks up to `low` end before the row.
             let next = low.saturating_add(step);
             if next >= self.blocks || self.last(next) >= row {
                 let (mut from, mut to) = (low + 1, next.min(self.blocks));
@@ -313,7 +315,7 @@ impl<'a> Cursor<'a> {
         self.list.len().saturating_sub(self.block * BLOCK).min(BLOCK)
     }
 
-    /// The last row of a block that exists.
+    /// The last row of an existing block.
     #[inline(always)]
     fn last(&self, block: usize) -> u32 {
         match self.list {
@@ -323,7 +325,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// No posting of a block that exists has a lower ratio of norm and count.
+    /// Lower bound on the ratio of norm and count in an existing block.
     #[inline(always)]
     fn ratio(&self, block: usize) -> f32 {
         match self.list {
@@ -380,7 +382,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// How many of ascending rows are below one, without branches.
+/// The number of ascending rows below `row`, without branches.
 #[inline(always)]
 fn below(rows: &[u32; BLOCK], row: u32) -> usize {
     let mut low = 0;

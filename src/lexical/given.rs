@@ -3,13 +3,13 @@
 use super::search::{Query, holds_any};
 use super::{LexicalStats, Norms, QueryTerm, Role, Undecodable};
 
-/// Appends the score of each of `rows` to `out`, with the bits that [`search`](super::search()) finds.
+/// Appends the score of each of `rows` to `out`, bit for bit as found by [`search`](super::search()).
 ///
-/// `None` where a row lacks a required term or holds an excluded one, or the part does not have it; 0 where
-/// it holds no term at all and none is required.
+/// `None` if a row lacks a required term, contains an excluded one, or is outside the part; 0 if it contains
+/// no term at all and none is required.
 ///
 /// # Shapes
-/// `lengths` `[rows of the part]`; `rows` `[n]`, ascending, to n values.
+/// `lengths` `[rows of the part]`; `rows` `[n]`, ascending, give n values.
 ///
 /// # Errors
 /// [`Undecodable`] as in [`search`](super::search()); `out` then has some of the values.

@@ -1,6 +1,6 @@
-//! Posting lists as bytes.
+//! Posting lists in encoded form.
 //!
-//! Little-endian. A list of `n` postings, n known from elsewhere, has one skip entry of 16 bytes for each
+//! Little-endian. A list of `n` postings, with n stored elsewhere, has one skip entry of 16 bytes for each
 //! whole block of 128, then the blocks, then the other postings:
 //!
 //! | Skip entry | |
@@ -11,9 +11,9 @@
 //! | 9 | bits of a count, u8, at most 32 |
 //! | 10 | three pairs of bytes that bound its scores, see `bound.rs`; the first has a count |
 //!
-//! A block has its rows, each as the difference to the row before, then its counts less 1, both packed by
-//! `BitPacker4x`: 16 bytes for each bit. The row before the first one is 0. The other postings are pairs of
-//! LEB128 numbers of at most 5 bytes: the difference to the row before, and the count.
+//! A block has its rows, each as the difference to the previous one, then its counts less 1, both packed by
+//! `BitPacker4x`: 16 bytes per bit. The row before the first one is 0. The other postings are pairs of LEB128
+//! numbers of at most 5 bytes: the difference to the previous row, and the count.
 
 use super::{BLOCK, END, Posting, Undecodable, bound};
 use bitpacking::{BitPacker, BitPacker4x};
@@ -24,11 +24,11 @@ const BIT_BYTES: usize = BLOCK / 8;
 
 /// Appends the bytes of a list.
 ///
-/// `length` is the length of a row's text, for the bounds. The blocks of a list must have less than 4 GiB,
-/// which 500 million postings always have.
+/// `length` returns the length of a row's text, for the bounds. The blocks of a list must be smaller than 4
+/// GiB, which always holds for 500 million postings.
 ///
 /// # Shapes
-/// `postings` of ascending rows.
+/// `postings` in ascending order of rows.
 pub fn encode(postings: &[Posting], length: impl Fn(u32) -> u32, out: &mut Vec<u8>) {
     let (blocks, rest) = postings.as_chunks::<BLOCK>();
     let table = out.len();
@@ -61,7 +61,7 @@ pub fn encode(postings: &[Posting], length: impl Fn(u32) -> u32, out: &mut Vec<u
     }
 }
 
-/// A list of `n` postings in bytes.
+/// An encoded list of `n` postings.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedList<'a> {
     postings: usize,
@@ -71,10 +71,10 @@ pub struct EncodedList<'a> {
 }
 
 impl<'a> EncodedList<'a> {
-    /// Reads the skip table; the blocks and the rest are read when they are needed.
+    /// Reads the skip table; the blocks and the rest are read on demand.
     ///
     /// # Errors
-    /// [`Undecodable`] for bytes that do not fit, rows in the table that do not ascend, or impossible widths.
+    /// [`Undecodable`] if the length does not fit, rows in the table do not ascend, or widths are impossible.
     pub fn new(bytes: &'a [u8], n: usize) -> Result<Self, Undecodable> {
         let table = (n / BLOCK).checked_mul(SKIP_BYTES).ok_or(Undecodable)?;
         let (table, packed) = bytes.split_at_checked(table).ok_or(Undecodable)?;
@@ -90,19 +90,19 @@ impl<'a> EncodedList<'a> {
             before = Some(skip.last);
         }
         let (blocks, rest) = packed.split_at_checked(end as usize).ok_or(Undecodable)?;
-        // A posting has two bytes at least.
+        // A posting has at least two bytes.
         if !sound || rest.len() / 2 < n % BLOCK || (n.is_multiple_of(BLOCK) && !rest.is_empty()) {
             return Err(Undecodable);
         }
         Ok(Self { postings: n, skips, blocks, rest })
     }
 
-    /// How many postings there are.
+    /// Number of postings.
     pub fn len(&self) -> usize {
         self.postings
     }
 
-    /// Whole blocks.
+    /// Number of whole blocks.
     pub(super) fn whole(&self) -> usize {
         self.skips.len()
     }
@@ -127,7 +127,7 @@ impl<'a> EncodedList<'a> {
     /// Reads the rows of a whole block.
     ///
     /// # Errors
-    /// [`Undecodable`] for rows that do not ascend to the one in the skip table.
+    /// [`Undecodable`] if rows do not ascend to the one in the skip table.
     pub(super) fn rows(&self, block: usize, rows: &mut [u32; BLOCK]) -> Result<(), Undecodable> {
         let skip = Skip::read(&self.skips[block]);
         let start = (skip.end as usize).saturating_sub(skip.bytes());
@@ -149,10 +149,10 @@ impl<'a> EncodedList<'a> {
         counts.iter_mut().for_each(|count| *count = count.saturating_add(1));
     }
 
-    /// Hands each posting after the whole blocks to `take`.
+    /// Passes each posting after the whole blocks to `take`.
     ///
     /// # Errors
-    /// [`Undecodable`] for numbers that are none, rows that do not ascend, counts of 0, and bytes left over.
+    /// [`Undecodable`] for malformed numbers, rows that do not ascend, counts of 0, and excess bytes.
     pub(super) fn rest(&self, mut take: impl FnMut(Posting)) -> Result<(), Undecodable> {
         let mut bytes = self.rest;
         let mut before = self.before(self.whole());
@@ -168,7 +168,7 @@ impl<'a> EncodedList<'a> {
         if bytes.is_empty() { Ok(()) } else { Err(Undecodable) }
     }
 
-    /// Appends all postings to `out`, which then may hold some of them where there is an error.
+    /// Appends all postings to `out`, which may contain some of them after an error.
     ///
     /// # Errors
     /// [`Undecodable`].

@@ -1,9 +1,9 @@
-//! Words against documents: BM25 over posting lists, and exactly the best few rows.
+//! Full-text search: BM25 over posting lists, with the exact best rows.
 //!
-//! A term's list says which rows hold it and how often. [`search`](search()) finds the best rows of one part
-//! after another without scoring most of them (block-max MaxScore, `window.rs`); [`score_rows`] scores given
-//! rows; both give the same bits for the same row. [`encode`] and [`EncodedList`] are the lists of sealed
-//! files. Nothing here knows files or tokenizers: lists, lengths and bytes are slices.
+//! A term's list has the rows that contain it and how often. [`search`](search()) finds the best rows of one
+//! part after another without scoring most of them (block-max MaxScore, `window.rs`); [`score_rows`] scores
+//! given rows; both give the same bits for the same row. [`encode`] and [`EncodedList`] are the lists of
+//! sealed files. This module is independent of files and tokenizers: lists, lengths and bytes are slices.
 
 mod analyzer;
 mod bm25;
@@ -35,22 +35,22 @@ pub(crate) use pieces::{
 pub use search::{SearchError, search};
 pub use statistics::{OtherTerms, StatisticsError, TermStatistics};
 
-/// Postings that are packed, skipped and bounded together.
+/// Postings packed, skipped and bounded together.
 pub const BLOCK: usize = 128;
 
-/// Stands where no row is; rows are below it.
+/// Marks the absence of a row; all rows are below it.
 pub const END: u32 = u32::MAX;
 
-/// A row that holds a term.
+/// A row that contains a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Posting {
     /// Row of the part; below [`END`].
     pub row: u32,
-    /// How often its text holds the term; at least 1.
+    /// How often its text contains the term; at least 1.
     pub count: u32,
 }
 
-/// Bytes that are no posting list, or one of rows that the part does not have; the caller knows which file.
+/// A malformed posting list, or one with rows outside the part; the caller knows which file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 
@@ -62,7 +62,7 @@ impl std::fmt::Display for Undecodable {
 
 impl std::error::Error for Undecodable {}
 
-/// What a term means for the rows that hold it.
+/// How a term affects the rows that contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// They match.
@@ -76,20 +76,20 @@ pub enum Role {
 /// A term of a query in one part.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryTerm<'a> {
-    /// The rows that hold it; may be empty.
+    /// The rows that contain it; may be empty.
     pub list: List<'a>,
-    /// Its idf times its occurrences in the query; what is no positive number counts as 0.
+    /// Its idf times its occurrences in the query; anything except a positive number counts as 0.
     pub weight: f32,
-    /// What holding it means.
+    /// How it affects the rows that contain it.
     pub role: Role,
 }
 
-/// What a search cost.
+/// The cost of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LexicalStats {
     /// Postings that were scored.
     pub postings: usize,
-    /// Rows that were scored by all of their terms.
+    /// Rows scored with all of their terms.
     pub rows_scored: usize,
 }
 

@@ -1,10 +1,10 @@
-//! Which parts of a text an analyzer reads, and which are looked for character by character.
+//! Which parts of a text an analyzer reads, and which are indexed character by character.
 //!
 //! Chinese, Japanese, Korean, Thai and some other languages put no spaces between words, or none between a
-//! word and its endings. Where one of their words ends cannot be told without a dictionary, and tokenizers
-//! cut the same word differently beside different neighbours. So every character of these scripts is a term,
-//! and so is every two neighbours; a word is found inside a longer run, whatever the analyzer. Symbols, as
-//! emoji, are treated alike: few tokenizers know them.
+//! word and its endings. The end of a word cannot be found without a dictionary, and tokenizers split the
+//! same word differently depending on its neighbours. So every character of these scripts is a term, and so
+//! is every pair of neighbours; a word is found inside a longer run, whatever the analyzer. Symbols, such as
+//! emoji, are treated the same way: few tokenizers know them.
 
 use std::borrow::Cow;
 
@@ -18,12 +18,12 @@ use crate::characters::{is_mark, is_symbol, lower_case, one_sigma};
 pub(crate) enum Piece<'a> {
     /// For the analyzer.
     Text(&'a str),
-    /// Characters of scripts without spaces and symbols, one behind another.
+    /// Consecutive characters of scripts without spaces and symbols.
     Characters(&'a str),
 }
 
-/// A text as words are looked for in it: in normal form KC, so that `ﬁ` is `fi` and `Ａ` is `A`, with one form
-/// of sigma, and without characters that nobody sees, as a soft hyphen.
+/// Normalises a text for search: to normal form KC, so that `ﬁ` is `fi` and `Ａ` is `A`, with one form of
+/// sigma, and without invisible characters such as a soft hyphen.
 pub(crate) fn normalised(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -38,8 +38,8 @@ pub(crate) fn normalised(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The parts of a [normalised] text in their order; nothing is left out. With `symbols` all symbols beyond
-/// ASCII are characters of their own, for an analyzer that knows letters and digits alone.
+/// The parts of a [normalised] text in order; nothing is left out. With `symbols`, all symbols beyond ASCII
+/// are characters of their own, for an analyzer that only knows letters and digits.
 pub(crate) fn pieces(text: &str, symbols: bool) -> impl Iterator<Item = Piece<'_>> {
     let is_own = move |c: char| is_own(c) || symbols && !c.is_ascii() && is_symbol(c);
     let mut rest = text;
@@ -58,7 +58,7 @@ pub(crate) const FIRST_OWN_TERM: u32 = 1 << 31;
 /// The term of one or two characters, or of a word that the analyzer does not know. Among thirty thousand
 /// terms, about one pair shares a number.
 pub(crate) fn own_term(text: &str) -> u32 {
-    // The last number means no term.
+    // The last number means "no term".
     (FIRST_OWN_TERM | crc32fast::hash(text.as_bytes()) >> 1).min(u32::MAX - 1)
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn singles(run: &str) -> impl Iterator<Item = &str> {
     run.char_indices().map(|(at, c)| &run[at..at + c.len_utf8()])
 }
 
-/// Each two neighbours of a run.
+/// Each pair of neighbours of a run.
 pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     let ends = run.char_indices().map(|(at, c)| at + c.len_utf8()).skip(1);
     run.char_indices().zip(ends).map(|((at, _), end)| &run[at..end])
@@ -94,14 +94,14 @@ pub(crate) fn unknown(text: &str, mut tell: impl FnMut(Piece<'_>)) {
 
 /// Whether a character is a term by itself.
 fn is_own(c: char) -> bool {
-    // Most characters are below.
+    // Most characters are below this limit.
     c >= '\u{a6}' && (is_unspaced(c) && (c.is_alphanumeric() || is_mark(c)) || is_picture(c))
 }
 
-/// Whether a character is a symbol that is not a mathematical sign or a currency: an emoji, say.
+/// Whether a character is a symbol that is not a mathematical sign or a currency, such as an emoji.
 fn is_picture(c: char) -> bool {
     get_general_category(c) == GeneralCategory::OtherSymbol
-        // Colours of skin.
+        // Skin tones.
         || matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
 }
 
@@ -120,8 +120,8 @@ pub(crate) fn is_unspaced(c: char) -> bool {
     )
 }
 
-/// Whether nobody sees a character: one that forbids or allows a break, joins others or chooses between their
-/// forms.
+/// Whether a character is invisible: one that forbids or allows a break, joins others or selects between
+/// their forms.
 fn is_unseen(c: char) -> bool {
     !c.is_ascii()
         && (get_general_category(c) == GeneralCategory::Format
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Characters of scripts without spaces in brackets.
+    /// Marks characters of scripts without spaces with brackets.
     fn written(text: &str) -> String {
         let text = normalised(text);
         let written = pieces(&text, false).map(|piece| match piece {
@@ -156,7 +156,7 @@ mod tests {
             ("noon 🎉🎉!", "noon [🎉🎉]!"),
             ("👩🏽\u{200d}💻 ❤\u{fe0f}", "[👩🏽💻] [❤]"),
             ("25°C a ≥ b $5 €5", "25[°]C a ≥ b $5 €5"),
-            // Compatible forms and what nobody sees.
+            // Compatibility forms and invisible characters.
             ("ﬁbrils eﬃcient Ｆｕｌｌ", "fibrils efficient Full"),
             ("photo\u{ad}synthesis zero\u{200b}width", "photosynthesis zerowidth"),
             ("cafe\u{301}", "café"),

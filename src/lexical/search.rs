@@ -10,7 +10,7 @@ use crate::scan::TopK;
 pub enum SearchError<E> {
     /// A list is damaged.
     Undecodable(Undecodable),
-    /// What `accept` said.
+    /// The error returned by `accept`.
     Accept(E),
 }
 
@@ -20,18 +20,18 @@ impl<E> From<Undecodable> for SearchError<E> {
     }
 }
 
-/// Offers the best rows of one part to `best`; exactly those that scoring every row would.
+/// Offers the best rows of one part to `best`: exactly those that scoring every row would find.
 ///
-/// A row matches if it holds every required term, no excluded one, and one at least that is not excluded. Its
-/// score is the sum of its terms' scores in f32, in the order of the query. `accept` is asked last, with the
-/// row of the part and its score, and only for rows that may be among the best.
+/// A row matches if it contains every required term, no excluded one, and at least one that is not excluded.
+/// Its score is the sum of its terms' scores in f32, in query order. `accept` is called last, with the row of
+/// the part and its score, and only for rows that may be among the best.
 ///
 /// # Shapes
 /// `lengths` `[rows]`, of the part; row r of the part is row `base + r` in `best`.
 ///
 /// # Errors
-/// [`SearchError::Undecodable`] for a damaged list, or one with a row that the part does not have;
-/// [`SearchError::Accept`] from `accept`. `best` then holds some rows of the part.
+/// [`SearchError::Undecodable`] for a damaged list, or one with a row outside the part;
+/// [`SearchError::Accept`] from `accept`. `best` then contains some rows of the part.
 pub fn search<E>(
     terms: &[QueryTerm],
     lengths: &[u32],
@@ -60,9 +60,9 @@ pub(super) struct Term<'a> {
     pub role: Role,
 }
 
-/// A query on a part, its excluded terms apart.
+/// A query on a part, with its excluded terms separated.
 pub(super) struct Query<'a> {
-    /// In query order; of those that are optional only those with postings.
+    /// In query order; optional ones only if they have postings.
     pub terms: Vec<Term<'a>>,
     pub excluded: Vec<Cursor<'a>>,
     /// Rows of the part.
@@ -84,13 +84,13 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Whether no row holds one of the required terms.
+    /// Whether a required term has no rows.
     pub fn misses_required(&self) -> bool {
         self.terms.iter().any(|term| term.role == Role::Required && term.cursor.is_empty())
     }
 }
 
-/// Whether a row, not below those asked about before, holds one of these.
+/// Whether a row contains one of these; rows must be passed in ascending order.
 pub(super) fn holds_any(cursors: &mut [Cursor], row: u32) -> Result<bool, Undecodable> {
     for cursor in cursors {
         cursor.seek(row)?;
@@ -101,7 +101,7 @@ pub(super) fn holds_any(cursors: &mut [Cursor], row: u32) -> Result<bool, Undeco
     Ok(false)
 }
 
-/// Where rows go.
+/// Receives rows.
 pub(super) struct Sink<'s, E> {
     pub base: u32,
     pub accept: &'s mut dyn FnMut(u32, f32) -> Result<bool, E>,
@@ -109,13 +109,13 @@ pub(super) struct Sink<'s, E> {
 }
 
 impl<E> Sink<'_, E> {
-    /// The score that a row needs at least; minus infinity while there is room.
+    /// The minimum score that a row needs; minus infinity while there is room.
     #[inline(always)]
     pub fn floor(&self) -> f32 {
         self.best.threshold().unwrap_or(f32::NEG_INFINITY)
     }
 
-    /// Offers a row with its exact score; rows ascend.
+    /// Offers a row with its exact score, in ascending order of rows.
     pub fn offer(&mut self, row: u32, score: f32, excluded: &mut [Cursor]) -> Result<(), SearchError<E>> {
         if score >= self.floor()
             && !holds_any(excluded, row)?
@@ -129,24 +129,24 @@ impl<E> Sink<'_, E> {
     }
 }
 
-/// Decides by sums of bounds, which are rounded otherwise than scores.
+/// Decides by sums of bounds, which are rounded differently from scores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slack(f64);
 
 impl Slack {
-    /// For sums of so many scores. A sum of n positive f32 is off by less than n / 2^24 of itself, in
-    /// whatever order; twice that for the score and for a sum that it is compared with, and some for the f64.
+    /// For sums of `terms` scores. The relative error of a sum of n positive f32 is less than n / 2^24, in
+    /// any order; twice that for the score and the sum that it is compared with, and a margin for the f64.
     pub fn new(terms: usize) -> Self {
         Self(1.0 + (terms + 4) as f64 / f64::from(1 << 22))
     }
 
-    /// Whether a score that is at most `sum`, but for rounding, may reach the floor.
+    /// Whether a score that is at most `sum`, apart from rounding, may reach the floor.
     #[inline(always)]
     pub fn reaches(self, sum: f64, floor: f32) -> bool {
         sum * self.0 >= f64::from(floor)
     }
 
-    /// A sum of f32 that is lower does not reach the floor with `more`; at least 0.
+    /// A lower f32 sum does not reach the floor with `more`; at least 0.
     #[inline(always)]
     pub fn need(self, floor: f32, more: f64) -> f32 {
         ((f64::from(floor) / self.0 - more) as f32).next_down().max(0.0)

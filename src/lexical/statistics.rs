@@ -1,35 +1,36 @@
-//! What scores by words rest on beside a document: how many there are, how long, and how many hold each term.
+//! Collection statistics of word scores: the number of documents, their length, and how many contain each
+//! term.
 
-/// What makes bytes those of statistics, with their version.
+/// Identifies the bytes of statistics, with their version.
 const MAGIC: [u8; 8] = *b"ehiterm1";
 
 /// The statistics of an index's words, or the sum of those of several; see
 /// [`Index::term_statistics`](crate::Index::term_statistics).
 ///
-/// Documents that were deleted or replaced count until they are merged away, as in a search.
+/// Deleted or replaced documents count until they are merged away, as in a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TermStatistics {
-    /// What the terms are numbers of.
+    /// What the terms stand for.
     kind: String,
     documents: u64,
     total_length: u64,
-    /// Terms with the number of documents that hold each, by ascending term.
+    /// Terms with the number of documents that contain each, ascending by term.
     terms: Vec<(u32, u64)>,
 }
 
-/// Bytes that are no [`TermStatistics`].
+/// Bytes that are not valid [`TermStatistics`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these bytes are no statistics of terms, or damaged")]
 pub struct StatisticsError;
 
-/// Statistics of words that are not those of an index.
+/// Statistics of other terms than those of the index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the statistics are of {given}, the index has {index}")]
 #[non_exhaustive]
 pub struct OtherTerms {
-    /// What the terms of the index are.
+    /// The kind of terms in the index.
     pub index: String,
-    /// What those of the statistics are.
+    /// The kind of terms in the statistics.
     pub given: String,
 }
 
@@ -44,7 +45,7 @@ impl TermStatistics {
         Self { kind, documents, total_length, terms: terms.into_iter().collect() }
     }
 
-    /// What the terms are: stems of a language, or tokens of a tokenizer, given by its checksum.
+    /// The kind of terms: stems of a language, or tokens of a tokenizer, identified by its checksum.
     pub fn kind(&self) -> &str {
         &self.kind
     }
@@ -64,12 +65,12 @@ impl TermStatistics {
         self.terms.len()
     }
 
-    /// How many documents hold a term.
+    /// How many documents contain a term.
     pub fn documents_with(&self, term: u32) -> u64 {
         self.terms.binary_search_by_key(&term, |&(term, _)| term).map_or(0, |place| self.terms[place].1)
     }
 
-    /// Adds those of other documents.
+    /// Adds the statistics of other documents.
     ///
     /// # Errors
     /// [`OtherTerms`].
@@ -99,7 +100,7 @@ impl TermStatistics {
         }
     }
 
-    /// All of it as bytes: the magic, the kind with its length, counts and terms, little-endian, and a CRC-32
+    /// Encoded as bytes: the magic, the kind with its length, counts and terms, little-endian, and a CRC-32
     /// of them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
@@ -116,7 +117,7 @@ impl TermStatistics {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote, whatever it is.
+    /// Decodes the output of [`Self::to_bytes`]; accepts any bytes.
     ///
     /// # Errors
     /// [`StatisticsError`].

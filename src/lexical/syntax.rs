@@ -1,4 +1,4 @@
-//! What is typed into a search box: words, and a few signs before them.
+//! The query syntax of the search box: words, and a few signs before them.
 //!
 //! | Typed | Meaning |
 //! |---|---|
@@ -8,48 +8,48 @@
 //! | `"some words"`, `+"some words"` | only rows that hold these words side by side |
 //! | `-"some words"` | no row that does |
 //!
-//! A sign counts at the start or after white space, directly before a letter, a digit, one of `$€£¥#@` and
-//! then one of these, a symbol beyond ASCII such as an emoji or an arrow, or a quote that is closed; quotes
-//! may be typographic. `-` does not count where it makes a negative number (`-20`, `-$5`) or an option of one
+//! A sign counts at the start or after white space, directly before a letter, a digit, one of `$€£¥#@`
+//! followed by one of these, a symbol beyond ASCII such as an emoji or an arrow, or a closed quote; quotes
+//! may be typographic. `-` does not count if it makes a negative number (`-20`, `-$5`) or an option of one
 //! letter (`-u`); `-"20"` excludes the number. Full-width `＋`, `－` and `＂` are the same signs. Everything
-//! else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look like, and no text is an
-//! error.
+//! else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are taken literally, and every text is
+//! valid.
 
 use super::Role;
 use crate::characters::is_symbol;
 
-/// Quotes around a phrase, either end.
+/// Quotes at either end of a phrase.
 const QUOTES: [char; 5] = ['"', '\u{ff02}', '\u{201c}', '\u{201d}', '\u{201e}'];
 /// Plain and full-width, as keyboards for Chinese and Japanese type them.
 const PLUS: [char; 2] = ['+', '\u{ff0b}'];
 const MINUS: [char; 2] = ['-', '\u{ff0d}'];
-/// What a word may begin with beside a letter or a digit.
+/// What a word may begin with in addition to a letter or a digit.
 const BEFORE_WORDS: &str = "$\u{20ac}\u{a3}\u{a5}#@";
-/// Those of them that may stand between a sign and its number.
+/// The ones that may stand between a sign and its number.
 const CURRENCIES: &str = "$\u{20ac}\u{a3}\u{a5}";
 
-/// A number, as `+\u{221e}` shows.
+/// A number, as in `+\u{221e}`.
 const INFINITY: char = '\u{221e}';
 
-/// A part of a query that is treated alike.
+/// A part of a query with one role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clause {
-    /// What it means for rows.
+    /// Its effect on rows.
     pub role: Role,
     /// Without sign and quotes; never only white space.
     pub text: String,
-    /// Whether its words must lie side by side.
+    /// Whether its words must be adjacent.
     pub phrase: bool,
 }
 
-/// The clauses of a query: all its plain text in one [`Role::Optional`] clause where the first of it was, and
-/// the others in their order.
+/// The clauses of a query: all its plain text in one [`Role::Optional`] clause at the position of its first
+/// part, and the others in order.
 pub fn parse(query: &str) -> Vec<Clause> {
     let mut clauses: Vec<Clause> = Vec::new();
     let mut plain: Vec<&str> = Vec::new();
     let mut place = 0;
     let mut rest = query.trim_start();
-    // What follows a closed quote at once is not after white space.
+    // Text right after a closed quote does not follow white space.
     let mut apart = true;
     while !rest.is_empty() {
         let (clause, after) = match operator(rest).filter(|_| apart) {
@@ -73,19 +73,19 @@ pub fn parse(query: &str) -> Vec<Clause> {
     clauses
 }
 
-/// What an encoder reads: the texts of all clauses that are not excluded, a space between them.
+/// What an encoder reads: the texts of all clauses that are not excluded, separated by spaces.
 pub fn plain_text(clauses: &[Clause]) -> String {
     let wanted = clauses.iter().filter(|clause| clause.role != Role::Excluded);
     wanted.map(|clause| clause.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// The words of a plain clause that look as if a sign were meant: negative numbers and options of one letter.
+/// The words of a plain clause that look like signed ones: negative numbers and options of one letter.
 pub fn doubtful(plain: &str) -> impl Iterator<Item = &str> {
     let is = |word: &str| word.strip_prefix(MINUS).is_some_and(is_number_or_option);
     plain.split_whitespace().filter(move |word| is(word))
 }
 
-/// The clause that a text begins with, if it begins with a sign or a quote that counts, and what follows it.
+/// The clause at the start of a text, if it begins with a sign or a quote that counts, and the rest.
 fn operator(text: &str) -> Option<(Clause, &str)> {
     let (role, operand) = match (text.strip_prefix(PLUS), text.strip_prefix(MINUS)) {
         (Some(operand), _) => (Role::Required, operand),
@@ -112,8 +112,8 @@ fn operator(text: &str) -> Option<(Clause, &str)> {
     Some((Clause { role, text: word.to_owned(), phrase: false }, after))
 }
 
-/// Whether a word with `-` before it is more likely a negative number, or an option of a program, than one to
-/// exclude.
+/// Whether a word after `-` is more likely a negative number, or an option of a program, than an excluded
+/// word.
 fn is_number_or_option(word: &str) -> bool {
     let number = word.strip_prefix(|c| CURRENCIES.contains(c)).unwrap_or(word);
     let mut letters = word.trim_end_matches(['.', ',', ';', ':', '?', '!', ')', '"', '\'']).chars();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As `o:text`, `+:text`, `-:text`, phrases with quotes.
+    /// In the form `o:text`, `+:text`, `-:text`, with quotes around phrases.
     fn written(query: &str) -> Vec<String> {
         let clause = |clause: Clause| {
             let role = match clause.role {
@@ -208,10 +208,10 @@ mod tests {
             ["o:therapy of in mice", "+:\"lung  cancer\""]
         );
         assert_eq!(written("\"a - b\""), ["+:\"a - b\""]);
-        // What follows a quote at once is after it.
+        // Text right after a quote follows it.
         assert_eq!(written("\"a b\"c"), ["+:\"a b\"", "o:c"]);
         assert_eq!(written("\"a b\"-cc -dd"), ["+:\"a b\"", "o:-cc", "-:dd"]);
-        // The first quote closes, and the last is one too many.
+        // The first quote closes, and the last one has no partner.
         assert_eq!(written("\"a b\" c\""), ["+:\"a b\"", "o:c\""]);
         assert_eq!(written("+a\"b"), ["+:a\"b"]);
     }
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(plain_text(&parse("-aa")), "");
     }
 
-    /// Each quote is tried once, so that a long query takes no quadratic time.
+    /// Each quote is tried once, so that a long query does not take quadratic time.
     #[test]
     fn hostile_queries_are_quick() {
         for pattern in ["\" ", "-\" ", "\"\" ", "+ ", "-x\" ", "-xx\" "] {
@@ -240,7 +240,7 @@ mod tests {
                 plain += usize::from(clause.role == Role::Optional);
             }
             prop_assert!(plain <= 1);
-            // No letter is lost or made.
+            // No letter is lost or added.
             let letters = |text: &str| {
                 let mut letters: Vec<_> = text.chars().filter(|c| c.is_alphanumeric()).collect();
                 letters.sort_unstable();
@@ -248,7 +248,7 @@ mod tests {
             };
             let all: String = clauses.iter().map(|clause| clause.text.as_str()).collect();
             prop_assert_eq!(letters(&all), letters(&query));
-            // Without signs and quotes it is all plain.
+            // Without signs and quotes, everything is plain.
             if !query.contains(['-', '+']) && !query.contains(QUOTES) {
                 let words: Vec<_> = query.split_whitespace().collect();
                 prop_assert_eq!(plain_text(&clauses), words.join(" "));

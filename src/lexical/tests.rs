@@ -1,4 +1,4 @@
-//! Lists against their postings, and searches against scoring every row.
+//! Lists compared with their postings, and searches compared with scoring every row.
 
 use super::bm25::Bm25Error;
 use super::cursor::Cursor;
@@ -11,7 +11,7 @@ fn posting((row, count): (u32, u32)) -> Posting {
     Posting { row, count }
 }
 
-/// Postings of ascending rows that are `gap` apart at most.
+/// Postings with ascending rows at most `gap` apart.
 fn postings(most: usize, gap: u32) -> impl Strategy<Value = Vec<Posting>> {
     let count = prop_oneof![6 => 1u32..5, 2 => 1u32..400, 1 => 1u32..1_000_000];
     let lists = |count| prop::collection::vec((1..=gap, count), 0..most);
@@ -52,7 +52,7 @@ fn the_last_row_and_the_highest_count_are_kept() {
     assert_eq!(decoded(&[], 0), Ok(Vec::new()));
     assert_eq!(decoded(&[0], 0), Err(Undecodable));
     assert_eq!(decoded(&[], usize::MAX), Err(Undecodable));
-    // A row 0 twice, a row that is none, a count of 0, a number that is too long.
+    // A repeated row 0, an invalid row, a count of 0, a number that is too long.
     for wrong in
         [&[0, 1, 0, 1][..], &[0xff, 0xff, 0xff, 0xff, 0xf, 1], &[0, 0], &[0x80, 0x80, 0x80, 0x80, 0x10, 1]]
     {
@@ -79,7 +79,7 @@ proptest! {
 
     #[test]
     fn cursors_go_where_they_are_told(list in any_postings(), targets in prop::collection::vec(any::<(Index, bool, u8)>(), 0..50)) {
-        // Rows of a part are fewer than its lengths.
+        // A part has fewer rows than this.
         let list: Vec<_> = list.into_iter().filter(|posting| posting.row < 100_000).collect();
         let (lengths, norms) = (vec![5; 100_000], Norms::new(Bm25::default(), 5.0));
         let encoded = bytes(&list, |_| 5);
@@ -203,7 +203,7 @@ fn scores_by_hand() {
     assert!(Bm25 { k1: 1.0, b: f32::NAN }.check().is_err());
 }
 
-/// What a row is worth, by definition.
+/// The value of a row, by definition.
 fn value(terms: &[(Vec<Posting>, f32, Role)], row: u32, length: u32, norms: &Norms) -> (Option<f32>, bool) {
     let (mut score, mut holds, mut matches) = (0f32, false, true);
     for (list, weight, role) in terms {
@@ -220,12 +220,12 @@ fn value(terms: &[(Vec<Posting>, f32, Role)], row: u32, length: u32, norms: &Nor
     (matches.then_some(score), holds)
 }
 
-/// Collections tried.
+/// Number of collections tried.
 const CASES: u32 = 400;
 
 #[derive(Clone, Debug)]
 struct Case {
-    /// Base, lengths, and by term the postings.
+    /// Base, lengths, and the postings of each term.
     parts: Vec<(Vec<u32>, Vec<Vec<Posting>>)>,
     terms: Vec<(f32, Role)>,
     parameters: Bm25,
@@ -363,20 +363,20 @@ fn what_is_not_asked_for_is_not_found() {
     assert!(found(&[term(&list, Role::Optional)], 0).is_empty());
     assert_eq!(found(&[term(&list, Role::Required)], 5000), [2, 0]);
     assert_eq!(found(&[term(&list, Role::Optional), term(&list[..1], Role::Excluded)], 5), [2]);
-    // Weights that are no numbers count as 0, and rows match all the same.
+    // NaN weights count as 0, and rows still match.
     assert_eq!(found(&[QueryTerm { weight: f32::NAN, ..term(&list, Role::Optional) }], 5), [0, 2]);
 
     let mut best = TopK::new(5);
     let mut failing = |_, _| Err("disk");
     let terms = [term(&list, Role::Optional)];
     assert_eq!(search(&terms, &[3; 3], &norms, 0, &mut failing, &mut best), Err(SearchError::Accept("disk")));
-    // A row beyond the part.
+    // A row outside the part.
     let short = search::<()>(&terms, &[3; 2], &norms, 0, &mut |_, _| Ok(true), &mut best);
     assert_eq!(short, Err(SearchError::Undecodable(Undecodable)));
 }
 
 proptest! {
-    /// What the fuzz target does, with bytes that are near a list's.
+    /// As the fuzz target, with bytes similar to a list's.
     #[test]
     fn the_fuzz_target_holds(
         list in any_postings(),

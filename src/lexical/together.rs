@@ -1,4 +1,4 @@
-//! Queries with required terms: only rows that hold all of them are looked at.
+//! Queries with required terms: only rows that contain all of them are examined.
 
 use super::search::{Query, SearchError, Sink, Slack};
 use super::{END, LexicalStats, Role};
@@ -11,11 +11,11 @@ pub(super) fn search<E>(
 ) -> Result<(), SearchError<E>> {
     let Query { terms, excluded, rows } = query;
     let slack = Slack::new(terms.len());
-    // The rarest first: it says which rows come into question.
+    // The rarest first: it determines the candidate rows.
     let mut required: Vec<usize> = (0..terms.len()).filter(|&i| terms[i].role == Role::Required).collect();
     required.sort_by_key(|&i| terms[i].cursor.len());
     let Some((&lead, others)) = required.split_first() else { return Ok(()) };
-    // The sum of the bounds holds up to this row, exclusively.
+    // The sum of the bounds is valid up to this row, exclusively.
     let (mut bound, mut bounded) = (0.0, 0);
     'rows: loop {
         let row = terms[lead].cursor.row();

@@ -1,26 +1,26 @@
 //! Queries without required terms: block-max MaxScore, a window of rows at a time.
 //!
-//! In each window the terms whose bounds together stay below the floor are left out: a row that holds only
-//! these is not among the best. The others are added up in one array, and rows whose sum is high enough with
-//! the bounds of those left out become candidates. Then one term after another that was left out, the highest
-//! bound first, is added for the candidates, and fewer of them remain: by looking them up in its list, or,
-//! where there are many, by adding all of its postings, which costs less for each. After Turtle and Flood
-//! (1995), Ding and Suel (SIGIR 2011), and Lucene's `MaxScoreBulkScorer`.
+//! In each window, the terms whose bounds together stay below the floor are left out: a row that contains
+//! only these is not among the best. The others are summed in one array, and rows whose sum, with the bounds
+//! of the omitted terms, is high enough become candidates. Then the omitted terms are added for the
+//! candidates one by one, highest bound first, and fewer candidates remain: by looking them up in the term's
+//! list or, if there are many, by adding all of its postings, which costs less for each. After Turtle and
+//! Flood (1995), Ding and Suel (SIGIR 2011), and Lucene's `MaxScoreBulkScorer`.
 //!
-//! Sums only choose rows. The score of a row is added up anew, in query order, unless its sum was already.
+//! Sums only select rows. The score of a row is recomputed in query order, unless its sum already was.
 
 use super::search::{Query, SearchError, Sink, Slack, Term};
 use super::{LexicalStats, Undecodable};
 
-/// Rows of a window; their sums fit into the first cache.
+/// Rows per window; their sums fit into the first-level cache.
 const WINDOW: usize = 4096;
-/// Sums looked at together.
+/// Sums examined together.
 const GROUP: usize = 32;
-/// Postings of a window below which their rows are gone through, and not all sums.
+/// With fewer postings in a window than this, only their rows are visited, not all sums.
 const FEW: usize = WINDOW / 16;
-/// Postings that are added in the time in which one row is looked up.
+/// Postings that can be added in the time of one row lookup.
 const LOOKUP: usize = 8;
-/// The sum of a row without postings: the only one with a sign, and no other than 0 when it is added to.
+/// The sum of a row without postings: the only one with a sign bit, and neutral in additions.
 const UNTOUCHED: f32 = -0.0;
 
 /// As [`search`](super::search()).
@@ -45,19 +45,19 @@ pub(super) fn search<E>(
     Ok(())
 }
 
-/// Postings of a term in the window that were added up.
+/// Postings of a term in the window that were added.
 #[derive(Default)]
 struct AddedPostings {
     rows: Vec<u32>,
     scores: Vec<f32>,
-    /// Those before are of rows below the last one asked for.
+    /// Earlier ones belong to rows below the last one requested.
     place: usize,
 }
 
 impl AddedPostings {
     fn score(&mut self, row: u32) -> f32 {
         let ahead = self.rows.get(self.place..).unwrap_or(&[]);
-        // Rows asked for are often near.
+        // Requested rows are often close together.
         let mut reach = 8;
         while ahead.get(reach).is_some_and(|&there| there < row) {
             reach *= 2;
@@ -84,19 +84,19 @@ struct Window {
     end: u32,
     /// By row from the window's start.
     sums: Box<[f32; WINDOW]>,
-    /// By term: no posting in the window scores higher.
+    /// By term: upper bound on scores in the window.
     bounds: Vec<f32>,
     /// The sum of the bounds.
     total: f64,
-    /// By term: all of its postings that were added.
+    /// By term: its postings, if all of them were added.
     found: Vec<AddedPostings>,
-    /// Terms that are added up first, in query order.
+    /// Terms added first, in query order.
     first: Vec<usize>,
-    /// The other ones, the highest bound first.
+    /// The other terms, highest bound first.
     others: Vec<usize>,
-    /// The sum of the bounds of the others from each on.
+    /// For each of the others, the sum of the bounds from it on.
     ahead: Vec<f64>,
-    /// Rows that may be among the best, from the window's start, ascending.
+    /// Rows that may be among the best, relative to the window's start, ascending.
     candidates: Vec<u16>,
     order: Vec<usize>,
 }
@@ -119,7 +119,7 @@ impl Window {
         }
     }
 
-    /// Chooses the terms to leave out; whether any row may reach the floor.
+    /// Chooses the terms to leave out; returns whether any row may reach the floor.
     fn divide(&mut self, terms: &mut [Term], floor: f32) -> Result<bool, Undecodable> {
         self.total = 0.0;
         for (bound, term) in self.bounds.iter_mut().zip(terms.iter_mut()) {
@@ -129,7 +129,7 @@ impl Window {
         if !self.slack.reaches(self.total, floor) {
             return Ok(false);
         }
-        // Those that save the most postings for their bound.
+        // Prefers those that save the most postings for their bound.
         let price = |&i: &usize| self.bounds[i] / terms[i].cursor.len() as f32;
         self.order.sort_unstable_by(|a, b| price(a).total_cmp(&price(b)).then(a.cmp(b)));
         self.first.clear();
@@ -159,7 +159,7 @@ impl Window {
         let Self { slack, sums, found, start, .. } = self;
         let cursor = &mut terms[term].cursor;
         cursor.seek(*start)?;
-        // A row of such a block does not reach the floor, with a sum that lacks it even less so.
+        // A row of such a block does not reach the floor, even less without this term.
         let rest = self.total - f64::from(self.bounds[term]);
         let skip = |bound: f32| !slack.reaches(rest + f64::from(bound), floor);
         let found = &mut found[term];
@@ -172,7 +172,7 @@ impl Window {
         })
     }
 
-    /// Adds the terms that are not left out, and finds the first candidates.
+    /// Adds the terms that are not left out, and finds the initial candidates.
     fn add_first(
         &mut self,
         terms: &mut [Term],
@@ -199,11 +199,11 @@ impl Window {
             }
             return Ok(());
         }
-        // Without a branch for each: whether a sum is enough is hard to foretell.
+        // Without a branch for each: whether a sum suffices is hard to predict.
         candidates.resize(WINDOW, 0);
         let mut kept = 0;
         for (group, first) in sums.as_chunks::<GROUP>().0.iter().zip((0..).step_by(GROUP)) {
-            // Of floats without a sign the bits are in order as well, and those of a sum with one are below.
+            // The bits of floats without a sign are in the same order, and those with a sign are below.
             let enough = |sum: f32| sum.to_bits() as i32 >= need.to_bits() as i32;
             if group.iter().fold(false, |any, &sum| any | enough(sum)) {
                 for (place, &sum) in (first..).zip(group) {
@@ -218,7 +218,7 @@ impl Window {
         Ok(())
     }
 
-    /// Adds the terms that were left out, for the candidates that still need them.
+    /// Adds the omitted terms, for the candidates that still need them.
     fn add_others(
         &mut self,
         terms: &mut [Term],
@@ -270,7 +270,7 @@ impl Window {
         sink: &mut Sink<E>,
         stats: &mut LexicalStats,
     ) -> Result<(), SearchError<E>> {
-        // The floor rises with each row that is taken.
+        // The floor rises with each accepted row.
         let (mut floor, mut need) = (f32::NEG_INFINITY, 0.0);
         for &place in &self.candidates {
             let (row, sum) = (self.start + u32::from(place), self.sums[usize::from(place) % WINDOW]);

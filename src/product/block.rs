@@ -1,4 +1,4 @@
-//! The innermost loops: some rows with one panel.
+//! The innermost loops: a few rows with one panel.
 
 use std::array;
 
@@ -6,22 +6,22 @@ use pulp::{Simd, WithSimd};
 
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch_for_later};
 
-/// Packed rows side by side in a panel: whole tiles for vectors of 1, 4, 8 and 16 values.
+/// Packed rows per panel: whole tiles for vectors of 1, 4, 8 and 16 values.
 pub(crate) const PANEL: usize = TILE_VECTORS * 16;
 
-/// A panel has columns up to a multiple of this, used or not.
+/// The columns of a panel are padded to a multiple of this.
 pub(crate) const PAD: usize = 16;
 
-/// Where nothing is added.
+/// For products without a bias.
 pub(crate) const NO_BIAS: &[f32; PANEL] = &[0.0; PANEL];
 
-/// Room for the products of a block.
+/// Initial value for the products of a block.
 pub(crate) const NO_PRODUCTS: Products = [[0.0; PANEL]; BLOCK_ROWS];
 
 /// Vectors of packed rows in a tile.
 const TILE_VECTORS: usize = 3;
 
-/// The most rows that a [`Block`] takes: with three vectors for each, their sums fill 24 of 32 registers.
+/// Maximum number of rows of a [`Block`]: with three vectors each, their sums fill 24 of 32 registers.
 pub(crate) const BLOCK_ROWS: usize = 8;
 
 const VALUES_PER_LINE: usize = CACHE_LINE_BYTES / size_of::<f32>();
@@ -29,11 +29,11 @@ const VALUES_PER_LINE: usize = CACHE_LINE_BYTES / size_of::<f32>();
 /// `[rows, columns]`
 pub(crate) type Products = [[f32; PANEL]; BLOCK_ROWS];
 
-/// Copies the first products of a row, as many as `out` takes.
+/// Copies the first products of a row, as many as fit into `out`.
 #[inline(always)]
 pub(crate) fn put(products: &[f32; PANEL], out: &mut [f32]) {
     let (own, _) = products.as_chunks::<PAD>();
-    // A copy of any length is a call, and these are many and short.
+    // A copy of variable length is a call, and these are many and short.
     match out.as_chunks_mut::<PAD>() {
         (out @ [_, _, _], []) => (out[0], out[1], out[2]) = (own[0], own[1], own[2]),
         (out @ [_, _], []) => (out[0], out[1]) = (own[0], own[1]),
@@ -43,7 +43,7 @@ pub(crate) fn put(products: &[f32; PANEL], out: &mut [f32]) {
 
 /// The products of up to [`BLOCK_ROWS`] rows with up to [`PANEL`] packed rows.
 pub(crate) struct Block<'a> {
-    /// The rows, `stride` values from one to the next.
+    /// The rows, at a distance of `stride` values.
     pub rows: &'a [f32],
     pub stride: usize,
     pub count: usize,
@@ -52,12 +52,12 @@ pub(crate) struct Block<'a> {
     pub panel: &'a [f32],
     pub panel_stride: usize,
     pub columns: usize,
-    /// What is read after this, brought near meanwhile: with few rows memory is what counts, and the
-    /// processor foresees no further than a page.
+    /// The memory to read next, prefetched: with few rows the loop is memory-bound, and the processor
+    /// predicts no further than a page.
     pub next: &'a [f32],
     /// Added to each row's products.
     pub bias: &'a [f32; PANEL],
-    /// Overwritten as far as there are rows and columns.
+    /// Overwritten, up to the number of rows and columns.
     pub products: &'a mut Products,
 }
 
@@ -72,7 +72,7 @@ impl WithSimd for Block<'_> {
         let tiles = blocks * columns.div_ceil(TILE_VECTORS * S::F32_LANES);
         let mut shares = next.chunks(next.len().div_ceil(tiles).max(1));
         for block in 0..blocks {
-            // Rows are shared evenly, so that no block has too few sums at a time.
+            // Rows are split evenly, so that no block has too few concurrent sums.
             let (first, end) = (count * block / blocks, count * (block + 1) / blocks);
             let (rows, products) = (&rows[first * stride..], &mut products[first..]);
             for column in (0..columns).step_by(TILE_VECTORS * S::F32_LANES) {
@@ -95,7 +95,7 @@ impl WithSimd for Block<'_> {
     }
 }
 
-/// Rows whose sums, with three vectors of packed rows and one value, fit the registers.
+/// The number of rows whose sums, with three vectors of packed rows and one value, fit the registers.
 #[inline(always)]
 const fn most_rows<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { BLOCK_ROWS } else { 4 }
@@ -137,7 +137,7 @@ impl Tile<'_> {
         let bias: [S::f32s; VECTORS] = array::from_fn(|vector| bias[vector]);
         let mut sums = [bias; ROWS];
         let mut packed = panel[column..].as_ptr();
-        // Asking for what is near already costs next to nothing.
+        // Prefetching data that is already cached costs next to nothing.
         let (mut ahead, step) = match next {
             [] => (packed, 0),
             next => (next.as_ptr(), next.len().div_ceil(dim)),
@@ -147,7 +147,7 @@ impl Tile<'_> {
                 prefetch_for_later(ahead.wrapping_add(line * VALUES_PER_LINE));
             }
             ahead = ahead.wrapping_add(step);
-            // A check in this loop keeps sums out of registers, at a third of the speed.
+            // A bounds check in this loop keeps sums out of registers and reduces the speed to a third.
             // SAFETY: `i < dim`, `row < ROWS` and `vector < VECTORS`, so that both lie in their slices as
             // asserted above.
             let vectors: [S::f32s; VECTORS] =

@@ -1,4 +1,4 @@
-//! Where packed rows lie.
+//! The memory of packed rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use memmap2::MmapMut;
 
 use crate::prefetch::CACHE_LINE_BYTES;
 
-/// What one of several sets lies in, side by side with the others.
+/// The memory of one of several sets, next to that of the others.
 #[derive(Debug)]
 pub(super) struct SetMemory<T> {
     memory: Arc<Memory<T>>,
@@ -16,7 +16,8 @@ pub(super) struct SetMemory<T> {
 }
 
 impl<T: Pod> SetMemory<T> {
-    /// A part for each set, of `size` zeros that `fill` makes its values of, with what `fill` gives.
+    /// Allocates a part for each set, of `size` zeros, which `fill` replaces by its values; returns the
+    /// results of `fill`.
     pub fn side_by_side<S, R, const N: usize>(
         sets: [S; N],
         size: impl Fn(&S) -> usize,
@@ -40,13 +41,12 @@ impl<T: Pod> SetMemory<T> {
     }
 }
 
-/// Zeros to be filled, from the beginning of a cache line on; in large pages if they take some, because what
-/// is read from one end to the other, once for a query, waits for the translation of addresses nearly as long
-/// as for memory.
+/// Zeroed memory to be filled, aligned to a cache line; in large pages if it is big enough, because a
+/// sequential read once per query waits for address translation nearly as long as for memory.
 #[derive(Debug)]
 struct Memory<T> {
     place: Place<T>,
-    /// Where in it a cache line begins.
+    /// The offset of a cache line.
     start: usize,
     len: usize,
 }
@@ -85,20 +85,20 @@ impl<T: Pod> Memory<T> {
     }
 }
 
-/// A mapping of zeros, and where in it so many bytes begin whose pages are large if the system grants it;
-/// none if there are too few of them.
+/// A zeroed mapping, and the offset of `len_bytes` bytes in it with large pages if the system grants them;
+/// `None` if the size is too small.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn large_pages(len_bytes: usize) -> Option<(MmapMut, usize)> {
     use memmap2::Advice;
 
     const LARGE_PAGE_BYTES: usize = 2 << 20;
     let rounded = len_bytes.next_multiple_of(LARGE_PAGE_BYTES);
-    // A last page that is not nearly full stays a number of small ones.
+    // A last page that is not nearly full stays in small pages.
     let large = if rounded - len_bytes <= len_bytes / 4 { rounded } else { rounded - LARGE_PAGE_BYTES };
     if large == 0 {
         return None;
     }
-    // What is never touched takes no memory.
+    // Untouched memory takes no space.
     let pages = MmapMut::map_anon(rounded + LARGE_PAGE_BYTES).ok()?;
     let start = pages.as_ptr().align_offset(LARGE_PAGE_BYTES).min(LARGE_PAGE_BYTES);
     pages.advise_range(Advice::HugePage, start, large).ok()?;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn holds_so_many_zeros_from_a_cache_line_on() {
-        // Small, nearly a large page, a little more than one, some.
+        // Small, nearly a large page, slightly more than one, several.
         for len in [0, 1, 1000, 500_000, 530_000, 1_900_000] {
             let mut memory = Memory::<f32>::zeroed(len);
             assert_eq!(memory.values().as_ptr().align_offset(CACHE_LINE_BYTES), 0);

@@ -1,8 +1,7 @@
-//! Dot products of rows with packed rows: the kernel beneath clustering and the encoder.
+//! Dot products of rows with packed rows: the kernel of clustering and of the encoder.
 //!
-//! One side is packed into [`Panels`] once and kept; the other is read as it lies. Every product is one
-//! chain of additions along the dimensions, so its value depends on neither the tiling nor the number of
-//! threads.
+//! One side is packed into [`Panels`] once and kept; the other is read in place. Every product is one chain
+//! of additions along the dimensions, so its value depends on neither the tiling nor the number of threads.
 
 #[expect(unsafe_code, reason = "loads without checks, in the innermost loop")]
 mod block;
@@ -17,7 +16,7 @@ use rayon::prelude::*;
 /// A set of rows packed for products with many others.
 #[derive(Debug)]
 pub(crate) struct Panels {
-    /// `[panel, dim, PANEL]`: the value of `PANEL` rows in one dimension lie together; the last panel is
+    /// `[panel, dim, PANEL]`: the values of `PANEL` rows in one dimension are adjacent; the last panel is
     /// padded with zeros.
     values: SetMemory<f32>,
     rows: usize,
@@ -25,15 +24,15 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
-    /// [`Panels::pack_together`] of one set.
+    /// [`Panels::pack_together`] for one set.
     #[cfg(any(feature = "train", test))]
     pub fn pack(rows: &[f32], dim: usize) -> Self {
         let [panels] = Self::pack_together([(rows, dim)]);
         panels
     }
 
-    /// Packs sets of rows (`[n, dim]` f32, row-major) that are read one after another side by side, in
-    /// parallel; as large as the rows themselves.
+    /// Packs sets of rows (`[n, dim]` f32, row-major) that are read one after another into adjacent memory,
+    /// in parallel; the result is as large as the rows.
     ///
     /// # Panics
     /// If a set is ragged or `dim` is 0.
@@ -59,7 +58,7 @@ impl Panels {
         self.rows
     }
 
-    /// The panels with the number of their first row and of their rows.
+    /// The panels, each with the number of its first row and of its rows.
     pub fn panels(&self) -> impl Iterator<Item = Panel<'_>> {
         let size = self.dim * PANEL;
         let values = self.values.values();
@@ -82,13 +81,13 @@ pub(crate) struct Panel<'a> {
     pub first: usize,
     pub rows: usize,
     pub values: &'a [f32],
-    /// The values of the panel after this, if there is one.
+    /// The values of the next panel, if there is one.
     next: &'a [f32],
 }
 
 impl<'a> Panel<'a> {
-    /// What the blocks of a pass over this panel bring near, each a part of the next panel, or of what is
-    /// read after the last one.
+    /// Memory for the blocks of a pass over this panel to prefetch: parts of the next panel, or of `after` in
+    /// the last one.
     pub fn next(&self, after: &'a [f32], blocks: usize) -> impl Iterator<Item = &'a [f32]> + use<'a> {
         let next = if self.next.is_empty() { after } else { self.next };
         next.chunks(next.len().div_ceil(blocks).max(1)).chain(std::iter::repeat(&[][..]))
@@ -105,7 +104,7 @@ pub(crate) fn count(rows: &[f32], dim: usize) -> usize {
     rows.len() / dim
 }
 
-/// Writes up to [`PANEL`] rows, `stride` values from one to the next, into a panel (`[dim, PANEL]`).
+/// Writes up to [`PANEL`] rows, at a distance of `stride` values, into a panel (`[dim, PANEL]`).
 #[inline(always)]
 pub(crate) fn interleave(rows: &[f32], stride: usize, dim: usize, panel: &mut [f32]) {
     for (column, row) in rows.chunks(stride).take(PANEL).enumerate() {

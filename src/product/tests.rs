@@ -3,7 +3,7 @@ use crate::prefetch::CACHE_LINE_BYTES;
 use proptest::prelude::*;
 use pulp::{Arch, WithSimd};
 
-/// Runs `test` with every instruction set that this machine has.
+/// Runs `test` with every instruction set of this machine.
 pub(crate) fn on_every_instruction_set<T: WithSimd<Output = ()> + Clone>(test: T) {
     Arch::Scalar.dispatch(test.clone());
     #[cfg(target_arch = "x86_64")]
@@ -17,7 +17,7 @@ fn values(n: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0).collect()
 }
 
-/// One block against sums in f64; rows and panel end where their last value is.
+/// One block compared with sums in f64; rows and panel end at their last value.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     count: usize,

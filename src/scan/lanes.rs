@@ -13,17 +13,17 @@ const PREFETCH_ROWS: usize = 4;
 
 /// Vector arithmetic of one instruction set.
 ///
-/// A value is proof that the processor has the instructions. Every method must be
-/// `#[inline(always)]`, so that it is compiled with the features of its caller.
+/// A value proves that the processor has the instructions. Every method must be `#[inline(always)]`, so that
+/// it is compiled with the features of its caller.
 pub(super) trait Lanes: Copy {
     type Vector: Copy;
-    /// Values in a vector: at most [`MAX_WIDTH`].
+    /// Values per vector: at most [`MAX_WIDTH`].
     const WIDTH: usize;
 
     fn zero(self) -> Self::Vector;
-    /// Loads `WIDTH` values; panics where `values` has fewer.
+    /// Loads `WIDTH` values; panics if `values` has fewer.
     fn load(self, values: &[f32]) -> Self::Vector;
-    /// Loads and widens `WIDTH` values; panics where `values` has fewer.
+    /// Loads and widens `WIDTH` values; panics if `values` has fewer.
     fn widen(self, values: &[f16]) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a * b + sum`, rounded once.
@@ -32,11 +32,11 @@ pub(super) trait Lanes: Copy {
     fn distance_add(self, a: Self::Vector, b: Self::Vector, sum: Self::Vector) -> Self::Vector;
     /// The sum of the values of one vector.
     fn total(self, vector: Self::Vector) -> f32;
-    /// Asks for `row` to be brought near the processor.
+    /// Prefetches `row`.
     fn prefetch(self, _row: &[f16]) {}
 }
 
-/// What a pair of values adds to the sum of its row; 0 for a pair of zeros.
+/// What a pair of values adds to its row's sum; 0 for a pair of zeros.
 pub(super) trait Term {
     fn scalar(row: f32, query: f32) -> f32;
     fn add<L: Lanes>(lanes: L, row: L::Vector, query: L::Vector, sum: L::Vector) -> L::Vector;
@@ -72,15 +72,15 @@ impl Term for AbsoluteDifference {
     }
 }
 
-/// The sum of the terms of each row against `query`.
+/// The sum of the terms of each row with `query`.
 #[inline(always)]
 pub(super) fn sums<L: Lanes, T: Term>(lanes: L, query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {
     let apart = |pair: &[&[f16]]| pair[0].as_ptr_range().end != pair[1].as_ptr();
     let start = &rows[..rows.len().min(PREFETCH_ROWS)];
     start.windows(2).filter(|pair| apart(pair)).for_each(|pair| lanes.prefetch(pair[1]));
     for (i, (row, out)) in rows.iter().zip(sums).enumerate() {
-        // Processors foresee a run of rows by themselves, and explicit prefetches slow
-        // that down; where a row is elsewhere, they double the speed.
+        // Processors predict consecutive rows themselves, and explicit prefetches slow that down; for rows
+        // elsewhere, they double the speed.
         if let Some(pair) = rows.get(i + PREFETCH_ROWS - 1..=i + PREFETCH_ROWS)
             && apart(pair)
         {
@@ -112,7 +112,7 @@ fn sum<L: Lanes, T: Term>(lanes: L, query: &[f32], row: &[f16]) -> f32 {
 
     let (x, y) = (row_chunks.remainder(), query_chunks.remainder());
     if !x.is_empty() {
-        // A pair of zeros adds nothing, so a padded vector is as good as a short one.
+        // A pair of zeros adds nothing, so a padded vector gives the same result as a short one.
         let mut padded_row = [f16::ZERO; MAX_WIDTH];
         let mut padded_query = [0.0; MAX_WIDTH];
         padded_row[..x.len()].copy_from_slice(x);

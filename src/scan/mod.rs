@@ -1,9 +1,8 @@
 //! Scoring stored embeddings: "which of these rows are most similar to this query?"
 //!
-//! A `Scanner` reads rows of half-precision embeddings and pushes
-//! their scores into a `TopK`. The arithmetic runs on the fastest `Kernel` the
-//! processor has, found at run time; all of them share one loop (`lanes.rs`) except
-//! the plain reference (`scalar.rs`). Nothing here knows files: rows are slices.
+//! A `Scanner` reads rows of half-precision embeddings and pushes their scores into a `TopK`. The arithmetic
+//! runs on the fastest `Kernel` of the processor, found at run time; all share one loop (`lanes.rs`) except
+//! the plain reference (`scalar.rs`). This module is independent of files: rows are slices.
 
 mod lanes;
 #[cfg(target_arch = "aarch64")]
@@ -25,35 +24,35 @@ use half::f16;
 use lanes::{AbsoluteDifference, Product, Term};
 use serde::{Deserialize, Serialize};
 
-/// The smallest L2 norm of a vector that has a direction: an f16 of its size has all its digits, and rounded
-/// to f16 a vector of up to 65,536 elements is not all zeros.
+/// The smallest L2 norm of a vector with a direction: an f16 of this size has full precision, and a vector of
+/// up to 65,536 elements does not round to all zeros in f16.
 const LEAST_NORM: f64 = f16::MIN_POSITIVE.to_f64_const();
 
-/// Whether a vector is finite and points somewhere. One that does not can be neither ranked nor routed.
+/// Whether a vector is finite and has a direction. Otherwise it can be neither ranked nor routed.
 pub(crate) fn has_direction(vector: &[f32]) -> bool {
     let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
     norm.is_finite() && norm >= LEAST_NORM
 }
 
-/// How alike two embeddings are; a higher score is always better.
+/// How similar two embeddings are; a higher score is always better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Similarity {
     /// The cosine of the angle between them, from -1 to 1.
     ///
-    /// It is computed as a dot product of the query at unit norm with a row that is stored with a norm of at
-    /// most 1, and less than that by no more than f16 is inexact. So none is beyond -1 and 1 but for the
-    /// rounding of the sum, which is cut there.
+    /// Computed as a dot product of the query at unit norm with a stored row, whose norm is at most 1 and
+    /// smaller by at most the imprecision of f16. So it is between -1 and 1 apart from the rounding of the
+    /// sum, and is clamped to that range.
     Cosine,
-    /// The dot product, of any norm.
+    /// The dot product, for any norm.
     DotProduct,
     /// The negated sum of absolute differences (L1 distance), at most 0.
     Manhattan,
 }
 
 impl Similarity {
-    /// The number that stands for this similarity in a file; never 0.
+    /// The code of this similarity in a file; never 0.
     pub fn code(self) -> u8 {
         match self {
             Self::Cosine => 1,
@@ -67,7 +66,7 @@ impl Similarity {
         matches!(self, Self::Cosine | Self::DotProduct)
     }
 
-    /// Inverse of [`Self::code`]; `None` where no similarity has this code.
+    /// Inverse of [`Self::code`]; `None` for an unknown code.
     pub fn from_code(code: u8) -> Option<Self> {
         [Self::Cosine, Self::DotProduct, Self::Manhattan]
             .into_iter()
@@ -92,7 +91,7 @@ pub enum ScanError {
     /// A query without dimensions.
     #[error("the query has no dimensions; pass an embedding as wide as the index")]
     EmptyQuery,
-    /// A row is not as wide as the query.
+    /// A row has another width than the query.
     #[error("{row:?} has {found} dimensions, the query {dim}; pass a query as wide as the index")]
     Width {
         /// The row.
@@ -106,7 +105,7 @@ pub enum ScanError {
 
 /// A set of machine instructions that scores rows.
 ///
-/// The fast ones carry proof that this processor has them.
+/// The fast ones carry a proof that this processor has them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kernel {
     Scalar,
@@ -130,13 +129,13 @@ impl Kernel {
         fast.into_iter().flatten().chain([Self::Scalar])
     }
 
-    /// The fastest kernel this processor can run; the standard library remembers the answer.
+    /// The fastest kernel of this processor; the standard library caches the answer.
     pub fn detect() -> Self {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
-    /// Scores each row against `query`. A cosine is kept from -1 to 1, since rounding to f16 can make a row
-    /// slightly longer than 1.
+    /// Scores each row with `query`. A cosine is clamped to the range from -1 to 1, since rounding to f16 can
+    /// make a row slightly longer than 1.
     ///
     /// # Shapes
     /// `query` `[dim]` f32; `rows` n slices `[dim]` f16; `scores` `[n]` f32.
@@ -166,7 +165,7 @@ impl Kernel {
         }
     }
 
-    /// What the rows of a block of codes add up to, as [`CodedQuery::sums`].
+    /// The table sums of the rows of a block of codes, as [`CodedQuery::sums`].
     pub fn code_sums(self, query: &CodedQuery, block: &[u8]) -> [u32; codes::BLOCK_ROWS] {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -185,10 +184,10 @@ impl Kernel {
     }
 }
 
-/// Rows handed to a kernel at a time.
+/// Rows passed to a kernel at a time.
 const BLOCK_ROWS: usize = 64;
 
-/// One query, to be scored against any number of rows.
+/// One query, to be scored with any number of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     kernel: Kernel,
@@ -197,7 +196,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// The instructions it runs on.
+    /// Its instruction set.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
@@ -212,7 +211,7 @@ impl<'a> Scanner<'a> {
         score[0]
     }
 
-    /// What rows are scored against.
+    /// The query that rows are scored with.
     pub fn query(&self) -> &'a [f32] {
         self.query
     }
@@ -233,13 +232,13 @@ impl<'a> Scanner<'a> {
 
     /// Pushes the score of each of `rows` into `top`; returns how many there were.
     ///
-    /// Rows that lie side by side are the fastest. A row given twice is scored and pushed twice.
+    /// Consecutive rows are the fastest. A row given twice is scored and pushed twice.
     ///
     /// # Shapes
     /// Each row `[dim]` f16; of unit norm for [`Similarity::Cosine`].
     ///
     /// # Errors
-    /// [`ScanError::Width`]; `top` may then hold some of the scores.
+    /// [`ScanError::Width`]; `top` may then contain some of the scores.
     pub fn scan<'r>(
         &self,
         rows: impl IntoIterator<Item = (Row, &'r [f16])>,

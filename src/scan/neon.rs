@@ -1,7 +1,7 @@
 //! NEON vectors. Intrinsics only: the loop is in `lanes.rs`.
 //!
-//! Compiled for aarch64 but run on none yet. The intrinsics for half precision are
-//! not in the oldest supported compiler, hence the one instruction of assembly.
+//! Compiled for aarch64, but not run on any machine yet. The oldest supported compiler lacks the intrinsics
+//! for half precision, hence the one instruction of assembly.
 
 use super::lanes::{self, Lanes, Term};
 use half::f16;
@@ -48,8 +48,8 @@ impl Lanes for Neon {
     fn widen(self, values: &[f16]) -> float32x4_t {
         let values = &values[..Self::WIDTH];
         let widened;
-        // SAFETY: `self` proves NEON, of which this conversion is part; the slice above
-        // has 4 values, which are u16 by representation.
+        // SAFETY: `self` proves NEON, which includes this conversion; the slice above has 4 values, which are
+        // represented as u16.
         unsafe {
             let bits: uint16x4_t = vld1_u16(values.as_ptr().cast());
             asm!(

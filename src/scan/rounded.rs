@@ -1,17 +1,17 @@
-//! Rows as they are stored for cosine.
+//! Rows in their stored form for cosine.
 
 use half::f16;
 use half::vec::HalfFloatVecExt;
 
-/// A row at unit L2 norm as it is stored for cosine: its norm is at most 1, so that every cosine with it is
-/// in [-1, 1].
+/// Rounds a row at unit L2 norm for storing with cosine: its norm is at most 1, so that every cosine with it
+/// is in [-1, 1].
 ///
-/// Each value is rounded to the nearest f16, which makes a row longer or shorter by some 3e-5. If the row
-/// gets too long, values (usually a few) are rounded toward zero until it fits.
+/// Each value is rounded to the nearest f16, which changes the row's length by about 3e-5. If the row becomes
+/// too long, values (usually a few) are rounded toward zero until it fits.
 pub(crate) fn unit_to_store(unit: &[f32]) -> Vec<f16> {
     let mut row = Vec::from_f32_slice(unit);
     let square = |x: f16| x.to_f64() * x.to_f64();
-    // Exact: a square is a multiple of 2^-48, and there is no sum of 2^5.
+    // Exact: a square is a multiple of 2^-48, and no sum reaches 2^5.
     let mut norm: f64 = row.iter().map(|&x| square(x)).sum();
     for (stored, x) in row.iter_mut().zip(unit).filter(|(_, x)| **x != 0.0) {
         if norm <= 1.0 {

@@ -10,7 +10,7 @@ const BLOCK: usize = 64;
 /// Independent sums, so that the compiler may use vectors.
 const PARTIAL_SUMS: usize = 8;
 
-/// The sum of the terms of each row against `query`.
+/// The sum of the terms of each row with `query`.
 pub(super) fn sums<T: Term>(query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {
     for (row, out) in rows.iter().zip(sums) {
         *out = sum::<T>(query, row);

@@ -3,11 +3,10 @@ use proptest::prelude::*;
 
 const ALL: [Similarity; 3] = [Similarity::Cosine, Similarity::DotProduct, Similarity::Manhattan];
 
-/// The score in f64, and how far an f32 sum in any order may be from it.
+/// The score in f64, and the maximum error of an f32 sum in any order.
 ///
-/// Each of `n` terms is rounded at most once and takes part in at most `n` additions,
-/// so the error is below `n * EPSILON * sum |term|` (`EPSILON` is twice the unit
-/// roundoff), plus what underflow takes from each.
+/// Each of `n` terms is rounded at most once and takes part in at most `n` additions, so the error is below
+/// `n * EPSILON * sum |term|` (`EPSILON` is twice the unit roundoff), plus the underflow of each.
 fn exact(similarity: Similarity, query: &[f32], row: &[f16]) -> (f64, f64) {
     let pairs = row.iter().map(|x| x.to_f64()).zip(query.iter().map(|&y| f64::from(y)));
     let terms: Vec<f64> = match similarity {
@@ -43,7 +42,7 @@ fn assert_close(query: &[f32], row: &[f16]) {
 #[test]
 fn every_width_and_tail_is_summed() {
     for dim in (1..=if cfg!(miri) { 40 } else { 150 }).chain([384, 767, 768, 769, 1024]) {
-        // Distinct terms, so that a dropped or repeated one shows.
+        // Distinct terms, so that a missing or repeated one shows.
         let query: Vec<f32> = (0..dim).map(|i| 1.0 + i as f32).collect();
         let row: Vec<f16> = (0..dim).map(|i| f16::from_f32(0.5 + (i % 7) as f32)).collect();
         assert_close(&query, &row);
@@ -123,7 +122,7 @@ fn blocks_of_codes_add_up_alike() {
         let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim]);
         let block: Vec<u8> = query.tables.iter().map(|_| byte()).collect();
         for highest in [false, true] {
-            // The largest sums there can be.
+            // The largest possible sums.
             query.tables.iter_mut().for_each(|entry| *entry = if highest { u8::MAX } else { byte() });
             for kernel in Kernel::available() {
                 assert_eq!(kernel.code_sums(&query, &block), query.sums(&block), "{kernel:?}, {dim}");
@@ -142,7 +141,7 @@ fn levels_of_supplements_add_up_alike() {
     for dim in [64, 65, 384, 768, 5000].into_iter().take(if cfg!(miri) { 2 } else { 5 }) {
         let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim]);
         for lowest in [false, true] {
-            // Of the largest magnitude there can be.
+            // Of the largest possible magnitude.
             query.fine.iter_mut().for_each(|x| *x = if lowest { i8::MIN } else { byte() as i8 });
             let record: Vec<u8> =
                 (0..codes::supplement_bytes(dim)).map(|_| if lowest { u8::MAX } else { byte() }).collect();
@@ -163,7 +162,7 @@ fn norm(row: &[f16]) -> f64 {
     row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>().sqrt()
 }
 
-/// Holds a row as it is stored for cosine to what is promised of it.
+/// Checks the guarantees of a row stored for cosine.
 fn assert_at_most_one(values: &[f32]) {
     let exact = unit(values);
     let row = unit_to_store(&exact);
@@ -175,14 +174,14 @@ fn assert_at_most_one(values: &[f32]) {
     }
     let widened: Vec<f32> = row.iter().map(|x| x.to_f32()).collect();
     let opposite = |query: &[f32]| query.iter().map(|x| -x).collect::<Vec<f32>>();
-    // The second is the direction that the row has: no query has a greater product with it.
+    // The second is the row's own direction: no query has a greater product with it.
     for query in [exact, unit(&widened)] {
         for query in [opposite(&query), query] {
             for kernel in Kernel::available() {
                 let product = score(kernel, Similarity::DotProduct, &query, &row);
                 let cosine = score(kernel, Similarity::Cosine, &query, &row);
                 assert!((-1.0..=1.0).contains(&cosine), "{kernel:?}: {cosine}");
-                // What is cut is the rounding of the sum alone, which is most in eight partial sums.
+                // Only the rounding of the sum is clamped, which is largest in eight partial sums.
                 let rounding = (row.len() / 8 + 8) as f32 * f32::EPSILON / 2.0;
                 assert!((cosine - product).abs() <= rounding, "{kernel:?}: {product}");
                 assert!(cosine.abs() > 1.0 - 5e-4, "{kernel:?}: {cosine}");
@@ -199,15 +198,14 @@ fn no_cosine_of_equal_or_sparse_values_is_beyond_one() {
         let mut one = vec![0.0; dim];
         one[dim / 2] = -7.0;
         assert_at_most_one(&one);
-        // Below the smallest f16, beside a large one.
+        // Below the smallest f16, next to a large one.
         one[0] = 1e-9;
         one[dim - 1] = 3.0;
         assert_at_most_one(&one);
     }
 }
 
-/// Rows that are longer than 1, as rounding alone makes them: from indexes made before rows were kept from
-/// it.
+/// Rows longer than 1, as rounding alone makes them: from indexes made before such rows were avoided.
 #[test]
 fn the_cosine_of_a_long_row_is_cut() {
     let (row, query) = (vec![f16::from_f32(0.05105); 384], unit(&[1.0; 384]));
@@ -227,7 +225,7 @@ proptest! {
         assert_at_most_one(&values);
     }
 
-    /// Rows that are read at unit norm, and stored again, as an export and a copy do.
+    /// Rows read at unit norm and stored again, as by an export or a copy.
     #[test]
     fn a_stored_row_is_stored_again_as_it_is(values in prop::collection::vec(-1.0f32..1.0, 64..800)) {
         let row = unit_to_store(&unit(&values));
@@ -239,7 +237,7 @@ proptest! {
     fn kernels_stay_within_the_error_bound(
         pairs in prop::collection::vec((any::<u16>(), -1e3f32..1e3, -40i32..10), 1..300),
     ) {
-        // Every finite half, subnormals included, against queries of many magnitudes.
+        // Every finite half, including subnormals, with queries of many magnitudes.
         let row: Vec<f16> = pairs
             .iter()
             .map(|&(bits, ..)| f16::from_bits(bits))

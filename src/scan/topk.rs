@@ -6,25 +6,24 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// The row that stands for a row's document; `None` where that cannot be read.
+/// The representative row of a row's document; `None` if it cannot be read.
 pub(crate) type DocumentOf = Arc<dyn Fn(Row) -> Option<Row> + Send + Sync>;
 
-/// Keeps the `k` best of the scores pushed into it; of the rows of one document, where they are told apart,
-/// the best alone.
+/// Keeps the `k` best of the scores pushed into it; of the rows of one document, if they are known, only the
+/// best.
 ///
-/// Higher scores are better. All rows that have the k-th best score are kept until the end, when
-/// [`Self::into_tied`] hands them out to be ordered by what the caller knows of them, or
-/// [`Self::into_sorted`] takes the lowest: so the result does not depend on the order of pushing. NaN is
-/// worse than every number.
+/// Higher scores are better. All rows with the k-th best score are kept until the end, when
+/// [`Self::into_tied`] returns them for the caller to order, or [`Self::into_sorted`] takes the lowest: so
+/// the result does not depend on the order of pushing. NaN is worse than every number.
 #[derive(Clone, Debug)]
 pub(crate) struct TopK {
     k: usize,
     /// At most `k` entries, the worst on top.
     heap: BinaryHeap<Entry>,
-    /// Rows with the score of the worst of `k`, for which there was no room.
+    /// Rows with the worst score in the heap, for which there was no room.
     ties: Vec<Row>,
     accepted: u64,
-    /// In place of the heap, where several rows may be of one document.
+    /// Used instead of the heap if several rows may belong to one document.
     documents: Option<Box<BestOfDocuments>>,
 }
 
@@ -33,8 +32,7 @@ pub(crate) struct TopK {
 pub(crate) struct Tied {
     /// Rows with higher scores than the k-th best, best first, equal ones by row.
     pub above: Vec<(f32, Row)>,
-    /// Rows with the k-th best score, or the lowest where there are fewer than `k`, ascending; of one
-    /// document one.
+    /// Rows with the k-th best score, or the lowest if there are fewer than `k`, ascending; one per document.
     pub tied: Vec<(f32, Row)>,
     /// How many of `tied` belong to the best.
     pub room: usize,
@@ -46,29 +44,29 @@ struct BestOfDocuments {
     of: DocumentOf,
     /// The best row of each document.
     best: HashMap<Row, Entry>,
-    /// The same from the best on, each with its document.
+    /// The same in order, best first, each with its document.
     order: BTreeMap<Entry, Row>,
     /// A row whose document could not be read.
     failed: Option<Row>,
 }
 
 impl TopK {
-    /// An empty selection of at most `k` rows; memory grows only as they come.
+    /// An empty selection of at most `k` rows; memory grows with the rows pushed.
     pub fn new(k: usize) -> Self {
         Self { k, heap: BinaryHeap::new(), ties: Vec::new(), accepted: 0, documents: None }
     }
 
     /// An empty selection of the best rows of at most `k` documents.
     ///
-    /// A document that others displaced comes back with a better row, so the result is exact in one pass.
+    /// A displaced document returns if it has a better row, so the result is exact in one pass.
     pub fn of_documents(k: usize, of: DocumentOf) -> Self {
         let documents = BestOfDocuments { of, best: HashMap::new(), order: BTreeMap::new(), failed: None };
         Self { documents: Some(Box::new(documents)), ..Self::new(k) }
     }
 
-    /// Offers one row; O(1) where it is not among the best so far, else O(log k).
+    /// Offers one row; O(1) if it is not among the best so far, otherwise O(log k).
     ///
-    /// The same row offered twice counts as two, unless rows of one document are told apart.
+    /// The same row offered twice counts twice, unless documents are known.
     pub fn push(&mut self, score: f32, row: Row) {
         let entry = Entry::new(score, row);
         if let Some(documents) = &mut self.documents {
@@ -93,7 +91,7 @@ impl TopK {
         }
     }
 
-    /// An empty selection of as many.
+    /// An empty selection of the same size.
     pub fn fork(&self) -> Self {
         match &self.documents {
             None => Self::new(self.k),
@@ -101,7 +99,7 @@ impl TopK {
         }
     }
 
-    /// Offers all that another selection has kept.
+    /// Offers everything that another selection has kept.
     pub fn merge(&mut self, other: Self) {
         if let Some((score, rows)) = other.threshold().map(|score| (score, &other.ties)) {
             rows.iter().for_each(|&row| self.push(score, row));
@@ -117,12 +115,12 @@ impl TopK {
         }
     }
 
-    /// How many are kept at most.
+    /// The maximum number of rows or documents.
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// The score that a row needs at least to be among the best so far, once there are `k` of them.
+    /// The minimum score to be among the best so far, once there are `k` of them.
     pub fn threshold(&self) -> Option<f32> {
         let worst = match &self.documents {
             None => self.heap.peek().filter(|_| self.heap.len() >= self.k),
@@ -131,7 +129,7 @@ impl TopK {
         worst.map(|entry| entry.score)
     }
 
-    /// How many of the rows offered were among the best when they came.
+    /// How many of the offered rows were among the best at the time.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
@@ -141,14 +139,14 @@ impl TopK {
         self.documents.as_ref().and_then(|documents| documents.failed)
     }
 
-    /// The rows kept, best first, equal ones by row.
+    /// The kept rows, best first, equal ones by row.
     pub fn into_sorted(self) -> Vec<(f32, Row)> {
         let Tied { above: mut sorted, tied, room } = self.into_tied();
         sorted.extend(tied.into_iter().take(room));
         sorted
     }
 
-    /// The rows kept, with all that have the k-th best score.
+    /// The kept rows, with all that have the k-th best score.
     pub fn into_tied(self) -> Tied {
         let sorted: Vec<Entry> = match &self.documents {
             None => self.heap.into_sorted_vec(),
@@ -163,7 +161,7 @@ impl TopK {
             tied.extend(self.ties.iter().map(|&row| (worst.score, row)));
             tied.sort_unstable_by_key(|&(_, row)| row);
             if let Some(documents) = &self.documents {
-                // A document that came back with a better row has left rows behind.
+                // A document that returned with a better row has left rows behind.
                 let mut seen: HashSet<Row> = HashSet::new();
                 tied.retain(|&(score, row)| {
                     let Some(document) = (documents.of)(row) else { return false };
@@ -176,7 +174,7 @@ impl TopK {
     }
 }
 
-/// Keeps a row that another one displaced, while it has the score of the worst that is left.
+/// Keeps a displaced row while it has the same score as the worst remaining one.
 fn keep_tie(displaced: Entry, worst: Option<&Entry>, ties: &mut Vec<Row>) {
     match worst {
         Some(worst) if worst.compare_scores(&displaced).is_eq() => ties.push(displaced.row),
@@ -189,7 +187,7 @@ impl BestOfDocuments {
         self.order.last_key_value().filter(|_| self.order.len() >= k).map(|(entry, _)| entry)
     }
 
-    /// Says whether the row is kept. One with the score of the worst of `k` goes to `ties`.
+    /// Returns whether the row is kept. One with the score of the worst of `k` goes to `ties`.
     fn push(&mut self, k: usize, entry: Entry, ties: &mut Vec<Row>) -> bool {
         if k == 0 {
             return false;
@@ -248,7 +246,7 @@ struct Entry {
 
 impl Entry {
     fn new(score: f32, row: Row) -> Self {
-        // `total_cmp` puts NaN with a sign below every number, and would tell -0 from 0.
+        // `total_cmp` puts NaN with a sign bit below every number, and would distinguish -0 from 0.
         let score = if score.is_nan() { f32::NAN.copysign(-1.0) } else { score + 0.0 };
         Self { score, row }
     }
@@ -305,7 +303,7 @@ mod tests {
         assert_eq!(top(2, &[-0.0, 0.0, -0.0]), [0, 1]);
     }
 
-    /// All rows with the k-th best score are there, whenever they came, and none of a lower one.
+    /// All rows with the k-th best score are there, in whatever order they came, and none with a lower one.
     #[test]
     fn rows_with_the_last_score_are_all_kept() {
         for order in [[3, 0, 4, 1, 2], [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]] {
@@ -335,7 +333,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of each document the best row, whatever the order, and of forks that are merged.
+        /// The best row of each document, in whatever order, also with merged forks.
         #[test]
         fn documents_have_their_best_rows(
             scores in prop::collection::vec(((-4i8..4).prop_map(f32::from), 0u32..12), 0..120),

@@ -31,14 +31,15 @@ impl Avx2 {
         unsafe { with_features::<T>(self, query, rows, sums) }
     }
 
-    /// [`CodedQuery::sums`](crate::codes::CodedQuery::sums) by shuffles: a table is a vector, and the bits of
-    /// a group choose one of its bytes for each row.
+    /// [`CodedQuery::sums`](crate::codes::CodedQuery::sums) with shuffles: a table is a vector, and the bits
+    /// of a group select one of its bytes for each row.
     pub(super) fn code_sums(self, tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
         // SAFETY: an `Avx2` exists only where `detect` found this feature.
         unsafe { code_sums(tables, block) }
     }
 
-    /// [`CodedQuery::levels`](crate::codes::CodedQuery::levels), the levels of a unit unpacked side by side.
+    /// [`CodedQuery::levels`](crate::codes::CodedQuery::levels), with the levels of a unit unpacked in
+    /// parallel.
     pub(super) fn code_levels(self, query: &[i8], bits: &[u8]) -> i32 {
         // SAFETY: an `Avx2` exists only where `detect` found this feature.
         unsafe { code_levels(query, bits) }
@@ -48,7 +49,7 @@ impl Avx2 {
 #[target_feature(enable = "avx2")]
 fn code_levels(query: &[i8], bits: &[u8]) -> i32 {
     // Each word of a unit has levels of eight dimensions in bits 0 to 2 of its bytes, of eight others in bits
-    // 3 to 5, and in bits 6 and 7 a part of the seventh eight or the last; see `codes::supplement`.
+    // 3 to 5, and in bits 6 and 7 a part of the seventh or the last eight; see `codes::supplement`.
     let shift_low = _mm256_setr_epi64x(0, 3, 0, 3);
     let shift_high = _mm256_setr_epi64x(0, 3, 6, 6);
     let shift_rest = _mm256_setr_epi64x(0, 0, 4, 5);
@@ -91,7 +92,7 @@ fn code_levels(query: &[i8], bits: &[u8]) -> i32 {
     _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<1>(pair)))
 }
 
-/// Pairs of groups whose sums fit 16 bits.
+/// Pairs of groups whose sums fit into 16 bits.
 const PAIRS_PER_ROUND: usize = u16::MAX as usize / (2 * u8::MAX as usize);
 
 #[target_feature(enable = "avx2")]
@@ -116,7 +117,7 @@ fn code_sums(tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
             }
         }
         for (place, total) in totals.into_iter().enumerate() {
-            // Both groups of a pair are of the same rows.
+            // Both groups of a pair belong to the same rows.
             let pair = _mm_add_epi16(_mm256_castsi256_si128(total), _mm256_extracti128_si256::<1>(total));
             let mut values = [0u16; 8];
             // SAFETY: the array has 16 bytes, and any alignment will do.

@@ -1,4 +1,4 @@
-//! What a caller asks to change, and the checks before anything is written.
+//! The changes that a caller requests, and the checks before anything is written.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,14 +21,14 @@ use crate::{
     passages::Span,
 };
 
-/// A document to store, with its place in the index.
+/// A document to store, with its position in the index.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// The document; replaces the live one of the same id.
+    /// The document; replaces the live one with the same id.
     pub document: Document,
-    /// One, or where documents have passages one for each of these, in the order of the text.
+    /// One row, or one per passage in the order of the text if documents have passages.
     pub rows: Vec<PutRow>,
-    /// The terms of its texts, where they are known already; else they are found when they are needed.
+    /// The terms of its texts, if already known; otherwise they are computed when needed.
     pub terms: Option<Terms>,
 }
 
@@ -39,12 +39,12 @@ pub struct PutRow {
     pub embedding: Vec<f16>,
     /// The leaves it is put in: 1 to leaves-per-document of them, each once.
     pub leaves: Vec<LeafId>,
-    /// Which part of the text it is of, where documents have passages; else nothing.
+    /// The part of the text that the row covers, if documents have passages; otherwise empty.
     pub span: Span,
 }
 
 impl Put {
-    /// A document with one row, of all of its text.
+    /// A document with one row, which covers its whole text.
     pub fn whole(document: Document, embedding: Vec<f16>, leaves: Vec<LeafId>) -> Self {
         Self { document, rows: vec![PutRow { embedding, leaves, span: Span::default() }], terms: None }
     }
@@ -52,8 +52,8 @@ impl Put {
 
 /// Changes that become visible together, in one generation.
 ///
-/// Deletes come first, then puts: an id in both ends up stored. Of several puts of one
-/// id the last one counts. A delete of an unknown id does nothing.
+/// Deletes come first, then puts: an id in both ends up stored. If several puts share an id, the last one
+/// counts. A delete of an unknown id does nothing.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     /// Documents to store.
@@ -62,43 +62,42 @@ pub struct WriteBatch {
     pub deletes: Vec<String>,
 }
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The generation that readers see from now on; unchanged where nothing was to do.
+    /// The generation that readers see from now on; unchanged if there was nothing to do.
     pub generation: Generation,
-    /// Of each put, in their order but without those that a later one of the same id outdid: whether
-    /// it took the place of a document.
+    /// One entry per kept put (the last for each id), in order: whether it replaced a document.
     pub replaced: Vec<bool>,
     /// Documents deleted and not stored again by the same batch.
     pub deleted: usize,
 }
 
-/// A batch that passed every check: no id twice, payloads encoded.
+/// A batch that passed every check: no duplicate ids, payloads encoded.
 #[derive(Debug, PartialEq)]
 pub(super) struct CheckedBatch {
-    /// In the order of their last mention.
+    /// In the order of the last put of each id.
     pub(super) puts: Vec<Arc<CheckedPut>>,
     /// Ids to delete that are not put, each once.
     pub(super) deletes: Vec<String>,
 }
 
-/// A put whose every part may be written as it is.
+/// A put ready to be written as it is.
 #[derive(Debug, PartialEq)]
 pub(super) struct CheckedPut {
     pub(super) id: Arc<str>,
     /// Title and text.
     pub(super) payload: Vec<u8>,
-    /// Empty where there is none.
+    /// Empty if there is none.
     pub(super) metadata: Vec<u8>,
-    /// One at least.
+    /// At least one.
     pub(super) rows: Vec<PutRow>,
     /// Not in the log.
     pub(super) terms: OnceLock<Terms>,
 }
 
 impl CheckedPut {
-    /// Memory that it takes, about, and no less than it takes in a log or in a segment, with its code.
+    /// Approximate memory use, and an upper bound on its size in a log or in a segment, with its code.
     pub(super) fn bytes(&self) -> usize {
         let row = |row: &PutRow| {
             2 * size_of_val(row.embedding.as_slice()) + 4 * size_of_val(row.leaves.as_slice()) + 96
@@ -136,7 +135,7 @@ impl WriteBatch {
         let deletes: Vec<String> = self
             .deletes
             .into_iter()
-            // An id that cannot be stored is unknown, and deleting it does nothing.
+            // An id that cannot be stored is unknown, so deleting it does nothing.
             .filter(|id| check_id(id).is_ok() && !last.contains_key(id.as_str()))
             .filter(|id| seen.insert(id.clone()))
             .collect();
@@ -167,7 +166,7 @@ impl WriteBatch {
 }
 
 impl CheckedBatch {
-    /// Whether what a log holds could have been checked against this configuration.
+    /// Whether the content of a log could have passed the checks against this configuration.
     pub(super) fn check(&self, config: &StoreConfig) -> Result<()> {
         self.puts.iter().try_for_each(|put| check_parts(&put.id, &put.rows, config))?;
         self.deletes.iter().try_for_each(|id| check_id(id).map_err(StoreError::Input))
@@ -181,7 +180,7 @@ fn check_id(id: &str) -> std::result::Result<(), InputError> {
     Err(InputError::InvalidId { found: id.len(), most: limits::ID_BYTES })
 }
 
-/// Whether a batch may hold the document: what a commit would refuse of it.
+/// Whether a batch may hold the document, or why a commit would refuse it.
 pub(crate) fn check_document(document: &Document) -> std::result::Result<(), InputError> {
     check_id(&document.id)?;
     payload::check(document)

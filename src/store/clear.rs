@@ -1,4 +1,4 @@
-//! Removing a store that nobody names any more.
+//! Removal of a store that nothing names any more.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -11,14 +11,14 @@ use super::{
 };
 use crate::disk::Backend;
 
-/// Removes the files of a store from a directory, and the directories that are empty then. Files of other
+/// Removes the files of a store from a directory, and directories that are empty afterwards. Files with other
 /// names stay.
 ///
 /// # Errors
 ///
 /// Failures of the file system.
 pub(crate) fn clear_store(backend: &dyn Backend, dir: &Path) -> Result<()> {
-    // First what makes it a store.
+    // First the files that make it a store.
     for name in [names::MANIFEST, names::MANIFEST_NEW, names::MANIFEST_COPY, names::RESERVE] {
         remove_file(backend, &dir.join(name))?;
     }
@@ -27,7 +27,7 @@ pub(crate) fn clear_store(backend: &dyn Backend, dir: &Path) -> Result<()> {
     remove_file(backend, &dir.join(names::LOCK))
 }
 
-/// Removes the files of these names in a folder, and the folder where nothing else is in it.
+/// Removes the files with these names in a folder, and the folder if nothing else is in it.
 fn clear_folder(backend: &dyn Backend, folder: &Path, is_own: fn(&str) -> bool) -> Result<()> {
     for name in list(backend, folder)?.iter().filter(|name| is_own(name)) {
         remove_file(backend, &folder.join(name))?;
@@ -53,7 +53,7 @@ pub(super) fn is_sealed_file(name: &str) -> bool {
         }
 }
 
-/// `G.log`, or one that a repair was writing.
+/// `G.log`, or a log that a repair was writing.
 fn is_log(name: &str) -> bool {
     log::base_of(name.strip_suffix(".new").unwrap_or(name)).is_some()
 }

@@ -1,4 +1,4 @@
-//! The write path, in memory and in the log; `seal.rs` brings it to segments.
+//! The write path, in memory and in the log; `seal.rs` writes segments.
 
 use super::{
     Committed, Durability, Result, Store, StoreError, WriteBatch, Writer,
@@ -8,30 +8,29 @@ use super::{
     version::Version,
 };
 
-/// Memory that documents may take before they are sealed without being asked for, and bytes of a log.
+/// Size of documents in memory, and of a log, beyond which a commit seals them.
 const SEAL_AT_BYTES: usize = 64 << 20;
 
 impl Store {
-    /// Makes the changes of `batch` visible together and returns what it did.
+    /// Makes the changes of `batch` visible together and returns the result.
     ///
-    /// Waits for other commits, never for readers. A batch that changes nothing leaves the
-    /// generation as it is. Beyond some 64 MiB of documents that are in memory only, it also does
-    /// what [`Store::flush`] does.
+    /// Waits for other commits, never for readers. A batch that changes nothing keeps the generation. If more
+    /// than about 64 MiB of documents are only in memory, it also does what [`Store::flush`] does.
     ///
     /// # Durability
     ///
-    /// A crash leaves the whole batch or nothing of it. Once this has returned, it survives the end of the
-    /// process, and with [`Durability::EveryBatch`] a power failure; otherwise that once [`Store::flush`] has
-    /// returned.
+    /// A crash leaves the whole batch or nothing of it. Once this has returned, the batch survives the end of
+    /// the process, and with [`Durability::EveryBatch`] a power failure; otherwise it survives a power
+    /// failure once [`Store::flush`] has returned.
     ///
     /// # Errors
     ///
-    /// An input that cannot be stored is named before anything is changed. After a failed write (a full
-    /// disk, say) the index is as before and the commit may be tried again; after a failed sync the
-    /// handle answers [`StoreError::Poisoned`], and the commit may be there or not when the index is opened
+    /// An input that cannot be stored is reported before anything is changed. After a failed write (such as a
+    /// full disk), the index is as before and the commit may be retried; after a failed sync, the handle
+    /// returns [`StoreError::Poisoned`], and the commit may or may not be there when the index is opened
     /// again.
     pub fn commit(&self, batch: WriteBatch) -> Result<Committed> {
-        // Before the lock: encoding a large batch holds up nobody.
+        // Before the lock: encoding a large batch blocks nobody.
         let checked = batch.check(self.config())?;
         let commit = (self.options.durability != Durability::None)
             .then(|| log::encode(&checked, self.config().passages.is_some()));
@@ -47,7 +46,7 @@ impl Store {
             || bytes > MOST_COMMIT_BYTES
             || logged + bytes > 2 * SEAL_AT_BYTES as u64;
         let done = if large {
-            // Visible once it is sealed, so that a failure leaves the index as it was.
+            // Visible once sealed, so that a failure leaves the index as it was.
             self.seal(&mut writer, &after)
         } else {
             let logged = match commit {
@@ -60,7 +59,7 @@ impl Store {
         Ok(committed)
     }
 
-    /// A failed write with what became of the documents.
+    /// Adds to a failed write what happened to the documents.
     pub(super) fn with_numbers(&self, writer: &Writer, error: StoreError, refused: usize) -> StoreError {
         if !matches!(error, StoreError::Io { .. }) || self.health.check_writes().is_err() {
             return error;
@@ -75,7 +74,7 @@ impl Store {
         StoreError::NotStored { source: Box::new(error), refused: refused as u64, durable, recoverable }
     }
 
-    /// Makes a generation of a batch, whatever it has.
+    /// Makes a generation of a batch, even an empty one.
     #[cfg(test)]
     pub(super) fn force(&self, batch: &CheckedBatch) {
         let after = self.state().apply(self.config(), batch).unwrap().0;
@@ -92,7 +91,7 @@ impl Store {
         commit: &[u8],
     ) -> Result<()> {
         let backend = &*self.backend;
-        // A batch that only deletes makes room once it is flushed, so it may take the last of it.
+        // A batch that only deletes frees space once it is flushed, so it may use the last of it.
         let room = if checked.puts.is_empty() { Room::Last } else { Room::Ordinary };
         match writer.reserve.ensure(backend, after) {
             Err(error) if room == Room::Ordinary => return Err(error),

@@ -1,35 +1,36 @@
-//! What one generation has that another lacks, by the documents themselves.
+//! The difference between two generations, by comparing documents.
 
 use std::cmp::Ordering;
 
 use super::{View, error::Result};
 use crate::ids::Row;
 
-/// What has to be done to a copy of an original.
+/// What must be done to make a copy match its original.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Rows of the original whose documents the copy lacks, or has otherwise; the oldest document first.
+    /// Rows of the original whose documents the copy lacks or has in another version; the oldest document
+    /// first.
     pub missing: Vec<Row>,
-    /// Ids that the copy has and the original has not.
+    /// Ids that only the copy has.
     pub surplus: Vec<String>,
 }
 
 impl Difference {
-    /// Documents that differ.
+    /// Number of documents that differ.
     pub fn len(&self) -> usize {
         self.missing.len() + self.surplus.len()
     }
 }
 
 impl View {
-    /// What `copy`, which may be of another store, lacks of this generation.
+    /// What `copy`, possibly of another store, lacks of this generation.
     ///
-    /// Compares ids, titles, texts and metadata, not leaves, and `with_embeddings` these too, with the
-    /// passages that they are of. Costs a walk over all ids and a comparison of all that is compared.
+    /// Compares ids, titles, texts and metadata, not leaves; `with_embeddings` also embeddings and the
+    /// passages that they cover. Costs a walk over all ids and a comparison of all this data.
     ///
     /// # Errors
     ///
-    /// Damage of the pages that documents are on.
+    /// Damage of the pages that hold the documents.
     pub fn difference(&self, copy: &Self, with_embeddings: bool) -> Result<Difference> {
         let (mut own, mut others) = (self.walk(None)?, copy.walk(None)?);
         let (mut mine, mut theirs) = (own.next()?, others.next()?);
@@ -63,7 +64,7 @@ impl View {
         Ok(Difference { missing: missing.into_iter().map(|(_, row)| row).collect(), surplus })
     }
 
-    /// Whether a document has the embeddings of a document of another view.
+    /// Whether a document has the same embeddings as a document of another view.
     fn has_embeddings_of(&self, row: Row, copy: &Self, other: Row) -> Result<bool> {
         let (own, others) = (self.rows_of(row)?, copy.rows_of(other)?);
         let mut is_same = own.len() == others.len();

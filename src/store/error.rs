@@ -1,4 +1,4 @@
-//! What can go wrong in the store, and what to do about it.
+//! The errors of the store, and how to react to them.
 
 use std::{borrow::Cow, fmt, io, path::PathBuf};
 
@@ -6,57 +6,56 @@ use super::{holder::LockHolder, layout::FORMAT_VERSION};
 use crate::ids::Row;
 use crate::input::InputError;
 
-/// Result of the store.
+/// The result type of the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// A failure of the store.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The directory does not exist; create an index there first.
     #[error("there is no directory {}; create an index there first", path.display())]
     NotFound {
-        /// The directory asked for.
+        /// The requested directory.
         path: PathBuf,
     },
-    /// Something is there, but no index; check the path.
+    /// The path exists, but is not an index; check the path.
     #[error("{} is not an index (it has no file CURRENT that ehi wrote); check the path", path.display())]
     NotAnIndex {
-        /// The directory asked for.
+        /// The requested directory.
         path: PathBuf,
     },
-    /// A create or a snapshot that was cut off left the beginning of an index here; the same call starts
-    /// over.
+    /// An interrupted create or snapshot left an unfinished index here; repeat the call to start over.
     #[error(
         "{} has the beginning of an index, left by a `create` or a `snapshot` that was interrupted; run that \
          command again to start over",
         path.display()
     )]
     InterruptedCreate {
-        /// The directory asked for.
+        /// The requested directory.
         path: PathBuf,
     },
-    /// An index, or a file with a name the index needs, is already there.
+    /// An index, or a file with a name that the index needs, already exists.
     #[error("{} already exists; open it, or choose another directory", path.display())]
     AlreadyExists {
-        /// The file in the way.
+        /// The existing file.
         path: PathBuf,
     },
-    /// The index has words of a kind that a later version knows.
+    /// The index has terms of a kind from a later version.
     #[error(
         "the index's words are of a kind that this version does not know (code {code}); use a later version"
     )]
     UnknownAnalyzer {
-        /// As it is on disk.
+        /// The code on disk.
         code: u8,
     },
-    /// Something other than a file has the path of a file to be written.
+    /// Something other than a file exists at the path of a file to be written.
     #[error("{} is not a file; remove it", path.display())]
     InTheWay {
-        /// What is in the way.
+        /// Its path.
         path: PathBuf,
     },
-    /// Another handle, in this process or another one, has the index open.
+    /// Another handle, in this process or another, has the index open.
     #[error(
         "the index in {} is open for writing elsewhere{}; close that handle or process first, or wait for it \
          (`--wait SECONDS`, `IndexBuilder::lock_wait`, `wait=` in Python)",
@@ -66,38 +65,38 @@ pub enum StoreError {
     Locked {
         /// The directory of the index.
         path: PathBuf,
-        /// Who holds it, as far as the lock file says.
+        /// The holder, if the lock file says.
         holder: Option<LockHolder>,
     },
     /// The directory is not the one that this handle opened: it was moved, restored or taken over by another
-    /// process meanwhile. The handle refuses all writes from then on, and has written and removed nothing
-    /// there.
+    /// process in the meantime. The handle refuses all writes from then on, and has written and removed
+    /// nothing there.
     #[error(
         "{} is not the file that this handle left there; the directory was replaced, or another process wrote to \
          it; nothing was written or removed, open the index again",
         path.display()
     )]
     Replaced {
-        /// The file that is another one.
+        /// The file that was replaced.
         path: PathBuf,
     },
-    /// The handle was opened before a fork, in the parent of this process; open another one.
+    /// The handle was opened before a fork, in the parent of this process; open a new one.
     #[error("the handle was opened in the parent of this process; open the index again in this process")]
     Forked,
-    /// The index was written in a format that this version does not read.
+    /// The index has a format that this version does not read.
     #[error("{file} has format version {found}, this version reads {FORMAT_VERSION}; use a matching release")]
     UnsupportedVersion {
-        /// The file that says so.
+        /// The file with that version.
         file: Cow<'static, str>,
         /// Its version.
         found: u32,
     },
-    /// A file contradicts itself or another one; repair the index, or restore it from a copy.
+    /// A file contradicts itself or another file; repair the index, or restore it from a copy.
     #[error("{file} is damaged: {detail}; repair the index, or restore it from a copy")]
     Corrupt {
-        /// The file or database, relative to the directory of the index.
+        /// The file, relative to the directory of the index.
         file: Cow<'static, str>,
-        /// What is wrong with it.
+        /// The damage.
         detail: Damage,
     },
     /// The operating system refused an operation.
@@ -105,28 +104,28 @@ pub enum StoreError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The reason given.
+        /// The reason.
         source: io::Error,
     },
-    /// A write failed, most often for want of space. The index is as before the call, and the call may be
+    /// A write failed, most often for lack of space. The index is as before the call, and the call may be
     /// repeated.
     #[error(
         "{source}; {refused} documents of this call are not stored, {durable} documents are on disk and {recoverable} \
          more are in the log, from which the next open brings them back"
     )]
     NotStored {
-        /// What failed.
+        /// The underlying error.
         source: Box<StoreError>,
-        /// Documents that this call was to store.
+        /// Documents that this call should have stored.
         refused: u64,
         /// Live documents that survive a power failure.
         durable: u64,
         /// Documents that survive the end of the process, and a power failure once they are flushed.
         recoverable: u64,
     },
-    /// An earlier write failed at a point after which the handle cannot be trusted.
+    /// An earlier write failed in a way that makes the handle unreliable.
     #[error("an earlier write or sync failed; drop this handle and open the index again")]
     Poisoned,
     /// The handle was opened for reading.
@@ -135,13 +134,14 @@ pub enum StoreError {
         /// The directory of the index.
         path: PathBuf,
     },
-    /// A document that is not stored. [`Error`](crate::Error) has it as [`Input`](crate::Error::Input).
+    /// A document that cannot be stored. [`Error`](crate::Error) reports it as
+    /// [`Input`](crate::Error::Input).
     #[error(transparent)]
     Input(InputError),
-    /// A setting is outside its range.
+    /// A setting is out of range.
     #[error("{field} is {found}, it must be from {least} to {most}")]
     InvalidConfig {
-        /// The setting.
+        /// The name of the setting.
         field: &'static str,
         /// The value given.
         found: u64,
@@ -150,27 +150,26 @@ pub enum StoreError {
         /// The largest value allowed.
         most: u64,
     },
-    /// A document was given rows that the index has no place for: embeddings, leaves or passages that are not
-    /// as its own are.
+    /// A document was given rows that do not fit the index: embeddings, leaves or passages unlike its own.
     #[error("{id:?}: {what}")]
     BadRows {
-        /// The document.
+        /// The id of the document.
         id: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The document cannot be written as JSON.
     #[error("{id:?} cannot be written as JSON: {source}")]
     Encode {
-        /// The document.
+        /// The id of the document.
         id: String,
-        /// The reason given.
+        /// The reason.
         source: serde_json::Error,
     },
-    /// A text could not be taken apart into terms, or the model's tokenizer could not be loaded for it.
+    /// A text could not be split into terms, or the model's tokenizer could not be loaded for that.
     #[error("the terms of a text cannot be found: {source}")]
     Terms {
-        /// The reason given.
+        /// The reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The index has no posting lists of terms.
@@ -179,57 +178,57 @@ pub enum StoreError {
          (`Index::make_lexical`) adds them"
     )]
     NotLexical,
-    /// All row numbers are used up; rows of replaced documents count too.
+    /// All row numbers are used up; rows of replaced documents count as well.
     #[error("the index has used {used} rows and {wanted} more do not fit; build it again")]
     TooManyRows {
         /// Rows used so far.
         used: u32,
-        /// Rows that the batch needs.
+        /// Number of rows that the batch needs.
         wanted: usize,
     },
-    /// A repair cannot tell which of some documents had been deleted; say whether to keep them.
+    /// A repair cannot tell which of some documents had been deleted; choose whether to keep them.
     #[error(
         "{deleted} of {documents} documents had been deleted, and the file that says which is damaged: \
          `ehi repair --undecided keep` keeps all {documents}, and the deleted ones come back; `--undecided drop` \
          drops all {documents}"
     )]
     Undecided {
-        /// Documents in question.
+        /// Number of documents in question.
         documents: u64,
         /// How many of them had been deleted.
         deleted: u64,
     },
-    /// A long call was told to stop; nothing has changed. [`Error`](crate::Error) has it as
+    /// A long call was cancelled; nothing has changed. [`Error`](crate::Error) reports it as
     /// [`Cancelled`](crate::Error::Cancelled).
     #[error("cancelled")]
     Cancelled,
     /// The row belongs to no live document.
     #[error("{row:?} belongs to no live document")]
     NoSuchRow {
-        /// The row asked for.
+        /// The requested row.
         row: Row,
     },
 }
 
-/// What is wrong with a file. Serialised as the sentence that it is shown as.
+/// The damage of a file. Serialised as its message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A file or a record that must be there is not.
+    /// A required file or record is missing.
     #[error("{what} is missing")]
     Missing {
-        /// The thing.
+        /// Its kind.
         what: &'static str,
     },
-    /// Fewer bytes than there must be.
+    /// Fewer bytes than needed.
     #[error("{found} bytes where at least {needed} are needed")]
     TooShort {
-        /// Bytes needed.
+        /// Number of bytes needed.
         needed: u64,
-        /// Bytes found.
+        /// Number of bytes found.
         found: u64,
     },
-    /// The first bytes are not ours.
+    /// The magic bytes are wrong.
     #[error("the magic bytes are wrong")]
     Magic,
     /// A checksum does not match.
@@ -237,10 +236,10 @@ pub enum Damage {
     Checksum {
         /// The kind of thing that is checksummed.
         what: &'static str,
-        /// Its number, 0 where there is one only.
+        /// Its number, 0 if there is only one.
         number: u64,
     },
-    /// A field has a value it cannot have.
+    /// A field has an invalid value.
     #[error("{field} has the impossible value {found}")]
     Field {
         /// The field.
@@ -251,9 +250,9 @@ pub enum Damage {
     /// Two places that must agree do not.
     #[error("{what} is {found}, expected {expected}")]
     Disagreement {
-        /// What they disagree about.
+        /// The quantity that differs.
         what: &'static str,
-        /// The value in the place that decides.
+        /// The value in the authoritative place.
         expected: u64,
         /// The value found.
         found: u64,
@@ -263,42 +262,42 @@ pub enum Damage {
     Undecodable {
         /// The kind of record.
         what: &'static str,
-        /// Its row, leaf or block number, 0 where there is none.
+        /// Its row, leaf or block number, 0 if it has none.
         number: u64,
     },
-    /// Something that must not be there.
+    /// Something that must not exist.
     #[error("{what} {number} must not be there")]
     Stray {
-        /// The thing.
+        /// Its kind.
         what: &'static str,
         /// Its row.
         number: u64,
     },
-    /// Bytes that are no whole commit, before whole ones.
+    /// Bytes that are not a whole commit, before whole ones.
     #[error(
         "the bytes from offset {offset} on are no whole commit, and {commits} whole ones come after them"
     )]
     Gap {
-        /// Where the bytes begin.
+        /// The offset of these bytes.
         offset: u64,
-        /// Whole commits behind them.
+        /// Number of whole commits after them.
         commits: u64,
     },
     /// Something that cannot be opened.
     #[error("{what} cannot be used: {report}")]
     Unusable {
-        /// The thing.
+        /// Its kind.
         what: &'static str,
-        /// Why.
+        /// The reason.
         report: String,
     },
-    /// Something else than a regular file.
+    /// Something other than a regular file.
     #[error("it is not a regular file")]
     NotAFile,
-    /// Something else than a directory, which may lead elsewhere.
+    /// Something other than a directory, which may lead elsewhere.
     #[error("it is not a directory")]
     NotADirectory,
-    /// The files are of different indexes.
+    /// The files belong to different indexes.
     #[error("it belongs to another index")]
     Foreign,
 }
@@ -309,13 +308,13 @@ impl serde::Serialize for Damage {
     }
 }
 
-/// What the store was doing when the operating system refused.
+/// The operation of the store that the operating system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Making a directory.
+    /// Creating a directory.
     CreateDirectory,
-    /// Making a file.
+    /// Creating a file.
     Create,
     /// Opening a file.
     Open,
@@ -325,9 +324,9 @@ pub enum Operation {
     Read,
     /// Writing.
     Write,
-    /// Making a file longer.
+    /// Growing a file.
     Grow,
-    /// Making it durable.
+    /// Syncing a file or directory.
     Sync,
     /// Publishing by rename.
     Rename,
@@ -355,18 +354,18 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A thing with its number, where there is more than one.
+/// A name with its number, if there can be more than one.
 fn numbered(what: &str, number: u64) -> String {
     if number == 0 && what.starts_with("the ") { what.to_owned() } else { format!("{what} {number}") }
 }
 
-/// The holder of a lock as a part of a sentence.
+/// The holder of a lock as part of a sentence.
 fn held_by(holder: &Option<LockHolder>) -> String {
     holder.as_ref().map_or_else(String::new, |holder| format!(", by {holder}"))
 }
 
 impl StoreError {
-    /// Would be a defect of who opened the store.
+    /// A caller that opened the store without a lexer: a defect.
     pub(super) fn no_lexer() -> Self {
         Self::Terms { source: "the store was given no tokenizer".into() }
     }
@@ -376,8 +375,8 @@ impl StoreError {
         move |source| Self::Io { path, operation, source }
     }
 
-    /// Whether a sync failed, so that nobody knows what is on disk. One that could not begin, for want of
-    /// files or of memory, may be repeated.
+    /// Whether a sync failed, so that the state on disk is unknown. A sync that could not start, for lack of
+    /// file handles or memory, may be repeated.
     pub(super) fn is_failed_sync(&self) -> bool {
         use rustix::io::Errno;
         const NOT_BEGUN: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
@@ -386,7 +385,7 @@ impl StoreError {
         matches!(self, Self::Io { operation: Operation::Sync, source, .. } if begun(source))
     }
 
-    /// Whether it is for want of space on the disk.
+    /// Whether the cause is lack of space on the disk.
     pub fn is_out_of_space(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         match self {

@@ -1,16 +1,16 @@
-//! Operations of the file system, with errors that say what was tried on which path.
+//! File system operations whose errors include the attempted operation and the path.
 
 use std::path::{Path, PathBuf};
 
 use super::error::{Operation, Result, StoreError};
 use crate::disk::{Backend, Kind, OpenMode, names};
 
-/// What has a name; `None` where nothing has it.
+/// The kind of entry at a path; `None` if there is none.
 pub(crate) fn kind(backend: &dyn Backend, path: &Path) -> Result<Option<Kind>> {
     backend.kind(path).map_err(StoreError::io(path, Operation::Read))
 }
 
-/// Names in a directory, sorted; none where it is missing.
+/// Names in a directory, sorted; empty if it does not exist.
 pub(crate) fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
     if kind(backend, dir)?.is_none() {
         return Ok(Vec::new());
@@ -21,7 +21,7 @@ pub(crate) fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
     Ok(listed)
 }
 
-/// Makes a directory where it is missing; its own entry is for the caller to sync.
+/// Creates a directory if it is missing; the caller must sync its own entry.
 pub(crate) fn create_directory(backend: &dyn Backend, dir: &Path) -> Result<()> {
     backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))
 }
@@ -31,8 +31,8 @@ pub(crate) fn sync(backend: &dyn Backend, dir: &Path) -> Result<()> {
     backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
 }
 
-/// Makes the entry of a directory that may be new durable. The directory above it is not ours, so it may be
-/// unreadable; then the entry is as durable as its owner makes it.
+/// Makes the entry of a possibly new directory durable. The parent directory is not ours, so it may be
+/// unreadable; then the entry is as durable as the parent's owner makes it.
 pub(crate) fn sync_parent(backend: &dyn Backend, dir: &Path) {
     if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent)
         && let Err(error) = backend.sync_directory(parent)
@@ -41,7 +41,7 @@ pub(crate) fn sync_parent(backend: &dyn Backend, dir: &Path) {
     }
 }
 
-/// Writes a file anew and makes its contents durable; its entry is for the caller to sync.
+/// Writes a new file and makes its contents durable; the caller must sync its entry.
 pub(crate) fn write(backend: &dyn Backend, path: &Path, bytes: &[u8]) -> Result<()> {
     let io = |operation| StoreError::io(path, operation);
     let file = backend.open(path, OpenMode::Replace).map_err(io(Operation::Create))?;
@@ -49,13 +49,13 @@ pub(crate) fn write(backend: &dyn Backend, path: &Path, bytes: &[u8]) -> Result<
     file.sync_all().map_err(io(Operation::Sync))
 }
 
-/// Gives a durable file its place, that of another one perhaps; durable when this has returned.
+/// Renames a durable file, possibly over another one; durable once this has returned.
 pub(crate) fn rename(backend: &dyn Backend, from: &Path, to: &Path) -> Result<()> {
     backend.rename(from, to).map_err(StoreError::io(to, Operation::Rename))?;
     to.parent().map_or(Ok(()), |dir| sync(backend, dir))
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 pub(crate) fn remove_file(backend: &dyn Backend, path: &Path) -> Result<()> {
     match backend.remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -65,7 +65,7 @@ pub(crate) fn remove_file(backend: &dyn Backend, path: &Path) -> Result<()> {
     }
 }
 
-/// A path in `damaged` of a directory, which is made where it is missing, that nothing has.
+/// An unused path in `damaged` of a directory, which is created if missing.
 pub(crate) fn path_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
     let aside = dir.join(names::DAMAGED);
     create_directory(backend, &aside)?;
@@ -77,7 +77,7 @@ pub(crate) fn path_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Resul
     Ok(path)
 }
 
-/// Gives a file below a directory a second, lasting name in the directory's `damaged`, and returns that.
+/// Gives a file below a directory a second, durable name in the directory's `damaged`, and returns it.
 pub(crate) fn set_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
     let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
     let path = path_aside(backend, dir, &file)?;

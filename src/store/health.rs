@@ -4,9 +4,9 @@ use std::{path::PathBuf, sync::OnceLock};
 
 use super::error::{Result, StoreError};
 
-/// Why a handle refuses writes, if it does: the file that turned out to be another one; `None` after a failed
-/// sync, when nobody knows what is on disk, and a second sync may report success for pages that the first one
-/// lost. The first reason stays. Reading goes on: sealed files do not change.
+/// Why a handle refuses writes, if it does: the file that turned out to be a different one; or `None` after a
+/// failed sync, when the state on disk is unknown, and a second sync may report success for pages that the
+/// first one lost. The first reason is kept. Reading continues: sealed files do not change.
 #[derive(Debug, Default)]
 pub(super) struct Health(OnceLock<Option<PathBuf>>);
 
@@ -23,7 +23,7 @@ impl Health {
         let _ = self.0.set(None);
     }
 
-    /// Refuses writes for ever where the directory turned out to be another one.
+    /// Refuses all further writes if the directory turned out to be a different one.
     pub(super) fn refuse_if_replaced<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(StoreError::Replaced { path }) = &result {
             let _ = self.0.set(Some(path.clone()));

@@ -1,6 +1,6 @@
-//! Every number that is on disk: magics, versions, widths and offsets.
+//! All constants of the on-disk format: magics, versions, widths and offsets.
 //!
-//! `docs/format.md` explains them; the tests read written files back at these offsets.
+//! `docs/format.md` explains them; the tests check written files at these offsets.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ pub(super) use crate::disk::names;
 /// The format that this crate writes and reads. Independent of the crate's version.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
-/// Width of a magic; the first byte is no text and the line ends show a text-mode copy.
+/// Width of a magic; its first byte is not text, and its line ends reveal a text-mode copy.
 pub(super) const MAGIC_BYTES: usize = 8;
 /// Width of every CRC-32 (IEEE, as in gzip).
 pub(super) const CRC_BYTES: usize = 4;
@@ -24,7 +24,7 @@ const fn after(field: &Range<usize>, width: usize) -> Range<usize> {
     field.end..field.end + width
 }
 
-/// A little-endian number at a place that the caller knows to be inside.
+/// Reads a little-endian number at an offset that the caller knows to be in range.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut field = [0; 4];
     field.copy_from_slice(&bytes[at..at + 4]);
@@ -48,7 +48,7 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_DIM: Range<usize> = after(&AT_VERSION, 4);
     pub(in crate::store) const AT_DTYPE: Range<usize> = after(&AT_DIM, 1);
     pub(in crate::store) const AT_SIMILARITY: Range<usize> = after(&AT_DTYPE, 1);
-    /// What the terms of rows are; 0 where rows have no posting lists of terms.
+    /// The kind of terms; 0 if rows have no posting lists of terms.
     pub(in crate::store) const AT_LEXICAL: Range<usize> = after(&AT_SIMILARITY, 1);
     pub(in crate::store) const AT_PAD: Range<usize> = after(&AT_LEXICAL, 1);
     pub(in crate::store) const AT_BRANCHING: Range<usize> = after(&AT_PAD, 4);
@@ -61,13 +61,13 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_SEGMENTS: Range<usize> = after(&AT_NEXT_SEGMENT, 4);
     pub(in crate::store) const AT_ZEROS: Range<usize> = after(&AT_SEGMENTS, 4);
     pub(in crate::store) const AT_ENTRIES_CRC: Range<usize> = after(&AT_ZEROS, CRC_BYTES);
-    /// Tokens of a passage, and of what two have in common; both 0 where a document is one row.
+    /// Tokens of a passage, and the overlap of two; both 0 if a document is one row.
     pub(in crate::store) const AT_PASSAGE_TOKENS: Range<usize> = after(&AT_ENTRIES_CRC, 4);
     pub(in crate::store) const AT_OVERLAP: Range<usize> = after(&AT_PASSAGE_TOKENS, 4);
     pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_OVERLAP, 8);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);
-    /// The head, which the entries of the segments follow. Every later version keeps this size, the
-    /// magic, the version and the place of the checksum, so that "newer" and "damaged" stay
+    /// The head, which is followed by the entries of the segments. All later versions keep this size, the
+    /// magic, the version and the position of the checksum, so that "newer" and "damaged" stay
     /// distinguishable.
     pub(in crate::store) const HEAD_BYTES: usize = AT_CRC.end;
 
@@ -86,7 +86,7 @@ pub(super) mod manifest {
     pub(in crate::store) const ENTRY_BYTES: usize = AT_ENTRY_RESERVED.end;
 }
 
-/// Sealed files: the header, the fixed-width end, and an entry of the directory before it.
+/// Sealed files: the header, the fixed-width end, and an entry of the directory before the end.
 pub(super) mod sealed {
     use super::*;
 
@@ -100,10 +100,10 @@ pub(super) mod sealed {
     pub(in crate::store) const AT_RESERVED: Range<usize> =
         after(&AT_SEGMENT, HEADER_BYTES - CRC_BYTES - AT_SEGMENT.end);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);
-    /// One page of memory, so that the first section has its alignment.
+    /// One page of memory, so that the first section is aligned to it.
     pub(in crate::store) const HEADER_BYTES: usize = 4096;
 
-    /// Bytes that one checksum covers.
+    /// Bytes covered by one checksum.
     pub(in crate::store) const PAGE_BYTES: u64 = 64 << 10;
     /// Sections begin at multiples of this: a cache line.
     pub(in crate::store) const ALIGNMENT: usize = 64;
@@ -114,7 +114,7 @@ pub(super) mod sealed {
     pub(in crate::store) const SECTION_BYTES: usize = AT_SECTION_LEN.end;
     /// More than any file has.
     pub(in crate::store) const MOST_SECTIONS: u32 = 64;
-    /// Names of sections are below it.
+    /// Upper bound of the names of sections.
     pub(in crate::store) const SECTION_NAMES: usize = 70;
 
     pub(in crate::store) const TAIL_MAGIC: [u8; MAGIC_BYTES] = *b"ehs-end\n";
@@ -126,32 +126,31 @@ pub(super) mod sealed {
     pub(in crate::store) const TAIL_BYTES: usize = AT_TAIL_CRC.end;
 }
 
-/// The one section of a `.dead` file: a bit for each row from the lowest of the first u64 on, as far
-/// as the last dead row.
+/// The only section of a `.dead` file: a bitmap from the lowest row of the first u64 to the last dead row.
 pub(super) mod tombstones {
     pub(in crate::store) const BITMAP: u32 = 48;
 }
 
-/// Names of the sections of a segment's files. `ENDS` say where the entries of the section beside
-/// them end; the first begins at 0.
+/// Names of the sections of a segment's files. `ENDS` hold the end offsets of the entries of the section
+/// before; the first entry begins at 0.
 pub(super) mod segment {
     /// `N.vectors`: `[rows, dim]` f16.
     pub(in crate::store) const ROWS: u32 = 1;
-    // All sections of codes or none.
+    // All sections of codes exist or none.
     /// `N.vectors`: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and `[rows, 2]` f32,
     /// their factors.
     pub(in crate::store) const CODES: u32 = 2;
     pub(in crate::store) const CODE_FACTORS: u32 = 3;
-    /// From which row on and up to which one a leaf has a mean, `[n, 2]` u32, ascending.
+    /// The range of rows of each leaf with its own mean, `[n, 2]` u32, ascending.
     pub(in crate::store) const MEAN_ROWS: u32 = 4;
-    /// The directions of the means, `[1 + n, dim]` f16, that of all other rows first.
+    /// The directions of the means, `[1 + n, dim]` f16; the shared mean of all other rows comes first.
     pub(in crate::store) const MEANS: u32 = 5;
     /// The shifts of the codes, `[rows]` f32.
     pub(in crate::store) const CODE_SHIFTS: u32 = 6;
     /// Their supplements, `[rows, 24 ceil(dim / 64) + 12]` u8.
     pub(in crate::store) const SUPPLEMENTS: u32 = 7;
 
-    /// Ids one behind another, UTF-8; ends u64.
+    /// Concatenated ids, UTF-8; ends u64.
     pub(in crate::store) const IDS: u32 = 16;
     pub(in crate::store) const ID_ENDS: u32 = 17;
     /// Rows in the byte order of their ids, u32.
@@ -159,36 +158,36 @@ pub(super) mod segment {
     /// Title and text in JSON; ends u64.
     pub(in crate::store) const PAYLOADS: u32 = 19;
     pub(in crate::store) const PAYLOAD_ENDS: u32 = 20;
-    /// Metadata in JSON, empty where there is none; ends u64.
+    /// Metadata in JSON, empty if there is none; ends u64.
     pub(in crate::store) const METADATA: u32 = 21;
     pub(in crate::store) const METADATA_ENDS: u32 = 22;
-    /// The generation that each row's document came with, u64.
+    /// The generation in which each row's document was inserted, u64.
     pub(in crate::store) const CREATED_AT: u32 = 23;
-    /// The leaves that occur, ascending, u32; ends of the rows that lie with each, u32.
+    /// The leaves that occur, ascending, u32; ends of the rows stored with each leaf, u32.
     pub(in crate::store) const LEAVES: u32 = 32;
     pub(in crate::store) const LEAF_ENDS: u32 = 33;
-    /// Rows that lie with another leaf, leaf after leaf, u32; ends for each leaf, u32.
+    /// Rows of each leaf that are stored with another leaf, u32; ends for each leaf, u32.
     pub(in crate::store) const FURTHER: u32 = 34;
     pub(in crate::store) const FURTHER_ENDS: u32 = 35;
-    /// All leaves of each row, u32; ends u32. Both empty where no row has more than one.
+    /// All leaves of each row, u32; ends u32. Both empty if no row has more than one.
     pub(in crate::store) const ROW_LEAVES: u32 = 36;
     pub(in crate::store) const ROW_LEAF_ENDS: u32 = 37;
-    // All of these where documents have passages; empty otherwise.
-    /// The row of the first passage of each row's document, u32. That one alone has the id, payload, metadata
+    // All of these exist if documents have passages; otherwise they are empty.
+    /// The row of the first passage of each row's document, u32. Only that row has the id, payload, metadata
     /// and terms.
     pub(in crate::store) const HEADS: u32 = 38;
-    /// First byte of each row's passage in the text, and the one behind the last, `[rows, 2]` u32.
+    /// The first byte and the end of each row's passage in the text, `[rows, 2]` u32.
     pub(in crate::store) const SPANS: u32 = 39;
-    /// The row of the next passage of each row's document, its own for the last, u32.
+    /// The row of the next passage of each row's document, u32; its own for the last.
     pub(in crate::store) const NEXT: u32 = 40;
 
-    // All of these or none.
-    /// The terms that occur, ascending, u32; for each the rows that hold it, u32, and where its postings end,
-    /// u64.
+    // All of these exist or none.
+    /// The terms that occur, ascending, u32; for each the number of rows that contain it, u32, and the end of
+    /// its postings, u64.
     pub(in crate::store) const TERMS: u32 = 64;
     pub(in crate::store) const TERM_ROWS: u32 = 65;
     pub(in crate::store) const TERM_ENDS: u32 = 66;
-    /// Postings of term after term, as `lexical` packs them.
+    /// Postings of all terms in order, as packed by `lexical`.
     pub(in crate::store) const POSTINGS: u32 = 67;
     /// Occurrences of all terms in each row, u32, and in all rows, one u64.
     pub(in crate::store) const LENGTHS: u32 = 68;
@@ -211,7 +210,7 @@ pub(super) mod log {
     pub(in crate::store) const ALIGNMENT: u64 = 8;
     /// `ehfr` on disk.
     pub(in crate::store) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"ehfr");
-    /// The only kind of a frame so far.
+    /// The only kind of frame so far.
     pub(in crate::store) const COMMIT: u8 = 1;
     pub(in crate::store) const AT_FRAME_MAGIC: Range<usize> = 0..4;
     pub(in crate::store) const AT_KIND: Range<usize> = after(&AT_FRAME_MAGIC, 1);
@@ -224,21 +223,21 @@ pub(super) mod log {
     pub(in crate::store) const AT_FRAME_CRC: Range<usize> = after(&AT_PAYLOAD_CRC, CRC_BYTES);
     pub(in crate::store) const FRAME_BYTES: usize = AT_FRAME_CRC.end;
 
-    /// A log grows by this.
+    /// A log grows in steps of this size.
     pub(in crate::store) const CHUNK_BYTES: u64 = 256 << 10;
-    /// Longest commit; a longer one is sealed at once.
+    /// Longest commit in a log; a longer one is sealed at once.
     pub(in crate::store) const MOST_COMMIT_BYTES: u64 = 128 << 20;
     /// Longest log: memtables are sealed long before.
     pub(in crate::store) const MOST_BYTES: u64 = 1 << 30;
 }
 
-/// Limits of what may be stored.
+/// Limits on stored data.
 pub(super) mod limits {
     /// Longest id in bytes of UTF-8.
     pub(in crate::store) const ID_BYTES: usize = 512;
-    /// Longest payload: title, text and metadata in JSON.
+    /// Largest payload: title, text and metadata in JSON.
     pub(in crate::store) const PAYLOAD_BYTES: usize = 64 << 20;
-    /// Deepest metadata: half of what the JSON parser follows when it reads back.
+    /// Deepest metadata: half of what the JSON parser accepts.
     pub(in crate::store) const METADATA_DEPTH: usize = 64;
     /// Most leaves a document may be in.
     pub(in crate::store) const LEAVES_PER_DOCUMENT: u32 = crate::ids::MOST_LEAVES_PER_DOCUMENT;

@@ -1,4 +1,4 @@
-//! The lock that makes one handle the writer of a directory.
+//! The lock that makes one handle the only writer of a directory.
 
 use std::{
     fs::{File, TryLockError},
@@ -17,22 +17,22 @@ use super::{
 };
 use crate::disk::{Backend, FileSystem, Identity};
 
-/// How often a lock that is waited for is tried.
+/// Interval between attempts while waiting for a lock.
 const POLL: Duration = Duration::from_millis(20);
-/// More than a lock file ever holds.
+/// Larger than any lock file.
 const MOST_BYTES: u64 = 1024;
 
-/// The locked directory; given back when dropped, and by the operating system when the process ends.
+/// The locked directory; released when dropped, and by the operating system when the process ends.
 pub(crate) struct DirectoryLock {
     file: File,
     path: PathBuf,
     identity: Identity,
-    /// A forked child has the file open too, and must neither write nor unlock.
+    /// A forked child shares the open file, and must neither write nor unlock.
     process: u32,
 }
 
 impl DirectoryLock {
-    /// Takes the lock of a directory, waiting for it so long.
+    /// Takes the lock of a directory, waiting for at most `wait`.
     ///
     /// # Errors
     ///
@@ -47,14 +47,14 @@ impl DirectoryLock {
                     let found = file.metadata().map_err(StoreError::io(&path, Operation::Lock))?;
                     let identity = Identity { device: found.dev(), inode: found.ino() };
                     let mut lock = Self { file, path: path.clone(), identity, process: std::process::id() };
-                    // Another process may have put a new file there between opening and locking this one.
+                    // Another process may have replaced the file between opening and locking it.
                     if lock.is_in_place()? {
                         lock.sign();
                         return Ok(lock);
                     }
                 }
                 Err(TryLockError::WouldBlock) if started.elapsed() < wait => {
-                    // There is no lock with a time limit to wait on.
+                    // The system has no lock with a timeout.
                     std::thread::sleep(POLL.min(wait));
                 }
                 Err(TryLockError::WouldBlock) => {
@@ -67,18 +67,18 @@ impl DirectoryLock {
         }
     }
 
-    /// Makes sure that the directory is still this handle's to write.
+    /// Checks that this handle may still write the directory.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Forked`] in a child of the process that took the lock; [`StoreError::Replaced`] where
-    /// the lock file is another one by now.
+    /// [`StoreError::Forked`] in a child of the process that took the lock; [`StoreError::Replaced`] if the
+    /// lock file was replaced.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_process()?;
         if self.is_in_place()? { Ok(()) } else { Err(StoreError::Replaced { path: self.path.clone() }) }
     }
 
-    /// As [`Self::check`], of the process alone.
+    /// As [`Self::check`], but only for the process.
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.process == std::process::id() { Ok(()) } else { Err(StoreError::Forked) }
     }
@@ -88,7 +88,7 @@ impl DirectoryLock {
         Ok(found == Some(self.identity))
     }
 
-    /// Writes down who holds it. A lock on a full disk is a lock all the same.
+    /// Writes the holder into the lock file. The lock holds even if the disk is full.
     fn sign(&mut self) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let host = rustix::system::uname();
@@ -98,7 +98,7 @@ impl DirectoryLock {
     }
 }
 
-/// Opens the lock file, makes it where it is missing; never through a link, and never waits.
+/// Opens the lock file, or creates it if missing; does not follow links and never blocks.
 fn open(path: &Path) -> Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
@@ -111,19 +111,19 @@ fn open(path: &Path) -> Result<File> {
     Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file")))
 }
 
-/// The process that writes a directory, where the lock file names one of this host that is there.
+/// The process that writes a directory, if the lock file names a live one on this host.
 pub(super) fn live_holder(dir: &Path) -> Option<LockHolder> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(dir.join(names::LOCK)).ok()?;
     let holder = read_holder(file)?;
     let here = holder.is_here();
     let process = rustix::process::Pid::from_raw(i32::try_from(holder.process).ok()?)?;
-    // Without the right to send a signal it is there all the same.
+    // It also exists if we may not send it a signal.
     let gone = rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH);
     (here && !gone).then_some(holder)
 }
 
-/// What a lock file says; `None` where it says nothing that can be read.
+/// The content of a lock file; `None` if it is not readable.
 fn read_holder(mut file: File) -> Option<LockHolder> {
     let mut text = String::new();
     file.rewind().ok()?;
@@ -140,11 +140,11 @@ fn read_holder(mut file: File) -> Option<LockHolder> {
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            // The parent holds the same lock and goes on with it.
+            // The parent holds the same lock and continues to use it.
             return;
         }
         let _ = self.file.set_len(0);
-        // Closing the file is not enough: a process that is being started at this moment has it open too.
+        // Closing the file is not enough: a process that is being started right now also has it open.
         if let Err(error) = self.file.unlock() {
             tracing::warn!(%error, "could not give back the lock");
         }
@@ -169,7 +169,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         lock.check().unwrap();
-        // Removed, and taken by somebody else: the first one no longer holds the directory.
+        // Removed, and taken by another handle: the first one no longer holds the directory.
         fs::remove_file(dir.path().join(names::LOCK)).unwrap();
         assert!(matches!(lock.check(), Err(StoreError::Replaced { .. })));
         let other = DirectoryLock::take(dir.path(), Duration::ZERO).unwrap();

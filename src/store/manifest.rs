@@ -1,5 +1,5 @@
-//! `MANIFEST`: what an index is, and the files of its newest sealed generation. Its rename into
-//! place is the commit point of everything that is to last.
+//! `MANIFEST`: the configuration of an index, and the files of its newest sealed generation. Its rename into
+//! place is the commit point of everything durable.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -21,25 +21,25 @@ use crate::ids::{Generation, ModelHash};
 use crate::passages::Passages;
 use crate::scan::Similarity;
 
-/// What an index is: fixed at creation, bound to the model that made its embeddings.
+/// The configuration of an index: fixed at creation, bound to the model that made its embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Elements of an embedding, 1 to 65536.
     pub dim: u32,
-    /// B in the paper: children of a node of the tree; 1 where there is no tree.
+    /// B in the paper: children of a node of the tree; 1 without a tree.
     pub branching_factor: u32,
     /// H in the paper: levels of the tree, at least 1. The tree has B^H leaves, at most 2^32.
     pub height: u32,
     /// Most leaves one document is put in (d2l in the paper), 1 to 512.
     pub leaves_per_document: u32,
-    /// The similarity, as a code the store keeps but does not interpret.
+    /// The similarity, as a code that the store keeps but does not interpret.
     pub similarity: u8,
-    /// Hash of the model bundle; the store keeps it, the index compares it.
+    /// Hash of the model bundle; stored here, compared by the index.
     pub model_hash: ModelHash,
-    /// What the terms of rows are, as a code that the store keeps and does not interpret; 0 where rows have
-    /// no posting lists of terms.
+    /// The kind of terms, as a code that the store keeps but does not interpret; 0 if rows have no posting
+    /// lists of terms.
     pub terms: u8,
-    /// Where documents have a row for each passage.
+    /// If set, documents have a row for each passage.
     pub passages: Option<Passages>,
 }
 
@@ -83,7 +83,7 @@ impl StoreConfig {
     }
 }
 
-/// Ties the files of one index together, so that a file copied in from another is noticed.
+/// Ties the files of one index together, so that a file copied in from another one is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreId(pub(super) [u8; STORE_ID_BYTES]);
 
@@ -102,23 +102,23 @@ impl StoreId {
     }
 }
 
-/// A generation: what the index is, and the files that it consists of.
+/// A generation: the configuration of the index, and the files that it consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) config: StoreConfig,
     pub(super) store_id: StoreId,
     pub(super) generation: Generation,
-    /// Above the numbers of all segments there ever were.
+    /// Greater than the number of any segment so far.
     pub(super) next_segment: u64,
-    /// In the order of their rows.
+    /// In row order.
     pub(super) segments: Vec<SegmentEntry>,
 }
 
-/// The files of a segment, and which of its rows are dead.
+/// The files of a segment, and its dead rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentEntry {
     pub(super) files: SegmentFiles,
-    /// None where no row is dead.
+    /// `None` if no row is dead.
     pub(super) tombstones: Option<TombstoneFile>,
 }
 
@@ -134,7 +134,7 @@ impl Manifest {
         }
     }
 
-    /// Names of all files of the segments, inside the index.
+    /// Names of all segment files, relative to the index.
     pub(super) fn files(&self) -> impl Iterator<Item = String> + '_ {
         self.segments.iter().flat_map(SegmentEntry::file_names)
     }
@@ -177,7 +177,8 @@ impl Manifest {
         if head[AT_MAGIC] != MAGIC {
             return Err(corrupt(Damage::Magic));
         }
-        // Before the version: its place never moves, so a damaged version is seen as damage.
+        // Checked before the version: the checksum's position never moves, so a damaged version is reported
+        // as damage.
         if crc32fast::hash(&head[..AT_CRC.start]) != u32_at(head, AT_CRC.start) {
             return Err(corrupt(Damage::Checksum { what: "the head", number: 0 }));
         }
@@ -249,8 +250,8 @@ impl Manifest {
         })
     }
 
-    /// Writes the copy that repair falls back on. Only once the manifest is published: until the directory is
-    /// synced, a power failure may leave neither the copy before nor this one.
+    /// Writes the copy that repair falls back on. Only after the manifest is published: until the directory
+    /// is synced, a power failure may leave neither the previous copy nor this one.
     pub(super) fn write_copy(&self, backend: &dyn Backend, dir: &Path) {
         if let Err(error) = files::write(backend, &dir.join(names::MANIFEST_COPY), &self.encode()) {
             tracing::warn!(index = %dir.display(), %error, "could not write a copy of the manifest");
@@ -258,8 +259,8 @@ impl Manifest {
         }
     }
 
-    /// Of a published manifest: sees to it that its copy is one, and that nothing of one that was never
-    /// published is left, which a crash may leave, and repair would believe.
+    /// For a published manifest: ensures that its copy matches, and removes any unpublished manifest, which a
+    /// crash may leave, and repair would believe.
     pub(super) fn renew_copy(&self, backend: &dyn Backend, dir: &Path) {
         let copied = Self::read_named(backend, dir, names::MANIFEST_COPY);
         let unpublished = dir.join(names::MANIFEST_NEW);
@@ -278,8 +279,8 @@ impl Manifest {
         files::write(backend, &dir.join(names::MANIFEST_NEW), &self.encode())
     }
 
-    /// Renames the provisional manifest into place. The commit point of everything; durable when
-    /// this has returned.
+    /// Renames the provisional manifest into place. The commit point of everything; durable once this has
+    /// returned.
     pub(super) fn publish(backend: &dyn Backend, dir: &Path) -> Result<()> {
         files::rename(backend, &dir.join(names::MANIFEST_NEW), &dir.join(names::MANIFEST))
     }
@@ -288,13 +289,13 @@ impl Manifest {
         Self::read_named(backend, dir, names::MANIFEST)
     }
 
-    /// As [`Self::read`], of a copy.
+    /// As [`Self::read`], for a copy.
     pub(super) fn read_named(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Self> {
         let path = dir.join(name);
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::Read).map_err(io(Operation::Open))?;
         let found = file.len().map_err(io(Operation::Read))?;
-        // A damaged length must not become a demand for memory.
+        // A damaged length must not cause a large allocation.
         let most = HEAD_BYTES as u64 + MOST_SEGMENTS * ENTRY_BYTES as u64;
         if found > most {
             let detail = Damage::Disagreement { what: "its length", expected: most, found };
@@ -323,7 +324,7 @@ impl SegmentEntry {
         self.tombstones.map_or_else(|| Ok(Arc::default()), read)
     }
 
-    /// Names of its files, inside the index.
+    /// Names of its files, relative to the index.
     pub(super) fn file_names(&self) -> impl Iterator<Item = String> + use<> {
         let number = self.files.number;
         let tombstones = self.tombstones.map(|file| TombstoneFile::name(number, file.generation));
@@ -371,7 +372,7 @@ impl SegmentEntry {
     }
 }
 
-/// Refuses, by number, a version that this crate does not read.
+/// Refuses a version that this crate does not read, with its number.
 pub(crate) fn check_version(file: &str, found: u32) -> Result<()> {
     match found {
         FORMAT_VERSION => Ok(()),
@@ -379,7 +380,7 @@ pub(crate) fn check_version(file: &str, found: u32) -> Result<()> {
     }
 }
 
-/// Sixteen bytes that nobody else has.
+/// Sixteen unique bytes.
 pub(crate) fn unique_id() -> [u8; STORE_ID_BYTES] {
     StoreId::unique().0
 }

@@ -1,8 +1,8 @@
-//! Documents that are not sealed yet: parts in memory, arranged like segments.
+//! Unsealed documents: parts in memory, arranged like segments.
 //!
-//! Each commit makes one. A part is never changed; neighbours of similar size are joined as new ones
-//! come, so that there are few of them whatever the size of the commits, and each document is
-//! moved a logarithmic number of times.
+//! Each commit creates one. A part never changes; adjacent parts of similar size are merged as new ones
+//! arrive, so that their number stays small whatever the size of the commits, and each document is moved a
+//! logarithmic number of times.
 
 use std::{
     borrow::Cow,
@@ -29,17 +29,17 @@ use crate::{
 /// A row in memory.
 #[derive(Clone, Debug)]
 struct MemoryRow {
-    /// Shared with the parts that this one was joined from.
+    /// Shared with the parts that this one was merged from.
     put: Arc<CheckedPut>,
     created_at: Generation,
-    /// Which of the rows of the document it is.
+    /// Its position among the document's rows.
     place: usize,
-    /// The row of the document's first passage, and that of the next one, its own for the last.
+    /// The row of the document's first passage, and that of the next one; its own for the last.
     head: u32,
     next: u32,
 }
 
-/// Documents in the order of their leaves, with their embeddings side by side.
+/// Documents in the order of their leaves, with adjacent embeddings.
 #[derive(Debug, Default)]
 pub(super) struct Memtable {
     dim: usize,
@@ -50,20 +50,20 @@ pub(super) struct Memtable {
     matrix: Vec<f16>,
     lists: LeafLists,
     by_id: HashMap<Arc<str>, u32>,
-    /// Posting lists of terms, made when they are first asked for.
+    /// Posting lists of terms, built on first use.
     terms: OnceLock<TermTable>,
     bytes: usize,
 }
 
 impl Memtable {
-    /// A part of these documents, no id twice.
+    /// A part with these documents; ids must be unique.
     pub(super) fn new(
         dim: usize,
         has_passages: bool,
         documents: impl IntoIterator<Item = (Arc<CheckedPut>, Generation)>,
     ) -> Self {
         let (mut given, mut bytes) = (Vec::new(), 0);
-        // By the number of their document at first.
+        // Initially the number of its document.
         for (number, (put, created_at)) in (0..).zip(documents) {
             bytes += put.bytes();
             given.extend((0..put.rows.len()).map(|place| {
@@ -91,7 +91,7 @@ impl Memtable {
         part
     }
 
-    /// The documents of two parts that are not dead, given as their live rows, in one.
+    /// Merges two parts, given as their live rows, into one.
     pub(super) fn joined<'a>(
         dim: usize,
         has_passages: bool,
@@ -118,12 +118,12 @@ impl Memtable {
         Ok(self.terms.get_or_init(|| TermTable::new(rows.into_iter())))
     }
 
-    /// Memory that the documents and their embeddings take, about.
+    /// Approximate memory use of the documents and their embeddings.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Rows of documents, of several the first, in the byte order of their ids.
+    /// Rows of documents in the byte order of their ids; of a document with several, the first row.
     pub(super) fn in_id_order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = self.by_id.values().copied().collect();
         order.sort_unstable_by_key(|row| self.id_of(*row));
@@ -141,13 +141,13 @@ impl Memtable {
 }
 
 impl MemoryRow {
-    /// What was given for the row. There is one: places are those of rows.
+    /// The input of the row. It exists: positions match the rows.
     fn own(&self) -> &PutRow {
         &self.put.rows[self.place]
     }
 }
 
-/// Writes into rows that have the number of their document where its first passage is, and the next one.
+/// Replaces document numbers in rows by the rows of their first and next passages.
 fn chain(rows: &mut [MemoryRow]) {
     let mut places: Vec<u32> = (0..rows.len() as u32).collect();
     places.sort_unstable_by_key(|&at| (rows[at as usize].head, rows[at as usize].place));
@@ -251,7 +251,7 @@ impl Rows for Memtable {
     }
 }
 
-/// Would be a defect of the store, not of a file; an error all the same.
+/// Would be a defect of the store, not of a file; still an error.
 fn missing(what: &'static str) -> StoreError {
     StoreError::corrupt(names::LOG, Damage::Missing { what })
 }

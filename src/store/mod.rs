@@ -1,34 +1,32 @@
-//! An index on disk: its sizes ([`StoreStats`]), what a check or a repair found ([`VerifyReport`],
-//! [`RepairReport`]), what its owner should know ([`Notice`]), and what can go wrong ([`StoreError`]).
+//! An index on disk: its sizes ([`StoreStats`]), the findings of a check or a repair ([`VerifyReport`],
+//! [`RepairReport`]), notices for its owner ([`Notice`]), and errors ([`StoreError`]).
 
-// The store answers: what is stored, and what will still be there after a crash?
+// The store answers: what is stored, and what survives a crash?
 //
 // # What is where
 //
 // `MANIFEST` names the sealed files of the newest durable generation: segments of documents with their
-// embeddings in the order of their leaves (`segment`), and which of their rows are dead
-// (`tombstones`). Sealed files never change (`sealed`). What was committed since is in memory
-// (`memtable`) and in a log (`log`), which the next handle reads after the end of this one. Every byte
-// is described in `docs/format.md`.
+// embeddings in the order of their leaves (`segment`), and their dead rows (`tombstones`). Sealed files never
+// change (`sealed`). Later commits are in memory (`memtable`) and in a log (`log`), which the next handle
+// reads after this one has ended. `docs/format.md` describes every byte.
 //
 // # A generation
 //
-// Each commit makes one: an immutable list of parts, segments and memtables (`version`), which readers
-// take hold of and keep. So a reader sees one generation whole, and neither waits for the other.
+// Each commit creates a generation: an immutable list of parts, segments and memtables (`version`), which
+// readers hold on to. So a reader sees one whole generation, and readers and the writer never wait for each
+// other.
 //
 // # What lasts
 //
-// Only `MANIFEST` decides. `flush` writes the memtables into a new segment and renames a new manifest
-// into place, which is the commit point; the order of its steps is at the head of `seal.rs`. A power
-// failure before it leaves the last flushed generation, and nothing that was written for it had been
-// touched. What was committed since is in the log and nowhere else on disk, so a log that is damaged before
-// a whole commit is an error, which only a repair mends.
+// Only `MANIFEST` decides. `flush` writes the memtables into a new segment and renames a new manifest into
+// place, which is the commit point; `seal.rs` lists its steps. A power failure before the commit point leaves
+// the last flushed generation, whose files were not touched. Later commits are on disk only in the log, so a
+// log that is damaged before a whole commit is an error, which only a repair fixes.
 //
 // # Who reads what
 //
-// One handle writes, under `LOCK`. Read-only handles, in any number of processes, read manifests and
-// sealed files, so they see flushed generations; what they have mapped stays readable when the
-// writer removes it.
+// One handle writes, under `LOCK`. Read-only handles, in any number of processes, read manifests and sealed
+// files, so they see flushed generations; what they have mapped stays readable when the writer removes it.
 
 mod batch;
 mod clear;
@@ -114,15 +112,15 @@ use manifest::{Manifest, StoreId};
 use reserve::Reserve;
 use version::Version;
 
-/// What survives what.
+/// Which failures committed changes survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Nothing is synced: a power failure may lose or damage the index. For indexes that can be made
-    /// again, and faster there.
+    /// Nothing is synced: a power failure may lose or damage the index. Faster, for indexes that can be
+    /// rebuilt.
     None,
-    /// What was committed before [`Index::flush`](crate::Index::flush) returned survives a power failure.
-    /// What came after it survives the end of the process.
+    /// Commits before the return of [`Index::flush`](crate::Index::flush) survive a power failure. Later ones
+    /// survive the end of the process.
     #[default]
     OnFlush,
     /// Every commit survives a power failure once it has returned. Read-only handles see it after the next
@@ -130,52 +128,52 @@ pub enum Durability {
     EveryBatch,
 }
 
-/// How a handle behaves; not stored.
+/// Options of a handle; not stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) struct StoreOptions {
-    /// What survives what.
+    /// Which failures committed changes survive.
     pub durability: Durability,
-    /// How long to wait for another handle or process to give the directory back.
+    /// How long to wait for another handle or process to release the directory.
     pub lock_wait: Duration,
-    /// Seals no codes beside the embeddings.
+    /// Seals segments without codes.
     pub without_codes: bool,
 }
 
 /// An open index directory.
 ///
-/// One handle writes it at a time, in all processes; threads share the handle. Readers and the
-/// writer never wait for each other.
+/// One handle at a time, across all processes, writes it; threads share the handle. Readers and the writer
+/// never wait for each other.
 ///
 /// # Durability
 ///
-/// Dropping it flushes; a failure of that is logged, so call [`Store::flush`] where it matters.
+/// Dropping it flushes; a failure of that is only logged, so call [`Store::flush`] if it matters.
 pub(crate) struct Store {
     dir: PathBuf,
     config: StoreConfig,
     store_id: StoreId,
     backend: Arc<dyn Backend>,
     options: StoreOptions,
-    /// What the terms of rows are; see [`StoreConfig::terms`].
+    /// The kind of terms; see [`StoreConfig::terms`].
     terms: AtomicU8,
-    /// How texts are taken apart into terms, by that code; given once by who opened the store.
+    /// How texts are split into terms, by that code; set once by the code that opened the store.
     lexers: OnceLock<Lexers>,
     health: Health,
-    /// What was found when it was opened.
+    /// Findings when it was opened.
     notices: Vec<Notice>,
     /// Serialises commits and flushes.
     writer: Mutex<Writer>,
-    /// Held for as long as it takes to copy or replace the pointer.
+    /// Held only to copy or replace the pointer.
     state: RwLock<Arc<Version>>,
-    /// None for a read-only handle. Last, so that it is given back when all else is closed.
+    /// `None` for a read-only handle. Last, so that it is released after everything else is closed.
     lock: Option<DirectoryLock>,
 }
 
-/// What only the writer uses.
+/// State that only the writer uses.
 struct Writer {
-    /// The one on disk.
+    /// The manifest on disk.
     manifest: Manifest,
-    /// The file that it was written as; another one in its place is not this handle's.
+    /// Identity of its file; a different file in its place does not belong to this handle.
     left: Option<Identity>,
     /// Live documents of the generation on disk.
     durable: u64,
@@ -185,7 +183,7 @@ struct Writer {
 }
 
 impl Store {
-    /// What the index is.
+    /// The configuration of the index.
     pub fn config(&self) -> &StoreConfig {
         &self.config
     }
@@ -195,7 +193,7 @@ impl Store {
         &self.dir
     }
 
-    /// Tells this store and its snapshots from all others: 32 hexadecimal digits.
+    /// Identifies this store and its snapshots: 32 hexadecimal digits.
     pub fn id(&self) -> String {
         self.store_id.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -211,7 +209,7 @@ impl Store {
         View { state: self.state(), lexer }
     }
 
-    /// Says how texts are taken apart into terms; a second call changes nothing.
+    /// Sets how texts are split into terms; a second call changes nothing.
     pub fn set_lexers(&self, lexers: Lexers) {
         let _ = self.lexers.set(lexers);
     }
@@ -220,12 +218,12 @@ impl Store {
         self.lexer_of(self.terms())
     }
 
-    /// How texts are taken apart into terms of a kind.
+    /// How texts are split into terms of a kind.
     fn lexer_of(&self, terms: u8) -> Option<SharedLexer> {
         self.lexers.get().map_or_else(terms::of_tests, |lexers| lexers(terms))
     }
 
-    /// What the terms of rows are; 0 where they have no posting lists of terms.
+    /// The kind of terms; 0 if rows have no posting lists of terms.
     pub fn terms(&self) -> u8 {
         self.terms.load(Ordering::Acquire)
     }
@@ -247,26 +245,26 @@ impl Store {
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
     }
 
-    /// The writer's part, where the handle may write.
+    /// The writer's state, if the handle may write.
     fn lock_writer(&self) -> Result<MutexGuard<'_, Writer>> {
         if self.is_read_only() {
             return Err(StoreError::ReadOnly { path: self.dir.clone() });
         }
-        // Before the mutex, which a fork may have copied while it was held.
+        // Before the mutex, which a fork may have copied in the locked state.
         self.check_process()?;
-        // A panic while the lock was held left the state as it was: it is replaced last.
+        // A panic under the lock left the state as it was: it is replaced last.
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writes()?;
         self.health.refuse_if_replaced(self.lock.as_ref().map_or(Ok(()), DirectoryLock::check))?;
         Ok(writer)
     }
 
-    /// An error in a forked child of the process that opened the handle for writing.
+    /// Fails in a forked child of the process that opened the handle for writing.
     pub(crate) fn check_process(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), DirectoryLock::check_process)
     }
 
-    /// What was found when the handle was opened, and its owner should know.
+    /// Notices for the owner from when the handle was opened.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -278,7 +276,7 @@ impl Drop for Store {
             return;
         }
         match self.flush() {
-            // Said when it happened. A forked child has nothing to close.
+            // Already logged when it happened. A forked child has nothing to close.
             Ok(()) | Err(StoreError::Poisoned | StoreError::Replaced { .. } | StoreError::Forked) => {}
             Err(error) => {
                 tracing::error!(

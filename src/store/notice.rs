@@ -1,106 +1,106 @@
-//! What the owner of an index should know although nothing is wrong with what is stored.
+//! Notices for the owner of an index whose stored data is sound.
 
 use std::fmt;
 
 use super::{error::Damage, holder::LockHolder};
 
-/// Something about an index that its owner should know. Serialised as the sentence that it is shown as.
+/// A notice for the owner of an index. Serialised as its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Commits that are not flushed wait in the log. A writer that is at work flushes them; without one, the
-    /// next handle that opens the index for writing takes them over. Read-only handles do not show them.
+    /// Unflushed commits wait in the log. An active writer flushes them; without one, the next handle that
+    /// opens the index for writing takes them over. Read-only handles do not show them.
     Waiting {
-        /// Commits.
+        /// Number of commits.
         commits: u64,
-        /// How many documents or judgments they store.
+        /// Number of documents or judgments that they store.
         count: u64,
-        /// Which of these.
+        /// What is counted.
         of: Entries,
-        /// The writer that is at work, as far as the lock file says.
+        /// The active writer, if the lock file names one.
         writer: Option<LockHolder>,
     },
-    /// The log is damaged, so the index does not open for writing, and what waits in the log is not shown.
+    /// The log is damaged, so the index does not open for writing, and commits waiting in the log are not
+    /// shown.
     DamagedLog {
         /// The log, relative to the store.
         file: String,
-        /// What is wrong with it.
+        /// The damage.
         damage: Damage,
     },
-    /// What was measured of a model is missing, damaged, or was measured on something else, so it is not
-    /// used.
+    /// A measurement of a model is missing, damaged, or of something else, so it is not used.
     Unmeasured {
         /// The file, relative to the index.
         file: String,
-        /// Which of these it is.
+        /// The reason.
         why: String,
-        /// What searches do without it, and what to do about that.
+        /// How searches behave without it, and the remedy.
         without: &'static str,
     },
-    /// Something that was begun and not finished, by a training that was cut off say. The next handle that
-    /// opens the index for writing removes it.
+    /// Something unfinished, for example from an interrupted training. The next handle that opens the index
+    /// for writing removes it.
     Begun {
         /// The file or directory, relative to the index.
         file: String,
     },
-    /// A change of model was cut off. [`Index::reencode`](crate::Index::reencode) with the same bundle goes
-    /// on with it.
+    /// An interrupted change of model. [`Index::reencode`](crate::Index::reencode) with the same bundle
+    /// continues it.
     Unfinished {
         /// The directory that it fills, relative to the index.
         directory: String,
     },
-    /// Commits that an earlier handle did not flush were taken over from the log when this handle was opened.
+    /// When this handle was opened, it took over commits from the log that an earlier handle did not flush.
     TakenOver {
-        /// Commits.
+        /// Number of commits.
         commits: u64,
-        /// How many documents or judgments they stored.
+        /// Number of documents or judgments that they stored.
         count: u64,
-        /// Which of these.
+        /// What is counted.
         of: Entries,
     },
-    /// The log ended in bytes that are no whole commit: a commit that was cut off before it was acknowledged,
+    /// The log ended in bytes that are not a whole commit: a commit interrupted before it was acknowledged,
     /// or damage of the last one.
     TornLog {
         /// The log, relative to the store.
         file: String,
-        /// Where the bytes begin.
+        /// The offset of these bytes.
         offset: u64,
-        /// How many there are; 0 where the file was cut.
+        /// Their number; 0 if the file was truncated.
         bytes: u64,
     },
-    /// The first bytes of the log were damaged, and nothing else. No commit is lost.
+    /// Only the first bytes of the log were damaged. No commit is lost.
     DamagedHeader {
         /// The log, relative to the store.
         file: String,
     },
-    /// A power failure lost commits that had not been flushed. None of them was promised to survive one.
+    /// A power failure lost unflushed commits. None of them was promised to survive one.
     LostInPowerFailure {
         /// The log, relative to the store.
         file: String,
-        /// Where the lost bytes begin.
+        /// The offset of the lost bytes.
         offset: u64,
-        /// Whole commits behind them, which cannot be used without them.
+        /// Number of whole commits after them, which are unusable without them.
         commits: u64,
     },
-    /// A file that the index does not use. The next handle that opens it for writing removes it where it is
-    /// one of its own making.
+    /// A file that the index does not use. The next handle that opens the index for writing removes it if the
+    /// index made it.
     Unused {
         /// The file, relative to the index.
         file: String,
     },
-    /// Something that a repair set aside.
+    /// A file or directory that a repair set aside.
     SetAside {
-        /// Where it is, relative to the index.
+        /// Its path, relative to the index.
         path: String,
     },
-    /// The copy of a file, which a repair falls back on, is not one of it. The next flush writes it anew.
+    /// The copy of a file, on which a repair falls back, is outdated. The next flush rewrites it.
     StaleCopy {
         /// The copy, relative to the index.
         file: String,
     },
 }
 
-/// What commits store, as a notice counts it.
+/// What a notice counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
     /// Documents.
@@ -116,7 +116,7 @@ impl fmt::Display for Entries {
 }
 
 impl Notice {
-    /// The same with the names of files below a directory.
+    /// The same notice, with file names prefixed by a directory.
     pub(crate) fn below(mut self, prefix: &str) -> Self {
         match &mut self {
             Self::TornLog { file, .. }
@@ -134,7 +134,7 @@ impl Notice {
         self
     }
 
-    /// The same of the store of the judgments, whose documents these are.
+    /// The same notice for the store of judgments, whose documents are judgments.
     pub(crate) fn of_judgments(mut self) -> Self {
         if let Self::Waiting { of, .. } | Self::TakenOver { of, .. } = &mut self {
             *of = Entries::Judgments;

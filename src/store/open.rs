@@ -1,4 +1,4 @@
-//! Creating an index and opening one.
+//! Creating and opening an index.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,19 +24,19 @@ use super::{
 };
 use crate::disk::{Backend, FileSystem, Identity, Kind, Unsynced};
 
-/// How often a read-only handle reads the manifest again when a file that it names is gone: the
-/// writer may have made a newer generation meanwhile.
+/// How often a read-only handle rereads the manifest when a file that it names is gone: the writer may have
+/// published a newer generation in the meantime.
 const READ_ATTEMPTS: usize = 16;
 
 impl Store {
-    /// Makes an empty index in `dir`, which is made too where it is missing, and opens it.
+    /// Creates an empty index in `dir`, and `dir` itself if missing, and opens it.
     ///
-    /// Files of other names are left alone, a model bundle among them.
+    /// Files with other names are left alone, including a model bundle.
     ///
     /// # Durability
     ///
-    /// The empty index survives a power failure once this has returned; a crash before
-    /// leaves a directory that [`Store::open`] tells apart and this finishes.
+    /// The empty index survives a power failure once this has returned; an earlier crash leaves a directory
+    /// that [`Store::open`] recognises and this call finishes.
     ///
     /// # Errors
     ///
@@ -49,8 +49,8 @@ impl Store {
 
     /// Opens the index in `dir` for reading and writing.
     ///
-    /// Costs the same whatever the size of the index, unless the last handle was not closed: then the
-    /// commits that it did not flush are taken over from its log; [`Store::notices`] says how many.
+    /// Costs the same whatever the size of the index, unless the last handle was not closed: then its
+    /// unflushed commits are taken over from the log; [`Store::notices`] says how many.
     ///
     /// # Errors
     ///
@@ -62,14 +62,14 @@ impl Store {
         Self::open_on(options.backend(), dir.as_ref(), options)
     }
 
-    /// Opens the index in `dir` for reading, beside a writer in this process or another one.
+    /// Opens the index in `dir` for reading, alongside a writer in this process or another.
     ///
-    /// Shows the newest generation that was flushed; [`Store::refresh`] moves on. Where commits wait in the
-    /// log, [`Store::notices`] says so.
+    /// Shows the newest flushed generation; [`Store::refresh`] moves on. If commits wait in the log,
+    /// [`Store::notices`] says so.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::open`] but [`StoreError::Locked`].
+    /// Those of [`Store::open`] except [`StoreError::Locked`].
     pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_read_only_on(Arc::new(FileSystem), dir.as_ref())
     }
@@ -101,11 +101,11 @@ impl Store {
         Ok(opened)
     }
 
-    /// Moves a read-only handle to the newest flushed generation; says whether that is another one.
+    /// Moves a read-only handle to the newest flushed generation; returns whether it moved.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::open_read_only`]; the handle then shows what it showed before.
+    /// Those of [`Store::open_read_only`]; the handle then stays where it was.
     pub fn refresh(&self) -> Result<bool> {
         if self.lock.is_some() {
             // A writer's handle always shows its newest generation.
@@ -137,9 +137,9 @@ impl Store {
         refuse_existing(dir)?;
         let dir = &absolute(dir)?;
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
-        // Again, for one that was made between the check and the lock.
+        // Checked again, for an index created between the check and the lock.
         refuse_existing(dir)?;
-        // First, and durable before anything else: it marks the directory as one where a create began.
+        // First, and durable before anything else: it marks a directory in which a create began.
         let manifest = Manifest::empty(config);
         manifest.write_provisional(&*backend, dir)?;
         files::sync(&*backend, dir)?;
@@ -161,11 +161,11 @@ impl Store {
         Self::check_is_index(dir)?;
         let dir = &absolute(dir)?;
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
-        // Under the lock, so that a create still at work is not taken for an interrupted one.
+        // Under the lock, so that a create in progress is not mistaken for an interrupted one.
         if !has(dir, names::MANIFEST)? {
             return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
         }
-        // The rename that made it may have been the last thing before a crash. It must last before
+        // The rename that made it may have been the last operation before a crash. It must be durable before
         // anything is built on it.
         files::sync(&*backend, dir)?;
         let left = identity(&*backend, dir)?;
@@ -188,10 +188,10 @@ impl Store {
         Ok(opened)
     }
 
-    /// Removes what a crash left, and keeps space for what comes; neither is needed to go on.
+    /// Removes the remains of a crash, and reserves space; neither is required to continue.
     fn settle(&self) {
         let Ok(mut writer) = self.lock_writer() else { return };
-        // Said where it happens.
+        // Logged where it happens.
         let _ = self.remove_orphans(&writer);
         if self.options.durability != Durability::None
             && let Err(error) = writer.reserve.ensure(&*self.backend, &self.state())
@@ -210,7 +210,7 @@ impl Store {
         if has(dir, names::MANIFEST)? {
             return Ok(());
         }
-        // There is a copy of published manifests only.
+        // A copy exists only for a published manifest.
         if has(dir, names::MANIFEST_COPY)? {
             return Err(StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" }));
         }
@@ -220,7 +220,7 @@ impl Store {
         Ok(())
     }
 
-    /// A handle, which has the lock of the directory where it may write.
+    /// A handle, with the lock of the directory if it may write.
     fn with(
         backend: Arc<dyn Backend>,
         dir: &Path,
@@ -247,19 +247,19 @@ impl Store {
     }
 }
 
-/// The path of a directory that exists, whatever the process does to its working directory later.
+/// The absolute path of an existing directory, independent of later changes of the working directory.
 fn absolute(dir: &Path) -> Result<PathBuf> {
     dir.canonicalize().map_err(StoreError::io(dir, Operation::Open))
 }
 
-/// Which file the manifest is.
+/// The identity of the manifest's file.
 fn identity(backend: &dyn Backend, dir: &Path) -> Result<Option<Identity>> {
     let path = dir.join(names::MANIFEST);
     backend.identity(&path).map_err(StoreError::io(&path, Operation::Read))
 }
 
-/// The directories of a store are directories, and not links to those of another one. A missing one is empty:
-/// what copies an index may leave empty directories out.
+/// Checks that the store's directories are directories, not links to another store's. A missing one counts as
+/// empty: tools that copy an index may leave out empty directories.
 fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<()> {
     for name in [names::SEGMENTS, names::LOG] {
         let path = dir.join(name);
@@ -273,7 +273,7 @@ fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> 
     Ok(())
 }
 
-/// Makes missing directories.
+/// Creates missing directories.
 fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
     for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
         if files::kind(backend, &folder)?.is_none() {
@@ -293,7 +293,7 @@ impl StoreOptions {
     }
 }
 
-/// Opens the segments of a generation, or takes them over from a handle's earlier one.
+/// Opens the segments of a generation, or reuses those of a handle's earlier one.
 fn load(
     backend: &dyn Backend,
     dir: &Path,
@@ -330,7 +330,7 @@ fn load(
     Version::new(manifest.generation, parts)
 }
 
-/// The newest generation that can be opened while a writer goes on.
+/// The newest generation that can be opened while a writer is active.
 fn read_newest(
     backend: &dyn Backend,
     dir: &Path,
@@ -354,7 +354,7 @@ fn read_newest(
     Ok((manifest, state))
 }
 
-/// Refuses a directory that has an index, or a file of ours that no unfinished create left.
+/// Refuses a directory with an index, or with a file of ours that is not from an unfinished create.
 fn refuse_existing(dir: &Path) -> Result<()> {
     let unfinished = has(dir, names::MANIFEST_NEW)?;
     for name in [names::MANIFEST, names::MANIFEST_COPY, names::SEGMENTS, names::LOG] {

@@ -1,4 +1,4 @@
-//! The parts of a generation: segments on disk and fresh documents in memory, read alike.
+//! The parts of a generation: segments on disk and fresh documents in memory, with one interface.
 
 use std::{
     collections::BTreeMap,
@@ -15,19 +15,19 @@ use super::{
 };
 use crate::ids::LeafId;
 
-/// Where the rows of a part are.
+/// The storage of a part's rows.
 #[derive(Clone)]
 pub(super) enum Place {
     Sealed(Arc<Segment>),
     Memtable(Arc<Memtable>),
 }
 
-/// A part as one generation has it.
+/// A part as seen by one generation.
 #[derive(Clone)]
 pub(super) struct VersionPart {
     pub(super) place: Place,
     pub(super) tombstones: Arc<Tombstones>,
-    /// Documents whose rows are dead.
+    /// Number of documents whose rows are dead.
     dead_documents: u32,
     /// Number of its first row among the rows of the generation.
     pub(super) base: u32,
@@ -49,7 +49,7 @@ impl Deref for VersionPart {
 impl VersionPart {
     /// # Errors
     ///
-    /// Damage of what says which rows are a document's, where documents have passages.
+    /// Damage of the mapping of rows to documents, if documents have passages.
     pub(super) fn sealed(segment: Arc<Segment>, tombstones: Arc<Tombstones>) -> Result<Self> {
         let mut dead_documents = tombstones.count();
         if segment.documents() != segment.rows() {
@@ -77,12 +77,12 @@ impl VersionPart {
         self.documents().saturating_sub(self.dead_documents)
     }
 
-    /// Whether rows are passages, several of which may be of one document.
+    /// Whether rows are passages, so that several may belong to one document.
     pub(super) fn has_several(&self) -> bool {
         self.documents() != self.rows()
     }
 
-    /// The rows of a document, given by the row that stands for it, in the order of its text.
+    /// The rows of a document, given by its representative row, in the order of its text.
     pub(super) fn rows_of(&self, head: u32) -> Result<Vec<u32>> {
         let (mut rows, mut at) = (vec![head], head);
         while let Some(passage) = self.passage(at)? {
@@ -108,12 +108,12 @@ impl VersionPart {
         (0..self.rows).filter(|row| !self.tombstones.contains(*row))
     }
 
-    /// Adds to how many documents, dead ones included, hold each term.
+    /// Adds the number of documents, including dead ones, that contain each term.
     pub(super) fn add_term_counts(&self, lexer: &dyn Lexer, out: &mut BTreeMap<u32, u64>) -> Result<()> {
         self.term_counts(lexer, &mut |term, rows| *out.entry(term).or_insert(0) += rows)
     }
 
-    /// Number of live ones among consecutive rows.
+    /// Number of live rows in a range.
     pub(super) fn live_in(&self, rows: Range<u32>) -> usize {
         match self.tombstones.count() {
             0 => rows.len(),
@@ -133,12 +133,12 @@ impl VersionPart {
         Ok(())
     }
 
-    /// The live row of an id.
+    /// The live row with an id.
     pub(super) fn find(&self, id: &str) -> Result<Option<u32>> {
         Ok((**self).find(id)?.filter(|row| !self.tombstones.contains(*row)))
     }
 
-    /// This part with one more document dead, given by the row that stands for it.
+    /// Marks one more document as dead, given by its representative row.
     pub(super) fn mark_deleted(&mut self, head: u32) -> Result<()> {
         let rows = if self.has_several() { self.rows_of(head)? } else { vec![head] };
         let tombstones = Arc::make_mut(&mut self.tombstones);

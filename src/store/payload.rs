@@ -1,5 +1,5 @@
-//! A document as it is stored: title and text in JSON, and the metadata apart from them, so that a
-//! filter need not read texts. The id is stored beside both.
+//! The stored form of a document: title and text in JSON, and the metadata apart from them, so that a filter
+//! need not read texts. The id is stored separately.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,16 +32,16 @@ struct Read {
     text: String,
 }
 
-/// What is stored of a document beside its id.
+/// The stored form of a document without its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Encoded {
     /// Title and text.
     pub(super) payload: Vec<u8>,
-    /// Empty where the document has none; `null` is one.
+    /// Empty if the document has no metadata; `null` counts as metadata.
     pub(super) metadata: Vec<u8>,
 }
 
-/// What to store of `document`.
+/// Encodes `document` for storing.
 pub(super) fn encode(document: &Document) -> Result<Encoded> {
     check_parts(document).map_err(StoreError::Input)?;
     let failed = |error: serde_json::Error| StoreError::Encode { id: document.id.clone(), source: error };
@@ -57,11 +57,11 @@ pub(super) fn encode(document: &Document) -> Result<Encoded> {
 /// Whether [`encode`] takes the document.
 pub(super) fn check(document: &Document) -> std::result::Result<(), InputError> {
     check_parts(document)?;
-    // JSON writes a byte of text as six at most, so that most texts need not be written to be measured.
+    // JSON writes a byte of text as at most six, so most texts need not be written to be measured.
     let texts = 6 * (document.title.len() + document.text.len()) + 64;
     let mut metadata = Length(0);
     if let Some(value) = &document.metadata {
-        // What cannot be written at all is for `encode` to say.
+        // If it cannot be written at all, `encode` reports that.
         let _ = serde_json::to_writer(&mut metadata, value);
     }
     if texts + metadata.0 <= limits::PAYLOAD_BYTES {
@@ -86,7 +86,7 @@ impl std::io::Write for Length {
     }
 }
 
-/// What can be told without writing the JSON.
+/// The checks that do not need the JSON.
 fn check_parts(document: &Document) -> std::result::Result<(), InputError> {
     // JSON is never shorter than the text itself.
     check_size(document, document.text.len().saturating_add(document.title.len()))?;
@@ -105,7 +105,7 @@ fn check_size(document: &Document, found: usize) -> std::result::Result<(), Inpu
     Err(InputError::DocumentTooLarge { id: document.id.clone(), found, most: limits::PAYLOAD_BYTES })
 }
 
-/// The document, or `None` where the bytes are none.
+/// The document, or `None` if the bytes are not one.
 pub(super) fn decode(id: String, payload: &[u8], metadata: &[u8]) -> Option<Document> {
     let Read { title, text } = serde_json::from_slice(payload).ok()?;
     let metadata = match metadata {

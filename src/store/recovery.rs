@@ -1,4 +1,4 @@
-//! What an earlier handle left in the log.
+//! Recovery of commits that an earlier handle left in the log.
 
 use std::{collections::HashSet, path::Path};
 
@@ -14,27 +14,27 @@ use super::{
 };
 use crate::{disk::Backend, ids::Generation};
 
-/// A generation with the commits of the log that comes after it.
+/// A generation with the commits of the following log applied.
 pub(super) struct Recovered {
     pub(super) state: Version,
     pub(super) log: Option<Log>,
     pub(super) notices: Vec<Notice>,
 }
 
-/// What a log holds, counted.
+/// Counts of a log's contents.
 pub(super) struct Waiting {
     pub(super) place: Place,
     pub(super) scan: Scan,
     pub(super) documents: u64,
 }
 
-/// Where the log of a manifest belongs.
+/// The place of a manifest's log.
 pub(super) fn place(manifest: &Manifest) -> Place {
     Place { store_id: manifest.store_id, base: manifest.generation }
 }
 
-/// What shows that there was a later manifest than this one, which somebody put back: its copy, which is
-/// written after it, or a segment with a number that no crash leaves. Nothing may be removed then.
+/// Evidence that a later manifest existed, and an older one was put back: its copy, which is written after
+/// it, or a segment with a number that no crash leaves. Nothing may be removed then.
 pub(super) fn evidence_of_later(
     backend: &dyn Backend,
     dir: &Path,
@@ -56,7 +56,7 @@ pub(super) fn evidence_of_later(
     })
 }
 
-/// The state with the commits of the log, and the log to go on with.
+/// The state with the commits of the log, and the log to continue.
 ///
 /// # Errors
 ///
@@ -88,9 +88,9 @@ pub(super) fn recover(
             let commit = log::decode(commit, passages).ok_or_else(undecodable)?;
             commit.check(&manifest.config).map_err(|_| undecodable())?;
             documents += commit.puts.len() as u64;
-            // Looks for ids in sealed files, so its errors are theirs.
+            // It looks up ids in sealed files, so it can fail on their damage.
             replayed = replayed.apply(&manifest.config, &commit)?.0;
-            // A repair may have left a commit that changes nothing, for want of one before it.
+            // After a repair, a commit may change nothing because an earlier one was lost.
             replayed.generation = frame.generation;
             Ok(())
         },
@@ -106,7 +106,7 @@ pub(super) fn recover(
     Ok(Recovered { state: replayed, log: Some(log), notices })
 }
 
-/// Refuses a log that comes after a later manifest: this one was put back, or the log belongs elsewhere.
+/// Refuses a log of a later manifest: either the manifest was put back, or the log belongs elsewhere.
 pub(super) fn check_base(base: Generation, manifest: &Manifest) -> Result<()> {
     if base <= manifest.generation {
         return Ok(());
@@ -116,7 +116,7 @@ pub(super) fn check_base(base: Generation, manifest: &Manifest) -> Result<()> {
     Err(StoreError::corrupt(log::name(base), detail))
 }
 
-/// What waits in the log of a manifest; `None` where there is no log.
+/// The commits waiting in the log of a manifest; `None` without a log.
 pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<Option<Waiting>> {
     if !log::bases(backend, dir)?.contains(&manifest.generation) {
         return Ok(None);
@@ -128,7 +128,7 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
     };
     match log::scan(backend, dir, place(manifest), &mut count, &mut |_, _| Ok(())) {
         Ok(scan) => Ok(Some(Waiting { place: place(manifest), scan, documents })),
-        // A writer flushed meanwhile.
+        // A writer flushed in the meantime.
         Err(StoreError::Io { operation: Operation::Open, source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
@@ -139,7 +139,7 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
 }
 
 impl Store {
-    /// What a read-only handle says of commits that it does not show.
+    /// A read-only handle's notice of commits that it does not show.
     pub(super) fn waiting_notice(&self, waiting: &Waiting) -> Option<Notice> {
         let Waiting { scan, documents, place } = waiting;
         if let Tail::Damaged { detail, .. } = &scan.tail {
@@ -155,7 +155,7 @@ impl Store {
     }
 }
 
-/// What there is to say of the end of a log.
+/// The notice for the end of a log, if it needs one.
 pub(super) fn notice_of(scan: &Scan, place: Place) -> Option<Notice> {
     let file = log::name(place.base);
     match &scan.tail {

@@ -1,9 +1,9 @@
-//! Repair of an index that does not open, or that is damaged inside.
+//! Repair of an index that does not open, or that has internal damage.
 //!
-//! What is proven is kept: the manifest, or its copy where that is damaged; each document whose bytes match
-//! their checksums. What follows from it is made anew: embeddings and posting lists, from texts and model.
-//! What can not be known is decided by the caller. Nothing is removed: files that are damaged get a second
-//! name in `damaged` before the manifest leaves them out, and that is the commit point, as everywhere.
+//! Everything proven is kept: the manifest, or its copy if that is damaged; each document whose bytes match
+//! their checksums. Derived data is rebuilt: embeddings and posting lists, from texts and model. The caller
+//! decides what cannot be known. Nothing is removed: damaged files get a second name in `damaged` before the
+//! manifest leaves them out, and that is the commit point, as everywhere.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,34 +33,34 @@ use super::{
 use crate::disk::{Backend, Kind};
 use crate::document::Document;
 
-/// Ids kept in a report.
+/// Maximum number of ids in a report.
 const MOST_IDS: usize = 100;
-/// Documents encoded at once.
+/// Documents encoded together.
 const GROUP: usize = 256;
 
-/// What to do with documents that may have been deleted: the file that says which were is damaged.
+/// What to do with documents that may have been deleted, because the file of dead rows is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Undecided {
-    /// Change nothing and answer [`StoreError::Undecided`].
+    /// Change nothing and return [`StoreError::Undecided`].
     #[default]
     Refuse,
-    /// Keep them: some deleted documents come back.
+    /// Keep them: some deleted documents reappear.
     Keep,
-    /// Leave them out: some that were not deleted are lost to the index; their files are set aside.
+    /// Leave them out: the index loses some documents that were not deleted; their files are set aside.
     Drop,
 }
 
-/// The embedding of a document, `[dim]` f16, where it could be read and the document has no passages.
+/// The embedding of a document, `[dim]` f16, if it is readable and the document has no passages.
 type Readable = Option<Vec<f16>>;
 
-/// Encodes and routes documents anew; documents with a readable embedding are only routed.
+/// Encodes and routes documents again; documents with a readable embedding are only routed.
 pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>, Vec<Readable>) -> Result<Vec<Put>, E>;
 
-/// What follows from texts and model.
+/// How to rebuild what follows from texts and model.
 pub(crate) struct Anew<'a, E> {
     pub(crate) compute: Compute<'a, E>,
-    /// Needed where rows have posting lists of terms.
+    /// Needed if rows have posting lists of terms.
     pub(crate) lexer: Option<&'a dyn Lexer>,
 }
 
@@ -80,12 +80,12 @@ impl Repair {
     /// # Errors
     ///
     /// [`StoreError::Locked`], [`StoreError::NotAnIndex`], [`StoreError::UnsupportedVersion`]; the damage of
-    /// the manifest where its copies are damaged too.
+    /// the manifest if its copies are damaged too.
     pub(crate) fn begin_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
         let there = |name: &str| dir.join(name).exists();
         if ![names::MANIFEST, names::MANIFEST_COPY].into_iter().any(there) {
             let path = dir.to_owned();
-            // One that never became an index has nothing to repair.
+            // A directory that never became an index has nothing to repair.
             return Err(match there(names::MANIFEST_NEW) {
                 true => StoreError::InterruptedCreate { path },
                 false => StoreError::NotAnIndex { path },
@@ -111,8 +111,7 @@ impl Repair {
                 return Err(error);
             }
             Err(error) => {
-                // Both were written when the files that they name had been made durable.
-                // The last one wins among equals.
+                // Both were written after the files that they name were durable. Of equal ones the last wins.
                 let mut copies = Vec::new();
                 for name in [names::MANIFEST_NEW, names::MANIFEST_COPY] {
                     match Manifest::read_named(&*backend, dir, name) {
@@ -122,11 +121,11 @@ impl Repair {
                         Err(other) => return Err(other),
                     }
                 }
-                // The newest copy whose files are all present, or else the newest.
+                // The newest copy whose files all exist, or else the newest.
                 copies.sort_by_key(|(copy, _)| (is_whole(&*backend, dir, copy), copy.generation));
                 let (manifest, found) = copies.pop().ok_or(error)?;
                 set_others_aside(&*backend, dir, &manifest, &mut report)?;
-                // It may be the only one left, so it is not written again where it has the name already.
+                // It may be the only one left, so it is not rewritten if it already has that name.
                 if found != names::MANIFEST_NEW {
                     manifest.write_provisional(&*backend, dir)?;
                 }
@@ -137,12 +136,12 @@ impl Repair {
         Ok(Self { backend, dir: dir.to_owned(), options, manifest, report, _lock: lock })
     }
 
-    /// What the manifest says of the index.
+    /// The configuration in the manifest.
     pub(crate) fn config(&self) -> &super::StoreConfig {
         &self.manifest.config
     }
 
-    /// Whether every byte of the segments and of what says which rows are dead is right.
+    /// Whether every byte of the segments and of the dead rows is intact.
     pub(crate) fn is_sound(&self) -> Result<bool> {
         for &entry in &self.manifest.segments {
             if undamaged(self.open_sound(entry))?.is_none() {
@@ -164,15 +163,15 @@ impl Repair {
         Manifest::publish(&*self.backend, &self.dir)?;
         manifest.write_copy(&*self.backend, &self.dir);
         for name in damaged.iter().flat_map(SegmentEntry::file_names) {
-            // They have their other name. A missing one is what was wrong.
+            // They have their other name. If one is missing, that was the damage.
             let _ = self.backend.remove(&self.dir.join(name));
         }
         Ok(())
     }
 
-    /// Replaces damaged segments by what can be read of them.
+    /// Replaces damaged segments by their readable documents.
     ///
-    /// Memory: the embeddings that are computed anew, and all ids where a file of dead rows is damaged.
+    /// Memory: the embeddings that are recomputed, and all ids if a file of dead rows is damaged.
     pub(crate) fn run<E: From<StoreError>>(
         mut self,
         undecided: Undecided,
@@ -214,7 +213,7 @@ impl Repair {
             salvaged.extend(self.salvage(*entry, &sound, undecided, compute)?);
         }
         let sources: Vec<&dyn RowSource> = salvaged.iter().map(|source| source as &dyn RowSource).collect();
-        // Of an id that is in several, which only damage can bring about, the newest.
+        // Of an id in several segments, which only damage can cause, the newest.
         let mut newest: HashMap<String, (u32, Range<u32>)> = HashMap::new();
         for (source, own) in (0..).zip(&salvaged) {
             for rows in own.documents() {
@@ -247,7 +246,7 @@ impl Repair {
         Ok(self.report)
     }
 
-    /// A segment of which every byte is right.
+    /// A segment without any damage.
     fn open_sound(&self, entry: SegmentEntry) -> Result<Segment> {
         let Manifest { store_id, config, .. } = &self.manifest;
         let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files, false)?;
@@ -261,7 +260,7 @@ impl Repair {
         Ok(segment)
     }
 
-    /// What can be read of a segment; `None` where nothing can be found in it.
+    /// The readable part of a segment; `None` if nothing can be found in it.
     fn salvage<E: From<StoreError>>(
         &mut self,
         entry: SegmentEntry,
@@ -282,7 +281,7 @@ impl Repair {
         let mut found = Vec::new();
         let has_passages = config.passages.is_some();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
-            // Of a document with passages the first alone has the id.
+            // In a document with passages, only the first row has the id.
             if has_passages && undamaged(segment.id(row))?.is_some_and(str::is_empty) {
                 continue;
             }
@@ -305,7 +304,7 @@ impl Repair {
                 let own = if has_passages { None } else { undamaged(salvaged.embedding_of(row))? };
                 let own = own.filter(|own| own.iter().all(|x| x.is_finite()));
                 if own.is_none() && document.is_empty() {
-                    // Its embedding was all that there was of it.
+                    // All that it had was its embedding.
                     self.lose(Some(&document.id));
                     continue;
                 }
@@ -328,7 +327,7 @@ impl Repair {
         }
     }
 
-    /// Sorts out the documents of a segment of which it is not known which are dead.
+    /// Decides about the documents of a segment whose dead rows are unknown.
     fn decide(
         &mut self,
         entry: &SegmentEntry,
@@ -336,7 +335,7 @@ impl Repair {
         undecided: Undecided,
         found: &mut Vec<ReadableDocument>,
     ) -> Result<()> {
-        // A live document elsewhere proves that the one of the same id here was replaced.
+        // A live document elsewhere proves that the one with the same id here was replaced.
         let mut elsewhere = HashSet::new();
         for (other, segment) in sound {
             let tombstones =
@@ -345,12 +344,12 @@ impl Repair {
                 elsewhere.insert(segment.id(row)?);
             }
         }
-        // That of passages behind the first.
+        // The empty id of passages after the first.
         elsewhere.remove("");
         let (replaced, others): (Vec<_>, Vec<_>) =
             found.drain(..).partition(|document| elsewhere.contains(&*document.id));
         *found = others;
-        // One row for each whose rows are unknown.
+        // One row for each document whose rows are unknown.
         let replaced: usize =
             replaced.iter().map(|document| document.rows.as_ref().map_or(1, Vec::len)).sum();
         let tombstones = entry.tombstones.map_or(0, |tombstones| tombstones.count) as usize;
@@ -373,8 +372,8 @@ impl Repair {
     }
 }
 
-/// The rows of a document that a row stands for, in the order of its text; `None` where something of them
-/// cannot be read, or not be right.
+/// The rows of a document, given by its representative row, in the order of its text; `None` if they are
+/// unreadable or inconsistent.
 fn rows_of(
     segment: &Segment,
     head: u32,
@@ -408,7 +407,7 @@ fn rows_of(
     }
 }
 
-/// `None` for what is damaged. Another error may pass, so it must not be taken for a loss.
+/// `None` for damage. Other errors may be temporary, so they must not be taken for a loss.
 fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -417,12 +416,12 @@ fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Live documents by the manifest; live rows where documents have passages.
+/// Live documents according to the manifest; live rows if documents have passages.
 fn live(entry: &SegmentEntry) -> u64 {
     u64::from(entry.files.rows - entry.tombstones.map_or(0, |tombstones| tombstones.count))
 }
 
-/// Whether all files that a manifest names are there, by their lengths and their ends.
+/// Whether all files that a manifest names exist, judging by their lengths and ends.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
     let opens = |entry: &SegmentEntry| {
         Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files, false).is_ok()
@@ -431,8 +430,8 @@ fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
     manifest.segments.iter().all(opens)
 }
 
-/// Where a manifest was put back: the later one, of which there is a copy, if all its files are there;
-/// otherwise the one that is there, with what is of a later one set aside.
+/// If an older manifest was put back: continues with the later one, of which there is a copy, if all its
+/// files exist; otherwise with the current one, and sets files of a later one aside.
 fn go_on_from_later(
     backend: &dyn Backend,
     dir: &Path,
@@ -452,8 +451,8 @@ fn go_on_from_later(
     Ok(manifest)
 }
 
-/// Sets aside the manifest that is there, before another one takes its place, and what that does not name: of
-/// a later generation, if anything, so it is evidence and not provably whole.
+/// Sets aside the current manifest, before another one replaces it, and all files that the new one does not
+/// name: files of a later generation, if any, are evidence, but not provably whole.
 fn set_others_aside(
     backend: &dyn Backend,
     dir: &Path,

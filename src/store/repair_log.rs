@@ -1,5 +1,4 @@
-//! Repair of a damaged log: every whole commit is kept, in its order, and those in between are counted as
-//! lost.
+//! Repair of a damaged log: every whole commit is kept, in order, and those in between are counted as lost.
 
 use super::{
     Repair, Result, StoreError,
@@ -10,14 +9,14 @@ use super::{
 use crate::ids::Generation;
 
 impl Repair {
-    /// Sets a damaged log aside and puts one of its whole commits in its place.
+    /// Sets a damaged log aside and replaces it by one of its whole commits.
     pub(super) fn mend_log(&mut self) -> Result<()> {
         let (backend, dir) = (self.backend.clone(), self.dir.clone());
         let place = recovery::place(&self.manifest);
         for base in log::bases(&*backend, &dir)? {
             let newer = base > place.base;
             if base < place.base {
-                // What it has is sealed.
+                // Its commits are already sealed.
                 continue;
             }
             let place = Place { base, ..place };
@@ -56,13 +55,13 @@ impl Repair {
             self.report.set_aside.push(set_aside(&*backend, &dir, &name)?);
             self.report.log_damaged = true;
             if newer {
-                // It comes after a manifest that is gone.
+                // It follows a manifest that is gone.
                 self.report.lost_commits += last.saturating_sub(base.0);
                 files::remove_file(&*backend, &dir.join(&name))?;
                 continue;
             }
             self.report.lost_commits += (last - base.0).saturating_sub(whole.len() as u64);
-            // The last one, at least; nothing says how many there were.
+            // At least the last one is lost; the total is unknown.
             let at_the_end = matches!(&before, Ok(Scan { tail: Tail::Damaged { commits: 0, .. }, .. }));
             self.report.lost_commits += u64::from(at_the_end);
             self.report.kept_commits += whole.len() as u64;
@@ -71,7 +70,7 @@ impl Repair {
         Ok(())
     }
 
-    /// Publishes a log of these commits in place of the one there is.
+    /// Publishes a log of these commits in place of the current one.
     fn rewrite(&self, place: Place, commits: &[(Generation, Vec<u8>)]) -> Result<()> {
         let backend = &*self.backend;
         let provisional = format!("{}.new", log::name(place.base));

@@ -1,4 +1,4 @@
-//! What a repair found and did.
+//! The result of a repair.
 
 use std::path::PathBuf;
 
@@ -6,70 +6,70 @@ use serde::{Serialize, Serializer};
 
 use crate::serialize::lossy_paths;
 
-/// What a repair found and did. Serialised with `was_sound`, as [`Self::was_sound`].
+/// The result of a repair. Serialised with `was_sound`, as [`Self::was_sound`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Whether `CURRENT` was damaged or missing, and was made again.
+    /// Whether `CURRENT` was damaged or missing, and was recreated.
     pub current_restored: bool,
-    /// Whether the model before the last change was damaged, and was set aside.
+    /// Whether the previous model was damaged, and was set aside.
     pub previous_model_set_aside: bool,
-    /// Whether the manifest was damaged, and is now that of its copy.
+    /// Whether the manifest was damaged, and was restored from its copy.
     pub manifest_restored: bool,
-    /// Whether the model was damaged, and is now that of the bundle given.
+    /// Whether the model was damaged, and was replaced by the given bundle.
     pub model_restored: bool,
-    /// Whether the query encoder was damaged, and was taken away.
+    /// Whether the query encoder was damaged, and was removed.
     pub query_encoder_removed: bool,
-    /// Whether the log was damaged, and now has the whole commits alone.
+    /// Whether the log was damaged, and now has only the whole commits.
     pub log_damaged: bool,
     /// Commits of a damaged log that were kept; the next handle that opens the index for writing brings them
     /// back.
     pub kept_commits: u64,
     /// Commits of a damaged log that could not be read.
     pub lost_commits: u64,
-    /// Documents that commits in the log store now; the next handle that opens the index for writing brings
+    /// Documents that commits in the log now store; the next handle that opens the index for writing brings
     /// them back.
     pub waiting_documents: u64,
-    /// Segments that were damaged.
+    /// Number of damaged segments.
     pub damaged_segments: u64,
-    /// Live documents now, without those that are in the log only.
+    /// Live documents now, without those that are only in the log.
     pub documents: u64,
     /// Documents of damaged segments that could be read.
     pub recovered: u64,
-    /// Those among them whose embedding or leaves were computed anew.
+    /// How many of them had their embedding or leaves recomputed.
     pub recomputed: u64,
     /// Documents that could not be read.
     pub lost: u64,
-    /// The ids of those, as far as they could be read; the first 100.
+    /// The ids of those documents, if readable; at most the first 100.
     pub lost_ids: Vec<String>,
-    /// Documents that were kept or left out without knowing whether they had been deleted.
+    /// Documents kept or left out although it is unknown whether they had been deleted.
     pub undecided: u64,
-    /// Whether anything of the judgments was damaged; what could be read of them is kept.
+    /// Whether any of the judgments' files were damaged; readable judgments are kept.
     pub judgments_damaged: bool,
-    /// Whether nothing of the judgments could be read, and all are set aside.
+    /// Whether no judgments could be read, and all are set aside.
     pub judgments_set_aside: bool,
     /// Judgments that could not be read.
     pub lost_judgments: u64,
     /// Commits of judgments in a damaged log that could not be read, of up to 4,096 each.
     pub lost_judgment_commits: u64,
-    /// Judgments that commits in the log store now.
+    /// Judgments that commits in the log now store.
     pub waiting_judgments: u64,
-    /// Judgments that were kept or left out without knowing whether they had been forgotten.
+    /// Judgments kept or left out although it is unknown whether they had been forgotten.
     pub undecided_judgments: u64,
-    /// What was measured of the model and cannot be used, in words: it is missing, or is set aside.
+    /// Unusable measurements of the model, in words: missing, or set aside.
     pub unmeasured: Vec<String>,
-    /// Where the damaged files are now.
+    /// The new paths of the damaged files.
     #[serde(serialize_with = "lossy_paths")]
     pub set_aside: Vec<PathBuf>,
-    /// What earlier repairs had set aside and is removed now.
+    /// What earlier repairs had set aside, and this one removed.
     #[serde(serialize_with = "lossy_paths")]
     pub forgotten: Vec<PathBuf>,
 }
 
 impl Serialize for RepairReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// The fields that are derived.
+        /// The derived fields.
         fn fields<S: Serializer>(report: &&RepairReport, serializer: S) -> Result<S::Ok, S::Error> {
             RepairReport::serialize(report, serializer)
         }

@@ -1,20 +1,20 @@
-//! The leaves of rows, found anew.
+//! Recomputed leaves of rows.
 
 use half::f16;
 
 use super::{batch::check_leaves, error::Result, manifest::StoreConfig, part::VersionPart};
 use crate::ids::LeafId;
 
-/// Rows routed at once.
+/// Rows routed together.
 const ROWS: u32 = 4096;
 
-/// The leaves of embeddings `[rows, dim]` f16, as many lists as rows.
+/// The leaves of embeddings `[rows, dim]` f16, one list per row.
 pub(crate) type Route<'a> = &'a dyn Fn(&[f16]) -> Vec<Vec<LeafId>>;
 
-/// The leaves of the rows of a part, whose own posting lists are not believed.
+/// The recomputed leaves of a part's rows; its own posting lists are not trusted.
 pub(super) struct Rerouted {
     leaves: Vec<LeafId>,
-    /// Where those of each row end.
+    /// The end of each row's leaves.
     ends: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Space kept on the disk, so that what was acknowledged can be flushed when the disk is full.
+//! Reserved disk space, so that acknowledged commits can be flushed when the disk is full.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use super::{
 };
 use crate::disk::{Backend, BackendFile, OpenMode};
 
-/// What a flush takes beside documents: manifest, its copy, headers and ends of files, and a log.
+/// What a flush takes in addition to documents: manifest, its copy, headers and ends of files, and a log.
 const FIXED_BYTES: u64 = 512 << 10;
 /// Header and end of a file of dead rows.
 const DEAD_FILE_BYTES: u64 = 8 << 10;
-/// The reserve grows by this.
+/// The reserve grows in steps of this size.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// The file that holds the space; nothing is ever read from it.
+/// The file that holds the space; it is never read.
 pub(super) struct Reserve {
     file: Option<Box<dyn BackendFile>>,
     path: PathBuf,
@@ -30,11 +30,11 @@ impl Reserve {
         Self { file: None, path: dir.join(names::RESERVE), bytes: 0 }
     }
 
-    /// Sees to it that a flush of `state` will have the space it takes.
+    /// Ensures that a flush of `state` will have enough space.
     ///
     /// # Errors
     ///
-    /// The disk is full; what was reserved before stays.
+    /// If the disk is full; the existing reserve stays.
     pub(super) fn ensure(&mut self, backend: &dyn Backend, state: &Version) -> Result<()> {
         let wanted = needed(state);
         if wanted <= self.bytes {
@@ -47,18 +47,18 @@ impl Reserve {
             None => self.file.insert(open(backend, &self.path).map_err(grow)?),
         };
         if let Err(source) = file.allocate(wanted) {
-            // Part of it may have been given.
+            // The file may have grown in part.
             if self.bytes > 0 {
                 let _ = file.truncate(self.bytes);
             }
             return Err(StoreError::io(&self.path, Operation::Grow)(source));
         }
-        // That of an earlier handle may have been larger.
+        // An earlier handle's file may have been larger.
         self.bytes = file.len().map_or(wanted, |len| len.max(wanted));
         Ok(())
     }
 
-    /// Gives the space back, for a flush or for a commit that makes room.
+    /// Frees the space, for a flush or for a commit that frees space.
     pub(super) fn release(&mut self) {
         if let Some(file) = &self.file
             && file.truncate(0).is_ok()
@@ -67,7 +67,7 @@ impl Reserve {
         }
     }
 
-    /// Gives back what is not needed any more.
+    /// Frees what is not needed any more.
     pub(super) fn shrink(&mut self, state: &Version) {
         let wanted = needed(state);
         if let Some(file) = &self.file
@@ -79,7 +79,7 @@ impl Reserve {
     }
 }
 
-/// The file that an earlier handle left, or a new one.
+/// The file of an earlier handle, or a new one.
 fn open(backend: &dyn Backend, path: &Path) -> std::io::Result<Box<dyn BackendFile>> {
     match backend.kind(path)? {
         Some(_) => backend.open(path, OpenMode::Update),
@@ -87,7 +87,7 @@ fn open(backend: &dyn Backend, path: &Path) -> std::io::Result<Box<dyn BackendFi
     }
 }
 
-/// Bytes that a flush of what is in memory takes, with a margin.
+/// Bytes that a flush of the memtables takes, with a margin.
 fn needed(state: &Version) -> u64 {
     let sealed = |place: &Place| match place {
         Place::Sealed(segment) => DEAD_FILE_BYTES + u64::from(segment.rows()) / 8,
@@ -95,6 +95,6 @@ fn needed(state: &Version) -> u64 {
     };
     let tombstones: u64 = state.parts().iter().map(|part| sealed(&part.place)).sum();
     let memtable = state.memtable_bytes() as u64;
-    // The checksums of its pages too.
+    // Includes page checksums.
     FIXED_BYTES + tombstones + memtable + memtable / 1024
 }

@@ -13,36 +13,36 @@ use crate::{
     ids::{Generation, LeafId},
 };
 
-/// A document of a damaged segment that could be read.
+/// A readable document of a damaged segment.
 pub(super) struct ReadableDocument {
-    /// The row of the segment that stands for it.
+    /// Its representative row in the segment.
     pub(super) head: u32,
     pub(super) id: String,
-    /// Its rows in the order of its text, where they could be read with their embeddings and leaves.
+    /// Its rows in the order of its text, if they could be read with their embeddings and leaves.
     pub(super) rows: Option<Vec<u32>>,
 }
 
-/// A segment as a source of what is left of it.
+/// A segment as a source of its readable documents.
 pub(super) struct Salvaged {
     segment: Segment,
     rows: Vec<SalvagedRow>,
-    /// Where the rows of each document begin.
+    /// The first row of each document.
     heads: Vec<u32>,
-    /// The rows of the segment that stand for documents whose rows have to be made anew.
+    /// The segment's representative rows of documents whose rows must be rebuilt.
     incomplete: Vec<u32>,
 }
 
 struct SalvagedRow {
-    /// The row of the segment that stands for the document.
+    /// The document's representative row in the segment.
     old_head: u32,
-    /// The row here that does.
+    /// Its representative row here.
     head: u32,
     from: From,
 }
 
 enum From {
     Segment(u32),
-    /// Made anew.
+    /// Rebuilt.
     Put(PutRow),
 }
 
@@ -64,12 +64,12 @@ impl Salvaged {
         self.rows.extend(rows.map(|from| SalvagedRow { old_head, head, from }));
     }
 
-    /// The documents whose rows have to be made anew, by the rows of the segment that stand for them.
+    /// The documents whose rows must be rebuilt, by their representative rows in the segment.
     pub(super) fn incomplete(&self) -> &[u32] {
         &self.incomplete
     }
 
-    /// Adds a document whose rows were made anew.
+    /// Adds a document with rebuilt rows.
     pub(super) fn complete(&mut self, old_head: u32, put: Put) {
         self.add(old_head, put.rows.into_iter().map(From::Put));
     }
@@ -80,7 +80,7 @@ impl Salvaged {
         self.heads.iter().zip(ends).map(|(&head, end)| head..end)
     }
 
-    /// The document that a row of the segment stands for.
+    /// The document of a representative row of the segment.
     pub(super) fn document(&self, old_head: u32) -> Result<Document> {
         self.segment.document(old_head)
     }
@@ -117,7 +117,7 @@ impl RowSource for Salvaged {
     fn passage(&self, row: u32) -> Result<Option<Passage>> {
         let SalvagedRow { head, from, .. } = self.row(row);
         Ok(match from {
-            // Which one comes next is found out by the order.
+            // The order determines which passage is next.
             From::Put(put) => Some(Passage { head: *head, next: row, span: put.span }),
             From::Segment(old) => {
                 self.segment.passage(*old)?.map(|passage| Passage { head: *head, next: row, ..passage })
@@ -134,12 +134,12 @@ impl RowSource for Salvaged {
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {
-        // It orders documents by age and nothing rests on it.
+        // It only orders documents by age; nothing depends on it.
         Ok(self.segment.created_at(self.row(row).old_head).unwrap_or(Generation(0)))
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        // From the texts: lists of a damaged segment are not believed.
+        // From the texts: lists of a damaged segment are not trusted.
         terms::made_from_texts(self, rows, lexer)
     }
 }

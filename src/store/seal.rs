@@ -1,23 +1,22 @@
-//! Bringing generations to disk: sealing what is fresh, merging segments, and compaction.
+//! Writes generations to disk: sealing fresh documents, merging segments, and compaction.
 //!
 //! # The commit point
 //!
-//! 1. The fresh documents, and those of the segments that are to be merged with them, are written to the
-//!    two files of a new segment, and both are synced.
+//! 1. The fresh documents, and those of the segments to be merged with them, are written to the two files of
+//!    a new segment, and both are synced.
 //! 2. For each other segment with rows that died since, a new file of dead rows is written and synced.
-//! 3. The directory `segments` is synced: the names of steps 1 and 2 last.
+//! 3. The directory `segments` is synced: now the names of steps 1 and 2 are durable.
 //! 4. `MANIFEST.new`, which names the files, is written and synced.
 //! 5. Lock file and `MANIFEST` must be those that this handle left there (fencing). Then `MANIFEST.new` is
-//!    renamed to `MANIFEST`. **Commit point**: before it the old generation is what a crash leaves, after it
+//!    renamed to `MANIFEST`. **Commit point**: a crash before it leaves the old generation, a crash after it
 //!    the new one. No file of the old one was touched.
-//! 6. The directory of the index is synced: now the generation lasts.
-//! 7. `MANIFEST.copy` is written anew, which repair falls back on.
-//! 8. Files that the manifest does not name any more are removed, and the log of the old generation with
-//!    them.
+//! 6. The directory of the index is synced: now the generation is durable.
+//! 7. `MANIFEST.copy`, on which repair falls back, is rewritten.
+//! 8. Files that the manifest no longer names are removed, including the log of the old generation.
 //!
-//! A write that fails changes nothing, since only new files are written, and these are removed. After a
-//! failed sync in any step nobody knows what is on disk, and the handle refuses writes from then on. Where
-//! the disk is full, the reserve is given back and the documents in memory are sealed without merging.
+//! A failed write changes nothing, since only new files are written, and these are removed. After a failed
+//! sync in any step, the state on disk is unknown, and the handle refuses writes from then on. If the disk is
+//! full, the reserve is freed and the documents in memory are sealed without merging.
 
 use std::{
     collections::HashSet,
@@ -41,17 +40,17 @@ use super::{
 };
 use crate::disk::Backend;
 
-/// A segment is merged with what comes after it once that is at least half as large.
+/// A segment is merged with the following ones once they are at least half as large.
 const MERGE_RATIO: u32 = 2;
-/// A segment is written anew once one in this many of its rows is dead.
+/// A segment is rewritten once one in this many of its rows is dead.
 const DEAD_SHARE: u32 = 4;
 
-/// What is made anew of the documents that are written again.
+/// What is recomputed for rewritten documents.
 #[derive(Clone, Copy, Default)]
 struct Rewrite<'a> {
-    /// Their leaves.
+    /// Recomputes their leaves.
     route: Option<Route<'a>>,
-    /// Posting lists of terms, which the index has from then on.
+    /// Adds posting lists of terms, which the index has from then on.
     terms: u8,
 }
 
@@ -63,14 +62,14 @@ impl Store {
     ///
     /// # Durability
     ///
-    /// What was committed before survives a power failure once this has returned, and read-only handles
-    /// see it after their next [`Store::refresh`]. With [`Durability::None`](super::Durability::None) the
-    /// files are written but not synced.
+    /// Earlier commits survive a power failure once this has returned, and read-only handles see them after
+    /// their next [`Store::refresh`]. With [`Durability::None`](super::Durability::None) the files are
+    /// written but not synced.
     ///
     /// # Errors
     ///
-    /// After a failed write the call may be repeated. A failed sync poisons the handle: open the index
-    /// again to find out what is there.
+    /// After a failed write, the call may be repeated. A failed sync poisons the handle: reopen the index to
+    /// find out its state.
     pub fn flush(&self) -> Result<()> {
         let mut writer = self.lock_writer()?;
         if self.is_sealed(&writer) {
@@ -80,8 +79,8 @@ impl Store {
         sealed.map_err(|error| self.with_numbers(&writer, error, 0))
     }
 
-    /// Writes all documents to one new segment, in the order in which searches read them, and
-    /// gives back the space of the dead ones. Readers go on meanwhile; writers wait.
+    /// Writes all documents to one new segment, in the order in which searches read them, and frees the space
+    /// of the dead ones. Readers continue in the meantime; writers wait.
     ///
     /// # Durability
     ///
@@ -89,8 +88,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::flush`], and what `tick` answers; then nothing has changed. Where a file that holds what
-    /// was deleted cannot be removed, that is the error, and the documents are compact.
+    /// As [`Store::flush`], and errors of `tick`; then nothing has changed. If a file with deleted data
+    /// cannot be removed, that is the error, and the documents are compact.
     pub fn compact(&self, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
@@ -102,7 +101,7 @@ impl Store {
             let replaced = self.replace(&mut writer, &state, &all, Rewrite::default(), tick);
             replaced.map_err(|error| self.with_numbers(&writer, error, 0))?;
         }
-        // A crash may have left files that should be gone.
+        // A crash may have left files that should have been removed.
         self.collect_garbage(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);
         for dir in [&segments, &self.dir] {
@@ -111,7 +110,7 @@ impl Store {
         Ok(())
     }
 
-    /// As [`Store::compact`], with all documents put in the leaves that `route` says.
+    /// As [`Store::compact`], with all documents put in the leaves returned by `route`.
     ///
     /// # Errors
     ///
@@ -121,7 +120,7 @@ impl Store {
         self.rewrite_all("rebuild_postings", &mut *self.lock_writer()?, rewrite, tick)
     }
 
-    /// Writes the documents of all parts anew.
+    /// Rewrites the documents of all parts.
     fn rewrite_all(
         &self,
         call: &'static str,
@@ -152,13 +151,13 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the manifest has all commits.
+    /// Whether the manifest covers all commits.
     pub(super) fn is_sealed(&self, writer: &Writer) -> bool {
         writer.manifest.generation == self.state().generation
     }
 
-    /// Seals the fresh documents of a generation, merging as it becomes due, and publishes it. On a full disk
-    /// nothing is merged, and the reserve is used.
+    /// Seals the fresh documents of a generation, merging if due, and publishes it. On a full disk nothing is
+    /// merged, and the reserve is used.
     pub(super) fn seal(&self, writer: &mut Writer, state: &Version) -> Result<()> {
         let (generation, documents) = (state.generation.0, state.memtable_rows());
         let _span = tracing::info_span!("flush", generation, documents).entered();
@@ -169,7 +168,7 @@ impl Store {
                 let memtable: Vec<bool> =
                     state.parts().iter().map(|part| matches!(part.place, Place::Memtable(_))).collect();
                 self.replace(writer, state, &memtable, Rewrite::default(), &mut || Ok(())).inspect_err(|_| {
-                    // For the next try.
+                    // For the next attempt.
                     let _ = writer.reserve.ensure(&*self.backend, state);
                 })
             }
@@ -188,7 +187,7 @@ impl Store {
     ) -> Result<()> {
         self.fence(writer)?;
         let replaced = self.try_replace(writer, state, merged, rewrite, tick);
-        // What is on disk must be known for that.
+        // Requires that the state on disk is known.
         if replaced.is_err() && self.health.check_writes().is_ok() {
             let _ = self.backend.remove(&self.dir.join(names::MANIFEST_NEW));
             let _ = self.remove_orphans(writer);
@@ -196,7 +195,7 @@ impl Store {
         replaced
     }
 
-    /// Makes the next manifest: the parts marked in `merged` become one segment.
+    /// Builds the next manifest: the parts marked in `merged` become one segment.
     fn try_replace(
         &self,
         writer: &mut Writer,
@@ -230,12 +229,12 @@ impl Store {
         self.make_current(writer, manifest)?;
         self.publish(next);
         writer.durable = u64::from(state.live());
-        // Said where it happens.
+        // Logged where it happens.
         let _ = self.collect_garbage(writer);
         Ok(())
     }
 
-    /// A segment of the live rows of the parts marked; none where there are no such rows.
+    /// A segment of the live rows of the marked parts; `None` if there are none.
     fn build(
         &self,
         state: &Version,
@@ -277,7 +276,7 @@ impl Store {
         Segment::open(&*self.backend, &self.dir, self.store_id, dim, built, false).map(Some)
     }
 
-    /// The file of a segment's dead rows: the one there is, or a new one.
+    /// The file of a segment's dead rows: the existing one, or a new one.
     fn tombstone_file(
         &self,
         manifest: &Manifest,
@@ -303,7 +302,7 @@ impl Store {
         self.poison_if_sync(file).map(Some)
     }
 
-    /// Makes sure that the directory is as this handle left it.
+    /// Checks that the directory is as this handle left it.
     ///
     /// # Errors
     ///
@@ -316,7 +315,7 @@ impl Store {
             let same = match Manifest::read(&*self.backend, &self.dir) {
                 Ok(manifest) => manifest == writer.manifest,
                 Err(StoreError::Corrupt { .. } | StoreError::UnsupportedVersion { .. }) => false,
-                // Removed, or no longer a file.
+                // Removed, or not a file any more.
                 Err(_) if found.is_none() => false,
                 Err(other) => return Err(other),
             };
@@ -337,7 +336,7 @@ impl Store {
         let provisional = self.dir.join(names::MANIFEST_NEW);
         let left = backend.identity(&provisional).map_err(StoreError::io(&provisional, Operation::Read))?;
         self.fence(writer)?;
-        // Whatever goes wrong here, which manifest is on disk is not known.
+        // After any failure here, it is unknown which manifest is on disk.
         Manifest::publish(backend, &self.dir).inspect_err(|_| self.health.refuse_writes())?;
         writer.left = left;
         manifest.write_copy(backend, &self.dir);
@@ -345,8 +344,7 @@ impl Store {
         Ok(())
     }
 
-    /// Step 8. Failures are of no consequence but for space and for what should be gone; the first one is
-    /// returned.
+    /// Step 8. Failures only matter for space and for data that should be gone; the first one is returned.
     fn collect_garbage(&self, writer: &mut Writer) -> Result<()> {
         writer.log = None;
         let removed = self.remove_orphans(writer);
@@ -358,13 +356,13 @@ impl Store {
         removed
     }
 
-    /// Removes files of ours that the manifest does not name, and logs of what is sealed.
+    /// Removes our files that the manifest does not name, and logs of sealed commits.
     pub(super) fn remove_orphans(&self, writer: &Writer) -> Result<()> {
         let (backend, manifest) = (&*self.backend, &writer.manifest);
         let named: HashSet<String> = manifest.files().collect();
         let mut unused = orphans(backend, &self.dir, &named);
         let logs = log::bases(backend, &self.dir).unwrap_or_default();
-        // The log of this generation is in use, unless there is no commit that it could have.
+        // The log of this generation is in use, unless it cannot have any commit.
         let unused_log =
             |base| base < manifest.generation || base == manifest.generation && writer.log.is_none();
         let logs = logs.into_iter().filter(|base| unused_log(*base));
@@ -381,7 +379,7 @@ impl Store {
         first
     }
 
-    /// A failed sync poisons the handle; any other failure leaves it as it is.
+    /// A failed sync poisons the handle; other failures do not.
     pub(super) fn poison_if_sync<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if error.is_failed_sync() {
@@ -391,13 +389,13 @@ impl Store {
     }
 }
 
-/// The span of a call that writes all documents anew.
+/// The tracing span of a call that rewrites all documents.
 fn compaction(call: &'static str, state: &Version) -> tracing::Span {
     let (generation, documents, parts) = (state.generation.0, state.live(), state.parts().len());
     tracing::info_span!("compaction", call, generation, documents, parts)
 }
 
-/// Files in `segments` with names of ours that are not among those named.
+/// Our files in `segments` that are not among `named`.
 pub(super) fn orphans(backend: &dyn Backend, dir: &Path, named: &HashSet<String>) -> Vec<String> {
     let entries = backend.list(&dir.join(names::SEGMENTS)).unwrap_or_default();
     entries
@@ -409,13 +407,13 @@ pub(super) fn orphans(backend: &dyn Backend, dir: &Path, named: &HashSet<String>
         .collect()
 }
 
-/// The number of the segment that a file of [`orphans`] is of.
+/// The segment number of a file of [`orphans`].
 pub(super) fn segment_of(name: &str) -> Option<u64> {
     name.strip_prefix(names::SEGMENTS)?.strip_prefix('/')?.split('.').next()?.parse().ok()
 }
 
-/// Which parts go into the next segment: the fresh ones, the sealed ones before them for as long as those
-/// are not much larger, and those with many dead rows.
+/// Which parts go into the next segment: the fresh ones, preceding sealed ones that are not much larger, and
+/// those with many dead rows.
 fn due(parts: &[VersionPart]) -> Vec<bool> {
     let mut merged = vec![false; parts.len()];
     let mut rows = 0u32;

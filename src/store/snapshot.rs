@@ -10,21 +10,21 @@ use super::{
     manifest::Manifest,
 };
 
-/// How often a reader begins again when the writer has removed what was to be shared.
+/// How often a reader starts over when the writer has removed a file to be shared.
 const ATTEMPTS: usize = 16;
 
 impl Store {
-    /// Makes `target`, which must be missing or without files of ours, an index with the documents of the
-    /// newest generation: what was committed before the call, flushed first; of a read-only handle, what it
-    /// shows, or, where the writer has removed that, the newest generation, to which the handle moves.
+    /// Makes `target`, which must be missing or contain none of our files, an index with the documents of the
+    /// newest generation: all earlier commits, which are flushed first; for a read-only handle, what it shows
+    /// or, if the writer has removed that, the newest generation, to which the handle moves.
     ///
-    /// Sealed files never change, so they get second names and take no room; across file systems they are
-    /// copied. Readers go on; writers wait, which is short but for copies. The last step is the manifest: a
-    /// call that is cut off leaves no index.
+    /// Sealed files never change, so they get second names and take no extra room; across file systems they
+    /// are copied. Readers continue; writers wait, which is short unless files are copied. The manifest is
+    /// written last: an interrupted call leaves no index.
     ///
     /// # Durability
     ///
-    /// It lasts once this has returned.
+    /// Durable once this has returned.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl Store {
         if !self.is_sealed(&writer) {
             self.seal(&mut writer, &self.state())?;
         }
-        // While the lock is held nothing that it names is removed.
+        // While the lock is held, none of the files that it names are removed.
         self.share(&writer.manifest, target)
     }
 
@@ -86,10 +86,10 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what a call that found a file missing has made.
+    /// Removes what a call made before it found a file missing.
     fn unshare(&self, manifest: &Manifest, target: &Path) {
         for name in manifest.files().chain([names::MANIFEST_NEW.to_owned()]) {
-            // Missing ones were not made yet.
+            // Missing files were not made yet.
             let _ = self.backend.remove(&target.join(name));
         }
     }

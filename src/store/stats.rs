@@ -10,7 +10,7 @@ use crate::lexical::Analyzer;
 use crate::passages::Passages;
 use crate::scan::Similarity;
 
-/// Bytes of an index on disk, by what they are. Serialised with their `total`.
+/// Size of an index on disk in bytes, by kind of data. Serialised with their `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreBytes {
@@ -20,23 +20,23 @@ pub struct StoreBytes {
     pub documents: u64,
     /// Posting lists of terms.
     pub terms: u64,
-    /// Which rows are dead.
+    /// Lists of dead rows.
     pub dead_rows: u64,
-    /// Commits that are not sealed yet, with the space allocated for more.
+    /// Unsealed commits, with the space allocated for more.
     pub log: u64,
     /// The model in service.
     pub model: u64,
-    /// Embeddings, documents and model of the model before it, and of a change of model that is under way or
-    /// was cut off.
+    /// Embeddings, documents and model of the previous model, and of a change of model in progress or
+    /// interrupted.
     pub other_models: u64,
     /// Judgments.
     pub judgments: u64,
-    /// What was begun and left, by a training that was cut off say: the next command that writes removes it.
+    /// Unfinished files, for example of an interrupted training: the next command that writes removes them.
     pub begun: u64,
 }
 
 impl StoreBytes {
-    /// All of these: manifests and what was set aside are not among them.
+    /// The sum of these: manifests and files set aside are not included.
     pub fn total(&self) -> u64 {
         let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun } = *self;
         vectors + documents + terms + dead_rows + log + model + other_models + judgments + begun
@@ -61,17 +61,17 @@ impl Serialize for StoreBytes {
     }
 }
 
-/// A leaf and how many documents it has.
+/// A leaf and its number of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[non_exhaustive]
 pub struct LeafSize {
     /// The leaf.
     pub leaf: LeafId,
-    /// Live documents in it, or passages of them.
+    /// Live documents in it, or their passages.
     pub documents: usize,
 }
 
-/// What made an embedding.
+/// The origin of an embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -80,9 +80,9 @@ pub enum EncodedBy {
     F32,
     /// The index's own encoder in 8 bits.
     Int8,
-    /// A program that gave it ([`Index::insert_vectors`](crate::Index::insert_vectors)).
+    /// The caller ([`Index::insert_vectors`](crate::Index::insert_vectors)).
     Given,
-    /// One or more of these: it was stored before this was recorded, or the record is damaged.
+    /// One or more of the above: stored before this was recorded, or the record is damaged.
     Unknown,
 }
 
@@ -97,37 +97,37 @@ impl std::fmt::Display for EncodedBy {
     }
 }
 
-/// What an index is, its sizes and its counts.
+/// The configuration of an index, its sizes and its counts.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// The generation they are of.
+    /// The generation that they refer to.
     pub generation: Generation,
     /// Live documents.
     pub documents: u64,
-    /// Rows, dead ones included: of each document one, or one for each of its passages.
+    /// Rows, including dead ones: one for each document, or one for each of its passages.
     pub rows: u64,
     /// Rows of deleted and replaced documents.
     pub dead_rows: u64,
     /// Segments on disk.
     pub segments: u64,
-    /// Documents that are not flushed: in memory and the log only, or, of a read-only handle, waiting in the
-    /// log.
+    /// Unflushed documents: only in memory and in the log or, for a read-only handle, waiting in the log.
     pub memtable_documents: u64,
     /// Bytes on disk.
     pub bytes: StoreBytes,
-    /// Documents that a visited leaf holds on average, where a leaf is visited as often as it has
-    /// documents: sum of p_i c_i (section 4.6); 0 without any.
+    /// Documents that a visited leaf holds on average, if a leaf is visited in proportion to its documents:
+    /// sum of p_i c_i (section 4.6); 0 for an empty index.
     pub expected_documents_per_leaf: f64,
     /// Width of an embedding.
     pub dim: u32,
-    /// What made the embeddings, of documents deleted since too; ascending, empty where there never was one.
+    /// What made the embeddings, including those of documents deleted since; ascending, empty if there never
+    /// was one.
     pub encoded_by: Vec<EncodedBy>,
     /// How documents are ranked.
     pub similarity: Similarity,
-    /// Whether they can be found by their words, too.
+    /// Whether documents can also be found by their words.
     pub lexical: bool,
-    /// By which words.
+    /// The kind of terms.
     pub analyzer: Option<Analyzer>,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
@@ -137,13 +137,13 @@ pub struct StoreStats {
     pub leaves: u64,
     /// Leaves that have documents.
     pub leaves_used: usize,
-    /// In how many leaves each document is, or each of its passages.
+    /// Number of leaves for each document, or for each of its passages.
     pub leaves_per_document: u32,
-    /// How long the passages of documents are; `None` where a document is one row.
+    /// The length of the documents' passages; `None` if a document is one row.
     pub passages: Option<Passages>,
     /// The model in service.
     pub model: ModelHash,
-    /// The leaves that have documents, ascending by leaf.
+    /// The leaves with documents, ascending by leaf.
     pub leaf_sizes: Vec<LeafSize>,
 }
 
@@ -172,7 +172,7 @@ impl Store {
             }
         }
         if self.is_read_only() {
-            // A damaged log has none that the next writer takes over.
+            // A damaged log has no commits that the next writer would take over.
             match recovery::waiting(&*self.backend, &self.dir, &self.manifest()) {
                 Ok(Some(waiting)) if waiting.scan.check(waiting.place).is_ok() => {
                     memtable_documents += waiting.documents;
@@ -211,8 +211,8 @@ impl Store {
     }
 }
 
-/// Bytes of the files with these names in a folder and those inside it, as far as they can be read: files
-/// come and go meanwhile.
+/// Total size of the files with these names in a folder, and of those inside it, as far as they can be read:
+/// files appear and disappear concurrently.
 pub(crate) fn bytes_below(folder: &Path, named: &dyn Fn(&str) -> bool) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {

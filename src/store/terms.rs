@@ -1,8 +1,8 @@
-//! The terms of documents: what their texts consist of, and which rows hold each.
+//! The terms of documents, and the rows that contain each term.
 //!
-//! A term is a number, that of a token of the model or of a word, so the store is given a [`Lexer`] and knows
-//! no tokenizer. Terms follow from texts, as leaves follow from embeddings: nothing of them is in the log,
-//! and rows that come without lists get theirs from their texts.
+//! A term is a number, that of a token of the model or of a word. The store is given a [`Lexer`], so it does
+//! not depend on a tokenizer. Terms follow from texts, as leaves follow from embeddings: the log does not
+//! contain them, and rows without lists get theirs from their texts.
 
 use std::{error::Error, num::NonZeroUsize, sync::Arc};
 
@@ -13,22 +13,22 @@ use super::{
 };
 use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, Posting};
 
-/// Takes texts apart into terms.
+/// Splits texts into terms.
 pub(crate) trait Lexer: Send + Sync {
     /// Adds the terms of a text, in their order.
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<(), LexerError>;
 }
 
-/// Why a text could not be taken apart.
+/// Why a text could not be split.
 pub(crate) type LexerError = Box<dyn Error + Send + Sync>;
 
-/// A lexer that handles share.
+/// A lexer shared by handles.
 pub(crate) type SharedLexer = Arc<dyn Lexer>;
 
 /// The lexer of each kind of terms, by its code ([`StoreConfig::terms`](super::StoreConfig::terms)).
 pub(crate) type Lexers = Arc<dyn Fn(u8) -> Option<SharedLexer> + Send + Sync>;
 
-/// What stores of the tests take, which know no model.
+/// The lexer of stores in tests, which have no model.
 #[cfg(not(any(test, feature = "fuzzing")))]
 pub(super) fn of_tests() -> Option<SharedLexer> {
     None
@@ -51,21 +51,21 @@ impl Lexer for WordLexer {
     }
 }
 
-/// What the texts of a document consist of.
+/// The terms of a document's texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Terms {
     /// Term and count, by ascending term.
     counts: Box<[(u32, u32)]>,
-    /// All occurrences.
+    /// Number of all occurrences.
     tokens: u32,
 }
 
-/// Bytes of an entry of a segment, and of a term in memory. Each term from [`FIRST_OWN_TERM`] on takes an
+/// Size of an entry of a segment, and of a term in memory. Each term from [`FIRST_OWN_TERM`] on takes an
 /// entry, since few of them are in many texts.
 const ENTRY: usize = 20;
 
 impl Terms {
-    /// Those of a title and a text.
+    /// The terms of a title and a text.
     pub(crate) fn of(title: &str, text: &str, lexer: &dyn Lexer) -> Result<Self> {
         let mut all = Vec::new();
         for text in [title, text] {
@@ -77,7 +77,7 @@ impl Terms {
         Ok(Self { counts, tokens })
     }
 
-    /// Those of a stored document.
+    /// The terms of a stored document.
     pub(super) fn of_stored(payload: &[u8], lexer: &dyn Lexer) -> Result<Option<Self>> {
         let Some(document) = payload::decode(String::new(), payload, &[]) else { return Ok(None) };
         Self::of(&document.title, &document.text, lexer).map(Some)
@@ -88,14 +88,14 @@ impl Terms {
         &self.counts
     }
 
-    /// Memory that they take, about, and no less than they take in a segment.
+    /// Approximate memory use, and an upper bound on their size in a segment.
     pub(super) fn bytes(&self) -> usize {
         let of_characters = self.counts.len() - self.counts.partition_point(|own| own.0 < FIRST_OWN_TERM);
         size_of_val(&*self.counts) + ENTRY * of_characters
     }
 
-    /// As [`Self::bytes`], of the terms of a text that was not taken apart: less than half of it, and of a
-    /// character of three bytes or more an entry with its neighbour and one without.
+    /// As [`Self::bytes`], for the terms of a text that was not split yet: less than half of its bytes, and
+    /// for each character of three bytes or more an entry with its neighbour and one without.
     pub(super) fn bytes_of_text(text: &[u8]) -> usize {
         text.len() / 2 + 2 * ENTRY * text.iter().filter(|byte| **byte >= 0xe0).count()
     }
@@ -106,7 +106,7 @@ impl Terms {
 pub(super) struct TermTable {
     /// Ascending.
     terms: Vec<u32>,
-    /// Where the postings of each end.
+    /// The end of each term's postings.
     ends: Vec<usize>,
     postings: Vec<Posting>,
     /// Occurrences of all terms in each row.
@@ -114,7 +114,7 @@ pub(super) struct TermTable {
 }
 
 impl TermTable {
-    /// The lists of these rows, from row 0 on.
+    /// The lists of these rows, starting with row 0.
     pub(super) fn new<'a>(rows: impl Iterator<Item = &'a Terms>) -> Self {
         let mut table = Self::default();
         let mut all: Vec<(u32, Posting)> = Vec::new();
@@ -136,12 +136,12 @@ impl TermTable {
         table
     }
 
-    /// The rows that hold a term.
+    /// The rows that contain a term.
     pub(super) fn list(&self, term: u32) -> &[Posting] {
         self.terms.binary_search(&term).map_or(&[], |place| self.at(place))
     }
 
-    /// Tells of each term how many rows hold it.
+    /// Calls `tell` with each term and the number of rows that contain it.
     pub(super) fn counts(&self, tell: &mut dyn FnMut(u32, u64)) {
         let mut start = 0;
         for (&term, &end) in self.terms.iter().zip(&self.ends) {
@@ -161,13 +161,13 @@ impl TermTable {
     }
 }
 
-/// Lists that a new segment takes its own from, term by term.
+/// Lists from which a new segment takes its own, term by term.
 pub(super) trait TermLists {
     /// The terms that occur, ascending.
     fn terms(&self) -> Result<&[u32]>;
-    /// Adds the postings of the term at a place, by rows of the source.
+    /// Appends the postings of the term at a position, with rows of the source.
     fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()>;
-    /// Hears the rows of the source that the lists are of, each with the occurrences of all terms.
+    /// Calls `tell` with each row of the source that the lists cover, and its occurrences of all terms.
     fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()>;
 }
 
@@ -203,12 +203,12 @@ impl TermLists for &Segment {
     }
 }
 
-/// Rows whose lists are made at a time, before they are packed.
+/// Rows whose lists are built together before they are packed.
 const ROWS_AT_ONCE: usize = 16 << 10;
 
-/// Lists made from the texts of some rows of a source, packed as in a segment.
+/// Lists built from the texts of rows of a source, packed as in a segment.
 struct Made {
-    /// The rows, ascending; lists name them by their places.
+    /// The rows, ascending; lists refer to them by position.
     rows: Vec<u32>,
     lengths: Vec<u32>,
     terms: Vec<u32>,
@@ -221,12 +221,12 @@ impl Made {
     fn new(source: &dyn RowSource, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
         let terms = |rows: &[u32]| {
             let terms = rows.iter().map(|&row| {
-                // A text that cannot be read has no terms; reading it is an error of its own.
+                // An unreadable text has no terms; reading it is an error of its own.
                 Ok(Terms::of_stored(source.payload(row)?, lexer)?.unwrap_or_default())
             });
             terms.collect::<Result<Vec<_>>>()
         };
-        // On threads of its own: those of the caller's pool may be waiting for the writer.
+        // On separate threads: those of the caller's pool may be waiting for the writer.
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let share = rows.len().div_ceil(threads).max(1);
         let terms: Vec<Terms> = std::thread::scope(|scope| {
@@ -276,7 +276,7 @@ impl TermLists for Made {
     }
 }
 
-/// The lists of some rows of a source, ascending, made from their texts.
+/// The lists of rows of a source, ascending, built from their texts.
 pub(super) fn made_from_texts<'a>(
     source: &dyn RowSource,
     rows: &[u32],
@@ -286,12 +286,12 @@ pub(super) fn made_from_texts<'a>(
     rows.chunks(ROWS_AT_ONCE).map(made).collect()
 }
 
-/// Stands for a row that is left out.
+/// Marks a row that is left out.
 const LEFT_OUT: u32 = u32::MAX;
 
-/// The lists of all sources, joined term by term.
+/// The lists of all sources, merged term by term.
 pub(super) struct Joined<'a> {
-    /// With the number of its source, and the place of its next term.
+    /// With the number of its source, and the position of its next term.
     lists: Vec<(usize, Box<dyn TermLists + 'a>, usize)>,
     /// The new row of each row of each source.
     places: Vec<Vec<u32>>,
@@ -299,7 +299,7 @@ pub(super) struct Joined<'a> {
 }
 
 impl<'a> Joined<'a> {
-    /// `members`: new rows with source and row of each.
+    /// `members`: for each new row, its source and its row there.
     pub(super) fn new(
         sources: &[&'a dyn RowSource],
         members: impl Iterator<Item = (u32, usize, u32)>,
@@ -335,7 +335,7 @@ impl<'a> Joined<'a> {
         Ok(lengths)
     }
 
-    /// The next term with its postings by new rows, without those of rows that are left out.
+    /// The next term with its postings by new rows, without rows that are left out.
     pub(super) fn next(&mut self, out: &mut Vec<Posting>) -> Result<Option<u32>> {
         let mut least = None;
         for (_, lists, place) in &self.lists {

@@ -1,4 +1,4 @@
-//! Which rows of a part are dead: deleted, or replaced by a later one.
+//! The dead rows of a part: deleted, or replaced by a later one.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,17 +11,17 @@ use super::{
 use crate::disk::Backend;
 use crate::ids::Generation;
 
-/// A set of rows. Copied when it changes: views of older generations keep theirs.
+/// A set of rows. Copied on change: views of older generations keep theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tombstones {
     words: Vec<u64>,
     count: u32,
 }
 
-/// How the manifest names the dead rows of a segment.
+/// How the manifest identifies the dead rows of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TombstoneFile {
-    /// Generation that it was written in; part of the name.
+    /// The generation that wrote it; part of the name.
     pub(super) generation: Generation,
     pub(super) count: u32,
     pub(super) seal: Seal,
@@ -32,7 +32,7 @@ impl Tombstones {
         self.words.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// Adds a row; says whether it was new.
+    /// Adds a row; returns whether it was new.
     pub(super) fn insert(&mut self, row: u32) -> bool {
         let word = row as usize / 64;
         if word >= self.words.len() {
@@ -50,12 +50,12 @@ impl Tombstones {
 }
 
 impl TombstoneFile {
-    /// Name of the file inside the index.
+    /// Name of the file, relative to the index.
     pub(super) fn name(segment: u64, generation: Generation) -> String {
         format!("{}/{segment:08}.{:016}.dead", names::SEGMENTS, generation.0)
     }
 
-    /// Writes the dead rows of a segment as of `generation`, durable but for the directory's entry.
+    /// Writes the dead rows of a segment as of `generation`, durable except for the directory entry.
     pub(super) fn write(
         backend: &dyn Backend,
         dir: &Path,
@@ -72,8 +72,8 @@ impl TombstoneFile {
         Ok(Self { generation, count: tombstones.count, seal: file.finish()? })
     }
 
-    /// Reads them back and checks that they are as many as the manifest says, all below `rows`; `damaged` as
-    /// in [`SealedFile::open`].
+    /// Reads them back and checks that their number matches the manifest, and that all are below `rows`;
+    /// `damaged` as in [`SealedFile::open`].
     pub(super) fn read(
         self,
         backend: &dyn Backend,

@@ -21,22 +21,22 @@ use super::{
 use crate::ids::LeafId;
 use crate::lexical::List;
 
-/// Problems kept in a report; a damaged file can have one for every row.
+/// Maximum number of problems in a report; a damaged file can have one for every row.
 const MOST_PROBLEMS: usize = 100;
 
-/// Rows of a segment whose texts are taken apart for the check.
+/// Rows of a segment whose texts are split into terms for the check.
 const ROWS_WITH_TERMS: u32 = 64;
 
-/// The rows of a leaf, as [`Rows::leaf`](super::segment::Rows::leaf) has them.
+/// The rows of a leaf, as returned by [`Rows::leaf`](super::segment::Rows::leaf).
 type LeafList<'a> = (Range<u32>, &'a [u32]);
 
-/// Hears how many of how many units are done; its error ends the call.
+/// Called with the finished and the total number of units; its error ends the call.
 type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// Hears that more units are done; its error ends the call.
+/// Called with the number of further finished units; its error ends the call.
 pub(super) type Done<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
-/// Pages, rows whose codes are looked at, and live documents.
+/// Pages, rows whose codes are checked, and live documents.
 fn units(part: &VersionPart) -> u64 {
     let sealed = match &part.place {
         Place::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
@@ -45,16 +45,16 @@ fn units(part: &VersionPart) -> u64 {
     sealed + u64::from(part.live())
 }
 
-/// One thing that is wrong.
+/// A problem found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
     /// The file, relative to the directory of the index.
     pub file: Cow<'static, str>,
-    /// What is wrong with it.
+    /// The damage.
     pub damage: Damage,
 }
 
-/// What a full check walked and found. Serialised with `sound`, as [`Self::is_sound`].
+/// The result of a full check. Serialised with `sound`, as [`Self::is_sound`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
@@ -63,26 +63,24 @@ pub struct VerifyReport {
     pub documents: u64,
     /// Bytes of their titles, texts and metadata as stored.
     pub payload_bytes: u64,
-    /// Entries of all posting lists, those of dead rows included.
+    /// Entries of all posting lists, including those of dead rows.
     pub postings: u64,
-    /// Entries of the posting lists of terms in segments, those of dead rows included.
+    /// Entries of the posting lists of terms in segments, including those of dead rows.
     pub term_postings: u64,
-    /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were
-    /// opened.
+    /// Size of the segment files, every one of them read; dead rows are in memory since they were opened.
     pub file_bytes: u64,
-    /// Number of all problems found, each damaged page counted once as long as it is among
-    /// [`Self::problems`].
+    /// Number of all problems found; each damaged page is counted once while it is among [`Self::problems`].
     pub problem_count: u64,
     /// The first problems found, at most 100.
     pub problems: Vec<Problem>,
-    /// What the owner should know although nothing is wrong with what is stored: commits that wait in the
-    /// log, files that nothing uses, what a repair set aside.
+    /// Notices for the owner although the stored data is sound: commits waiting in the log, unused files,
+    /// files that a repair set aside.
     pub warnings: Vec<Notice>,
 }
 
 impl Serialize for VerifyReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// The fields that are derived.
+        /// The derived fields.
         fn fields<S: Serializer>(report: &&VerifyReport, serializer: S) -> Result<S::Ok, S::Error> {
             VerifyReport::serialize(report, serializer)
         }
@@ -104,7 +102,7 @@ impl VerifyReport {
 
     pub(crate) fn problem(&mut self, file: impl Into<Cow<'static, str>>, damage: Damage) {
         let problem = Problem { file: file.into(), damage };
-        // A damaged page spoils every document on it.
+        // A damaged page affects every document on it.
         if self.problems.contains(&problem) {
             return;
         }
@@ -114,7 +112,7 @@ impl VerifyReport {
         }
     }
 
-    /// Adds what was found in a part of the index, whose names begin with `prefix`.
+    /// Adds the report on a part of the index, whose names begin with `prefix`.
     pub(crate) fn absorb(&mut self, prefix: &str, part: Self) {
         self.documents += part.documents;
         self.payload_bytes += part.payload_bytes;
@@ -128,13 +126,13 @@ impl VerifyReport {
         self.warnings.extend(part.warnings.into_iter().map(|warning| warning.below(prefix)));
     }
 
-    /// As [`Self::absorb`], without the counts, which are of what serves alone.
+    /// As [`Self::absorb`], without the counts, which only cover the serving model.
     pub(crate) fn absorb_findings(&mut self, prefix: &str, part: Self) {
         let Self { problems, problem_count, warnings, .. } = part;
         self.absorb(prefix, Self { problems, problem_count, warnings, ..Self::default() });
     }
 
-    /// Notes damage as a problem; passes any other failure on.
+    /// Records damage as a problem; returns any other failure.
     pub(crate) fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -151,7 +149,7 @@ impl Store {
     /// Reads the whole store and checks everything that can be checked: segments, manifest and its copy, log,
     /// and files that nothing names.
     ///
-    /// Costs a read of every byte and the memory of all ids. Goes over one generation, while writers go on.
+    /// Costs a read of every byte and the memory of all ids. Checks one generation, while writers continue.
     ///
     /// # Errors
     ///
@@ -161,8 +159,8 @@ impl Store {
         self.verify_with(&mut |_, _| Ok(()))
     }
 
-    /// As [`Store::verify`]; `tell` hears how many of how many pages, codes and documents are done, and its
-    /// error ends the call.
+    /// As [`Store::verify`]; `tell` is called with the finished and the total number of pages, codes and
+    /// documents, and its error ends the call.
     pub fn verify_with(&self, tell: Tell<'_>) -> Result<VerifyReport> {
         let state = self.state();
         let mut report = VerifyReport::default();
@@ -199,7 +197,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Each live document can be read, has an id of its own, and is found by it.
+    /// Checks that each live document can be read, has a unique id, and is found by it.
     fn check_documents(
         &self,
         part: &VersionPart,
@@ -239,7 +237,7 @@ impl Store {
                 report.problem(file.clone(), Damage::Stray { what: "a second document of an id", number });
             }
         }
-        // Those of sound documents are counted: others have been reported.
+        // Counts sound documents only: the others were already reported.
         let (found, expected) = (passages as u64, part.live().into());
         if report.is_sound() && found != expected {
             let what = "the number of rows of documents";
@@ -248,8 +246,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether rows are passages of a text in their order, all of them live; of an index without passages,
-    /// whether there is one.
+    /// Whether rows are the passages of a text in order, all of them live; in an index without passages,
+    /// whether there is one row.
     fn are_passages(&self, part: &VersionPart, text: &str, rows: &[u32]) -> bool {
         let mut last = None;
         rows.iter().all(|&row| match part.passage(row) {
@@ -258,23 +256,23 @@ impl Store {
                 self.config.passages.is_some() && part.is_live(row) && follows && span.part(text).is_some()
             }
             Ok(None) => self.config.passages.is_none(),
-            // Said elsewhere.
+            // Reported elsewhere.
             Err(_) => true,
         })
     }
 
-    /// Some rows are in the lists of the terms of their texts, as often as these say.
+    /// Checks for some rows that they are in the lists of their texts' terms, with the right counts.
     fn check_texts(&self, segment: &Segment, report: &mut VerifyReport) -> Result<()> {
         let Some(lexer) = self.lexer().filter(|_| segment.is_lexical()) else { return Ok(()) };
         let step = segment.rows().div_ceil(ROWS_WITH_TERMS).max(1);
         let mut postings = Vec::new();
         for row in (0..segment.rows()).step_by(step as usize) {
-            // What a document's terms are is with the row that stands for it.
+            // The terms of a document are stored with its representative row.
             let Some(row) = report.note(segment.head(row))? else { continue };
             let Some(payload) = report.note(segment.payload(row))? else { continue };
             let terms = match Terms::of_stored(payload, &*lexer) {
                 Ok(terms) => terms.unwrap_or_default(),
-                // A damaged model is another matter, and told by itself.
+                // A damaged model is reported separately.
                 Err(StoreError::Terms { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
@@ -283,7 +281,7 @@ impl Store {
                 let decoded = match report.note(segment.term_list(term, &*lexer))? {
                     Some(List::Encoded(list)) => list.decode_all(&mut postings).is_ok(),
                     Some(List::Plain(_)) => true,
-                    // Said above.
+                    // Reported above.
                     None => continue,
                 };
                 let found = postings.binary_search_by_key(&row, |posting| posting.row);
@@ -297,7 +295,7 @@ impl Store {
         Ok(())
     }
 
-    /// Each row is in the lists of the leaves that it names, and in no others.
+    /// Checks that each row is in the lists of its leaves, and in no others.
     fn check_lists(&self, part: &VersionPart, report: &mut VerifyReport) -> Result<()> {
         let (file, leaves) = (part.name().to_owned(), self.config.leaves());
         let mut expected = 0;

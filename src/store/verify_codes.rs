@@ -1,4 +1,4 @@
-//! The check of codes: they are made of the rows anew.
+//! The check of codes: they are recomputed from the rows.
 
 use super::{
     Result,
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::codes::{self, CodeMaker};
 
-/// Numbers of a code that differ by less, of their size, are the same: they may have been summed in another
+/// Numbers of a code with a smaller relative difference are equal: they may have been summed in another
 /// order.
 const SAME: f32 = 1e-6;
 
-/// Each code is that of its row, and each mean that of its rows.
+/// Checks each code against its row, and each mean against its rows.
 pub(super) fn check(segment: &Segment, dim: usize, report: &mut VerifyReport, done: Done<'_>) -> Result<()> {
     let problem = |report: &mut VerifyReport, what, number: u32| {
         let damage = Damage::Undecodable { what, number: number.into() };
@@ -48,7 +48,7 @@ pub(super) fn check(segment: &Segment, dim: usize, report: &mut VerifyReport, do
     Ok(())
 }
 
-/// Whether all means are those of their rows.
+/// Whether all means match their rows.
 fn have_their_means(segment: &Segment, dim: usize, report: &mut VerifyReport) -> Result<bool> {
     let found = report.note(segment.mean_rows().and_then(|rows| Ok((rows, segment.all_means()?))))?;
     let Some((spans, found)) = found.filter(|(_, means)| !means.is_empty()) else { return Ok(true) };
@@ -61,19 +61,19 @@ fn have_their_means(segment: &Segment, dim: usize, report: &mut VerifyReport) ->
     }
     let mut means = SegmentMeans::new(dim, spans);
     for row in 0..segment.rows() {
-        // Said where pages are checked.
+        // Reported when pages are checked.
         let Some(embedding) = report.note(segment.matrix(row..row + 1))? else { return Ok(true) };
         means.add(embedding);
     }
     Ok(means.finish() == found)
 }
 
-/// Numbers that differ by little, of their size.
+/// Whether numbers have a small relative difference.
 fn are_same(a: &[f32], b: &[f32]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= SAME * b.abs())
 }
 
-/// The same bits, and numbers that are the same.
+/// Whether the bits are the same, and the numbers equal.
 fn is_same_record(a: &[u8], b: &[u8]) -> bool {
     let ((bits, numbers), (other_bits, other_numbers)) =
         (codes::split_supplement(a), codes::split_supplement(b));

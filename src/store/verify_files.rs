@@ -1,4 +1,4 @@
-//! What lies beside the segments: the log, the manifest's copy, and files that nothing names.
+//! Files other than segments: the log, the manifest's copy, and files that nothing names.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::disk::Kind;
 
-/// How long a writer that is at work has to finish what a read-only handle would take for a leftover.
+/// How long an active writer has to finish what a read-only handle would take for remains.
 const SETTLE: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Adds what is wrong with these files, and what their owner should know.
+    /// Adds the problems of these files, and notices for their owner.
     pub(super) fn check_files(&self, report: &mut VerifyReport) -> Result<()> {
         self.check_log(report)?;
         for name in [names::LOCK, names::RESERVE] {
@@ -37,8 +37,8 @@ impl Store {
         Ok(())
     }
 
-    /// The log can be taken over by the next writer. What waits in it is a warning to a reader; to a writer
-    /// it is what it has not flushed.
+    /// Checks that the next writer can take over the log. Commits waiting in it are a warning for a reader;
+    /// for a writer they are just not flushed yet.
     fn check_log(&self, report: &mut VerifyReport) -> Result<()> {
         let (backend, dir) = (&*self.backend, &self.dir);
         let manifest = match (self.is_read_only(), report.note(Manifest::read(backend, dir))?) {
@@ -67,7 +67,7 @@ impl Store {
         Ok(())
     }
 
-    /// Files that the next flush or repair concerns.
+    /// Files that the next flush or repair handles.
     fn leftovers(&self) -> Result<Vec<Notice>> {
         let (backend, dir) = (&*self.backend, &self.dir);
         let mut found = Vec::new();
@@ -75,7 +75,7 @@ impl Store {
             true => Manifest::read(backend, dir),
             false => Ok(self.manifest()),
         };
-        // Damage of it is reported as such.
+        // Its damage is reported as such.
         if let Ok(manifest) = manifest
             && recovery::evidence_of_later(backend, dir, &manifest).is_none()
         {

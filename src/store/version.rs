@@ -1,4 +1,4 @@
-//! One generation, and how the next one is made from it.
+//! A generation, and how the next one is made from it.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::ids::{Generation, Row};
 
-/// What a view shows. Never changed once it is published: readers keep the one they have.
+/// The contents of a view. Never changed once published: readers keep the one they have.
 #[derive(Clone)]
 pub(super) struct Version {
     pub(super) generation: Generation,
-    /// In the order of their rows: the segments, then the memtables from the oldest on.
+    /// In row order: the segments, then the memtables, oldest first.
     parts: Vec<VersionPart>,
     rows: u32,
     live: u32,
@@ -55,7 +55,7 @@ impl Version {
         self.live_rows
     }
 
-    /// The part of a row, and the row in it.
+    /// The part that contains a row, and the row in it.
     pub(super) fn locate(&self, row: Row) -> Option<(&VersionPart, u32)> {
         let part = self.parts.partition_point(|part| part.base <= row.0).checked_sub(1)?;
         let part = &self.parts[part];
@@ -63,9 +63,9 @@ impl Version {
         (local < part.rows()).then_some((part, local))
     }
 
-    /// The part of an id's live document, by its place among the parts, and the row in it.
+    /// The part with an id's live document, by its position among the parts, and the row in it.
     pub(super) fn find(&self, id: &str) -> Result<Option<(usize, u32)>> {
-        // The newest first: what was inserted lately is asked for most.
+        // Newest first: recently inserted documents are requested most.
         for (place, part) in self.parts.iter().enumerate().rev() {
             if let Some(row) = part.find(id)? {
                 return Ok(Some((place, row)));
@@ -79,7 +79,7 @@ impl Version {
         self.memtables().map(|(part, _)| u64::from(part.live_documents())).sum()
     }
 
-    /// Memory that the memtables take, about.
+    /// Approximate memory use of the memtables.
     pub(super) fn memtable_bytes(&self) -> usize {
         self.memtables().map(|(_, memtable)| memtable.bytes()).sum()
     }
@@ -91,7 +91,7 @@ impl Version {
         })
     }
 
-    /// The next generation, or this one where the batch changes nothing, and what the batch did.
+    /// The next generation, or this one if the batch changes nothing, and the result of the batch.
     pub(super) fn apply(&self, config: &StoreConfig, batch: &CheckedBatch) -> Result<(Self, Committed)> {
         let (dim, passages) = (config.dim as usize, config.passages.is_some());
         let mut parts = self.parts.clone();
@@ -124,7 +124,7 @@ impl Version {
     }
 }
 
-/// Joins the newest memtable with the one before it while the older one is not much larger.
+/// Merges the newest memtable with the one before it while the older one is not much larger.
 fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
     while let [.., older, newer] = parts.as_slice()
         && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)

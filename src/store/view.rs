@@ -20,14 +20,14 @@ use crate::{
     passages::Span,
 };
 
-/// One generation of the store, unchanged for as long as the view lives.
+/// One generation of the store, unchanged for the lifetime of the view.
 ///
-/// Cheap to take and to keep: writers go on meanwhile, and space that they give up is kept for
-/// the view.
+/// Cheap to create and to keep: writers continue in the meantime, and space that they free is kept for the
+/// view.
 #[derive(Clone)]
 pub struct View {
     pub(super) state: Arc<Version>,
-    /// How texts are taken apart into terms; none where rows have no posting lists of terms.
+    /// How texts are split into terms; `None` if rows have no posting lists of terms.
     pub(super) lexer: Option<SharedLexer>,
 }
 
@@ -42,7 +42,7 @@ impl View {
         self.state.live() as usize
     }
 
-    /// Number of rows of live documents: of each one, or one for each of its passages.
+    /// Number of rows of live documents: one each, or one for each passage.
     pub fn live_rows(&self) -> usize {
         self.state.live_rows() as usize
     }
@@ -52,7 +52,7 @@ impl View {
         self.state.parts().iter().any(VersionPart::has_several)
     }
 
-    /// The row that stands for a row's document, also for a dead document.
+    /// The representative row of a row's document, also for a dead document.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl View {
         Ok(rows.into_iter().map(|row| Row(part.base + row)).collect())
     }
 
-    /// Which part of its document's text a row is of, in bytes; `None` where documents have no passages.
+    /// The part of its document's text that a row covers, in bytes; `None` if documents have no passages.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl View {
         Ok(part.passage(local)?.map(|passage| passage.span))
     }
 
-    /// A live row's document with no more of its text than the row is of.
+    /// A live row's document, with only the part of its text that the row covers.
     ///
     /// # Errors
     ///
@@ -96,27 +96,27 @@ impl View {
         Ok(document)
     }
 
-    /// Number of rows, those of deleted and replaced documents included.
+    /// Number of rows, including those of deleted and replaced documents.
     pub fn rows(&self) -> usize {
         self.state.rows() as usize
     }
 
-    /// Whether a row belongs to a live document. From memory.
+    /// Whether a row belongs to a live document. Read from memory.
     pub fn is_live(&self, row: Row) -> bool {
         self.state.locate(row).is_some_and(|(part, local)| part.is_live(local))
     }
 
-    /// The embedding of a row, `[dim]` f16, that of a dead document included.
+    /// The embedding of a row, `[dim]` f16, also of a dead document.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchRow`] beyond the rows, and damage of the page that it is on.
+    /// [`StoreError::NoSuchRow`] beyond the rows, and damage of its page.
     pub fn embedding(&self, row: Row) -> Result<&[f16]> {
         let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
         part.matrix(local..local + 1)
     }
 
-    /// The supplement of a row's code, `[supplement_bytes]`; see [`codes`](crate::codes). `None` where it has
+    /// The supplement of a row's code, `[supplement_bytes]`; see [`codes`](crate::codes). `None` if it has
     /// none.
     ///
     /// # Errors
@@ -127,12 +127,11 @@ impl View {
         part.supplement(local)
     }
 
-    /// The live rows of a leaf with their embeddings, `[dim]` f16 each; in the order in which they
-    /// lie on disk.
+    /// The live rows of a leaf with their embeddings, `[dim]` f16 each; in their order on disk.
     ///
     /// # Errors
     ///
-    /// Damage of the posting list or of the pages that the rows are on.
+    /// Damage of the posting list or of the rows' pages.
     #[cfg(any(test, feature = "fuzzing"))]
     pub fn leaf(&self, leaf: LeafId) -> Result<Vec<(Row, &[f16])>> {
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
@@ -141,7 +140,7 @@ impl View {
         Ok(rows)
     }
 
-    /// Adds the rows of a leaf as they lie on disk.
+    /// Adds the rows of a leaf in their order on disk.
     ///
     /// # Errors
     ///
@@ -150,7 +149,7 @@ impl View {
         for part in self.state.parts() {
             let (own, secondary) = part.leaf(leaf)?;
             runs.extend((!own.is_empty()).then_some(Run { part, rows: own }));
-            // A dead one is not looked at.
+            // Dead ones are skipped.
             let secondary = secondary.iter().filter(|row| part.is_live(**row));
             runs.extend(secondary.map(|&row| Run { part, rows: row..row + 1 }));
         }
@@ -166,8 +165,8 @@ impl View {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotLexical`] where some rows have none; failures of taking texts apart that are in
-    /// memory only.
+    /// [`StoreError::NotLexical`] if some rows have none; failures of splitting texts that are only in
+    /// memory.
     pub fn term_parts(&self) -> Result<Vec<TermPart<'_>>> {
         let lexer = self.lexer.as_deref().ok_or(StoreError::NotLexical)?;
         let part = |part| TermPart::new(part, lexer);
@@ -190,7 +189,7 @@ impl View {
         Ok(rows)
     }
 
-    /// Number of live rows of each leaf that has any, ascending by leaf. Reads posting lists alone.
+    /// Number of live rows of each leaf that has any, ascending by leaf. Reads only posting lists.
     ///
     /// # Errors
     ///
@@ -201,11 +200,11 @@ impl View {
         Ok(sizes)
     }
 
-    /// The live rows that came last, the newest first; at most `count`.
+    /// The live rows inserted last, newest first; at most `count`.
     ///
     /// # Errors
     ///
-    /// Damage of the pages that say when they came.
+    /// Damage of the pages that hold their generations.
     pub fn newest(&self, count: usize) -> Result<Vec<Row>> {
         let mut newest = Vec::new();
         for part in self.state.parts() {
@@ -221,11 +220,11 @@ impl View {
         Ok(newest.into_iter().map(|(_, row)| row).collect())
     }
 
-    /// The id of the live document of a row.
+    /// The id of a row's live document.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchRow`] where no live document has it, and damage.
+    /// [`StoreError::NoSuchRow`] if the row has no live document, and damage.
     pub fn id(&self, row: Row) -> Result<String> {
         let (part, head) = self.live_head(row)?;
         Ok(part.id(head)?.to_owned())
@@ -241,7 +240,7 @@ impl View {
         part.document(head)
     }
 
-    /// Asks for what [`Self::document`] will read of each row, so that it waits for all of them at once.
+    /// Prefetches what [`Self::document`] will read for each row, so that it waits for all of them at once.
     ///
     /// # Errors
     ///
@@ -258,7 +257,7 @@ impl View {
         Ok(())
     }
 
-    /// The leaves that a row was put in, in the order given.
+    /// The leaves of a row, in the order given at insertion.
     ///
     /// # Errors
     ///
@@ -268,7 +267,7 @@ impl View {
         part.leaves(local)
     }
 
-    /// The row that stands for a document, `None` where no live document has the id.
+    /// The representative row of a document; `None` if no live document has the id.
     pub fn row_of(&self, id: &str) -> Result<Option<Row>> {
         let found = self.state.find(id)?;
         Ok(found.map(|(place, local)| Row(self.state.parts()[place].base + local)))
@@ -279,9 +278,8 @@ impl View {
         Ok(self.state.find(id)?.is_some())
     }
 
-    /// Up to `limit` documents in the byte order of their ids, from the first one behind
-    /// `after`. The last id of a page is the `after` of the next one, in the same view
-    /// or a later one.
+    /// Up to `limit` documents in the byte order of their ids, starting after `after`. Pass the last id of a
+    /// page as the next `after`, in the same view or a later one.
     pub fn documents_from(&self, after: Option<&str>, limit: usize) -> Result<Vec<Document>> {
         let mut walk = self.walk(after)?;
         let mut documents = Vec::new();
@@ -293,12 +291,12 @@ impl View {
         Ok(documents)
     }
 
-    /// All live documents in the byte order of their ids, from the first one behind `after`.
+    /// All live documents in the byte order of their ids, starting after `after`.
     pub fn walk(&self, after: Option<&str>) -> Result<Walk<'_>> {
         Walk::new(self.state.parts(), after)
     }
 
-    /// Title and text, and metadata, of a live document, as they are stored.
+    /// Title and text, and metadata, of a live document in their stored form.
     ///
     /// # Errors
     ///
@@ -308,7 +306,7 @@ impl View {
         Ok([part.payload(head)?, part.metadata(head)?])
     }
 
-    /// Id and stored metadata of a row's document, a dead one included.
+    /// Id and stored metadata of a row's document, also of a dead one.
     ///
     /// # Errors
     ///
@@ -319,13 +317,13 @@ impl View {
         Ok((part.id(head)?, part.metadata(head)?))
     }
 
-    /// All rows in their order, as they lie: one run for each segment, and one for those in memory.
+    /// All rows in order: one run for each segment, and one for those in memory.
     pub fn parts(&self) -> Vec<Run<'_>> {
         let run = |part| Run { part, rows: 0..part.rows() };
         self.state.parts().iter().map(run).collect()
     }
 
-    /// One row, that of a dead document included.
+    /// One row, also of a dead document.
     ///
     /// # Errors
     ///
@@ -335,7 +333,7 @@ impl View {
         Ok(Run { part, rows: local..local + 1 })
     }
 
-    /// The generation that a live document came with.
+    /// The generation in which a live document was inserted.
     ///
     /// # Errors
     ///
@@ -345,7 +343,7 @@ impl View {
         part.created_at(local)
     }
 
-    /// The part of a live row, and the row there that stands for its document.
+    /// The part of a live row, and its document's representative row there.
     fn live_head(&self, row: Row) -> Result<(&VersionPart, u32)> {
         let (part, local) = self.live_part(row)?;
         Ok((part, part.head(local)?))
@@ -357,7 +355,7 @@ impl View {
     }
 }
 
-/// Rows of a view that lie side by side.
+/// Consecutive rows of a view.
 #[derive(Clone)]
 pub struct Run<'a> {
     part: &'a VersionPart,
@@ -370,18 +368,18 @@ impl<'a> Run<'a> {
         self.part.has_several()
     }
 
-    /// The row that stands for the document of a row, both counted from the first of these, which must be
-    /// all of a part's.
+    /// The representative row of a row's document, both counted from the first of these rows, which must be
+    /// all rows of a part.
     ///
     /// # Errors
     ///
-    /// Damage of what says so.
+    /// Damage of that mapping.
     pub fn head(&self, at: usize) -> Result<usize> {
         Ok(self.part.head(at as u32)? as usize)
     }
 
-    /// The number of the segment that the rows are in; it never changes, and no other segment of the store
-    /// ever has it. None for rows in memory.
+    /// The number of the segment with these rows; it never changes, and is never reused in the store. `None`
+    /// for rows in memory.
     pub fn segment(&self) -> Option<u64> {
         match &self.part.place {
             Place::Sealed(segment) => Some(segment.files().number),
@@ -389,7 +387,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Some of the rows, counted from the first of these.
+    /// A range of the rows, counted from the first of these.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         let first = self.rows.start;
         Self { part: self.part, rows: first + rows.start as u32..first + rows.end as u32 }
@@ -400,7 +398,7 @@ impl<'a> Run<'a> {
         self.part.is_live(self.rows.start + at as u32)
     }
 
-    /// Rows, dead ones included.
+    /// Number of rows, including dead ones.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -410,17 +408,17 @@ impl<'a> Run<'a> {
         self.part.live_in(self.rows.clone())
     }
 
-    /// The codes of the rows; `None` where they have none. The first row is at place [`Self::first_place`] of
+    /// The codes of the rows; `None` if they have none. The first row is at place [`Self::first_place`] of
     /// the first block.
     ///
     /// # Errors
     ///
-    /// Damage of the pages that they are on.
+    /// Damage of the codes' pages.
     pub fn codes(&self) -> Result<Option<StoredCodes<'a>>> {
         self.part.codes(self.rows.clone())
     }
 
-    /// Where the first row is in its block of codes.
+    /// The position of the first row in its block of codes.
     pub fn first_place(&self) -> usize {
         self.rows.start as usize % codes::BLOCK_ROWS
     }
@@ -434,7 +432,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     ///
-    /// Damage of the pages that the rows are on.
+    /// Damage of the rows' pages.
     pub fn push_to(&self, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
         let Self { part, rows } = self;
         if rows.is_empty() {
@@ -452,7 +450,7 @@ impl<'a> Run<'a> {
 pub struct TermPart<'a> {
     part: &'a VersionPart,
     lexer: &'a dyn Lexer,
-    /// Occurrences of all terms in each row, dead ones included, and in all of them.
+    /// Occurrences of all terms in each row, including dead ones, and in all of them.
     pub lengths: &'a [u32],
     pub total_length: u64,
 }
@@ -465,16 +463,16 @@ impl<'a> TermPart<'a> {
         Ok(Self { part, lexer, lengths: part.lengths(lexer)?, total_length: part.total_length(lexer)? })
     }
 
-    /// Documents, dead ones included: the rows that may hold terms.
+    /// Number of documents, including dead ones: the rows that may contain terms.
     pub fn documents(&self) -> u32 {
         self.part.documents()
     }
 
-    /// Adds to how many documents, dead ones included, hold each term.
+    /// Adds the number of documents, including dead ones, that contain each term.
     ///
     /// # Errors
     ///
-    /// Damage of the pages that it is on.
+    /// Damage of the lists' pages.
     pub fn add_counts(&self, out: &mut BTreeMap<u32, u64>) -> Result<()> {
         self.part.add_term_counts(self.lexer, out)
     }
@@ -489,11 +487,11 @@ impl<'a> TermPart<'a> {
         self.part.is_live(row)
     }
 
-    /// The rows of the part that hold a term, dead ones included.
+    /// The rows of the part that contain a term, including dead ones.
     ///
     /// # Errors
     ///
-    /// Damage of the pages that they are on.
+    /// Damage of the lists' pages.
     pub fn list(&self, term: u32) -> Result<List<'a>> {
         self.part.term_list(term, self.lexer)
     }

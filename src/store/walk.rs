@@ -1,4 +1,4 @@
-//! Live documents in the order of their ids.
+//! Iterates over live documents in id order.
 
 use super::{
     error::Result,
@@ -12,7 +12,7 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// From the first document behind `after` on.
+    /// Starts after the id `after`.
     pub(super) fn new(parts: &'a [VersionPart], after: Option<&str>) -> Result<Self> {
         Ok(Self { cursors: parts.iter().map(|part| Cursor::new(part, after)).collect::<Result<_>>()? })
     }
@@ -21,7 +21,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     ///
-    /// Damage of the pages that ids are on.
+    /// Damage of the pages that hold ids.
     pub fn next(&mut self) -> Result<Option<(String, Row)>> {
         let heads = self.cursors.iter_mut().filter(|cursor| cursor.head.is_some());
         let Some(first) = heads.min_by(|a, b| a.head.cmp(&b.head)) else { return Ok(None) };
@@ -32,10 +32,10 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A walk over the live documents of a part in the order of their ids.
+/// A walk over the live documents of a part in id order.
 struct Cursor<'a> {
     part: &'a VersionPart,
-    /// For a memtable: its rows in the order of their ids.
+    /// For a memtable: its rows in id order.
     order: Vec<u32>,
     next: u32,
     head: Option<(String, u32)>,

@@ -1,4 +1,4 @@
-//! English words that say nothing about a subject.
+//! English words that do not indicate a subject.
 
 /// In byte order, lower case, as the tokens are cut: "isn't" gives "isn" and "t".
 #[rustfmt::skip]
@@ -26,7 +26,7 @@ pub(super) const STOP_WORDS: &[&str] = &[
 mod tests {
     use super::STOP_WORDS;
 
-    /// The list is searched by halving.
+    /// The list must be sorted for binary search.
     #[test]
     fn the_list_is_in_order() {
         assert!(STOP_WORDS.is_sorted_by(|a, b| a < b));

@@ -5,18 +5,17 @@ use crate::ids::LeafId;
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 
-/// Where beam search gets the probabilities on the edges of the tree.
+/// Supplies the probabilities on the edges of the tree to beam search.
 pub trait LevelScorer {
     /// Writes the conditional log-probabilities of the `B` children of one node.
     ///
-    /// `path` leads to the node, root first; its length is the level, so it is empty
-    /// at the root. `out` has `B` values, all to be overwritten. Logarithms, because
-    /// products of small probabilities would underflow into ties. A NaN counts as a
-    /// probability of 0.
+    /// `path` leads to the node, root first; its length is the level, so it is empty at the root. `out` has
+    /// `B` values, all to be overwritten. Logarithms, because products of small probabilities would underflow
+    /// into ties. A NaN counts as a probability of 0.
     fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]);
 }
 
-/// A leaf and how probable it is for the query.
+/// A leaf with its probability for the query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoredLeaf {
     /// The leaf.
@@ -33,10 +32,10 @@ impl ScoredLeaf {
     }
 }
 
-/// What a beam search found, and what it cost.
+/// The result of a beam search, and its cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Beam {
-    /// The leaves to visit, each once: most probable first, the lower id first among equals.
+    /// The leaves to visit, without duplicates: most probable first, the lower id first among equals.
     pub leaves: Vec<ScoredLeaf>,
     /// Nodes whose children were scored, for each of the `H` levels; each node costs
     /// one call of the scorer, which scores `B` children.
@@ -45,14 +44,14 @@ pub struct Beam {
 
 /// Finds up to `beam` of the most probable leaves, level by level.
 ///
-/// On each level the `beam` nodes of the highest summed log-probability are kept, so
-/// at most `beam * B` nodes are held at a time. With height 1 the result is exact;
-/// with more it can miss a leaf below a node that fell out of the beam. A beam of at
-/// least [`TreeShape::leaves`] returns every leaf exactly once, whatever the scores.
+/// On each level, the `beam` nodes with the highest summed log-probability are kept, so at most `beam * B`
+/// nodes are held at a time. With height 1 the result is exact; with more levels, it can miss a leaf below a
+/// node that left the beam. A beam of at least [`TreeShape::leaves`] returns every leaf exactly once,
+/// whatever the scores.
 ///
 /// # Paper
-/// Section 3.4 and Algorithm 2 (`TOPK-INDEXER`); deviation: sums of logarithms in
-/// place of products, and ties go to the lower leaf id.
+/// Section 3.4 and Algorithm 2 (`TOPK-INDEXER`); deviation: sums of logarithms instead of products, and ties
+/// go to the lower leaf id.
 pub fn beam_search(shape: TreeShape, scorer: &mut impl LevelScorer, beam: NonZeroUsize) -> Beam {
     let beam = beam.get();
     let branching_factor = shape.branching_factor();
@@ -106,7 +105,7 @@ impl Node {
     }
 }
 
-/// Never NaN, nor -0 (unless `parent` is), which `total_cmp` would tell from 0.
+/// Never NaN, nor -0 (unless `parent` is), which `total_cmp` would distinguish from 0.
 fn add_log_probabilities(parent: f32, child: f32) -> f32 {
     let sum = parent + child;
     if sum.is_nan() { f32::NEG_INFINITY } else { sum }
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Conditional log-probabilities of every edge, level by level, and the calls made.
+    /// Conditional log-probabilities of every edge, level by level, and a record of the calls.
     struct Table {
         shape: TreeShape,
         levels: Vec<Vec<f32>>,
@@ -158,7 +157,7 @@ mod tests {
             nodes
         }
 
-        /// Beam search by definition: all nodes of a level, those of kept parents, sort, cut.
+        /// Beam search by definition: all children of the kept nodes, sorted and cut.
         fn beam_by_definition(&self, beam: usize) -> Vec<ScoredLeaf> {
             let mut kept = vec![ScoredLeaf { leaf: LeafId(0), log_probability: 0.0 }];
             for level in 1..=self.shape.height() {
@@ -235,7 +234,7 @@ mod tests {
         (2u32..=5, 1u32..=4).prop_flat_map(|(branching_factor, height)| {
             let shape = TreeShape::new(branching_factor, height).unwrap();
             let edges = (1..=height).map(|level| branching_factor.pow(level)).sum::<u32>() as usize;
-            // Coarse values make ties; the special ones must not lose or repeat a leaf.
+            // Coarse values cause ties; the special ones must not lose or repeat a leaf.
             let edge = prop_oneof![
                 4 => (0i8..8).prop_map(|n| -f32::from(n) / 4.0),
                 8 => -20.0f32..0.0,

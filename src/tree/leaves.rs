@@ -1,4 +1,4 @@
-//! Who is in which leaf, and how evenly.
+//! The documents of each leaf, and how evenly they are distributed.
 
 #[cfg(feature = "train")]
 use crate::ids::LeafId;
@@ -18,7 +18,7 @@ pub(crate) fn leaf_table(leaves_of_documents: &[Vec<LeafId>], leaves: usize) -> 
     table
 }
 
-/// How evenly a tree divides its documents.
+/// How evenly a tree distributes its documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     /// Expected documents per leaf, sum of p_i c_i with p_i = c_i over all entries (section 4.6).

@@ -1,10 +1,9 @@
 //! The tree as arithmetic: "which path leads to this leaf, and which leaves
 //! should this query visit?"
 //!
-//! A tree of height `H` and branching factor `B` has `B^H` leaves and no stored
-//! nodes: a node is the number its path spells in base `B`. The probabilities on
-//! the edges come from outside through [`LevelScorer`], so this folder knows
-//! neither the model nor the disk.
+//! A tree of height `H` and branching factor `B` has `B^H` leaves and no stored nodes: a node is the number
+//! that its path spells in base `B`. The probabilities on the edges come from outside through
+//! [`LevelScorer`], so this module depends neither on the model nor on the disk.
 //!
 //! Levels are counted from 0 (the children of the root); the paper's level `h`
 //! is our `h - 1`.
@@ -26,7 +25,7 @@ pub const MAX_LEAVES: u32 = 1 << 24;
 /// Largest height a tree may have: a binary tree of [`MAX_LEAVES`] leaves.
 pub const MAX_HEIGHT: u32 = MAX_LEAVES.ilog2();
 
-/// Branching factor and height of a tree, known to be usable.
+/// Branching factor and height of a valid tree.
 ///
 /// # Paper
 /// Section 3.3: `B` and `H`.
@@ -39,7 +38,7 @@ pub struct TreeShape {
     leaves: u32,
 }
 
-/// Why a branching factor and a height make no tree.
+/// Why a branching factor and a height do not make a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeShapeError {
@@ -74,7 +73,7 @@ pub enum TreeShapeError {
 }
 
 impl TreeShape {
-    /// One leaf, and nothing to choose from.
+    /// A single leaf, without any choice.
     pub(crate) const SINGLE_LEAF: Self = Self { branching_factor: 1, height: 1, leaves: 1 };
 
     /// Checks that `branching_factor` and `height` make a tree.
@@ -83,7 +82,7 @@ impl TreeShape {
     /// height 1, and there are at most [`MAX_LEAVES`] leaves.
     ///
     /// # Errors
-    /// [`TreeShapeError`] says which of these fails.
+    /// [`TreeShapeError`] says which of these is violated.
     pub fn new(branching_factor: u32, height: u32) -> Result<Self, TreeShapeError> {
         if branching_factor == 0 || height == 0 {
             return Err(TreeShapeError::Zero { branching_factor, height });
@@ -158,7 +157,7 @@ impl TreeShape {
     }
 }
 
-/// A shape as written by others, not yet checked.
+/// A serialised shape, not yet checked.
 #[derive(Deserialize)]
 #[serde(rename = "TreeShape", deny_unknown_fields)]
 struct UncheckedShape {

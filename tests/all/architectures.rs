@@ -1,4 +1,4 @@
-//! Encoders of every architecture against vectors recorded with transformers, in f32 and in eight bits.
+//! Encoders of every architecture compared with vectors recorded with transformers, in f32 and in eight bits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn fixtures() -> PathBuf {
     crate::support::root().join("tests/fixtures/architectures")
 }
 
-/// What transformers gives for each of the texts.
+/// The output of transformers for each of the texts.
 struct Recorded {
     texts: Vec<String>,
     ids: Vec<Vec<u32>>,
@@ -48,7 +48,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
 }
 
-/// Copies a fixture as a sentence-transformers folder of this pooling.
+/// Copies a fixture as a sentence-transformers folder with this pooling.
 pub fn folder(name: &str, pooling: &str, target: &Path) {
     fs::create_dir_all(target.join("1_Pooling")).unwrap();
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
@@ -70,7 +70,7 @@ pub fn folder(name: &str, pooling: &str, target: &Path) {
     fs::write(target.join("sentence_bert_config.json"), r#"{"max_seq_length": 64}"#).unwrap();
 }
 
-/// The least cosine of embeddings with what was recorded, in one batch and alone.
+/// The lowest cosine between embeddings and recorded ones, in one batch and alone.
 fn least_cosine(encoder: &Encoder, texts: &[String], want: &[Vec<f32>]) -> f64 {
     let slices: Vec<&str> = texts.iter().map(String::as_str).collect();
     let batch = encoder.embed(&slices, Role::Document).unwrap();
@@ -110,7 +110,7 @@ fn rewrite(path: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// The names that NomicBERT's tensors have within transformers.
+/// The names of NomicBERT's tensors within transformers.
 fn native_names(dir: &Path) {
     let bytes = fs::read(dir.join("model.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -177,7 +177,7 @@ fn former_modernbert(config: &mut Value) {
     config["layer_norm_eps"] = json!(1e-5);
 }
 
-/// What one release writes and what another does are the same encoder.
+/// The output of different releases is the same encoder.
 #[test]
 fn other_releases_of_a_checkpoint_are_read_alike() {
     let change = |name: &str, change: &dyn Fn(&Path)| {
@@ -191,7 +191,7 @@ fn other_releases_of_a_checkpoint_are_read_alike() {
     change("nomic-bert", &native_names);
     change("nomic-bert", &|dir| rewrite(&dir.join("config.json"), published_nomic));
     change("modernbert", &|dir| rewrite(&dir.join("config.json"), former_modernbert));
-    // Heads, a language model's or a classifier's, put a prefix before every name.
+    // Models with heads, of a language model or a classifier, add a prefix to every name.
     for (name, prefix) in [("roberta", "roberta."), ("mpnet", "mpnet."), ("modernbert", "model.")] {
         change(name, &|dir| {
             let bytes = fs::read(dir.join("model.safetensors")).unwrap();
@@ -202,7 +202,7 @@ fn other_releases_of_a_checkpoint_are_read_alike() {
     }
 }
 
-/// Whatever a configuration asks for and is not done is an error that names the field and the value.
+/// Every unsupported setting of a configuration is an error that names the field and the value.
 #[test]
 fn what_is_not_done_is_refused_by_field_and_value() {
     let cases: [(&str, &str, Value, &str); 26] = [
@@ -278,7 +278,7 @@ fn what_is_not_done_is_refused_by_field_and_value() {
     }
 }
 
-/// A tensor that is not there is named as the file would name it.
+/// A missing tensor is named as the file would name it.
 #[test]
 fn missing_tensors_are_named() {
     for (name, tensor) in [

@@ -1,5 +1,5 @@
-//! The trainer over an encoder of every architecture: what is trained moves, what is not stays, and the
-//! bundle has the tensors of its base.
+//! Training an encoder of every architecture: trained tensors move, others stay, and the bundle has the
+//! tensors of its base.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,7 +29,7 @@ fn tensors(dir: &Path) -> BTreeMap<String, Vec<f16>> {
     file.tensors().iter().map(|(name, view)| (name.clone(), values(view.data(), view.dtype()))).collect()
 }
 
-/// The names that the report says moved, and those of the file whose values are others now.
+/// The names that the report says moved, and those whose values in the file changed.
 fn train(name: &str, layers: usize, embeddings: bool) -> (BTreeSet<String>, BTreeSet<String>) {
     let dir = tempfile::tempdir().unwrap();
     let (base, out) = (dir.path().join("base"), dir.path().join("bundle"));
@@ -42,7 +42,7 @@ fn train(name: &str, layers: usize, embeddings: bool) -> (BTreeSet<String>, BTre
     config.encoder.max_query_tokens = 16;
     config.encoder.trainable_layers = layers;
     config.encoder.train_embeddings = embeddings;
-    // Far enough for a change to be seen in f16.
+    // Far enough for a change to be visible in f16.
     config.encoder.learning_rate = 1e-2;
     let data = Dataset::open(support::dataset()).unwrap();
     let set = TrainingSet::read(&data, config.dev_fraction).unwrap();
@@ -58,8 +58,8 @@ fn train(name: &str, layers: usize, embeddings: bool) -> (BTreeSet<String>, BTre
     (moved, changed.map(|(name, _)| name.clone()).collect())
 }
 
-/// Tables of token types have one row that is used, which is trained as part of the positions' where there
-/// are such.
+/// Tables of token types have one used row, which is trained as part of the position embeddings if those
+/// exist.
 const TYPES: &str = "embeddings.token_type_embeddings.weight";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Wrong input and damaged models: a typed error each time, and nothing is lost.
+//! Invalid input and damaged models: a typed error each time, and nothing is lost.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +11,13 @@ use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, Trainer, TrainingSet};
 use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest};
 
-/// Where the model of an index is until it is changed.
+/// Path of an index's model before any change.
 const MODEL_DIR: &str = "models/1/model";
 const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
-/// Documents in the index before something goes wrong.
+/// Documents in the index before the failure.
 const STORED: usize = 12;
 
-/// The documents from before are all there, and the whole index is sound.
+/// All earlier documents are there, and the whole index is sound.
 fn assert_intact(index: &Index) {
     assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(STORED));
     let report = index.verify().unwrap();
@@ -82,7 +82,7 @@ fn a_foreign_directory_is_left_alone() {
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
 }
 
-/// Not even one with the name that a bundle has while it is copied.
+/// Not even one with the temporary name of a bundle being copied.
 #[test]
 fn a_users_own_folder_is_not_cleared() {
     for name in ["model", "model.new", "models", "models/1", "models/1/model", "segments", "CURRENT.new"] {
@@ -103,7 +103,7 @@ fn a_users_own_folder_is_not_cleared() {
     assert_eq!(fs::read_to_string(dir.path().join("CURRENT.new")).unwrap(), "mine");
 }
 
-/// What somebody puts beside the models of an index is not the index's to remove.
+/// Foreign files next to the models of an index are not removed.
 #[test]
 fn what_is_put_among_the_models_is_left_there() {
     let (dir, index) = filled(FLAT, STORED);
@@ -151,8 +151,8 @@ fn what_an_interrupted_create_left_is_cleared() {
     drop(index);
     let whole = sound.path().join("index");
     let current = fs::read(whole.join("CURRENT")).unwrap();
-    // Cut off before the models were there, while the bundle was being copied, after that, and before the
-    // last step; the mark whole, or not.
+    // Interrupted before the models were there, while the bundle was being copied, after that, and before the
+    // last step; with a whole mark or not.
     for (number, mark) in (0..4).zip([&current[..], &current[..10], &[0; 64], &[]]) {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("models/1");
@@ -277,7 +277,7 @@ fn a_damaged_model_is_refused_and_named() {
     assert_intact(&Index::open(&path).unwrap());
 }
 
-/// Edits of `ehi.json` itself, which no checksum covers: the hash or a check of its own catches them.
+/// Edits of `ehi.json` itself, which no checksum covers: the hash or its own checks detect them.
 #[test]
 fn an_edited_manifest_of_a_model_is_refused() {
     let (dir, index) = filled(FLAT, STORED);
@@ -377,14 +377,14 @@ fn bad_queries_are_refused() {
     for short in [0.0, f32::MIN_POSITIVE, 1e-9] {
         assert_eq!(vector(&vec![short; dim]), InputError::BadVector);
     }
-    // Other extremes are a direction as any other.
+    // Other extremes have a direction like any other.
     for extreme in [1e-4, f32::MAX] {
         assert_eq!(
             index.search_with(&vec![extreme; dim], &SearchRequest::dense().k(3).beam(4)).unwrap().len(),
             3
         );
     }
-    // Neither unknown characters nor a very long question are an error.
+    // Neither unknown characters nor a very long question is an error.
     for query in ["\u{1F980}\u{0}\u{202E}", &"word ".repeat(100_000)] {
         assert_eq!(index.search(query, usize::MAX, usize::MAX).unwrap().len(), STORED);
     }
@@ -396,7 +396,7 @@ fn bad_documents_are_refused_before_anything_is_stored() {
     let (_dir, index) = filled(FLAT, STORED);
     let generation = index.stats().unwrap().generation;
     let insert = |bad: Document| {
-        // Good ones around it: the batch is refused whole.
+        // Between valid ones: the whole batch is refused.
         index.insert_all_or_none([document(100), bad, document(101)]).unwrap_err()
     };
     for (title, text) in [("", ""), (" ", "\n\u{3000}")] {
@@ -445,7 +445,7 @@ fn ten_megabytes_of_text_are_kept_whole() {
     assert!(text.len() >= 10 << 20);
     let huge = Document::new("huge", "a gene", text);
     index.insert(huge.clone()).unwrap();
-    // More of it than the encoder reads.
+    // More than the encoder reads.
     let question = format!("a gene {}", "virus and cancer, protein 学 ".repeat(20));
     let question = question.as_str();
     let hit = index.search(question, 1, 4).unwrap().into_iter().next().unwrap();

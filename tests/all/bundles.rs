@@ -1,4 +1,4 @@
-//! What is in the folder of a bundle, and which folders open as one.
+//! The contents of a bundle's folder, and which folders open as one.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_reader(File::open(path).unwrap()).unwrap()
 }
 
-/// The committed bundle is in the format of this build, and its query encoder can be used.
+/// The committed bundle has the format of this build, and its query encoder works.
 #[test]
 fn the_committed_bundle_opens() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/scifact-minilm");
@@ -60,7 +60,7 @@ fn bundles_have_the_files_of_sentence_transformers_and_a_card() {
     assert!(!card.contains(base_model().to_str().unwrap()), "{card}");
 }
 
-/// A base that leaves them out is read with our defaults, which sentence-transformers does not share.
+/// If a base omits them, it is read with our defaults, which differ from those of sentence-transformers.
 #[test]
 fn bundles_say_what_the_base_leaves_out() {
     let dir = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! Searches that are told how much to find, and the measurement behind them.
+//! Searches with a target recall, and the measurement behind them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,10 +15,10 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
-/// Enough for the tree to be used.
+/// Enough documents for the tree to be used.
 const MANY: usize = MOST_EXACT_DOCUMENTS + 2_000;
 
-/// A vector near one of the directions that the trained tree tells apart: those of the small documents.
+/// A vector near one of the directions that the trained tree distinguishes: those of the small documents.
 fn near(centres: &[Vec<f32>], n: usize) -> Vec<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
     let centre = &centres[n % centres.len()];
@@ -35,7 +35,7 @@ fn centres(index: &Index) -> Vec<Vec<f32>> {
     rows.chunks_exact(WIDTH).map(<[f32]>::to_vec).collect()
 }
 
-/// An index that is large enough for its tree, of embeddings alone.
+/// An index large enough for its tree, with embeddings only.
 fn large() -> (TempDir, Index, Vec<Vec<f32>>) {
     let (dir, index) = filled(SHAPE, 0);
     let centres = centres(&index);
@@ -84,7 +84,7 @@ fn a_search_finds_what_it_is_told_to() {
         let last = depth.points.last().unwrap();
         assert_eq!((last.beam, last.recall), (SHAPE.leaves(), 1.0));
     }
-    // The searches keep what the curve says.
+    // The searches reach what the curve says.
     for target in [0.8, 0.9, DEFAULT_RECALL] {
         let found = recall(&index, &centres, 10, &SearchRequest::dense().recall(target));
         assert!(found >= target - 0.05, "{found} of {target}");
@@ -95,11 +95,11 @@ fn a_search_finds_what_it_is_told_to() {
         true => assert_eq!(found.stats.leaves_visited, expected.beam),
         false => assert_eq!(found.stats.leaves_visited, 0),
     }
-    // A recall of 1 is exact, and more hits than were looked for are.
+    // A recall of 1 is exact, and so are more hits than were measured.
     for request in [SearchRequest::dense().recall(1.0), SearchRequest::dense().k(101)] {
         assert_eq!(index.search_with(&query, &request).unwrap().stats.documents_visited, MANY);
     }
-    // A batch and an explanation go as far; a filter at least.
+    // A batch and an explanation go equally far; a filter at least as far.
     let few = beam(&curve, 0.8);
     let batch = index.search_many(std::slice::from_ref(&query), &SearchRequest::dense().recall(0.8)).unwrap();
     let explained = index.explain(&query, &SearchRequest::dense().recall(0.8), false).unwrap();
@@ -109,7 +109,7 @@ fn a_search_finds_what_it_is_told_to() {
     let filter = Filter::ids((0..MANY).step_by(2).map(id));
     assert_eq!(index.search_with(&query, &SearchRequest::dense().filter(&filter)).unwrap().hits.len(), 10);
 
-    // It lasts, is seen by readers, and goes along with a snapshot.
+    // It is durable, visible to readers, and included in a snapshot.
     let reader = Index::open_read_only(dir.path().join("index")).unwrap();
     assert_eq!(reader.recall_curve(), Some(curve.clone()));
     let copy = dir.path().join("copy");
@@ -119,7 +119,7 @@ fn a_search_finds_what_it_is_told_to() {
     let index = Index::open(dir.path().join("index")).unwrap();
     assert_eq!(index.recall_curve(), Some(curve));
 
-    // Twice as many documents: it says nothing any more.
+    // With twice as many documents, it does not apply any more.
     let vectors = (MANY..2 * MANY + 1).map(|n| (Document::new(id(n), "", ""), near(&centres, n)));
     index.insert_vectors(vectors.collect::<Vec<_>>()).unwrap();
     assert!(index.recall_curve().is_none() && index.needs_calibration());
@@ -139,7 +139,7 @@ fn a_search_finds_what_it_is_told_to() {
 fn there_are_k_hits_whenever_there_are_k_documents() {
     let (_dir, index, centres) = large();
     index.calibrate(&CalibrateOptions::default()).unwrap();
-    // All but a few of the documents, which are spread over the leaves, go.
+    // Deletes all but a few of the documents, which are spread over the leaves.
     index.delete_batch((0..MANY).filter(|n| n % 1_000 != 0).map(id)).unwrap();
     let left = index.len();
     for target in [0.01, 0.5, 0.95, 1.0] {
@@ -163,7 +163,7 @@ fn given_questions_are_measured_with() {
     let curve = index.with_progress(hear).calibrate(&options(&["tree leaf", "gene protein"])).unwrap();
     assert_eq!((curve.questions, curve.source, curve.documents), (2, QuestionSource::Given, DOCUMENTS));
     assert_eq!(stages, [(Stage::Calibrate, 2, Some(2))]);
-    // Few documents are scored whatever was measured.
+    // Few documents are always scored, whatever was measured.
     assert_eq!(
         index.search_with("tree", &SearchRequest::dense()).unwrap().stats.documents_visited,
         DOCUMENTS
@@ -173,7 +173,7 @@ fn given_questions_are_measured_with() {
     assert!(matches!(refused, Err(Error::Input(InputError::EmptyQuery))), "{refused:?}");
     let cancelled = index.with_progress(|_| ControlFlow::Break(())).calibrate(&CalibrateOptions::default());
     assert!(matches!(cancelled, Err(Error::Cancelled)));
-    // The former one stays.
+    // The previous one stays.
     assert_eq!(index.recall_curve(), Some(curve));
 }
 
@@ -218,7 +218,7 @@ fn a_damaged_curve_is_as_none() {
     assert!(index.recall_curve().is_none());
     assert_eq!(index.search_with("tree", &SearchRequest::dense()).unwrap().hits.len(), 10);
     index.calibrate(&CalibrateOptions::default()).unwrap();
-    // It goes with its model.
+    // It is tied to its model.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
     assert!(index.recall_curve().is_none());
     index.drop_previous_model().unwrap();

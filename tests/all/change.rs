@@ -1,4 +1,4 @@
-//! Change of model: nothing is lost on the way there, on the way back, or when it is cut off.
+//! Change of model: nothing is lost by a change, a rollback, or an interruption.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,10 +14,10 @@ use ehi::{Document, Error, Index, InputError, Judgment, Progress, RepairOptions,
 const OLD: Shape = Shape { height: 1, leaves_per_document: 1 };
 const NEW: Shape = Shape { height: 2, leaves_per_document: 2 };
 const OTHER: Shape = Shape { height: 2, leaves_per_document: 1 };
-/// More than are left for the pass that holds up writers.
+/// More than the last pass, which blocks writers, may have.
 const STORED: usize = 300;
 
-/// The index holds these documents and nothing else, is sound, and answers as one built afresh.
+/// The index holds these documents and nothing else, is sound, and answers like a newly built one.
 fn assert_serves(index: &Index, shape: Shape, expected: &[Document]) {
     assert_eq!(index.bundle().hash(), bundle(shape).hash());
     let mut expected = expected.to_vec();
@@ -29,7 +29,7 @@ fn assert_serves(index: &Index, shape: Shape, expected: &[Document]) {
     assert_answers(index, shape, &expected);
 }
 
-/// The answers are those of an index built afresh.
+/// The answers are those of a newly built index.
 fn assert_answers(index: &Index, shape: Shape, expected: &[Document]) {
     let dir = tempfile::tempdir().unwrap();
     let fresh = Index::create(dir.path(), &bundle(shape)).unwrap();
@@ -39,7 +39,7 @@ fn assert_answers(index: &Index, shape: Shape, expected: &[Document]) {
             let found = index.search(question, 5, 3).unwrap();
             let mut hits: Vec<_> =
                 found.iter().map(|hit| (hit.score.to_bits(), hit.id.clone(), hit.leaf)).collect();
-            // Equal scores come in the order of rows, which differs.
+            // Equal scores are ordered by row, which differs.
             hits.sort();
             (hits, found.stats.documents_visited)
         };
@@ -66,7 +66,7 @@ fn there_and_back_again() {
 
     let change = index.reencode(&bundle(NEW)).unwrap();
     assert_eq!((change.from, change.to), (bundle(OLD).hash(), bundle(NEW).hash()));
-    // The small models have one encoder.
+    // The small models share one encoder.
     assert_eq!((change.documents, change.encoded, change.routed), (STORED, 0, STORED));
     assert_serves(&index, NEW, &stored);
     assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
@@ -110,14 +110,14 @@ fn changes_one_after_another_keep_the_last_two_models() {
     assert_eq!(directories(&path), ["2", "3"], "the first model has served its time");
     index.reencode(&bundle(OLD)).unwrap();
     assert_eq!(directories(&path), ["3", "4"]);
-    // To the one that is kept: no third store.
+    // To the kept model: no third store.
     index.reencode(&bundle(OTHER)).unwrap();
     assert_eq!(directories(&path), ["3", "4"]);
     assert_serves(&index, OTHER, &documents(40));
     assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
 }
 
-/// A reader that has one store open must never take another one for it.
+/// A reader with one store open must never mistake another one for it.
 #[test]
 fn no_store_gets_the_name_of_another() {
     let (dir, index) = filled(OLD, 30);
@@ -129,12 +129,12 @@ fn no_store_gets_the_name_of_another() {
     index.insert(document(30)).unwrap();
     index.reencode(&bundle(OTHER)).unwrap();
     assert_eq!(directories(&path), ["1", "3"]);
-    // Its store is gone from the disk.
+    // Its store has been removed from the disk.
     assert_eq!(reader.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(30));
     assert_eq!(reader.search("tree leaf", 3, 4).unwrap().len(), 3);
     assert!(reader.refresh().unwrap());
     assert_serves(&reader, OTHER, &documents(31));
-    // What it showed stays shown while the first store is removed.
+    // A reader keeps its contents while the first store is removed.
     let (dir, index) = filled(OLD, 10);
     index.flush().unwrap();
     let reader = Index::open_read_only(dir.path().join("index")).unwrap();
@@ -147,7 +147,7 @@ fn no_store_gets_the_name_of_another() {
     assert_eq!(reader.verify().unwrap().warnings, []);
 }
 
-/// Nobody needs the documents of the model before, so their damage must not be in the way.
+/// The documents of the previous model are not needed, so their damage must not block a change.
 #[test]
 fn damage_of_what_is_kept_is_repaired() {
     let (dir, index) = filled(OLD, 30);
@@ -158,7 +158,7 @@ fn damage_of_what_is_kept_is_repaired() {
     for entry in fs::read_dir(path.join("models/1/segments")).unwrap() {
         fs::write(entry.unwrap().path(), "short").unwrap();
     }
-    // It is in nobody's way, but a check finds it: a rollback would fail.
+    // It blocks nothing, but a check finds it: a rollback would fail.
     for index in [Index::open(&path).unwrap(), Index::open_read_only(&path).unwrap()] {
         assert_answers(&index, NEW, &documents(30));
         let report = index.verify().unwrap();
@@ -174,7 +174,7 @@ fn damage_of_what_is_kept_is_repaired() {
     let index = Index::open(&path).unwrap();
     assert_serves(&index, NEW, &documents(30));
     assert_eq!(index.previous_model().unwrap(), None);
-    // A manifest that cannot be read at all is in nobody's way either.
+    // An unreadable manifest does not block a change either.
     index.reencode(&bundle(OLD)).unwrap();
     for name in ["MANIFEST", "MANIFEST.copy"] {
         fs::write(path.join("models/2").join(name), "").unwrap();
@@ -184,7 +184,7 @@ fn damage_of_what_is_kept_is_repaired() {
     assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
 }
 
-/// What is to serve is checked whole, also by a handle that loads its encoder when it needs it.
+/// The new model is checked completely, also by a handle with a lazily loaded encoder.
 #[test]
 fn a_damaged_model_is_never_put_into_service() {
     let (dir, index) = filled(OLD, 30);
@@ -203,7 +203,7 @@ fn a_damaged_model_is_never_put_into_service() {
     let error = index.rollback().unwrap_err();
     assert!(matches!(&error, Error::Model(ModelError::Checksum { .. })), "{error}");
     assert_answers(&index, NEW, &documents(30));
-    // The sound bundle takes the place of the damaged copy.
+    // The sound bundle replaces the damaged copy.
     index.reencode(&bundle(OLD)).unwrap();
     assert_serves(&index, OLD, &documents(30));
     drop(index);
@@ -218,7 +218,7 @@ fn a_damaged_model_is_never_put_into_service() {
     assert_answers(&index, NEW, &documents(30));
 }
 
-/// The threads that encode may be the very ones that wait to write.
+/// The threads that encode may be the same ones that wait to write.
 #[test]
 fn writers_that_fill_the_thread_pool_hold_nothing_up() {
     let (_dir, index) = filled(OLD, 280);
@@ -258,7 +258,7 @@ fn a_change_that_was_cut_off_goes_on_where_it_was() {
     assert!(matches!(cut(&index, 200), Err(Error::Cancelled)));
     assert_serves(&index, OLD, &documents(STORED));
     assert_eq!(directories(&path), ["1", "2"]);
-    // Changed meanwhile, before and behind the cut.
+    // Changed in the meantime, before and after the interruption.
     index.insert_batch([document(STORED), Document::new(id(1), "", "changed")]).unwrap();
     index.delete(&id(2)).unwrap();
     drop(index);
@@ -270,7 +270,7 @@ fn a_change_that_was_cut_off_goes_on_where_it_was() {
     stored.remove(2);
     assert_serves(&index, NEW, &stored);
 
-    // Begun with one model, then another: the first one's beginning goes.
+    // Started with one model, then another: the first unfinished model is removed.
     index.drop_previous_model().unwrap();
     assert!(matches!(
         index.with_progress(|_| ControlFlow::Break(())).reencode(&bundle(OLD)),
@@ -351,7 +351,7 @@ fn searches_and_writes_go_on_meanwhile() {
     index.flush().unwrap();
     assert_serves(&index, NEW, &documents(STORED + written));
 
-    // Opened before: the old model until it is told to look again.
+    // Opened earlier: shows the old model until it is refreshed.
     assert_eq!(reader.bundle().hash(), bundle(OLD).hash());
     assert!(reader.search("tree leaf", 3, 4).unwrap().len() == 3);
     assert!(reader.refresh().unwrap());
@@ -391,7 +391,7 @@ fn training_on_the_stored_documents_ends_in_service() {
 fn embeddings_given_beside_a_new_tree_are_routed_by_it() {
     let (_dir, index) = filled(OLD, DOCUMENTS);
     assert!(bundle(NEW).has_encoder_of(&bundle(OLD)));
-    // The tree changes when they are already under way, as a tuning beside the call may do.
+    // The tree changes while they are in progress, as a concurrent tuning may do.
     let given = (0..5).map(|n| {
         if n == 3 {
             index.reencode(&bundle(NEW)).unwrap();

@@ -178,7 +178,7 @@ fn documents_are_printed_and_deleted() {
         assert_eq!(ran.out, "");
         assert!(ran.failure().ends_with(&format!("has no document `{}`", id(3))));
     }
-    // The printed line goes back in.
+    // The printed line can be inserted again.
     let file = flow.path("line.jsonl");
     fs::write(&file, line).unwrap();
     flow.run("insert", &[text(&file)]).ok();
@@ -200,7 +200,7 @@ fn documents_are_listed_exported_and_deleted_together() {
     assert_eq!(flow.run("count", &[]).ok(), "40\n");
     assert_eq!(flow.run("count", &["--filter", filter]).ok(), format!("{}\n", some.len()));
 
-    // What is exported goes back in.
+    // An export can be inserted again.
     let exported = flow.run("export", &[]).ok();
     assert_eq!(exported.lines().count(), 40);
     assert_eq!(flow.run("export", &["--filter", filter]).ok().lines().count(), some.len());
@@ -260,7 +260,7 @@ fn stats_and_verify_report_the_index() {
     assert_eq!((&report["sound"], &report["warnings"]), (&json!(true), &json!([])));
 }
 
-/// Damage that opening does not look at, but a full check does.
+/// Damage that opening does not check, but a full check does.
 #[test]
 fn verify_fails_on_a_damaged_index() {
     let flow = Flow::new();
@@ -286,7 +286,7 @@ fn verify_fails_on_a_damaged_index() {
     let said = flow.run("repair", &[]).ok();
     assert!(said.contains("1 damaged segment:") && said.contains("0 lost"), "{said}");
     assert!(said.contains("set aside: "), "{said}");
-    // Sound, with a word about what was set aside.
+    // Sound, with a note about what was set aside.
     let ran = flow.run("verify", &[]);
     assert_eq!(ran.code, Some(3), "{}", ran.out);
     assert!(
@@ -438,7 +438,7 @@ fn the_cost_and_the_metrics_of_an_evaluation_are_the_users_choice() {
         ["--metrics", "map@10"],
         ["--metrics", "recall@0"],
         ["--relevance-level", "high"],
-        // Lists of no baseline.
+        // Lists without a baseline.
         ["--lists", "8"],
     ] {
         let ran = flow.run("eval", &[&["--data", data.as_str()][..], &bad[..]].concat());
@@ -507,7 +507,7 @@ fn an_index_can_be_looked_into() {
 fn train(flow: &Flow, rest: &[&str]) -> Ran {
     let base = text(support::base_model());
     ehi(["train", "--base", base, "--data", text(support::dataset())].iter().chain(rest).map(|a| {
-        // Paths of the flow's folder are given by name.
+        // Paths in the flow's folder are given by name.
         match a.strip_prefix("@") {
             Some(name) => text(&flow.path(name)).to_owned(),
             None => (*a).to_owned(),

@@ -1,4 +1,4 @@
-//! Inserts through the program that do not end as they began: refused, interrupted, out of space, waiting.
+//! Inserts through the program that end early: refused, interrupted, out of space, waiting.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use ehi::Index;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// How long a test waits for what must happen.
+/// How long a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[track_caller]
@@ -30,14 +30,14 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Feeds documents without end on a thread, and returns when the first group must have been stored.
+/// Feeds an endless stream of documents on a thread, and returns when the first group must have been stored.
 ///
-/// What was written is read but for what the pipe and the program's buffer hold, a few hundred lines.
+/// Everything written is read, except what the pipe and the program's buffer hold, a few hundred lines.
 fn feed(mut input: ChildStdin) -> thread::JoinHandle<()> {
     let fed = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&fed);
     let feeding = thread::spawn(move || {
-        // Until nobody reads any more.
+        // Until the program stops reading.
         while input.write_all(corpus_lines(&[document(count.load(Ordering::Relaxed))]).as_bytes()).is_ok() {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -57,7 +57,7 @@ fn an_interrupt_ends_an_insert_in_good_order() {
         feeding.join().unwrap();
         assert_eq!(ran.code, Some(status), "{}{}", ran.out, ran.err);
         let stored = Index::open_read_only(flow.path("index")).unwrap().len();
-        // Whole groups, the first of which was of 1,000 documents.
+        // Whole groups, the first with 1,000 documents.
         assert!(stored >= 1_000, "{stored}");
         let line = ran.line();
         assert!(line.starts_with(&format!("ehi: interrupted: {stored} of the ")), "{stored}: {line}");
@@ -81,20 +81,20 @@ fn an_interrupt_ends_an_insert_in_good_order() {
 
 #[test]
 fn a_second_signal_ends_an_insert_at_once() {
-    // Two threads that take a signal each at the same moment see one signal between them, so it may take
+    // Two threads that take one signal each at the same moment see one signal between them, so it may take
     // several attempts.
     let ended_at_once = (0..20).any(|_| {
         let flow = Flow::new();
         let (child, input) = flow.inserting();
         let feeding = feed(input);
-        // Both are there before the program goes on.
+        // Both are pending before the program continues.
         for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT] {
             send(&child, signal);
         }
         let ran = Ran::of(child.wait_with_output().unwrap());
         feeding.join().unwrap();
         assert!(matches!(ran.code, Some(130 | 143)), "{:?}", ran.code);
-        // What was stored is flushed, or waits in the log.
+        // Stored documents are flushed, or wait in the log.
         let checked = flow.run("verify", &[]);
         assert!(matches!(checked.code, Some(0 | 3)) && checked.out.contains("sound: "), "{}", checked.out);
         (ran.out, ran.err) == (String::new(), String::new())
@@ -102,7 +102,7 @@ fn a_second_signal_ends_an_insert_at_once() {
     assert!(ended_at_once, "a second signal was waited for");
 }
 
-/// The bar is there before a group is complete, and an interrupt does not wait for input.
+/// The bar appears before a group is complete, and an interrupt does not wait for input.
 #[test]
 fn reading_is_shown_and_can_be_interrupted() {
     let flow = Flow::new();
@@ -143,7 +143,7 @@ fn rates_are_plain_numbers_and_a_pipe_sees_the_last_line_alone() {
     fs::write(&file, corpus_lines(&documents(5_000))).unwrap();
     let (code, shown) = crate::program::on_terminal(["insert", "--index", &flow.index(), text(&file)]);
     assert_eq!(code, Some(0), "{shown}");
-    // How many at a time is seen depends on the machine.
+    // How many are visible at a time depends on the machine.
     assert!(
         shown.contains("documents read, ") && shown.contains(" stored") && shown.contains('['),
         "{shown}"
@@ -172,7 +172,7 @@ fn a_refused_document_is_named_by_its_line_and_the_others_are_stored() {
     for (bad, message) in refused {
         let flow = Flow::new();
         let file = flow.path("documents.jsonl");
-        // What is just within the limits is stored.
+        // Documents just within the limits are stored.
         let good =
             [with_id("y".repeat(512)), json!({ "_id": "less deep", "text": "leaf", "metadata": deep(64) })];
         let good: String = good.iter().map(|line| format!("{line}\n")).collect();
@@ -193,7 +193,7 @@ fn a_refused_document_is_named_by_its_line_and_the_others_are_stored() {
     }
 }
 
-/// A limit on the size of files stands for a disk that is full: the log cannot grow.
+/// A limit on file size simulates a full disk: the log cannot grow.
 #[test]
 fn an_insert_that_runs_out_of_space_says_what_is_stored() {
     let flow = Flow::new();
@@ -221,13 +221,13 @@ fn an_insert_that_runs_out_of_space_says_what_is_stored() {
     let [inserted, 0, left_out, durable, stored, ..] = numbers[..] else { panic!("{}", ran.out) };
     assert!(inserted == stored && durable <= stored && left_out > 0, "{}", ran.out);
     assert!(stored >= 256 && numbers.last() == Some(&stored), "{}", ran.out);
-    // All that was counted is there.
+    // All counted documents are there.
     flow.run("recover", &[]).ok();
     assert_eq!(Index::open_read_only(flow.path("index")).unwrap().len(), stored);
     assert!(flow.run("verify", &[]).ok().starts_with(&format!("sound: {stored} documents")));
 }
 
-/// Directories in the place of the files that a flush makes.
+/// Directories in place of the files that a flush makes.
 #[test]
 fn what_a_failed_flush_leaves_in_the_log_is_said_and_brought_back() {
     let flow = Flow::new();
@@ -284,7 +284,7 @@ fn every_command_that_writes_waits_as_long_as_it_is_told() {
         let mut waiting = command();
         waiting.args([rest[0], "--index", &flow.index(), "--wait", "100.5"]).args(&rest[1..]);
         let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Long enough for it to find the index in use.
+        // Long enough to find the index in use.
         thread::sleep(Duration::from_millis(400));
         drop(held);
         Ran::of(waiting.wait_with_output().unwrap()).ok();
@@ -294,6 +294,6 @@ fn every_command_that_writes_waits_as_long_as_it_is_told() {
         assert_eq!(ran.code, Some(2), "{bad}");
         assert!(ran.line().contains("a number of seconds from 0"));
     }
-    // Reading waits for nobody.
+    // Reading never waits.
     assert_eq!(flow.run("stats", &["--wait", "1"]).code, Some(2));
 }

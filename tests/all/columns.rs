@@ -141,7 +141,7 @@ fn what_cannot_be_read_is_said() {
     assert!(error.contains("zstd"), "{error}");
 }
 
-/// A damaged file is an error or reads as something else, and never a panic.
+/// A damaged file is an error or reads as something else, and never panics.
 #[test]
 fn damaged_files_do_no_harm() {
     let directory = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn damaged_files_do_no_harm() {
             let mut bytes = whole.clone();
             match round % 3 {
                 0 => bytes.truncate(place),
-                // The footer, and what is at the start, more often than chance would have it.
+                // The footer, and the start, more often than by chance.
                 1 => bytes[whole.len() - 1 - place % 600.min(whole.len())] ^= 1 << (state % 8),
                 _ => bytes[place] ^= 1 << (state % 8),
             }

@@ -42,7 +42,7 @@ fn counts_are_those_of_the_dataset() {
     }
 }
 
-/// The documented rule, applied here, must pick the same queries tomorrow.
+/// The documented rule, applied here, must always pick the same queries.
 #[test]
 fn the_dev_split_is_fixed() {
     let train = scifact().qrels("train").unwrap();
@@ -75,7 +75,7 @@ fn a_lexical_search_reaches_its_known_figures() {
         (Metric::Mrr(k(10)), 0.632),
     ] {
         let got = metric.mean(&run, &qrels, RelevanceLevel::default());
-        // The stop words of the other implementation are not the same.
+        // The other implementation has different stop words.
         assert!((got - expected).abs() < 0.01, "{metric}: {got}, not {expected}");
     }
 }

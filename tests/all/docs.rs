@@ -1,4 +1,4 @@
-//! The tables of `docs/training.md` against the code, so that neither drifts from the other.
+//! The tables of `docs/training.md` compared with the code, so that neither drifts from the other.
 
 use std::collections::BTreeMap;
 

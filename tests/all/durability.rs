@@ -1,5 +1,5 @@
-//! An index as a whole, through its public interface: random sequences of operations against a map and
-//! brute force, and writers killed in the midst of a change of model.
+//! An index through its public interface: random sequences of operations compared with a map and brute force,
+//! and writers killed during a change of model.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
@@ -30,9 +30,9 @@ enum Step {
     Compact,
     Rebuild,
     Reopen,
-    /// Opens a copy of the directory, as a killed process leaves it.
+    /// Opens a copy of the directory, as left by a killed process.
     Kill,
-    /// Of the read-only handle.
+    /// Refreshes the read-only handle.
     Refresh,
 }
 
@@ -68,8 +68,8 @@ fn norm(row: impl IntoIterator<Item = f64>) -> f64 {
     row.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// The unit row as it is stored: each value as the nearest f16; of a row whose norm is then above 1, the
-/// first values that grew are the next f16 toward zero, until it is at most 1.
+/// The unit row in its stored form: each value as the nearest f16; if its norm is then above 1, the first
+/// values that grew become the next f16 toward zero, until it is at most 1.
 fn stored_row(row: &[f32]) -> Vec<f64> {
     let length = norm(row.iter().copied().map(f64::from));
     let unit: Vec<f64> = row.iter().map(|&x| f64::from(x) / length).collect();
@@ -82,7 +82,7 @@ fn stored_row(row: &[f32]) -> Vec<f64> {
     row.into_iter().map(f64::from).collect()
 }
 
-/// Cosines of a query with the documents as they are stored, in f16.
+/// Cosines of a query with the stored documents, in f16.
 fn scores(model: &Model, query: &[f32], pass: impl Fn(u16) -> bool) -> BTreeMap<String, f64> {
     let query_norm = norm(query.iter().copied().map(f64::from));
     let passing = model.iter().filter(|(_, seed)| pass(**seed));
@@ -94,7 +94,7 @@ fn scores(model: &Model, query: &[f32], pass: impl Fn(u16) -> bool) -> BTreeMap<
     scored.collect()
 }
 
-/// What is stored is the model; searches by every leaf, and with a filter, are brute force.
+/// The contents match the model; searches by every leaf, and with a filter, match brute force.
 fn check(index: &Index, model: &Model, question: u16) -> Result<(), TestCaseError> {
     prop_assert_eq!(index.len(), model.len());
     let found: Vec<Document> = index.iter().map(Result::unwrap).collect();
@@ -141,7 +141,7 @@ proptest! {
         let mut index = Index::create(path(&dir), &bundle(SHAPE)).unwrap();
         let dim = index.bundle().model().encoder().dim();
         let mut reader = Index::open_read_only(path(&dir)).unwrap();
-        // All states, the last that was promised to last, and the one that the reader shows.
+        // All states, the last one promised as durable, and the one shown by the reader.
         let (mut history, mut flushed, mut shown) = (vec![Model::new()], 0, 0);
         for (step, question) in steps {
             let mut model = history[history.len() - 1].clone();
@@ -208,18 +208,18 @@ proptest! {
 }
 
 const TASK: &str = "EHI_TEST_CHANGES";
-/// Enough that a change of model takes a while.
+/// Enough for a change of model to take a while.
 const STORED: usize = 60;
 
 fn say(line: std::fmt::Arguments<'_>) {
-    // Past the test harness and its buffers: the parent must see it before the next step.
+    // Bypasses the test harness and its buffers: the parent must see it before the next step.
     let mut out = std::io::stdout().lock();
     // The harness leaves a line unfinished before the first one.
     writeln!(out, "\n@{line}").unwrap();
     out.flush().unwrap();
 }
 
-/// Not a test: the process that the next one kills. Changes the model to and fro, and makes trees, while
+/// Not a test: the process that the next test kills. Changes the model back and forth, and makes trees, while
 /// documents and judgments are written.
 #[test]
 fn child() {
@@ -227,7 +227,7 @@ fn child() {
     let places: Vec<&str> = task.lines().collect();
     let index = Index::open(places[0]).unwrap();
     let bundles = [1, 2].map(|n| Bundle::open(places[n]).unwrap());
-    // A failure must end the process, not one of its threads.
+    // A failure must end the process, not just one thread.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         hook(panic);
@@ -271,7 +271,7 @@ fn child() {
     });
 }
 
-/// `EHI_KILLS` asks for so many kills; the documented long run has 100.
+/// `EHI_KILLS` is the number of kills; the documented long run has 100.
 #[test]
 fn a_killed_change_of_model_loses_nothing() {
     let kills: u64 = env::var("EHI_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
@@ -327,7 +327,7 @@ fn a_killed_change_of_model_loses_nothing() {
         assert!(judged == all(left) || judged == all(left + 1), "kill {kill}: {judged:?}, {left}");
         let report = index.verify().unwrap();
         assert!(report.is_sound(), "kill {kill}: {:?}", report.problems);
-        // What was begun can be ended.
+        // Unfinished work can be completed.
         half_way += usize::from(index.previous_model().unwrap().is_none());
         if kill % 3 == 2 {
             let target = if hash == bundle(SHAPE).hash() { OTHER } else { SHAPE };

@@ -30,7 +30,7 @@ fn the_precisions_of_embeddings_are_known() {
     assert_eq!(encoded_by(&index), [EncodedBy::F32]);
     drop(index);
     let index = int8(dir.path());
-    // Reading and deleting make no embedding.
+    // Reading and deleting create no embeddings.
     index.search("cell", 3, 4).unwrap();
     index.delete("doc-0001").unwrap();
     assert_eq!(encoded_by(&index), [EncodedBy::F32]);
@@ -39,7 +39,7 @@ fn the_precisions_of_embeddings_are_known() {
     index.insert_vectors([(Document::new("v", "", ""), vec![0.5; WIDTH])]).unwrap();
     let all = [EncodedBy::F32, EncodedBy::Int8, EncodedBy::Given];
     assert_eq!(encoded_by(&index), all);
-    // A copy has what its source has, whether files or documents are copied.
+    // A copy has the same record as its source, whether files or documents are copied.
     let copy = tempfile::tempdir().unwrap();
     index.snapshot(copy.path().join("whole")).unwrap();
     assert_eq!(encoded_by(&Index::open_read_only(copy.path().join("whole")).unwrap()), all);
@@ -63,7 +63,7 @@ fn a_change_of_model_makes_embeddings_anew_and_a_rollback_brings_the_old_ones_ba
     index.insert(Document::new("new", "", "cell")).unwrap();
     index.rollback().unwrap();
     assert_eq!(encoded_by(&index), [EncodedBy::F32, EncodedBy::Int8]);
-    // Another tree of the same encoder takes the embeddings over.
+    // Another tree of the same encoder reuses the embeddings.
     index.reencode(&bundle(OTHER)).unwrap();
     assert_eq!(encoded_by(&index), [EncodedBy::F32, EncodedBy::Int8]);
 }
@@ -88,8 +88,8 @@ fn what_was_not_recorded_is_unknown() {
     assert_eq!(encoded_by(&index), [EncodedBy::F32, EncodedBy::Unknown]);
 }
 
-/// Scores of the same text differed by up to 0.0095 between documents that were inserted in f32 and in int8,
-/// and nothing said so.
+/// Scores of the same text differed by up to 0.0095 between documents inserted in f32 and in int8, without
+/// any notice.
 #[test]
 fn the_program_shows_precisions_and_says_when_they_are_mixed() {
     let flow = Flow::new();
@@ -106,7 +106,7 @@ fn the_program_shows_precisions_and_says_when_they_are_mixed() {
     assert_eq!(flow.run("stats", &["--json"]).json()["encoded_by"], json!(["int8"]));
     let stats = flow.run("stats", &[]).ok();
     assert!(stats.contains("encoded by     int8\n"), "{stats}");
-    // Said where it happens, and shown from then on.
+    // Reported when it happens, and shown from then on.
     assert!(insert(3, "f32") && !insert(4, "int8"));
     let stats = flow.run("stats", &[]).ok();
     assert!(stats.contains("encoded by     f32, int8; scores of the same text differ"), "{stats}");

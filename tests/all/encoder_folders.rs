@@ -1,5 +1,5 @@
-//! Folders written by the real sentence-transformers, against the vectors that it gives
-//! (`fixtures/folders/make.py`), and folders that ask for what is not done.
+//! Folders written by the real sentence-transformers, compared with its vectors (`fixtures/folders/make.py`),
+//! and folders with unsupported settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Puts a folder together as it was written.
+/// Assembles a folder as it was written.
 pub fn folder(release: &str, name: &str) -> TempDir {
     let target = tempfile::tempdir().unwrap();
     copy(&fixtures().join(release).join(name), target.path());
@@ -66,7 +66,7 @@ fn names(release: &str) -> Vec<String> {
     names
 }
 
-/// Release 2 wrote PyTorch's format: the weights of a later release, which are the same, in its place.
+/// Release 2 wrote PyTorch's format: replaced by the identical weights of a later release.
 fn convert(folder: &Path) {
     let other = self::folder("3.4", "mean");
     fs::copy(other.path().join("model.safetensors"), folder.join("model.safetensors")).unwrap();
@@ -78,7 +78,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
 }
 
-/// Both vectors, and not their direction alone.
+/// Both vectors, and not only their direction.
 fn assert_near(what: &str, found: &[f32], want: &[f32], compare_norms: bool) {
     assert_eq!(found.len(), want.len(), "{what}");
     assert!(cosine(found, want) >= 0.99999, "{what}: cosine {}", cosine(found, want));
@@ -100,11 +100,11 @@ fn check(what: &str, dir: &Path) {
         let batch = encoder.embed(&texts, role).unwrap();
         assert_eq!(rows.len(), texts.len());
         for ((text, want), found) in texts.iter().zip(&rows).zip(batch.chunks_exact(encoder.dim())) {
-            // Releases before 6 put special tokens that a text has written out in lower case too.
+            // Releases before 6 also lower-case special tokens that are written out in a text.
             if what.ends_with("lower") && !what.starts_with("6.2") && text.contains("[CLS]") {
                 continue;
             }
-            // What is cut is given unit norm again here, and not there.
+            // A truncated vector is normalised again here, but not there.
             let what = format!("{what}, {role:?}, {text:?}");
             assert_near(&what, found, want, !what.contains("truncated"));
             assert_near(&what, &encoder.embed(&[text], role).unwrap(), want, !what.contains("truncated"));
@@ -144,7 +144,7 @@ fn is_pickled(dir: &Path, file: &str) -> bool {
     dir.join(file.replace("model.safetensors", "pytorch_model.bin")).exists()
 }
 
-/// The settings that tell folders apart are indeed those that make the difference.
+/// The settings that distinguish folders do make a difference.
 #[test]
 fn settings_of_a_folder_are_described() {
     let describe = |name: &str| Encoder::load(folder("6.2", name).path()).unwrap().describe().unwrap();
@@ -159,7 +159,7 @@ fn settings_of_a_folder_are_described() {
     assert_eq!(prompts.document_prompt.text, "the passage: ");
     let default = describe("default-prompt");
     assert_eq!((default.query_prompt.source, default.document_prompt.source), {
-        // The library names two empty prompts of its own since release 5, and then has no default for them.
+        // Since release 5, the library names two empty prompts of its own, and then has no default for them.
         (PromptSource::None, PromptSource::None)
     });
     let former = Encoder::load(folder("3.4", "default-prompt").path()).unwrap();
@@ -178,7 +178,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// Whatever is asked for and not done is an error that names the file and the setting.
+/// Every unsupported setting is an error that names the file and the setting.
 #[test]
 fn what_is_not_done_is_refused() {
     type Change = fn(&mut Value);
@@ -249,7 +249,7 @@ fn what_is_not_done_is_refused() {
     }
 }
 
-/// Models for other purposes are told by what they are.
+/// Models for other purposes are recognised.
 #[test]
 fn what_is_no_encoder_is_named() {
     for (architecture, kind) in [
@@ -260,7 +260,7 @@ fn what_is_no_encoder_is_named() {
     ] {
         let dir = folder("3.4", "mean");
         edit(&dir.path().join("config.json"), |v| v["architectures"] = json!([architecture]));
-        // With modules it is an encoder, whatever it was made from.
+        // With modules, it is an encoder, whatever it was made from.
         Encoder::load(dir.path()).unwrap();
         fs::remove_file(dir.path().join("modules.json")).unwrap();
         let error = Encoder::load(dir.path()).unwrap_err();
@@ -300,7 +300,7 @@ fn first_words(index: &Index, query: &str) -> Vec<String> {
         .collect()
 }
 
-/// An index keeps what its encoder was given, whatever the folder is called or becomes.
+/// An index keeps its encoder's settings, however the folder is renamed or changed.
 #[test]
 fn an_index_keeps_settings_of_its_encoder() {
     let dir = folder("6.2", "dense");
@@ -327,7 +327,7 @@ fn an_index_keeps_settings_of_its_encoder() {
     assert_eq!(index.bundle().hash(), bundle.hash());
 }
 
-/// The prompts of a known model's card are used, and kept under another name; the user's come first.
+/// The prompts of a known model's card are used, and kept under another name; the user's take precedence.
 #[test]
 fn prompts_of_a_model_card() {
     let source = folder("3.4", "mean");
@@ -353,7 +353,7 @@ fn prompts_of_a_model_card() {
     assert_eq!(index.bundle().model().encoder().prompt(Role::Query).text, "query: ");
     assert_eq!(index.bundle().hash(), bundle.hash());
 
-    // Its own prompts come before those of the card.
+    // Its own prompts take precedence over those of the card.
     edit(&named.join("config_sentence_transformers.json"), |v| v["prompts"] = json!({"query": "q: "}));
     let encoder = Encoder::load(&named).unwrap();
     assert_eq!(
@@ -362,7 +362,7 @@ fn prompts_of_a_model_card() {
     );
 }
 
-/// An index ranks by what the encoder's folder says, unless told otherwise.
+/// An index ranks as the encoder's folder says, unless told otherwise.
 #[test]
 fn similarity_comes_from_the_folder() {
     let dir = folder("3.4", "cls");
@@ -375,7 +375,7 @@ fn similarity_comes_from_the_folder() {
     assert_eq!(builder.create(place.path().join("b"), &bundle).unwrap().similarity(), Similarity::Cosine);
 }
 
-/// A trained bundle does to a text what its base did, and opens without `ehi.json` as the same encoder.
+/// A trained bundle treats a text as its base did, and opens without `ehi.json` as the same encoder.
 #[test]
 fn training_keeps_what_the_folder_and_its_settings_say() {
     for (name, layers) in [("denses", 1), ("denses", 0), ("without-prompt", 1)] {
@@ -423,7 +423,7 @@ fn training_keeps_what_the_folder_and_its_settings_say() {
     }
 }
 
-/// A copy with links to nothing, adapters, texts cut on the left, and prompts that leave no room.
+/// A copy with dangling links, adapters, texts truncated on the left, and prompts that leave no room.
 #[test]
 fn folders_that_would_be_read_wrongly_are_refused() {
     for name in ["modules.json", "config_sentence_transformers.json", "tokenizer_config.json"] {

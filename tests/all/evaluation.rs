@@ -1,4 +1,4 @@
-//! Evaluations of small indexes, and what a report says beside the means.
+//! Evaluations of small indexes, and the figures of a report in addition to the means.
 
 use std::collections::HashMap;
 use std::fs;
@@ -72,10 +72,10 @@ fn the_baseline_is_compared_at_several_numbers_of_lists() {
         assert_eq!(tree, report.tree_at(at.fraction, metric));
         assert_eq!(at.exact, report.exact);
     }
-    // Below the smallest beam and one probe nothing was measured.
+    // Nothing was measured below the smallest beam and one probe.
     assert!(report.at[0].tree.is_none() && report.at[0].ivf_best.is_none());
     assert_eq!(report.at[3].tree.as_ref(), Some(&report.exact));
-    // Routing in this tree of few documents costs more than scoring them all.
+    // In this tree of few documents, routing costs more than scoring them all.
     let dear = &report.at_work[1];
     assert!(dear.tree.is_none() && dear.ivf_best.is_none() && dear.ivf.iter().all(|l| l.quality.is_none()));
     assert!(report.at_work[0].ivf_best.is_some());
@@ -106,7 +106,7 @@ fn rules_to_stop_by_are_compared_with_beams_of_equal_cost() {
     assert_eq!((all.visited_fraction, &all.quality), (1.0, &report.exact));
 }
 
-/// Centroids of a sample are other centroids, but every document is in a list all the same.
+/// A sample has different centroids, but every document is still in a list.
 #[test]
 fn a_sampled_baseline_still_holds_every_document() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
@@ -182,7 +182,7 @@ fn the_figures_of_queries_explain_the_means() {
     assert!(rows.iter().any(|row| row["engine"] == "ivf" && row["lists"] == 8 && row["nprobe"] == 1));
 }
 
-/// The small dataset with lines and judgments of its own.
+/// The small dataset with its own lines and judgments.
 fn edited(dir: &Path, queries: &str, judgments: &str) -> Dataset {
     fs::create_dir_all(dir.join("qrels")).unwrap();
     for name in ["corpus.jsonl", "queries.jsonl"] {
@@ -194,12 +194,12 @@ fn edited(dir: &Path, queries: &str, judgments: &str) -> Dataset {
     Dataset::open(dir).unwrap()
 }
 
-/// They counted 0 in the means while the report left them out of its number of queries.
+/// They counted as 0 in the means while the report left them out of its number of queries.
 #[test]
 fn queries_without_a_text_are_counted_and_reported() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
     let judgments = "q3\tdoc-0009\t1\nabsent-1\tdoc-0000\t1\nabsent-2\tnowhere\t1\n";
-    // A query that comes twice is asked once.
+    // A repeated query is asked once.
     let queries = "{\"_id\": \"q3\", \"text\": \"another text\"}\n";
     let dataset = edited(&dir.path().join("data"), queries, judgments);
     let report = measure(&index, &dataset, &EvalOptions::default());
@@ -235,7 +235,7 @@ fn a_relevance_level_decides_what_counts() {
     let recall = Metric::Recall(k(100));
     assert_eq!((one.exact.get(recall), two.exact.get(recall)), (Some(1.0), Some(1.0)));
     assert_eq!(four.exact.get(recall), Some(0.0));
-    // The document with the lower grade ranks high, for its query quotes its start.
+    // The document with the lower grade ranks high, because its query quotes its start.
     let precision = Metric::Precision(k(5));
     assert!(two.exact.get(precision) < one.exact.get(precision), "{:?} {:?}", two.exact, one.exact);
 }
@@ -309,7 +309,7 @@ fn every_layout_can_be_evaluated_on() {
     }
 }
 
-/// The same dataset in BEIR's layout and in MS MARCO's gives the same figures.
+/// The same dataset in BEIR's layout and in MS MARCO's has the same figures.
 #[test]
 fn the_layout_does_not_change_the_figures() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);

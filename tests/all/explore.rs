@@ -1,4 +1,4 @@
-//! `ehi explore` from outside: what is answered, and what is refused. `scripts/check-explore` uses the page
+//! `ehi explore` from outside: what is answered, and what is refused. `scripts/check-explore` tests the page
 //! itself.
 
 use std::fs;
@@ -19,10 +19,10 @@ mod slow;
 mod uses;
 mod views;
 
-/// Longer than anything here takes.
+/// Longer than any operation here.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
-/// All that asks for something of the index.
+/// All read requests about the index.
 const GETS: [&str; 7] =
     ["/api/about", "/api/map", "/api/leaves", "/api/state", "/api/health", "/api/judgments", "/api/job"];
 const POSTS: [&str; 10] = [
@@ -38,7 +38,7 @@ const POSTS: [&str; 10] = [
     "/api/rollback",
 ];
 
-/// A program that serves a page.
+/// A program serving a page.
 struct Explorer {
     child: Child,
     port: u16,
@@ -92,11 +92,11 @@ impl Explorer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Bytes as they are, and all that comes back.
+    /// Sends raw bytes; returns the whole answer.
     fn raw(&self, request: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // What is refused early need not be read to its end.
+        // A request refused early need not be read to its end.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -106,7 +106,7 @@ impl Explorer {
         Answer { status, head, body: answer.get(end + 4..).unwrap_or_default().to_vec() }
     }
 
-    /// A request with these lines in its head beside those that it must have.
+    /// Sends a request with these header lines in addition to the required ones.
     fn send(&self, method: &str, path: &str, lines: &[&str], body: &str) -> Answer {
         let mut request =
             format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
@@ -123,7 +123,7 @@ impl Explorer {
         Session { explorer: self, key: begun["key"].as_str().unwrap().to_owned() }
     }
 
-    /// As Ctrl-C does.
+    /// Ends it as Ctrl-C does.
     fn end(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         self.child.wait().unwrap().code()
@@ -137,7 +137,7 @@ impl Drop for Explorer {
     }
 }
 
-/// What the page does.
+/// Acts like the page.
 struct Session<'a> {
     explorer: &'a Explorer,
     key: String,
@@ -166,7 +166,7 @@ impl Session<'_> {
         self.post("/api/search", &json!({ "question": question, "k": 5 }))
     }
 
-    /// Asks until the answer is as it is to be.
+    /// Repeats a request until the answer is as expected.
     #[track_caller]
     fn wait(&self, path: &str, is: impl Fn(&Value) -> bool) -> Value {
         let started = Instant::now();
@@ -187,7 +187,7 @@ fn filled(count: usize) -> Flow {
     flow
 }
 
-/// Inserts documents in the format of the program's input.
+/// Inserts documents in the program's input format.
 fn store(flow: &Flow, documents: &[Value]) {
     let file = flow.path("own.jsonl");
     fs::write(&file, documents.iter().map(|document| format!("{document}\n")).collect::<String>()).unwrap();

@@ -25,7 +25,7 @@ fn index(shape: Shape) -> (tempfile::TempDir, Index) {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let rows = encoder.embed(&texts, Role::Document).unwrap();
     let rows: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
-    // No two alike: the first elements differ a little.
+    // All different: the first elements differ slightly.
     let vector = |n: usize| {
         let mut row = rows[n % 97].to_vec();
         row[n % 50] += (n / 97) as f32 * 0.003;
@@ -34,7 +34,7 @@ fn index(shape: Shape) -> (tempfile::TempDir, Index) {
     index.insert_vectors((0..800).map(|n| (tagged(n), vector(n)))).unwrap();
     index.flush().unwrap();
     index.insert_vectors((800..STORED).map(|n| (tagged(n), vector(n)))).unwrap();
-    // Some that pass a filter are gone, one comes back otherwise, and some are in memory only.
+    // Some that pass a filter are deleted, one is replaced, and some are only in memory.
     index.delete_batch((0..STORED).step_by(31).map(support::id)).unwrap();
     index.insert_vectors([(document(7).with_metadata(json!({ "tenant": "t3" })), vector(7))]).unwrap();
     (dir, index)
@@ -117,15 +117,15 @@ fn leaves_are_visited_as_they_are_needed_and_filters_are_remembered() {
     let (few, many) = (search(&common, 1), search(&common, 150));
     assert!(few.leaves_visited < many.leaves_visited, "{few:?} {many:?}");
     assert!(few.documents_checked > 0 && few.documents_checked < index.len());
-    // Few enough to be scored all, without the tree; the second time without a look at the metadata on disk.
+    // Few enough to be all scored, without the tree; the second time without reading the metadata on disk.
     let rare = Filter::eq("rare", true);
     let (first, second) = (search(&rare, 2), search(&rare, 2));
     assert_eq!((first.leaves_visited, second.leaves_visited), (0, 0));
     assert_eq!(first.documents_visited, second.documents_visited);
     assert!(first.documents_checked >= index.len());
-    // Those in memory are looked at each time, some of them twice.
+    // Those in memory are examined each time, some of them twice.
     assert!(second.documents_checked < first.documents_checked - 700, "{first:?} {second:?}");
-    // Still right when documents come and go.
+    // Still correct after inserts and deletes.
     let before = index.search_with(QUESTIONS[0], &SearchRequest::dense().filter(&rare).k(100)).unwrap();
     index.delete(&before.hits[0].id).unwrap();
     index.insert(document(5000).with_metadata(json!({ "rare": true }))).unwrap();

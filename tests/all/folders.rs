@@ -21,7 +21,7 @@ fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
 }
 
-/// Changes a file so that its time tells, whatever the clock of the file system.
+/// Changes a file so that its modification time shows it, whatever the resolution of the file system's clock.
 fn change(folder: &Path, name: &str, content: &str) {
     write(folder, name, content);
     let later = SystemTime::now() + Duration::from_secs(60);
@@ -86,7 +86,7 @@ fn files_of_a_folder_are_documents() {
             "source": text(&source), "modified": modified, "bytes": 19, "changed": changed, "inode": file.ino()
         }))
     );
-    // The folder may be a link, and files are given one by one.
+    // The folder may be a link, and files may be given one by one.
     symlink(&folder, flow.path("link")).unwrap();
     let said = flow.run("insert", &[text(&flow.path("link"))]).ok();
     assert!(said.starts_with("0 inserted, 4 replaced; not read: "), "{said}");
@@ -95,7 +95,7 @@ fn files_of_a_folder_are_documents() {
     let index = Index::open_read_only(flow.path("index")).unwrap();
     let metadata = index.get("n/tea.md").unwrap().unwrap().metadata.unwrap();
     assert_eq!(metadata["source"], "s");
-    // Lines of JSON are that in a file of text, too.
+    // Lines of JSON are recognised in a text file, too.
     let lines = flow.path("lines.txt");
     fs::write(&lines, corpus_lines(&documents(3))).unwrap();
     assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("3 inserted"));
@@ -117,7 +117,7 @@ fn a_folder_that_is_synced_twice_encodes_nothing() {
     change(&folder, "tea.md", "# Tea\n\nDrink it.\n");
     fs::rename(folder.join("sub/plain.txt"), folder.join("moved.txt")).unwrap();
     write(&folder, "new.md", "new");
-    // One that has lost its text has no document.
+    // A file that lost its text has no document.
     change(&folder, "sub/page.HTML", "<p>");
     let said = sync().ok();
     assert_eq!(
@@ -128,14 +128,14 @@ fn a_folder_that_is_synced_twice_encodes_nothing() {
     assert_eq!(ids[5..], ["moved.txt", "new.md", "tea.md"]);
     assert_eq!(stored(&flow)[7].text, "Drink it.");
 
-    // The same size, and a time before: it is another state.
+    // The same size, and an earlier time: a different state.
     write(&folder, "new.md", "old");
     let file = File::options().write(true).open(folder.join("new.md")).unwrap();
     file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
     let said = sync().ok();
     assert!(said.starts_with("0 inserted, 1 replaced, 2 unchanged; "), "{said}");
     assert!(sync().ok().starts_with("0 inserted, 0 replaced, 3 unchanged; "));
-    // Without --sync all is read again.
+    // Without --sync everything is read again.
     let said = flow.run("insert", &[text(&folder)]).ok();
     assert!(said.starts_with("0 inserted, 3 replaced; "), "{said}");
 }
@@ -160,10 +160,10 @@ fn folders_do_not_touch_each_others_documents() {
     );
     assert_eq!(ran.err, expected);
     let said = flow.run("insert", &["--sync", "--prefix", "other/", text(&other)]).ok();
-    // The file that has an id without the prefix keeps that document.
+    // A file whose id lacks the prefix keeps its document.
     assert_eq!(said, "2 inserted, 0 replaced; the index has 6 documents\n");
     assert!(flow.run("insert", &["--sync", text(&folder)]).ok().contains("3 unchanged; "));
-    // A folder that has moved goes on under its old name.
+    // A moved folder continues under its old name.
     let moved = flow.path("moved");
     fs::rename(&folder, &moved).unwrap();
     assert_eq!(flow.run("insert", &["--sync", text(&moved)]).code, Some(1));
@@ -238,7 +238,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
         let line = flow.run("insert", &rest).failure();
         assert!(line.contains(expected), "{line}");
     }
-    // A disk that is not mounted is an empty folder.
+    // An unmounted disk is an empty folder.
     fs::remove_dir_all(folder).unwrap();
     fs::create_dir(folder).unwrap();
     let line = flow.run("insert", &["--sync", folder]).failure();
@@ -267,7 +267,7 @@ fn a_sync_that_was_killed_is_made_good_by_the_next() {
             .spawn()
             .unwrap();
         thread::sleep(delay);
-        // It may have ended.
+        // It may have ended already.
         let _ = child.kill();
         child.wait().unwrap();
     };
@@ -280,7 +280,7 @@ fn a_sync_that_was_killed_is_made_good_by_the_next() {
             flow.run("recover", &[]).ok();
             let found = found();
             assert!(round == 1 || found.is_subset(&expected));
-            // So soon it cannot have ended.
+            // It cannot have ended this soon.
             assert!(delay > 100 || found != expected);
         }
         let said = flow.run("insert", &["--sync", text(&folder)]).ok();
@@ -292,7 +292,7 @@ fn a_sync_that_was_killed_is_made_good_by_the_next() {
         if round == 1 {
             break;
         }
-        // And with files that are gone and others that are new.
+        // Also with files removed and others added.
         for number in (0..2_600).step_by(2) {
             fs::remove_file(folder.join(name(number))).unwrap();
             let moved = format!("new/{number:04}.txt");
@@ -303,14 +303,14 @@ fn a_sync_that_was_killed_is_made_good_by_the_next() {
     }
 }
 
-/// What no sync and no insert may take away: documents of other folders, and all of them at once.
+/// What no sync or insert may remove: documents of other folders, and all of them at once.
 #[test]
 fn documents_are_not_lost_to_names_and_emptied_files() {
     let flow = Flow::new();
     let [one, two] = ["one", "two"].map(|name| flow.path(name));
     write(&one, "README.md", "the first");
     write(&two, "README.md", "the second");
-    // Without --sync too.
+    // Also without --sync.
     let ran = flow.run("insert", &[text(&one), text(&two)]);
     assert_eq!(ran.code, Some(1));
     assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 1 document\n");
@@ -318,7 +318,7 @@ fn documents_are_not_lost_to_names_and_emptied_files() {
     assert_eq!(stored(&flow)[0].text, "the first");
     let ran = flow.run("insert", &[text(&two.join("README.md"))]);
     assert_eq!((ran.code, stored(&flow)[0].text.as_str()), (Some(1), "the first"));
-    // Each prefix has documents of its own, and one name of a source is for one folder.
+    // Each prefix has its own documents, and a source name belongs to one folder.
     for prefix in ["a/", "b/"] {
         flow.run("insert", &["--sync", "--prefix", prefix, text(&one)]).ok();
     }
@@ -328,12 +328,12 @@ fn documents_are_not_lost_to_names_and_emptied_files() {
     assert_eq!(said, "0 inserted, 0 replaced, 1 unchanged; the index has 3 documents\n");
     let ran = flow.run("insert", &["--sync", "--source", "s", text(&one), text(&two)]);
     assert!(ran.line().contains("`--sync --source` takes one folder"), "{}", ran.err);
-    // Files that are there and empty, all of them, are as likely a mistake as a folder without files.
+    // If all files exist but are empty, that is as likely a mistake as a folder without files.
     write(&one, "README.md", "");
     let ran = flow.run("insert", &["--sync", text(&one)]);
     assert!(ran.line().contains("1 without text"), "{}", ran.err);
     assert_eq!(stored(&flow).len(), 3);
-    // Two names that are no text are two folders.
+    // Two names that are not UTF-8 are two folders.
     for name in [b"n\xff", b"n\xfe"] {
         let folder = flow.path("index").parent().unwrap().join(OsStr::from_bytes(name));
         fs::create_dir(&folder).unwrap();
@@ -349,7 +349,7 @@ fn documents_are_not_lost_to_names_and_emptied_files() {
     assert_eq!(stored(&flow).len(), 3);
 }
 
-/// A text that is none is named for what it is, and a pipe is not read for a look at it.
+/// A file that is not text is reported as what it is, and a pipe is not read to examine it.
 #[test]
 fn files_of_other_content_are_named() {
     let flow = Flow::new();
@@ -357,7 +357,7 @@ fn files_of_other_content_are_named() {
     write(&folder, "a.md", "text");
     write(&folder, "b.txt", b"\xff\xfet\0e\0");
     write(&folder, "c.txt", b"\x1f\x8b\x08\x00\xff");
-    // Bytes that are UTF-8, of files that are not.
+    // Bytes that are valid UTF-8, in files that are not text.
     write(&folder, "d.txt", "H\0e\0l\0l\0o\0");
     write(&folder, "e.md", "\0H\0e\0l\0l\0o");
     write(&folder, "f.txt", "H\0\0\0e\0\0\0");
@@ -385,7 +385,7 @@ fn files_of_other_content_are_named() {
     ] {
         assert!(ran.err.contains(what), "{what}: {}", ran.err);
     }
-    // A folder that is named through links is none of them.
+    // A folder reached through links is not one of them.
     let (link, chain) = (flow.path("link"), flow.path("chain"));
     std::os::unix::fs::symlink(&folder, &link).unwrap();
     std::os::unix::fs::symlink(&link, &chain).unwrap();
@@ -406,7 +406,7 @@ fn files_of_other_content_are_named() {
     });
     assert!(flow.run("insert", &[text(&pipe)]).ok().starts_with("1 inserted"));
     writer.join().unwrap();
-    // A folder with a dataset in it says that it is read as one.
+    // For a folder that contains a dataset, the program says that it is read as one.
     write(&folder, "corpus.jsonl", "{\"_id\": \"3\", \"text\": \"three\"}\n");
     let ran = flow.run("insert", &[text(&folder)]);
     assert!(ran.err.contains("is read as a dataset"), "{}", ran.err);
@@ -414,14 +414,14 @@ fn files_of_other_content_are_named() {
     assert!(ran.line().contains("this one holds a dataset"), "{}", ran.err);
 }
 
-/// The size and the time of a file may stay, and its content not; and the other way round.
+/// Size and time of a file may stay the same while its content changes; and the reverse.
 #[test]
 fn a_change_is_seen_by_inode_and_change_time_or_by_content() {
     let flow = Flow::new();
     let folder = notes(&flow);
     let sync = |by: &str| flow.run("insert", &[by, text(&folder)]).ok();
     sync("--sync");
-    // Written in place, and its time put back.
+    // Written in place, with its time restored.
     let keep_time = |name: &str, content: &str| {
         let modified = fs::metadata(folder.join(name)).unwrap().modified().unwrap();
         write(&folder, name, content);
@@ -430,7 +430,7 @@ fn a_change_is_seen_by_inode_and_change_time_or_by_content() {
     };
     keep_time("tea.md", "# Tea\n\nStore *it*.\n");
     assert!(sync("--sync").starts_with("0 inserted, 1 replaced, 2 unchanged; "));
-    // Two files of one size and time that change places.
+    // Two files with the same size and time swap names.
     write(&folder, "a.txt", "heron");
     write(&folder, "b.txt", "stork");
     let now = SystemTime::now();
@@ -445,7 +445,7 @@ fn a_change_is_seen_by_inode_and_change_time_or_by_content() {
     assert!(sync("--sync").starts_with("0 inserted, 2 replaced, 3 unchanged; "));
     let texts: Vec<String> = stored(&flow).into_iter().map(|document| document.text).collect();
     assert_eq!(texts[..2], ["stork", "heron"]);
-    // A file that was copied, or touched, is read, and not stored again.
+    // A copied or touched file is read, and not stored again.
     fs::copy(folder.join("a.txt"), folder.join("copy")).unwrap();
     fs::rename(folder.join("copy"), folder.join("a.txt")).unwrap();
     let said = sync("--sync");
@@ -457,7 +457,7 @@ fn a_change_is_seen_by_inode_and_change_time_or_by_content() {
     assert_eq!(line.code, Some(2), "{}", line.err);
 }
 
-/// Front matter is searched by a filter, and a name of ours in it loses neither.
+/// Front matter can be filtered, and one of our names in it loses neither value.
 #[test]
 fn front_matter_is_metadata_beside_ours() {
     let flow = Flow::new();
@@ -475,7 +475,7 @@ fn front_matter_is_metadata_beside_ours() {
     assert!(flow.run("insert", &["--sync", "--prefix", "v/", text(&folder)]).ok().contains("3 unchanged"));
 }
 
-/// The summary as JSON has all that its line has.
+/// The summary as JSON contains everything in its line.
 #[test]
 fn the_summary_is_json_too() {
     let flow = Flow::new();
@@ -516,7 +516,7 @@ fn the_summary_is_json_too() {
     assert!(said.starts_with("3 inserted, 4 replaced; not read: 2 hidden, 1 links"), "{said}");
 }
 
-/// A file that an ignore file names now is removed with a word, and comes back.
+/// A file newly named in an ignore file is removed with a notice, and returns later.
 #[test]
 fn a_sync_says_what_it_removes_as_ignored() {
     let flow = Flow::new();
@@ -537,15 +537,15 @@ fn a_sync_says_what_it_removes_as_ignored() {
     assert!(
         sync(&["--no-ignore"]).ok().starts_with("1 inserted, 0 replaced, 3 unchanged; not read: 1 hidden;")
     );
-    // A file that is gone is no news.
+    // A deleted file is not reported again.
     fs::remove_file(folder.join("tea.md")).unwrap();
     let ran = sync(&["--no-ignore"]);
     assert_eq!((&*ran.err, ran.code), ("", Some(0)));
-    // All of it at once is a mistake.
+    // All of them at once is a mistake.
     write(&folder, ".ignore", "*\n");
     let line = sync(&[]).failure();
     assert!(line.contains("2 that .gitignore or .ignore names, which `--no-ignore` reads"), "{line}");
-    // Git's lists count in a repository alone.
+    // Git's lists only apply in a repository.
     let other = flow.path("other");
     write(&other, "node_modules/x/README.md", "x");
     write(&other, "own.md", "own");

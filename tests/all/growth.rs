@@ -1,4 +1,4 @@
-//! A collection that grows: what health says about it, and an index that tunes itself.
+//! A growing collection: what health reports, and an index that tunes itself.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn tune() -> TuneOptions {
-    // A sample of the smallest size, so that it takes a second.
+    // The smallest sample, so that it takes a second.
     TuneOptions { leaves: Some(40), passes: Some(1), memory_bytes: 1, always: true, ..TuneOptions::default() }
 }
 
@@ -26,7 +26,7 @@ fn index() -> (TempDir, Index) {
     (dir, index)
 }
 
-/// Documents without texts, in clusters of which the later ones are others.
+/// Documents without texts, in clusters that change over time.
 fn grow(index: &Index, from: usize, to: usize) {
     let vector = |n: usize| -> Vec<f32> {
         let (centre, mut state) = (n / 400, n as u64);
@@ -60,7 +60,7 @@ fn health_names_what_mends_it_and_the_cost() {
     assert!(remedy.documents_to_route == many && remedy.minutes > 0.0);
     assert!(remedy.to_string().starts_with("`ehi tune` "), "{remedy}");
 
-    // Made from a sample: what counts is the collection.
+    // Made from a sample: the size of the collection counts.
     index.tune(&tune()).unwrap();
     assert_eq!(index.tuning_due().unwrap(), None);
     grow(&index, many, 2 * many);
@@ -69,7 +69,7 @@ fn health_names_what_mends_it_and_the_cost() {
     let health = index.health().unwrap();
     assert!(health.advice.contains(&grown), "{:?}", health.advice);
     assert!(health.remedies.iter().any(|remedy| remedy.command == RemedyCommand::Tune));
-    // One who tunes need not calibrate.
+    // Tuning includes calibration.
     assert!(health.remedies.iter().all(|remedy| remedy.command != RemedyCommand::Calibrate));
     index.record_all([Judgment::new("a question", id(0), 1)]).unwrap();
     assert!(index.health().unwrap().remedies.iter().all(|remedy| remedy.minutes.is_finite()));
@@ -99,7 +99,7 @@ fn an_index_tunes_itself_when_it_is_due() {
     wait_for(|| index.bundle().has_tree());
     let first = index.bundle().hash();
     grow(&index, many, 2 * many);
-    // Once for the load, perhaps, and once for the doubling.
+    // Possibly once for the load, and once for the doubling.
     wait_for(|| auto.last().0 >= 2 && index.tuning_due().unwrap().is_none());
     assert_ne!(index.bundle().hash(), first);
     let tunings = auto.last().0;
@@ -115,7 +115,7 @@ fn a_tuning_that_brings_nothing_is_not_tried_again_and_again() {
     let (_dir, index) = index();
     let index = Arc::new(index);
     grow(&index, 0, MOST_EXACT_DOCUMENTS + 1);
-    // Two leaves spare less than half of the work.
+    // Two leaves save less than half of the work.
     let tune = TuneOptions { leaves: Some(2), always: false, ..tune() };
     let auto = index.auto_tune(AutoTuneOptions { interval: Duration::from_millis(10), tune }).unwrap();
     let mut last: Option<Tuned> = None;
@@ -135,13 +135,13 @@ fn whoever_tunes_by_itself_ends_with_the_index_or_before() {
     let index = Arc::new(index);
     let auto = index.auto_tune(AutoTuneOptions { interval: PATIENCE, tune: tune() }).unwrap();
     drop(index);
-    // Nobody has it open any more, as soon as the first look is over.
+    // No handle is open any more once the first check is over.
     let path = dir.path().join("index");
     wait_for(|| Index::open(&path).is_ok());
     drop(auto);
     let reader = Arc::new(Index::open_read_only(&path).unwrap());
     assert!(reader.auto_tune(AutoTuneOptions::default()).is_err());
-    // A tuning under way is ended.
+    // A tuning in progress is ended.
     let index = Arc::new(Index::open(&path).unwrap());
     grow(&index, 0, MOST_EXACT_DOCUMENTS + 1);
     let tune = TuneOptions { passes: Some(100_000), ..tune() };

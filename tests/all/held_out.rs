@@ -1,4 +1,4 @@
-//! What is set aside of a collection's questions is never learned from, by any way to learn.
+//! Held-out questions of a collection are never learned from, by any way of learning.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::support::{DOCUMENTS, Shape, base_model, config, documents, id};
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
-/// Questions in several spellings, most of documents' titles.
+/// Questions in several spellings, mostly of documents' titles.
 fn questions() -> Vec<String> {
     let spelled = |(place, title): (usize, String)| match place % 3 {
         0 => format!("{title}?"),
@@ -33,7 +33,7 @@ fn index() -> (TempDir, Index) {
     (dir, index)
 }
 
-/// An index with judgments in which the questions set aside have these answers.
+/// An index with judgments in which the held-out questions have these answers.
 fn judged(shift: usize) -> (TempDir, Index) {
     let (dir, index) = index();
     let judgments = questions().into_iter().enumerate().map(|(place, question)| {
@@ -53,7 +53,7 @@ fn learned(shift: usize) -> String {
     index.learn(&options).unwrap().change.unwrap().to.to_string()
 }
 
-/// The model after a tuning for questions of which those set aside are `aside`.
+/// The model after a tuning with questions of which `aside` are held out.
 fn tuned(aside: &[String]) -> String {
     let (_dir, index) = index();
     let learned = questions().into_iter().filter(|question| !is_held_out(question));
@@ -67,7 +67,7 @@ fn tuned(aside: &[String]) -> String {
     index.bundle().hash().to_string()
 }
 
-/// The fast encoder made of judgments in which the questions set aside have these answers.
+/// The fast encoder made from judgments in which the held-out questions have these answers.
 fn distilled(shift: usize) -> Vec<u8> {
     let (_dir, index) = judged(shift);
     index.distil(&Default::default()).unwrap();
@@ -80,7 +80,7 @@ fn distilled(shift: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2, ..ProptestConfig::default() })]
 
-    /// If the answers of the questions set aside are others, what is learned is the same.
+    /// If the answers of the held-out questions change, what is learned stays the same.
     #[test]
     fn no_way_to_learn_sees_a_question_set_aside(shift in 1..DOCUMENTS) {
         prop_assert_eq!(learned(0), learned(shift));

@@ -1,4 +1,4 @@
-//! Fetching a base model by name, from a server of our own that answers as the hub does.
+//! Fetching a base model by name, from our own server that answers like the hub.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use ehi::Bundle;
 const NAME: &str = "someone/small-model";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Serves the fixture's files under the name above, and counts the answers that held a body.
+/// Serves the fixture's files under the name above, and counts the answers with a body.
 fn serve() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -22,7 +22,7 @@ fn serve() -> (String, Arc<AtomicUsize>) {
     let count = Arc::clone(&served);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            // A client that hangs up is its own affair.
+            // A client that disconnects is not an error here.
             if answer(&stream.unwrap()).unwrap_or(false) {
                 count.fetch_add(1, Ordering::SeqCst);
             }
@@ -61,7 +61,7 @@ fn answer(mut stream: &TcpStream) -> std::io::Result<bool> {
     Ok(part.len() == bytes.len())
 }
 
-/// Trains from a base of this name; standard error of a failure.
+/// Trains from a base of this name; returns standard error of a failure.
 fn train(base: &str, out: &Path, home: &Path, endpoint: &str, offline: bool) -> Result<(), String> {
     let config = home.join("config.json");
     fs::write(

@@ -17,7 +17,7 @@ use serde_json::json;
 const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
 const SEVERAL: Shape = Shape { height: 2, leaves_per_document: 2 };
 
-/// The questions' embeddings: encoding is most of what these tests cost.
+/// The questions' embeddings: encoding is most of the cost of these tests.
 fn vectors(index: &Index) -> Vec<Vec<f32>> {
     let bundle = index.bundle();
     let encoder = bundle.model().encoder();
@@ -25,7 +25,7 @@ fn vectors(index: &Index) -> Vec<Vec<f32>> {
     rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect()
 }
 
-/// Texts that are no document's.
+/// Texts that differ from all documents.
 const QUESTIONS: [&str; 5] =
     ["the beam of a tree", "cell and gene 17", "what is a query", "b c d 40", "why search a long text"];
 
@@ -118,7 +118,7 @@ fn a_hit_carries_the_whole_document() {
     }
 }
 
-/// Ids with scores, those of equal scores in order of insertion, as documented.
+/// Ids with scores; equal scores in order of insertion, as documented.
 fn ranking(result: &SearchResult) -> Vec<(String, f32)> {
     result.iter().map(|hit| (hit.id.clone(), hit.score)).collect()
 }
@@ -139,7 +139,7 @@ fn a_full_beam_is_exact_search() {
                 assert!(exact.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
                 assert_eq!(exact.stats.leaves_visited, 0);
                 assert_eq!(exact.stats.documents_visited, COUNT);
-                // The second is beyond the leaves.
+                // The second exceeds the number of leaves.
                 for beam in [shape.leaves(), 1000] {
                     let full = index.search_with(vector, &SearchRequest::dense().k(25).beam(beam)).unwrap();
                     assert_eq!(ranking(&full), ranking(&exact), "height {height}, {similarity:?}");
@@ -153,7 +153,7 @@ fn a_full_beam_is_exact_search() {
     }
 }
 
-/// Exact search against scores computed here, from the encoder's embeddings.
+/// Exact search compared with scores computed here, from the encoder's embeddings.
 #[test]
 fn exact_search_ranks_by_the_similarity() {
     const COUNT: usize = 30;
@@ -211,7 +211,7 @@ fn a_wider_beam_visits_more_and_finds_no_less() {
             let result = index.search_with(vector, &SearchRequest::dense().k(DOCUMENTS).beam(beam)).unwrap();
             let stats = result.stats;
             assert_eq!(stats.leaves_visited, beam);
-            // With k as large as the index, hits are what was visited.
+            // With k as large as the index, hits are all visited documents.
             assert_eq!(stats.documents_visited, result.len());
             let fraction = stats.documents_visited as f64 / DOCUMENTS as f64;
             assert!((stats.visited_fraction - fraction).abs() < 1e-12);
@@ -227,7 +227,7 @@ fn a_wider_beam_visits_more_and_finds_no_less() {
                 assert!(first.score >= best);
                 best = first.score;
             }
-            // The same scores as in exact search, with the unvisited left out.
+            // The same scores as in exact search, without the unvisited documents.
             let found: HashSet<_> = result.iter().map(|hit| hit.id.clone()).collect();
             let expected: Vec<_> = exact.iter().filter(|(id, _)| found.contains(id)).cloned().collect();
             assert_eq!(ranking(&result), expected);
@@ -271,7 +271,7 @@ fn defaults_are_those_documented() {
     let (_dir, index) = filled(shape, DOCUMENTS);
     let result = index.search_with(QUESTIONS[2], &SearchRequest::dense()).unwrap();
     assert_eq!(result.len(), ehi::search::DEFAULT_K);
-    // So few documents are searched exactly, codes first.
+    // So few documents are searched exactly, by codes first.
     assert_eq!((result.stats.leaves_visited, result.stats.documents_visited), (0, DOCUMENTS));
     let exact = index.search_with(QUESTIONS[2], &SearchRequest::dense().exact().codes(true)).unwrap();
     assert_eq!(ranking(&result), ranking(&exact));
@@ -287,7 +287,7 @@ fn a_vector_finds_what_its_text_finds() {
             ranking(&index.search_with(&vector, &SearchRequest::dense().k(15).beam(3)).unwrap()),
             ranking(&by_text)
         );
-        // Cosine knows no length.
+        // Cosine ignores length.
         let longer: Vec<f32> = vector.iter().map(|x| x * 4.0).collect();
         assert_eq!(
             ranking(&index.search_with(&longer, &SearchRequest::dense().k(15).beam(3)).unwrap()),
@@ -313,7 +313,7 @@ fn a_reopened_index_gives_the_same_answers() {
         let hash = index.bundle().hash();
         let answers: Vec<_> = QUESTIONS.map(|q| index.search(q, 20, 5).unwrap().hits).into();
         let stats = index.stats().unwrap();
-        // No flush: dropping is one.
+        // No explicit flush: dropping flushes.
         drop(index);
 
         let index = Index::open(dir.path()).unwrap();
@@ -333,7 +333,7 @@ fn a_reopened_index_gives_the_same_answers() {
     }
 }
 
-/// Another process would see the same: the handles share nothing but the directory.
+/// As in another process: the handles share nothing but the directory.
 #[test]
 fn a_read_only_index_follows_the_writer() {
     let (dir, index) = filled(FLAT, 40);
@@ -349,7 +349,7 @@ fn a_read_only_index_follows_the_writer() {
     index.insert_batch(documents(60)).unwrap();
     assert_eq!(reader.len(), 40);
     index.compact().unwrap();
-    // Not asked to move: what it has open was removed, and is still there for it.
+    // Not refreshed: the files that it has open were removed, and are still readable.
     assert_eq!(reader.get(&id(3)).unwrap(), Some(document(3)));
     assert!(reader.refresh().unwrap());
     assert_eq!((reader.len(), reader.stats().unwrap().segments), (60, 1));
@@ -385,7 +385,7 @@ fn a_callback_may_search_and_write() {
         .with_progress(|progress| {
             heard.push((progress.stage, progress.done, progress.total));
             assert_eq!(index.search("tree", 3, 4).unwrap().len(), 3);
-            // Each waits for the compaction where it has begun, which does not wait for the callback.
+            // Each waits for the compaction that has begun, which does not wait for the callback.
             index.insert(document(40)).unwrap();
             index.delete(&id(2)).unwrap();
             index.flush().unwrap();
@@ -452,7 +452,7 @@ fn a_cancelled_insert_keeps_the_groups_before() {
     assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(kept));
     assert!(index.verify().unwrap().is_sound());
 
-    // The same call again does the rest.
+    // Repeating the call does the rest.
     let summary = index.insert_batch(documents(COUNT)).unwrap();
     assert_eq!((summary.inserted, summary.replaced), (COUNT - kept, kept));
     drop(index);
@@ -476,14 +476,14 @@ fn searches_run_beside_a_writer() {
                     let mut seen = 0;
                     while !done.load(Ordering::Acquire) || searches == 0 {
                         let place = (reader + searches) % QUESTIONS.len();
-                        // One reader encodes beside the writer, the others keep the index busy.
+                        // One reader encodes while the writer works, the others keep the index busy.
                         let question = match reader {
                             0 => Question::Text(QUESTIONS[place]),
                             _ => Question::Vector(&vectors[place]),
                         };
                         let request = SearchRequest::dense().k(1000).beam(shape.leaves());
                         let result = index.search_with(question, &request).unwrap();
-                        // Groups are visible whole or not at all, and nothing goes away.
+                        // Groups are visible completely or not at all, and nothing disappears.
                         assert_eq!(result.len() % PER_GROUP, 0, "{}", result.len());
                         assert_eq!(result.stats.documents_visited, result.len());
                         assert!(result.len() >= seen);
@@ -568,7 +568,7 @@ fn a_batch_says_what_became_of_each_document() {
     use InsertStatus::{Inserted, Replaced, Superseded};
     assert_eq!(summary.statuses, [Superseded, Replaced, Inserted, Inserted]);
     assert_eq!((summary.inserted, summary.replaced, summary.superseded), (2, 1, 1));
-    // Over several commits, the last of one id far behind the others.
+    // Over several commits, with the last of one id far behind the others.
     let mut many: Vec<Document> = (0..600).map(document).collect();
     many.push(renamed(document(7), &id(0)));
     let summary = index.insert_batch(many).unwrap();
@@ -592,7 +592,7 @@ fn a_batch_stores_what_it_can_and_says_what_it_refused() {
     let refused: Vec<_> = summary.refused.iter().map(|r| (r.position, r.id.as_str())).collect();
     assert_eq!(refused, [(0, id(1).as_str()), (2, &*long)]);
     assert!(matches!(summary.refused[1].error, InputError::InvalidId { found: 600, .. }));
-    // A refused document replaces none.
+    // A refused document replaces nothing.
     assert_eq!(index.get(&id(1)).unwrap(), Some(document(1)));
     assert_eq!(index.len(), 4);
     let json = serde_json::to_value(&summary).unwrap();
@@ -636,7 +636,7 @@ fn many_documents_are_read_paged_and_deleted_together() {
     assert_eq!(found, [Some(document(3)), None, Some(document(0)), Some(document(3))]);
     assert_eq!(index.page(None, 3).unwrap(), documents(3));
     assert_eq!(index.page(Some(&id(2)), 2).unwrap(), [document(3), document(4)]);
-    // Behind an id that is not there, and behind the last.
+    // After an id that does not exist, and after the last.
     assert_eq!(index.page(Some("doc-0002x"), 1).unwrap(), [document(3)]);
     assert_eq!(index.page(Some(&id(19)), 5).unwrap(), []);
     let generation = index.stats().unwrap().generation;
@@ -659,7 +659,7 @@ fn given_embeddings_are_stored_and_found_as_computed_ones_are() {
     let rows = encoder.embed(&texts, Role::Document).unwrap();
     let mut pairs: Vec<(Document, Vec<f32>)> =
         all.into_iter().zip(rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec)).collect();
-    // Of one id the last counts; without text it is stored all the same; any length is brought to one.
+    // Of a repeated id the last counts; it is stored even without text; any length is normalised.
     let twice = vec![3.0; encoder.dim()];
     pairs.insert(0, (Document::new(id(0), "", ""), twice.clone()));
     pairs.push((Document::new("bare", "", ""), twice));

@@ -1,5 +1,4 @@
-//! Files as people have them, well-formed and malformed, each with the documents or the error that come of
-//! it.
+//! Files as found in practice, well-formed and malformed, each with the resulting documents or error.
 
 use std::fs;
 use std::io::{Cursor, Read, Write};
@@ -27,7 +26,7 @@ fn read(input: &Input, bytes: impl Into<Vec<u8>>) -> Result<Vec<Document>, DataE
     input.read(Cursor::new(bytes.into()), "in")?.collect()
 }
 
-/// Id, title, text and metadata, null for none.
+/// Id, title, text and metadata, with null for none.
 fn document((id, title, text, metadata): (&str, &str, &str, Value)) -> Document {
     let document = Document::new(id, title, text);
     if metadata.is_null() { document } else { document.with_metadata(metadata) }
@@ -43,7 +42,7 @@ fn well_formed() -> Vec<Good> {
     let plain = Input::new;
     let ab = || vec![("a", "", "x", Value::Null), ("b", "", "y", Value::Null)];
     vec![
-        // BEIR's lines, and those of an export: `metadata` alone may be anything. No other key is lost.
+        // BEIR's lines, and those of an export: `metadata` alone may be any value. No other key is lost.
         (
             plain(),
             "{\"_id\":\"a\",\"title\":\"T\",\"text\":\"x\",\"metadata\":{\"y\":[1]},\"other\":1}\n\n\
@@ -66,7 +65,7 @@ fn well_formed() -> Vec<Good> {
             vec![("18446744073709551615", "", "1.5", Value::Null)],
         ),
         (plain(), "\u{feff}{\"id\":\"a\",\"text\":\"x\"}\r\n{\"id\":\"b\",\"text\":\"y\"}\r\n", ab()),
-        // Names of one's own, several fields of text, and the members of `metadata`.
+        // Custom names, several text fields, and the members of `metadata`.
         (
             named(),
             "{\"key\":1,\"head\":\"T\",\"body\":\"x\",\"more\":\"y\",\"metadata\":{\"a\":1},\"b\":2}\n\
@@ -137,7 +136,7 @@ fn well_formed() -> Vec<Good> {
             vec![("a", "", "\"x", json!({"n": 1})), ("b", "", "y, z; \"q\"", Value::Null)],
         ),
         (plain().format(Format::Tsv).text(["id,text"]).id("k"), "id,text\tk\nx\ta\ny\tb\n", ab()),
-        // A shop's export: prices, a version and a code, which are no such numbers.
+        // A shop's export: prices, a version and a code, which are not such numbers.
         (
             plain().id("sku").text(["name", "details"]),
             "sku;name;details;Price €;version;code\nt-1;Tea;Green, loose;12.50;1.2.0;1e5\nt-2;Cup;;18.00;;007\n",
@@ -157,13 +156,13 @@ fn well_formed() -> Vec<Good> {
             "{\"_id\":\"a\",\"text\":\"x\",\"lang\":\"en\",\"tags\":[\"t\"]}\n{\"_id\":\"b\",\"text\":\"y\"}\n",
             vec![("a", "", "x", json!({"lang": "en", "tags": ["t"]})), ("b", "", "y", Value::Null)],
         ),
-        // An export of ours, of which one member of the metadata is wanted.
+        // Our own export, with one member of the metadata selected.
         (
             plain().metadata(["price"]),
             "{\"_id\":\"a\",\"text\":\"x\",\"metadata\":{\"price\":1,\"other\":2}}\n{\"_id\":\"b\",\"text\":\"y\"}\n",
             vec![("a", "", "x", json!({"price": 1})), ("b", "", "y", Value::Null)],
         ),
-        // An answer of an interface: an array over several lines.
+        // A response of an API: an array over several lines.
         (
             plain().id("uuid").text(["body"]),
             "[\n  {\n    \"uuid\": \"a\",\n    \"body\": \"x\"\n  },\n  {\n    \"uuid\": \"b\",\n    \"body\": \"y\"\n  }\n]\n",
@@ -202,7 +201,7 @@ fn well_formed_files_are_read() {
     assert!(well_formed().len() >= 30);
 }
 
-/// A pipe that gives a byte at a time.
+/// A pipe that delivers a byte at a time.
 struct Slow(std::collections::VecDeque<u8>);
 
 impl Read for Slow {
@@ -232,7 +231,7 @@ fn malformed() -> Vec<Bad> {
     tar.push(b'\n');
     let latin = |text: &str| text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect::<Vec<u8>>();
     vec![
-        // What is no such file.
+        // Files of another format.
         #[cfg(not(feature = "parquet"))]
         json(
             "PAR1\u{15}",
@@ -423,7 +422,7 @@ fn malformed_files_are_errors_that_say_where_and_what() {
     assert!(malformed().len() >= 60);
 }
 
-/// An error of one record is behind those before it, and before those behind it.
+/// An error in one record comes after those before it, and before those after it.
 #[test]
 fn reading_goes_on_behind_a_bad_record() {
     let bad = [
@@ -469,7 +468,7 @@ fn a_failing_reader_is_an_error_at_any_byte() {
     }
 }
 
-/// Through the program: a pipe, gzip and zstd on standard input, names of fields, and where an error is.
+/// Through the program: a pipe, gzip and zstd on standard input, names of fields, and positions of errors.
 #[test]
 fn the_program_reads_tables_from_files_and_pipes() {
     let flow = Flow::new();
@@ -518,7 +517,7 @@ fn the_program_reads_tables_from_files_and_pipes() {
     let line = from_pipe(b"%PDF-1.4", &[]).failure();
     assert_eq!(line, "ehi: <stdin>: this is a PDF document, which is not read; convert it to text");
 
-    // What an index prints is read back.
+    // The output of an index can be read back.
     let exported = flow.run("export", &[]).ok();
     let array = format!("[{}]", exported.trim_end().replace('\n', ","));
     let file = flow.path("exported.json");
@@ -527,8 +526,8 @@ fn the_program_reads_tables_from_files_and_pipes() {
     assert_eq!(flow.run("export", &[]).ok(), exported);
 }
 
-/// A table from a stream is read twice, so it is kept: without room for that, it is an error. What is
-/// small needs none.
+/// A table from a stream is read twice, so it is buffered on disk: lack of space is an error. A small one
+/// needs none.
 #[test]
 fn a_stream_that_cannot_be_kept_is_an_error() {
     let flow = Flow::new();
@@ -553,7 +552,7 @@ fn a_stream_that_cannot_be_kept_is_an_error() {
     }
 }
 
-/// Ids for documents that have none, names with commas, and names that no record has.
+/// Ids for documents without one, names with commas, and names that no record has.
 #[test]
 fn documents_without_ids_and_odd_names() {
     let flow = Flow::new();
@@ -573,7 +572,7 @@ fn documents_without_ids_and_odd_names() {
     assert_ne!(ran.code, Some(0));
     let ran = flow.run("insert", &["--hash-ids", "--text", "Answer, long", text(&file)]);
     assert!(ran.line().contains("question, \"Answer, long\", price"), "{}", ran.err);
-    // A filter on a field that is nowhere, and a beam that finds nothing, are said to be so.
+    // A filter on a missing field, and a beam that finds nothing, are reported.
     let ran = flow.run("search", &["--filter", "{\"prise\": 1}", "so"]);
     assert!(ran.err.contains("note: no document has the field `prise`"), "{}", ran.err);
 

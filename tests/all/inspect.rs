@@ -1,4 +1,4 @@
-//! Looking inside an index: explanations, leaves and health.
+//! Inspecting an index: explanations, leaves and health.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +51,7 @@ fn an_explanation_is_of_the_search_itself() {
         assert_eq!(exact.len(), 7);
         for (best, hit) in exact.iter().zip(&all) {
             assert_eq!(&best.hit, hit);
-            // What was visited and is among the best is found.
+            // A visited document among the best is found.
             let is_hit = found.hits.iter().any(|explained| explained.hit.id == hit.id);
             assert_eq!(best.visited, is_hit, "{}", hit.id);
             assert!((0.0..=1.0).contains(&best.leaf_probability));
@@ -64,7 +64,7 @@ fn an_explanation_is_of_the_search_itself() {
     }
 }
 
-/// With one level the entropy is that of the distribution over leaves, whatever the beam.
+/// With one level, the entropy is that of the distribution over leaves, whatever the beam.
 #[test]
 fn the_entropy_of_a_flat_tree_is_exact() {
     let (_dir, index) = filled(Shape::of_height(1), 20);
@@ -125,7 +125,7 @@ fn leaves_say_what_they_are_about() {
         }
         assert_eq!(leaf.queries.len(), leaf.queries_routed.min(4));
         assert!(leaf.queries.is_sorted_by(|a, b| a.probability >= b.probability));
-        // A term's count is of the leaf's own documents.
+        // A term's count only covers the leaf's own documents.
         assert!(leaf.terms.iter().all(|term| term.weight > 0.0 && term.documents as usize <= leaf.documents));
         with_terms += usize::from(!leaf.terms.is_empty());
     }
@@ -152,7 +152,7 @@ fn training_records_how_it_routed() {
         assert!((0.0..=16f64.ln() + 1e-4).contains(&profile.mean_entropy));
         assert!(profile.mean_top_probability > 1.0 / 16.0 && profile.mean_top_probability <= 1.0);
     }
-    // Measured again from the bundle's own weights, which are those of the end of the run.
+    // Measured again with the bundle's own weights, which are those at the end of the run.
     let encoder = bundle.model().encoder();
     let documents = documents(DOCUMENTS);
     let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
@@ -188,7 +188,7 @@ fn a_collection_like_the_corpus_is_healthy_and_another_is_not() {
     assert!(health.queries_routing.recent.is_none() && health.queries_routing.reference.is_some());
     assert!(health.advice.is_empty(), "{:?}", health.advice);
 
-    // One text a thousand times over: one leaf, whatever the training saw.
+    // One text a thousand times: one leaf, whatever the training saw.
     let same = |number| Document::new(format!("same-{number:04}"), "", "virus cancer virus");
     index.insert_batch((0..RECENT).map(same)).unwrap();
     let health = index.health().unwrap();
@@ -219,8 +219,8 @@ fn served_queries_are_remembered_up_to_a_bound() {
     }
     let health = index.health().unwrap();
     assert_eq!(health.queries_routing.recent.as_ref().unwrap().rows, RECENT);
-    // One question over and over is not what the tree was trained on; by which of the two signs that
-    // shows depends on where the tiny tree happens to send it.
+    // The same question again and again differs from what the tree was trained on; which of the two signs
+    // shows that depends on where the tiny tree happens to send it.
     let strange = |a: &Advice| matches!(a, Advice::ShiftedQueries { .. } | Advice::UncertainQueries { .. });
     assert!(health.advice.iter().any(strange), "{health:?}");
     drop(index);
@@ -245,7 +245,7 @@ fn reports_without_a_reference_or_damaged_ones() {
         assert_eq!(index.bundle().hash(), hash, "the report is no part of the model");
         index.health()
     };
-    // As bundles of older versions have it, and those that came without a report.
+    // In bundles of older versions, and those without a report.
     let mut old = whole.clone();
     old.as_object_mut().unwrap().remove("routing");
     for content in [Some(old.to_string()), Some("{\"routing\": null}".to_owned()), None] {
@@ -262,14 +262,14 @@ fn reports_without_a_reference_or_damaged_ones() {
         let error = health(Some(bad)).unwrap_err();
         assert!(matches!(error, Error::Model(ModelError::Json { .. })), "{bad}: {error}");
     }
-    // Everything else works all the same, and the damage is named.
+    // Everything else still works, and the damage is named.
     let index = Index::open(&path).unwrap();
     assert!(index.contains(&id(3)).unwrap());
     let problems = index.verify().unwrap().problems;
     assert_eq!(problems.iter().map(|own| &*own.file).collect::<Vec<_>>(), ["models/1/model/training.json"]);
 }
 
-/// Which leaf each document is in, read in another way.
+/// The leaf of each document, determined in another way.
 fn leaf_of_each(index: &Index) -> BTreeMap<String, LeafId> {
     let every = LeafOptions { samples: DOCUMENTS + 1, ..LeafOptions::default() };
     let leaves = index.leaves(&every).unwrap();

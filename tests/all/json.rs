@@ -1,4 +1,4 @@
-//! `docs/json.md` against what the program prints, so that neither drifts from the other.
+//! `docs/json.md` compared with the program's output, so that neither drifts from the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ fn documented(command: &str) -> BTreeMap<String, String> {
     fields.collect()
 }
 
-/// The leaves of a value by their paths, with their types. Metrics of an evaluation have one name.
+/// The leaves of a value by their paths, with their types. All metrics of an evaluation share one name.
 fn collect(
     path: &str,
     value: &Value,
@@ -47,7 +47,7 @@ fn collect(
         Value::Array(values) => {
             return values.iter().for_each(|value| collect(&format!("{path}[]"), value, page, into));
         }
-        // Nothing where an object or an array may be.
+        // Null in place of an object or an array.
         Value::Null if page.iter().any(is_container) => return,
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -58,7 +58,7 @@ fn collect(
     into.insert((path.to_owned(), kind.to_owned()));
 }
 
-/// Some values of a command have the fields of the page and no others, of the types there.
+/// The output of a command has exactly the fields of the page, with the types given there.
 #[track_caller]
 pub fn check(command: &str, values: &[Value]) {
     let page = documented(command);
@@ -93,7 +93,7 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let apart = Flow::with(&["--passages", "20/5"]);
     apart.insert(20);
     searched.push(printed(&apart, "search", &["--json", "--passages", "2", QUESTION]));
-    // What signs meant, and why nothing is found.
+    // The meaning of signs, and why nothing is found.
     let signed = ["--json", "--filter", r#"{"none": 1}"#, r#"+tree "the leaf" -quagga -"a zebra" -20"#];
     searched.push(printed(&flow, "search", &signed));
     check("search", &searched);
@@ -115,7 +115,7 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let health = printed(&flow, "health", &["--json"]);
     let index = ehi::Index::open(flow.path("index")).unwrap();
     index.search(QUESTION, 3, 3).unwrap();
-    // So many of one kind that something stands out, and a remedy is named.
+    // Enough similar documents for a finding, and a remedy for it.
     let same = |number| ehi::Document::new(format!("same-{number}"), "", "virus cancer virus");
     index.insert_batch((0..400).map(same)).unwrap();
     let advice = [
@@ -238,7 +238,7 @@ fn what_keeps_an_index_prints_what_is_documented() {
     check("repair", &[repaired, json!(lost)]);
 }
 
-/// What is a method of a report is a field of its JSON, and what has words is a string.
+/// A method of a report is a field of its JSON, and a value with words is a string.
 #[test]
 fn reports_of_the_library_are_written_with_their_verdicts() {
     let mut report = VerifyReport::default();

@@ -21,7 +21,7 @@ fn assert_at(error: &DataError, kind: DataErrorKind, line: u64, says: &str) {
     assert!(error.to_string().contains(says), "{error}");
 }
 
-/// Every judgment must name a document and a query that are there.
+/// Every judgment must name an existing document and query.
 fn assert_whole(dataset: &Dataset) {
     let (documents, queries) = ids(dataset);
     let (documents, queries): (HashSet<_>, HashSet<_>) =
@@ -48,7 +48,7 @@ fn layouts_are_told_apart_by_their_files() {
     assert!(!first(&scifact).title.is_empty());
     assert_eq!(scifact.dir(), root.join("examples/data/scifact"));
 
-    // What is none of them is taken for BEIR, whose files are then missed by name.
+    // An unknown layout is taken for BEIR, whose missing files are then named.
     let empty = tempfile::tempdir().unwrap();
     let error = Dataset::open(empty.path()).unwrap().corpus().err().unwrap();
     assert!(error.kind() == DataErrorKind::Missing && error.name().ends_with("corpus.jsonl"), "{error}");
@@ -73,7 +73,7 @@ fn ms_marco_is_read_as_it_is_distributed() {
     assert!(passage.title.is_empty() && passage.text.contains("bona fides"), "{}", passage.text);
     let error = dataset.qrels("test").unwrap_err().to_string();
     assert!(error.ends_with("no split `test`; found: dev.small, train"), "{error}");
-    // A split's name is no path.
+    // A split's name is not a path.
     assert_eq!(dataset.qrels("../train").unwrap_err().kind(), DataErrorKind::Missing);
 }
 
@@ -163,7 +163,7 @@ fn targets_that_cannot_be_are_typed_errors() {
 #[test]
 fn every_layout_can_be_trained_on() {
     use ehi::train::TrainingSet;
-    // No split of MS MARCO is called dev here, so some of the ten training queries are set aside.
+    // No split of MS MARCO is called dev here, so some of the ten training queries are held out.
     for (name, documents, queries) in [("msmarco", 30, 10), ("extreme", 24, 16)] {
         let set = TrainingSet::read(&Dataset::open(fixture(name)).unwrap(), 0.2).unwrap();
         let (train, dev) = set.queries();

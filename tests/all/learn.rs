@@ -22,7 +22,7 @@ const SUBJECTS: usize = 6;
 const STORED: usize = 120;
 const QUESTIONS: usize = 240;
 
-/// What two handles agree on: question, id, grade and weight.
+/// What two handles must agree on: question, id, grade and weight.
 fn known(index: &Index) -> Vec<(String, String, i32, f64)> {
     let judgments = index.judgments().unwrap();
     judgments.into_iter().map(|j| (j.question, j.id, j.grade, j.weight)).collect()
@@ -98,7 +98,7 @@ fn what_was_recorded_survives_a_handle_that_is_never_closed() {
     // As a kill leaves it: neither flushed nor dropped.
     let copy = dir.path().join("copy");
     copy_directory(&dir.path().join("index"), &copy);
-    // The next writer brings them back, whatever it is that it writes.
+    // The next writer recovers them, whatever it writes.
     let said = run(&copy, "recover", &[]).ok();
     assert!(said.starts_with("1 judgment brought back"), "{said}");
     assert_eq!(known(&Index::open_read_only(&copy).unwrap()), [row("what?", &id(0), 1)]);
@@ -148,7 +148,7 @@ fn damaged_judgments_are_found_and_repaired() {
     assert_eq!(index.judgments().unwrap().len() as u64 + report.lost_judgments, 50);
     assert!(index.verify().unwrap().is_sound());
     drop(index);
-    // What is no directory is damage, and never written through.
+    // Anything but a directory is damage, and never written through.
     let other = dir.path().join("other");
     fs::rename(path.join("judgments"), &other).unwrap();
     std::os::unix::fs::symlink(&other, path.join("judgments")).unwrap();
@@ -160,7 +160,7 @@ fn damaged_judgments_are_found_and_repaired() {
     drop(index);
     fs::remove_file(path.join("judgments")).unwrap();
     fs::rename(&other, path.join("judgments")).unwrap();
-    // Where nothing of it can be read it is set aside.
+    // If nothing of it can be read, it is set aside.
     for name in ["MANIFEST", "MANIFEST.copy"] {
         fs::write(path.join("judgments").join(name), "nothing").unwrap();
     }
@@ -194,7 +194,7 @@ fn questions_are_logged_where_that_is_wanted_alone() {
         index.logged_questions().unwrap().into_iter().map(|logged| logged.question).collect()
     };
     assert_eq!(logged(), ["what is\na \"tree\"?", "leaf", "leaf", "read only"]);
-    // A line that was torn is passed over, and nothing behind it is lost.
+    // A torn line is skipped, and nothing after it is lost.
     let torn = fs::read(path.join("QUESTIONS")).unwrap();
     fs::write(path.join("QUESTIONS"), &torn[..torn.len() - 5]).unwrap();
     index.search("after", 1, 1).unwrap();
@@ -226,7 +226,7 @@ fn questions_that_were_asked_or_judged_are_what_is_measured() {
 }
 
 /// Questions in the words of one subject, answered by documents of the next one: nothing that an encoder
-/// knows before it was told.
+/// knows without being taught.
 fn judged(documents_of: impl Fn(usize) -> Vec<usize>) -> Vec<Judgment> {
     let questions = documents(QUESTIONS).into_iter().enumerate();
     let of_question = questions.flat_map(|(number, document)| {
@@ -241,7 +241,7 @@ fn of_next_subject(number: usize) -> Vec<usize> {
     (0..STORED).filter(|document| document % SUBJECTS == (number + 1) % SUBJECTS).collect()
 }
 
-/// The hash of zlib, bit by bit: numbers without a pattern.
+/// The CRC of zlib, bit by bit: numbers without a pattern.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { 0xedb8_8320 ^ (crc >> 1) } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
@@ -304,7 +304,7 @@ fn an_index_learns_what_it_was_told() {
     let again = index.learn(&options()).unwrap();
     assert_eq!((again.decision, again.change), (Decision::NothingNew, None));
     assert_eq!(index.judgments().unwrap().len(), judgments);
-    // What somebody took back is not done again.
+    // A model that was rolled back is not trained again.
     index.rollback().unwrap();
     assert_eq!(index.learn(&options()).unwrap().decision, Decision::NothingNew);
     assert_eq!(index.bundle().hash(), before);
@@ -317,7 +317,7 @@ fn an_index_in_the_place_of_another_is_left_alone() {
     let (path, away) = (dir.path().join("index"), dir.path().join("away"));
     fs::rename(&path, &away).unwrap();
     Index::create(&path, &Bundle::from_encoder(base_model()).unwrap()).unwrap();
-    // What another process trains there.
+    // A file that another process trains there.
     let theirs = path.join("model.trained");
     fs::create_dir(&theirs).unwrap();
     fs::write(theirs.join("config.json"), "{}").unwrap();
@@ -340,7 +340,7 @@ fn somebody_may_decide_otherwise() {
     index.record_all(judged(of_next_subject)).unwrap();
     let before = index.bundle().hash();
     assert!(index.learnings().unwrap().is_empty());
-    // Who is asked and is told to end has not chosen: nothing is noted, and it can be learned again.
+    // A callback that cancels has not chosen: nothing is recorded, and the model can be learned again.
     let asked = Cell::new(false);
     let tell = |_| if asked.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let cancelled = index.with_progress(tell).learn_if(&options(), |_| {
@@ -349,7 +349,7 @@ fn somebody_may_decide_otherwise() {
     });
     assert!(asked.get() && matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
     assert!(index.learnings().unwrap().is_empty());
-    // Nor is anything left of a change over that is cancelled after the choice, which is told of at once.
+    // A change of model cancelled after the choice, which is reported at once, leaves nothing behind either.
     let (chosen, told) = (Cell::new(false), RefCell::new(Vec::new()));
     let tell = |progress: Progress| {
         if chosen.get() {
@@ -374,7 +374,7 @@ fn somebody_may_decide_otherwise() {
     let left = index
         .with_progress(|_| ControlFlow::Continue(()))
         .learn_if(&options(), |learned| {
-            // Nothing else trains meanwhile, and everything else goes on.
+            // Nothing else can train in the meantime, and everything else continues.
             assert!(matches!(index.learn(&options()), Err(Error::Input(InputError::ChangeUnderWay))));
             index.record("meanwhile", &id(0), 1).unwrap();
             measured = Some(learned.clone());
@@ -386,7 +386,7 @@ fn somebody_may_decide_otherwise() {
     assert!(measured.sentence.contains("nDCG@10"), "{}", measured.sentence);
     assert_eq!((left.decision, left.change, index.bundle().hash()), (Decision::Left, None, before));
     assert!(left.sentence.ends_with("the index is as before."), "{}", left.sentence);
-    // The questions set aside that it would have answered better are named, the best one first.
+    // The held-out questions that it would have answered better are named, best first.
     assert!(left.better.len() > 5 && left.better.is_sorted_by_key(|own| own.before - own.after), "{left:?}");
     assert!(left.better.iter().all(|own| own.after > own.before), "{left:?}");
     assert!(left.worse.iter().all(|own| own.after < own.before), "{left:?}");
@@ -409,7 +409,7 @@ fn somebody_may_decide_otherwise() {
     assert_eq!(reader.learnings().unwrap()[0].decision, Decision::Chosen);
 }
 
-/// What is learned of one spelling must not be measured in another one.
+/// What is learned from one spelling must not be measured with another.
 #[test]
 fn spellings_of_a_question_are_one_question() {
     let (_dir, index) = untrained(STORED);
@@ -426,7 +426,7 @@ fn spellings_of_a_question_are_one_question() {
 #[test]
 fn wrong_judgments_change_nothing() {
     let (dir, index) = untrained(STORED);
-    // As many of them, of documents that have nothing to do with each other.
+    // The same number, of unrelated documents.
     let any = |number: usize| -> Vec<usize> {
         let drawn = (0..20).map(|n| crc32(&[number as u8, n]) as usize % STORED);
         drawn.collect()
@@ -452,7 +452,7 @@ fn what_cannot_be_learned_from_is_said() {
     assert!(given.sentence.contains("about 100"), "{}", given.sentence);
     assert!(index.judgments().unwrap().is_empty(), "pairs that are given are not stored");
 
-    // All of them are so old that they do not count any more.
+    // All of them are too old to count.
     index.record_all(judged(of_next_subject).into_iter().map(|judgment| judgment.at(0))).unwrap();
     let half_life = Some(Duration::from_secs(86_400));
     let aged = index.learn(&LearnOptions { half_life, ..options() }).unwrap();
@@ -513,7 +513,7 @@ fn the_program_judges_lists_and_learns() {
         assert_eq!(said.split(';').next().unwrap(), "0 judgments added, 2 replaced, 2 in all");
         assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "they are as they were");
     }
-    // A pair that comes twice is one judgment, and quotes are those of the program that wrote the file.
+    // A repeated pair is one judgment, and quotes are those of the program that wrote the file.
     let twice = dir.path().join("twice.tsv");
     fs::write(&twice, "\"say \"\"hi\"\" now\"\tnone\t1\n\"say \"\"hi\"\" now\"\tnone\t2\n").unwrap();
     let ran = run(&path, "judge", &["--json", "--file", text(&twice)]);

@@ -17,13 +17,13 @@ use serde_json::json;
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
 
-/// The tokens of a text as the encoder reads them, without the two special ones around them.
+/// The tokens of a text as the encoder reads them, without the two special ones at the ends.
 fn tokens(bundle: &Bundle, text: &str) -> Vec<u32> {
     let ids = bundle.model().encoder().tokenize(text, Role::Document).unwrap();
     ids[1..ids.len() - 1].to_vec()
 }
 
-/// BM25 of every document, by its definition and in f64: Lucene's variant, as bm25s computes it.
+/// BM25 of every document, by its definition and in f64: Lucene's variant, as computed by bm25s.
 fn bm25(bundle: &Bundle, texts: &[(String, String)], question: &str) -> BTreeMap<String, f64> {
     let (k1, b) = (1.2, 0.75);
     let all: Vec<Vec<u32>> = texts.iter().map(|(_, text)| tokens(bundle, text)).collect();
@@ -73,13 +73,13 @@ fn scores_are_those_of_the_definition_wherever_rows_lie() {
     all(&index, &texts);
     index.flush().unwrap();
     all(&index, &texts);
-    // Sealed rows and ones in memory, in several parts.
+    // Sealed rows and rows in memory, in several parts.
     for n in DOCUMENTS..DOCUMENTS + 30 {
         index.insert(document(n)).unwrap();
         texts.push(text_of(&document(n)));
     }
     all(&index, &texts);
-    // A handle that was cut off: the log has documents, and their terms follow from their texts.
+    // After a crash, the log has documents, and their terms follow from their texts.
     let copy = dir.path().join("copy");
     copy_directory(index.path(), &copy);
     let _ = fs::remove_file(copy.join("LOCK"));
@@ -115,7 +115,7 @@ fn what_is_replaced_or_deleted_is_not_found() {
     assert!(found(&index).is_empty());
     index.compact().unwrap();
     assert!(found(&index).is_empty());
-    // Statistics are those of the rows that are left.
+    // Statistics cover the remaining rows.
     let texts: Vec<_> = index.iter().map(|document| text_of(&document.unwrap())).collect();
     assert_scores(&index, &texts, "tree and cell");
 }
@@ -146,7 +146,7 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     assert_eq!(found("\"tree has\""), set(&["a", "b"]));
     assert_eq!(found("tree -\"tree has\""), found("tree").difference(&set(&["a", "b"])).cloned().collect());
     assert_eq!(found("+leaf +level"), set(&[]));
-    // Punctuation means nothing, wherever it is.
+    // Punctuation has no meaning anywhere.
     for question in ["+leaf, tree", "+leaf. tree!", "(+leaf) +leaf?", "\u{201c}leaf.\u{201d}"] {
         assert_eq!(found(question), set(&["a", "c"]), "{question}");
     }
@@ -158,12 +158,12 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     // A required or excluded word is a whole one.
     assert!(!found("+tree").contains("d"));
     assert!(found("space -tree").contains("d"));
-    // What the tokenizer does not know is looked for as it is written.
+    // Characters unknown to the tokenizer are searched literally.
     index.insert(Document::new("f", "", "only \u{732b} here \u{1F600}")).unwrap();
     assert!(found("only").contains("f") && !found("only -\u{732b}").contains("f"));
     assert!(!found("only -\"\u{1F600}\"").contains("f") && found("\"only \u{732b}\"").contains("f"));
     assert!(found("\"only \u{9f20}\"").is_empty());
-    // A word that the tokenizer does not know lies between others all the same.
+    // A word unknown to the tokenizer still separates its neighbours.
     index.insert(Document::new("h", "", "gene \u{1F600} level")).unwrap();
     assert!(found("+gene +level").contains("h") && !found("\"gene level\"").contains("h"));
     index.delete("h").unwrap();
@@ -171,11 +171,11 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     let too_many = index.search_with(&format!("tree {signs}"), &SearchRequest::lexical());
     assert!(matches!(too_many, Err(Error::Input(InputError::TooManySigned { most: 32 }))));
     assert!(found(&format!("tree {}", "-leaf ".repeat(5000))).contains("b"));
-    // No sign that is none of ours fails or means anything.
+    // Other signs neither fail nor mean anything.
     for question in ["tree -", "tree + leaf", "state-of-the-art tree", "\"tree", "C++ tree", "tree - leaf"] {
         assert!(found(question).contains("a"), "{question}");
     }
-    // The same of both.
+    // The same for hybrid searches.
     let both = index.search_with("+leaf tree", &SearchRequest::hybrid(Fusion::Convex(0.5))).unwrap();
     assert_eq!(both.iter().map(|hit| hit.id.clone()).collect::<HashSet<_>>(), set(&["a", "c"]));
     let both = index.search_with("tree -leaf", &SearchRequest::hybrid(Fusion::Rrf { k: 60.0 })).unwrap();
@@ -191,7 +191,7 @@ fn a_hybrid_search_joins_both_scores_of_every_candidate() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
     let texts: Vec<_> = (0..DOCUMENTS).map(|n| text_of(&document(n))).collect();
     for question in QUESTIONS {
-        // So few documents are all candidates.
+        // With so few documents, all are candidates.
         let dense = index.search_with(question, &SearchRequest::dense().exact().k(DOCUMENTS)).unwrap();
         let words = bm25(&index.bundle(), &texts, question);
         let dense: BTreeMap<&str, f32> = dense.iter().map(|hit| (hit.id.as_str(), hit.score)).collect();
@@ -211,7 +211,7 @@ fn a_hybrid_search_joins_both_scores_of_every_candidate() {
         // Candidates are the same for up to 48 hits.
         let fewer = index.search_with(question, &hybrid().k(5)).unwrap();
         assert_eq!(ids(&index.search_with(question, &hybrid().k(48)).unwrap())[..5], ids(&fewer)[..]);
-        // Either end of the weight is one of the two.
+        // At either end of the weight, it equals one of the two.
         let alone = index.search_with(question, &SearchRequest::hybrid(Fusion::Convex(1.0))).unwrap();
         assert_eq!(
             ids(&alone),
@@ -258,7 +258,7 @@ fn every_option_of_embeddings_works_beside_words() {
         assert!((sum - hit.hit.scores.lexical.unwrap()).abs() < 1e-4, "{:?}", hit.terms);
     }
     assert!(explained.hits.iter().any(|hit| hit.terms.iter().any(|term| term.term == "cell")));
-    // Exact search says both scores of a document as the search itself does.
+    // Exact search reports the same two scores of a document as the search itself.
     let explained = index.explain(question, &hybrid().exact(), true).unwrap();
     for (exact, hit) in explained.exact.unwrap().iter().zip(&explained.hits) {
         assert_eq!((&exact.hit.id, exact.hit.scores), (&hit.hit.id, hit.hit.scores));
@@ -317,7 +317,7 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
             InputError::BadFusion { .. }
         ));
     }
-    // Stop words alone, words that nobody has, other scripts, very many words, signs alone.
+    // Only stop words, words in no document, other scripts, very many words, only signs.
     assert!(!lexical("the of and to").unwrap().is_empty());
     assert!(lexical("\u{1F600}\u{1F600}").unwrap().is_empty());
     let many = (0..100_000).map(|n| format!("cell{n} ")).collect::<String>();
@@ -361,7 +361,7 @@ fn an_index_made_without_gets_posting_lists_later() {
     assert_scores(&index, &texts, QUESTIONS[0]);
     assert!(reader.refresh().unwrap() && reader.is_lexical());
     assert_scores(&reader, &texts, QUESTIONS[0]);
-    // It stays so, with what is inserted later, and with another model.
+    // It stays that way, with later inserts and with another model.
     index.insert(document(DOCUMENTS)).unwrap();
     index.flush().unwrap();
     let texts: Vec<_> = (0..=DOCUMENTS).map(|n| text_of(&document(n))).collect();
@@ -410,7 +410,7 @@ fn stemmed_words_are_found_in_every_form() {
     let terms: HashSet<&str> = terms.collect();
     assert!(terms.contains("Leaks") && terms.contains("Pipe"), "{terms:?}");
     assert!(index.verify().unwrap().is_sound());
-    // With every change of model, in copies, and in what a log brings back.
+    // With every change of model, in copies, and after recovery from a log.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
     check(&index);
     let copy = dir.path().join("copy");
@@ -422,7 +422,7 @@ fn stemmed_words_are_found_in_every_form() {
     let _ = fs::remove_file(cut.join("LOCK"));
     assert!(found(&Index::open(&cut).unwrap(), "leaking").contains("d"));
     index.delete("d").unwrap();
-    // Other words are refused, these compact the index.
+    // Another analyzer is refused, the same one compacts the index.
     let other = refused(index.make_lexical(Analyzer::Tokens));
     assert_eq!(other, InputError::AnalyzerMismatch { index: english, given: Analyzer::Tokens });
     index.make_lexical(english).unwrap();
@@ -431,7 +431,7 @@ fn stemmed_words_are_found_in_every_form() {
     let other = Index::builder().analyzer(Analyzer::Tokens).open(&path);
     assert!(matches!(other, Err(Error::Input(InputError::AnalyzerMismatch { .. }))));
     check(&Index::builder().analyzer(english).open(&path).unwrap());
-    // Later, of what there is; a handle that only reads sees it.
+    // Added later, for existing documents; a read-only handle sees it.
     let path = dir.path().join("later");
     let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
@@ -452,7 +452,7 @@ fn words_that_were_added_stay_with_every_change_of_model() {
     let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     let texts: Vec<_> = (0..DOCUMENTS).map(|n| text_of(&document(n))).collect();
-    // A change that was begun without words, and is gone on with.
+    // A change that started without words, and is continued.
     let other = bundle(Shape::of_height(1));
     let cut = index.with_progress(|_| ControlFlow::Break(()));
     assert!(matches!(cut.reencode(&other), Err(Error::Cancelled)));
@@ -460,7 +460,7 @@ fn words_that_were_added_stay_with_every_change_of_model() {
     index.reencode(&other).unwrap();
     assert!(index.is_lexical() && index.verify().unwrap().is_sound());
     assert_scores(&index, &texts, QUESTIONS[0]);
-    // A model kept from before there were words.
+    // A kept model from before the index had words.
     let index = Index::builder().lexical(false).create(dir.path().join("kept"), &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     index.reencode(&other).unwrap();
@@ -470,7 +470,7 @@ fn words_that_were_added_stay_with_every_change_of_model() {
     assert_scores(&index, &texts, QUESTIONS[0]);
 }
 
-/// Judgments by which words decide: of each question the document that shares the most of its words.
+/// Judgments decided by words: for each question the document that shares the most of its words.
 fn by_words(count: usize) -> Vec<Judgment> {
     (0..count).map(|n| Judgment::new(format!("{} {n}", document(n).title), id(n), 1)).collect()
 }
@@ -478,12 +478,12 @@ fn by_words(count: usize) -> Vec<Judgment> {
 #[test]
 fn exclusions_leave_as_many_hits_as_there_are() {
     let (_dir, index) = filled(SHAPE, 0);
-    // The embeddings of the many are alike, and all but a few have the word that is excluded.
+    // The embeddings of many are similar, and all but a few contain the excluded word.
     let text =
         |n: usize| if n.is_multiple_of(50) { format!("gene protein {n}") } else { format!("gene virus {n}") };
     index.insert_batch((0..600).map(|n| Document::new(id(n), "", text(n)))).unwrap();
     let found = index.search_with("gene virus -virus", &SearchRequest::hybrid(Fusion::Convex(0.5)).k(12));
-    // Every word that it asks for is one that no hit may have.
+    // Every required word is also excluded.
     assert_eq!(found.unwrap().len(), 12);
 }
 
@@ -494,7 +494,7 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
     let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
     assert_eq!(index.search_with("tree -leaf", &SearchRequest::default()).unwrap().len(), 10);
-    // Words that were added since go back to the first model; what was learned stays with the other one.
+    // Words added since are also added to the first model; what was learned stays with the other one.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
     index.make_lexical(Analyzer::Tokens).unwrap();
     index.fuse(&by_words(80)).unwrap();
@@ -502,12 +502,12 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
         index.rollback().unwrap();
         assert_eq!((index.is_lexical(), index.fusion().is_some()), (true, learned));
     }
-    // Signs mean in a default search what they mean in the others, whether words help or not.
+    // Signs mean the same in a default search as in the others, whether words help or not.
     let learned = |question: &str| index.search_with(question, &SearchRequest::default());
     let hybrid = index.search_with("+tree -leaf", &SearchRequest::hybrid(Fusion::Learned)).unwrap();
     assert_eq!(ids(&learned("+tree -leaf").unwrap()), ids(&hybrid));
     assert!(learned("+nothing").unwrap().is_empty());
-    // What cannot be meant by signs is text, and said.
+    // Signs that cannot be honoured are text, with a note.
     let many: String = (0..40).map(|n| format!("+w{n} ")).collect();
     for text in ["-tree", &many] {
         let found = learned(text).unwrap();
@@ -532,7 +532,7 @@ fn the_weight_is_learned_and_kept() {
     let few = index.fuse(&by_words(FEWEST_FUSION_QUESTIONS - 1)).unwrap();
     assert_eq!((few.questions, few.fusion), (FEWEST_FUSION_QUESTIONS - 1, None));
     assert_eq!(index.fusion(), None);
-    // Without a learned weight the default one.
+    // Without a learned weight, the default one.
     let learned = index.search_with("tree", &SearchRequest::hybrid(Fusion::Learned)).unwrap();
     let half = index.search_with("tree", &SearchRequest::hybrid(Fusion::Convex(DEFAULT_ALPHA))).unwrap();
     assert_eq!(ids(&learned), ids(&half));
@@ -541,7 +541,7 @@ fn the_weight_is_learned_and_kept() {
         ids(&index.search_with("tree", &SearchRequest::dense()).unwrap())
     );
 
-    // Spellings are one question.
+    // Spelling variants are one question.
     let spelled = (0..80)
         .map(|n| Judgment::new(format!("the tree{}", " ?".repeat(n)), id(n % 3), 1))
         .collect::<Vec<_>>();
@@ -561,7 +561,8 @@ fn the_weight_is_learned_and_kept() {
     let given = index.search_with("tree", &SearchRequest::hybrid(Fusion::Convex(fusion.alpha))).unwrap();
     assert_eq!(ids(&learned), ids(&given));
 
-    // It lasts, and goes into a copy; a model with another encoder is another matter, the same one is not.
+    // It is durable, and included in a copy; a model with another encoder does not have it, one with the same
+    // encoder does.
     let copy = dir.path().join("copy");
     index.snapshot(&copy).unwrap();
     assert_eq!(Index::open(&copy).unwrap().fusion(), Some(fusion.clone()));
@@ -570,11 +571,11 @@ fn the_weight_is_learned_and_kept() {
     let index = Index::open(&path).unwrap();
     assert_eq!(index.fusion(), Some(fusion.clone()));
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
-    // The tree is another one, and so is the query encoder that the bundle brings.
+    // The tree changes, and so does the query encoder of the bundle.
     assert_eq!(index.fusion().map(|own| (own.alpha, own.weights)), Some((fusion.alpha, fusion.weights)));
     assert_eq!(index.fusion().unwrap().fast, None);
     drop(index);
-    // One that is damaged is as none, and said.
+    // A damaged one is ignored, with a notice.
     let file = fs::read_dir(path.join("models")).unwrap().flatten().find_map(|model| {
         let file = model.path().join("FUSION");
         (file.exists() && model.file_name() != "1").then_some(file)
@@ -586,7 +587,7 @@ fn the_weight_is_learned_and_kept() {
     assert!(report.is_sound() && report.warnings[0].to_string().contains("FUSION is damaged"));
 }
 
-/// Bytes of a file with one checksum.
+/// Bytes of a file covered by one checksum.
 const PAGE: usize = 64 << 10;
 
 #[test]
@@ -599,7 +600,7 @@ fn damaged_posting_lists_are_found_and_made_again() {
         .insert_vectors(all.clone().enumerate().map(|(n, document)| (document, vec![n as f32 + 1.0; 128])))
         .unwrap();
     index.compact().unwrap();
-    // So many that they have pages of their own: a page is damaged as a whole.
+    // Enough for pages of their own: a page is damaged as a whole.
     assert!(index.stats().unwrap().bytes.terms > 2 * (64 << 10));
     let before = index.search_with("17 3919", &SearchRequest::lexical().k(300)).unwrap();
     let begins = index.stats().unwrap().bytes.terms as usize;

@@ -1,4 +1,4 @@
-//! All tests of the crate from outside, in one binary: it is linked once, and what is trained for them is
+//! All tests of the crate's public interface, in one binary: it is linked once, and models for the tests are
 //! trained once.
 
 mod program;

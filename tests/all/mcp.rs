@@ -1,4 +1,5 @@
-//! `ehi mcp`, by the reference client of the protocol's own crate and, where bytes matter, line by line.
+//! `ehi mcp`, tested with the reference client of the protocol's own crate and, where bytes matter, line by
+//! line.
 
 mod documents;
 mod lifetime;
@@ -24,10 +25,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::program::{Flow, command};
 
-/// How much is done, and of how much.
+/// Progress: how much is done, and of how much.
 type Told = (f64, Option<f64>);
 
-/// A client that notes what progress it is told.
+/// A client that records progress notifications.
 #[derive(Clone, Default)]
 struct Client {
     told: Arc<Mutex<Vec<Told>>>,
@@ -53,7 +54,7 @@ impl Session {
         Self::begin(flow, options, ClientLifecycleMode::Initialize)
     }
 
-    /// By the lifecycle of the protocol since 2026-07-28.
+    /// With the protocol's lifecycle since 2026-07-28.
     fn discover(flow: &Flow, options: &[&str]) -> Self {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         Self::begin(flow, options, ClientLifecycleMode::Discover { preferred_versions })
@@ -81,7 +82,7 @@ impl Session {
         self.runtime.block_on(self.service.call_tool(request))
     }
 
-    /// The answer of a call that succeeds; its text is the same.
+    /// The answer of a successful call; its text is the same.
     #[track_caller]
     fn call(&self, tool: &str, arguments: Value) -> Value {
         let result = self.try_call(tool, arguments.clone()).unwrap();
@@ -92,7 +93,7 @@ impl Session {
         answer
     }
 
-    /// What the model reads of a call that fails.
+    /// The text that the model reads when a call fails.
     #[track_caller]
     fn failure(&self, tool: &str, arguments: Value) -> String {
         let result = self.try_call(tool, arguments.clone()).unwrap();
@@ -101,13 +102,13 @@ impl Session {
         result.content[0].as_text().unwrap().text.clone()
     }
 
-    /// The protocol's error of a call.
+    /// The protocol error of a call.
     #[track_caller]
     fn error(&self, tool: &str, arguments: Value) -> ErrorData {
         error_of(self.try_call(tool, arguments))
     }
 
-    /// Closes it as a client does, by the end of standard input; what was said on standard error.
+    /// Closes it as a client does, by ending standard input; returns standard error.
     #[track_caller]
     fn end(self) -> (Option<i32>, String) {
         let Self { runtime, service, mut child, mut errors, .. } = self;
@@ -119,7 +120,7 @@ impl Session {
         })
     }
 
-    /// Ends it where all went well.
+    /// Ends it successfully.
     #[track_caller]
     fn done(self) {
         assert_eq!(self.end(), (Some(0), String::new()));

@@ -1,4 +1,4 @@
-//! What was measured of a model, in files beside its store: it goes with that model and with no other.
+//! Measurements of a model, in files next to its store: they belong to that model and no other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn distil(index: &Index, seed: u64) {
     index.distil(&DistilOptions { passes: 2, seed, ..DistilOptions::default() }).unwrap().unwrap();
 }
 
-/// Judgments of so many questions, each answered by a document.
+/// Judgments of `count` questions, each answered by a document.
 fn pairs(count: usize) -> Vec<Judgment> {
     let question = |n: usize| format!("{} {n}", document(n % DOCUMENTS).text);
     (0..count).map(|n| Judgment::new(question(n), id(n % DOCUMENTS), 1)).collect()
@@ -58,7 +58,7 @@ fn a_rollback_restores_what_was_measured_for_its_model() {
     let before = answers(&index);
 
     tune(&index);
-    // The same encoder, so the same weights, for the query encoder too that went over with it.
+    // The same encoder, so the same weights, also for the query encoder, which was carried over.
     assert_eq!(index.fusion(), Some(first.clone()));
     index.distil(&none()).unwrap();
     let second = fuse(&index, 80);
@@ -68,7 +68,7 @@ fn a_rollback_restores_what_was_measured_for_its_model() {
     assert_eq!(index.recall_curve(), Some(curve.clone()));
     assert_eq!(answers(&index), before);
 
-    // And there again: what was measured of the other one.
+    // Back again: the measurements of the other one.
     index.rollback().unwrap();
     assert_eq!((index.fusion(), index.recall_curve(), index.query_encoder()), (Some(second), None, None));
     distil(&index, 9);
@@ -101,7 +101,7 @@ fn the_weight_for_a_query_encoder_is_used_with_that_one_alone() {
     let fusion = fuse(&index, 2 * DOCUMENTS + 60);
     distil(&index, 9);
     assert_eq!(index.fusion().unwrap().fast, None);
-    // The very same one again.
+    // Exactly the same one again.
     distil(&index, 0);
     assert_eq!(index.fusion(), Some(fusion));
 }
@@ -117,7 +117,7 @@ fn warnings(path: &Path) -> Vec<String> {
     reader
 }
 
-/// An index of which everything was measured, closed.
+/// A closed index with all measurements.
 fn measured(count: usize) -> (TempDir, PathBuf) {
     let (dir, index) = filled(SHAPE, count);
     fuse(&index, 80);
@@ -151,7 +151,7 @@ fn what_was_measured_of_another_index_is_named_and_not_used() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with(&format!("models/1/{name} is missing, so searches")), "{found:?}");
 
-        // One without a word of what it was measured on, as an earlier version wrote it.
+        // One that does not say what was measured, as written by an earlier version.
         let text = String::from_utf8(own.clone()).unwrap();
         let content: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
         let old = content["found"].get("fusion").unwrap_or(&content["found"]).to_string();
@@ -182,7 +182,7 @@ fn a_repair_settles_what_cannot_be_used() {
     assert!(warnings(&path).is_empty());
     assert_eq!(Index::open(&path).unwrap().len(), DOCUMENTS);
 
-    // A `CURRENT` that was made again knows what there is.
+    // A recreated `CURRENT` knows which files exist.
     fuse(&Index::open(&path).unwrap(), 80);
     for name in ["CURRENT", "CURRENT.copy"] {
         fs::remove_file(path.join(name)).unwrap();
@@ -226,7 +226,7 @@ fn a_query_encoder_of_another_encoder_is_not_used() {
     assert!(bundle(SHAPE).query_encoder().is_some());
 }
 
-/// The hash of zlib.
+/// The CRC of zlib.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { 0xedb8_8320 ^ (crc >> 1) } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))

@@ -1,4 +1,4 @@
-//! Our metrics against recorded output of `trec_eval`; see `fixtures/trec_eval/make.py`.
+//! Our metrics compared with recorded output of `trec_eval`; see `fixtures/trec_eval/make.py`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use ehi::data::Qrels;
 use ehi::eval::{Metric, RelevanceLevel, Run, write_qrels};
 use serde::Deserialize;
 
-/// Both sides add up doubles; a sum of 100 terms differs in the last digits at most.
+/// Both sides add doubles; a sum of 100 terms differs in the last digits at most.
 const TOLERANCE: f64 = 1e-9;
 
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ fn assert_agrees(run: &Run, qrels: &Qrels, expected: &Expected) {
             }
         }
     }
-    // 40 queries less one without results and one without judgments.
+    // 40 queries except one without results and one without judgments.
     assert_eq!(compared, 38 * 2 * expected.cutoffs.len() * 4);
 }
 
@@ -74,7 +74,7 @@ fn metrics_agree_with_trec_eval() {
     assert_agrees(&run, &qrels, &expected);
 }
 
-/// What we write must mean to `trec_eval` what it means to us.
+/// Our output must mean the same to `trec_eval` as to us.
 #[test]
 fn metrics_still_agree_after_our_own_files() {
     let (run, qrels, expected) = fixture();
@@ -87,7 +87,7 @@ fn metrics_still_agree_after_our_own_files() {
     assert_agrees(&run, &qrels, &expected);
 }
 
-/// The fixture would prove little about ties if it had none that matter.
+/// The fixture would prove little about ties without ties that matter.
 #[test]
 fn the_order_of_ties_matters_in_the_fixture() {
     let (run, qrels, expected) = fixture();
@@ -132,7 +132,7 @@ fn graded_judgments_agree_with_trec_eval_at_every_level() {
         }
     }
     assert_eq!(compared, 3 * 20);
-    // The level must matter, or the test says nothing of it.
+    // The level must matter, or the test proves nothing about it.
     assert!(recorded.levels[0].mean["recall@10"] < recorded.levels[2].mean["recall@10"]);
     assert!(recorded.levels[0].mean["precision@10"] > recorded.levels[2].mean["precision@10"]);
 }

@@ -1,4 +1,4 @@
-//! Every option of a search with every other one, for one query, for many and for an explanation.
+//! Every option of a search combined with every other one, for one query, for many and for an explanation.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn hits(result: &SearchResult) -> Vec<(String, u32)> {
     result.iter().map(|hit| (hit.id.clone(), hit.score.to_bits())).collect()
 }
 
-/// Without codes every answer follows from exact search: the best of the visited documents that pass.
+/// Without codes, every answer follows from exact search: the best of the visited documents that pass.
 #[test]
 fn all_options_agree_with_exact_search() {
     for leaves_per_document in [1, 2] {
@@ -91,7 +91,7 @@ fn all_options_agree_with_exact_search() {
                 if filter.is_some() || found.stats.exhausted {
                     assert_eq!(found.len(), k.min(passing), "{what}");
                 }
-                // A hit that exact search has and this one has not is in no leaf that was visited.
+                // If exact search has a hit that this one lacks, it is in no visited leaf.
                 let visited: Vec<LeafId> = explained.leaves.iter().map(|leaf| leaf.leaf).collect();
                 assert_eq!(visited.len(), found.stats.leaves_visited, "{what}");
                 for best in explained.exact.as_ref().unwrap() {
@@ -111,7 +111,7 @@ fn all_options_agree_with_exact_search() {
     }
 }
 
-/// Many queries are answered as each alone, with codes and without.
+/// Many queries are answered like each alone, with and without codes.
 #[test]
 fn batches_take_all_options() {
     for (similarity, leaves_per_document) in
@@ -122,7 +122,7 @@ fn batches_take_all_options() {
         for codes in [None, Some(false), Some(true)] {
             let (mut read, mut visited) = (0, 0);
             for (mode, filter, _) in combinations() {
-                // So few hits that codes are used.
+                // Few enough hits for codes to be used.
                 let k = 2;
                 let request = request(mode, k, filter.as_ref(), codes);
                 let many = index.search_many(&vectors, &request).unwrap();
@@ -162,7 +162,7 @@ fn embedded(index: &Index) -> Vec<Vec<f32>> {
     rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect()
 }
 
-/// What cannot be combined is refused.
+/// Options that cannot be combined are refused.
 #[test]
 fn options_that_exclude_each_other_are_refused() {
     let conflict = |json: Value| match SearchRequest::from_json(json) {
@@ -190,7 +190,7 @@ fn options_that_exclude_each_other_are_refused() {
     assert!(manhattan.search_with("tree", &SearchRequest::dense().codes(false)).is_ok());
 }
 
-/// An option of an index that a call has no use for, or that the index contradicts, is refused.
+/// An index option that does not apply to a call, or contradicts the index, is refused.
 #[test]
 fn options_of_an_index_that_cannot_hold_are_refused() {
     use Similarity::{Cosine, DotProduct, Manhattan};
@@ -239,7 +239,7 @@ fn options_of_an_index_that_cannot_hold_are_refused() {
     assert!(Index::open(&new).is_ok());
 }
 
-/// A request is written as it is read, and what is not a request is refused.
+/// A request is written in the form in which it is read, and anything else is refused.
 #[test]
 fn requests_are_read_as_they_are_written() {
     let read = |json: &Value| SearchRequest::from_json(json.clone());

@@ -1,5 +1,5 @@
-//! The commands of README and of the pages, as they are written there, over a small model and dataset in the
-//! places of those that they name.
+//! The commands of README and of the pages, as written there, with a small model and dataset in place of
+//! those that they name.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::program::SHAPE;
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, dataset, documents};
 
-/// Commands of the pages that are not the program's: builds, and what `.ci/run` or `scripts/` run.
+/// Other commands on the pages: builds, and what `.ci/run` or `scripts/` run.
 const RUN_ELSEWHERE: [&str; 8] = [
     // It runs until it is ended: `explore.rs`.
     "ehi explore ",
@@ -27,7 +27,7 @@ const RUN_ELSEWHERE: [&str; 8] = [
     "target/peers/bin/",
 ];
 
-/// The commands in the blocks of shell of a page.
+/// The commands in a page's shell blocks.
 fn commands(page: &str) -> Vec<String> {
     let text = fs::read_to_string(crate::support::root().join(page)).unwrap();
     let (mut found, mut is_shell) = (Vec::new(), false);
@@ -42,7 +42,7 @@ fn commands(page: &str) -> Vec<String> {
     found
 }
 
-/// A folder in which the files that the pages name are small.
+/// A folder with small versions of the files that the pages name.
 fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
     let make = |name: &str| fs::create_dir_all(dir.path().join(name)).unwrap();
@@ -80,7 +80,7 @@ fn products(dir: &Path) {
     fs::write(dir.join("my-notes/tea.md"), "# Tea\n\nSteep it.\n").unwrap();
 }
 
-/// Runs the commands of a page in its order; how many of them there were.
+/// Runs the commands of a page in order; returns how many there were.
 #[track_caller]
 fn run(dir: &Path, page: &str) -> usize {
     let program = Path::new(env!("CARGO_BIN_EXE_ehi")).parent().unwrap();

@@ -1,4 +1,4 @@
-//! Our encoders against reference vectors recorded with transformers in f32.
+//! Our encoders compared with reference vectors recorded with transformers in f32.
 
 use std::fs;
 use std::io::Read;
@@ -44,7 +44,8 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
 }
 
-/// Ids equal; embeddings of each text alone and of all in one batch within `tolerance` per value.
+/// Compares ids for equality, and embeddings of each text alone and of all in one batch within `tolerance`
+/// per value.
 fn check(encoder: &Encoder, recorded: &Recorded, vectors: &[Vec<f32>], tolerance: f32) {
     assert_eq!(recorded.texts.len(), vectors.len());
     let texts: Vec<&str> = recorded.texts.iter().map(|t| t.text.as_str()).collect();
@@ -121,7 +122,7 @@ fn a_bare_directory_loads_with_defaults() {
     assert!(compared > 5);
 }
 
-/// Prompts are put before the text of their role only.
+/// Prompts only precede texts of their role.
 #[test]
 fn prompts_apply_by_role() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +159,7 @@ fn minilm_matches_transformers() {
     check(&encoder, &recorded("minilm"), &vectors("minilm", "embeddings"), 5e-6);
 }
 
-/// A second opinion from another implementation in the same process, on texts beyond the fixtures.
+/// A comparison with another implementation in the same process, on texts beyond the fixtures.
 #[cfg(feature = "parity")]
 #[test]
 fn minilm_matches_the_stock_bert_of_candle() {

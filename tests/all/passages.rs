@@ -1,4 +1,4 @@
-//! Long documents: what is cut of them, and documents that have passages.
+//! Long documents: what is cut off, and documents with passages.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::program::{Flow, ehi, text};
 use crate::support::{self, Shape, base_model, bundle, config, corpus_lines, documents};
 
-/// Tokens of title and text that the fixture's encoder reads: 48 but for two special ones.
+/// Tokens of title and text that the fixture's encoder reads: 48 except for two special ones.
 const READ: usize = 46;
 
 fn of_words(id: &str, title: &str, words: usize) -> Document {
@@ -38,7 +38,7 @@ fn an_insert_says_which_texts_were_cut() {
         let whole = [of_words("a", "", READ), of_words("b", "leaf word", READ - 2), of_words("c", "x", 0)];
         let summary = index.insert_batch(whole).unwrap();
         assert_eq!(summary.cut, Default::default(), "{analyzer:?}");
-        // A word that the vocabulary does not have is a token too.
+        // A word outside the vocabulary is a token too.
         let unknown = Document::new("f", "", "\u{4e00} ".repeat(READ + 4));
         let cut = [of_words("d", "", READ + 1), of_words("e", "leaf word", 300), unknown];
         let summary = index.insert_batch(cut).unwrap().cut;
@@ -72,7 +72,7 @@ fn the_program_says_what_was_cut() {
 const STORED: usize = 60;
 const QUESTIONS: [&str; 4] = ["tree leaf", "gene protein virus", "the of and", "what 17"];
 
-/// A document with a part for each subject that it is about, in which the numbers of other documents are.
+/// A document with a part for each of its subjects, which contains the numbers of other documents.
 fn long(place: usize) -> Document {
     let sentence = |n: usize| {
         let text = support::document(place * 7 + n * 5).text;
@@ -114,7 +114,7 @@ fn index(shape: Shape) -> (TempDir, Index, BTreeMap<String, Document>) {
     (dir, index, all)
 }
 
-/// Of each document the score of its best passage, embedded by itself.
+/// The score of each document's best passage, embedded separately.
 fn scores(bundle: &Bundle, all: &BTreeMap<String, Document>, hits: &[Hit], question: &str) -> Vec<f32> {
     let encoder = bundle.model().encoder();
     let query = encoder.embed(&[question], Role::Query).unwrap();
@@ -144,7 +144,7 @@ fn found(result: &SearchResult) -> Found {
         (hit.id.clone(), hit.score.to_bits(), passages)
     };
     let mut found: Found = result.iter().map(of).collect();
-    // Equal scores come in the order of rows.
+    // Equal scores are ordered by row.
     found.sort_by(|a, b| f32::from_bits(b.1).total_cmp(&f32::from_bits(a.1)).then(a.0.cmp(&b.0)));
     found
 }
@@ -223,7 +223,7 @@ fn filters_and_beams_find_documents() {
             (&few, all.values().filter(|d| d.metadata.as_ref().unwrap()["place"].as_u64() < Some(9)).count()),
             (&ids, 3),
         ] {
-            // There are k hits wherever so many documents pass.
+            // There are k hits whenever that many documents pass.
             for k in [2, passing, 50] {
                 let hits =
                     index.search_with(question, &SearchRequest::dense().k(k).beam(1).filter(filter)).unwrap();
@@ -237,7 +237,7 @@ fn filters_and_beams_find_documents() {
                 assert_eq!(found(&exact), found(&full));
             }
         }
-        // Of a beam only what lies in its leaves.
+        // With a beam, only what is in its leaves.
         let hits = index.search_with(question, &SearchRequest::dense().k(5).beam(3).passages(9)).unwrap();
         let explained: Explanation =
             index.explain(question, &SearchRequest::dense().k(5).beam(3).passages(9), false).unwrap();
@@ -266,7 +266,7 @@ fn words_are_of_documents_and_point_to_passages() {
     let (dir, index, all) = index(shape);
     let whole = Index::create(dir.path().join("whole"), &bundle(shape)).unwrap();
     whole.insert_batch(all.values().cloned()).unwrap();
-    // Rows that died count for the statistics until they are merged away.
+    // Dead rows count in the statistics until they are merged away.
     index.compact().unwrap();
     whole.compact().unwrap();
     for question in ["tree leaf", "+gene virus", "what -how"] {
@@ -440,7 +440,7 @@ fn training_is_on_passages_and_judged_by_documents() {
     let embeddings = index.embeddings();
     let judged = questions(&index, &all);
     let pairs = || judged.iter().map(|judged| (judged.question.clone(), judged.id.clone()));
-    // Each passage is a document of the training; what is set aside names documents.
+    // Each passage is a document of the training; held-out data is by document.
     let set = TrainingSet::from_index(&index, pairs()).unwrap();
     assert_eq!(set.documents(), embeddings);
     assert!(set.held_out().iter().all(|judged| all.contains_key(&judged.id)));
@@ -459,7 +459,7 @@ fn training_is_on_passages_and_judged_by_documents() {
         .unwrap()
         .unwrap();
     assert_eq!(distilled.documents, embeddings);
-    // Once it has learned, words are weighed on the questions that it set aside.
+    // After learning, words are weighted on the held-out questions.
     let aside = judged.iter().filter(|judged| is_held_out(&judged.question)).count();
     assert_eq!(index.fuse(&judged).unwrap().questions, aside);
     let tuned = index.tune(&TuneOptions { passes: Some(2), always: true, ..TuneOptions::default() }).unwrap();
@@ -469,7 +469,7 @@ fn training_is_on_passages_and_judged_by_documents() {
     let report = index.verify().unwrap();
     assert!(report.is_sound(), "{report:?}");
 
-    // An evaluation is of documents: with all of them at the full beam it is that of exact search.
+    // An evaluation counts documents: with the full beam it equals exact search.
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("qrels")).unwrap();
     fs::write(dir.path().join("corpus.jsonl"), "").unwrap();

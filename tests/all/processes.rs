@@ -1,4 +1,4 @@
-//! An index in processes that change under it: another working directory, a fork.
+//! An index in processes that change: another working directory, a fork.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ const TASK: &str = "EHI_TEST_PROCESS";
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 const OTHER: Shape = Shape { height: 2, leaves_per_document: 1 };
 
-/// Runs a test of this file in a process of its own, where it finds the places that it works with.
+/// Runs a test of this file in a separate process, which receives the places that it works with.
 fn run(test: &str, places: &[&Path]) -> Output {
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let output = Command::new(env::current_exe().unwrap())
@@ -44,7 +44,7 @@ fn moves_about() {
     index.reencode(&Bundle::open(new).unwrap()).unwrap();
     index.compact().unwrap();
     index.drop_previous_model().unwrap();
-    // Of the working directory as it is now.
+    // Relative to the current working directory.
     index.snapshot("copy").unwrap();
     assert!(index.verify().unwrap().is_sound());
     drop(index);
@@ -77,15 +77,15 @@ fn another_working_directory_does_not_matter() {
     assert_eq!(Index::open(home.path().join("elsewhere/copy")).unwrap().len(), 10);
 }
 
-/// What the child of a fork finds; its exit status says which check failed first.
+/// The checks in a forked child; its exit status says which failed first.
 #[allow(unsafe_code, reason = "there is no fork in the standard library")]
 fn in_a_child(checks: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child runs `checks` and leaves by `_exit`, without a destructor of the parent's.
+    // SAFETY: the child runs `checks` and leaves by `_exit`, without running the parent's destructors.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(checks)).unwrap_or(-1);
-        // SAFETY: ends this process alone.
+        // SAFETY: only ends this process.
         unsafe { libc::_exit(failed) }
     }
     let mut status = 0;
@@ -104,7 +104,7 @@ fn forks() {
     let other = Bundle::open(other).unwrap();
     let index = Index::open(path).unwrap();
     let stored = index.len();
-    // In memory and the journal alone: a child that flushed would make it last.
+    // Only in memory and in the journal: a flush by the child would make it durable.
     index.insert(document(stored)).unwrap();
     let vector = vec![0.5; index.bundle().model().encoder().dim()];
     let before = fs::read(path.join("models/1/MANIFEST")).unwrap();
@@ -141,7 +141,7 @@ fn forks() {
     });
     assert_eq!(failed, 0, "the check of this number failed in the child");
     assert_eq!(fs::read(path.join("models/1/MANIFEST")).unwrap(), before, "the child flushed");
-    // The parent holds the lock and goes on.
+    // The parent holds the lock and continues.
     let refused = Index::open(path).err();
     assert!(matches!(refused, Some(Error::Store(StoreError::Locked { .. }))), "{refused:?}");
     let index = index.unwrap();

@@ -1,4 +1,4 @@
-//! Runs of the `ehi` program on an index of their own.
+//! Runs the `ehi` program on a separate index.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,7 +15,7 @@ use crate::support::{Shape, bundle, corpus_lines, documents};
 
 pub const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
 
-/// What a run of the binary left.
+/// The result of running the binary.
 pub struct Ran {
     pub code: Option<i32>,
     pub out: String,
@@ -78,7 +78,7 @@ pub fn command() -> Command {
     command
 }
 
-/// A folder with an index in it, made by the binary.
+/// A folder with an index made by the binary.
 pub struct Flow {
     pub dir: TempDir,
 }
@@ -101,7 +101,7 @@ impl Flow {
         Self::with(&[])
     }
 
-    /// An index that is created with these options.
+    /// An index created with these options.
     pub fn with(options: &[&str]) -> Self {
         let flow = Self { dir: tempfile::tempdir().unwrap() };
         let (index, model) = (flow.index(), bundle(SHAPE));
@@ -157,7 +157,7 @@ impl Terminal {
         self.end.try_clone().unwrap().into()
     }
 
-    /// All that is still to be shown; the program's ends must have been closed.
+    /// The rest of the output; the program's ends must be closed.
     pub fn rest(self) -> String {
         let Self { end, mut screen } = self;
         drop(end);
@@ -168,7 +168,7 @@ impl Terminal {
     }
 }
 
-/// What a run shows on a terminal, both streams together, and its exit status.
+/// The output of a run on a terminal, both streams together, and its exit status.
 pub fn on_terminal<S: AsRef<std::ffi::OsStr>>(
     arguments: impl IntoIterator<Item = S>,
 ) -> (Option<i32>, String) {

@@ -1,4 +1,4 @@
-//! Query encoders: made by training and by `distil`, and what searches do with them.
+//! Query encoders: created by training and by `distil`, and how searches use them.
 
 use std::fs;
 
@@ -73,7 +73,7 @@ fn training_and_distil_give_a_bundle_one_and_take_it_away() {
     assert_eq!((opened.hash(), opened.query_encoder()), (hash, Some(report.clone())));
     assert_eq!(bundle.query_encoder(), Some(report));
 
-    // The same seed makes the same one.
+    // The same seed gives the same one.
     let file = || {
         fs::read_dir(&path).unwrap().find_map(|entry| {
             let name = entry.unwrap().file_name().into_string().unwrap();
@@ -168,7 +168,7 @@ fn every_option_works_with_either_encoder() {
     ];
     for encoder in [QueryEncoder::Fast, QueryEncoder::Full] {
         let vector = {
-            // The embedding behind an encoder is that of a search for it.
+            // The embedding used by an encoder is that of a search with it.
             let result =
                 index.search_with(question, &SearchRequest::dense().encoder(encoder).exact()).unwrap();
             assert!(

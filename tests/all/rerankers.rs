@@ -1,5 +1,5 @@
-//! Cross-encoders written by the real sentence-transformers, against its scores
-//! (`fixtures/rerankers/make.py`), and searches that are reranked.
+//! Cross-encoders written by the real sentence-transformers, compared with its scores
+//! (`fixtures/rerankers/make.py`), and searches with reranking.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -48,7 +48,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// The places of some scores, best first.
+/// The positions of scores, best first.
 fn order(scores: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
@@ -71,7 +71,7 @@ fn scores_and_order_are_those_of_the_library() {
                     assert!((found - want).abs() < 1e-5, "{release} {name} {question:?}: {found} {want}");
                 }
                 assert_eq!(order(&found), order(want), "{release} {name} {question:?}");
-                // One alone is scored as among others.
+                // One alone has the same score as among others.
                 let alone = reranker.score(question, &documents[4..5]).unwrap()[0];
                 assert!((alone - want[4]).abs() < 1e-5);
             }
@@ -79,7 +79,7 @@ fn scores_and_order_are_those_of_the_library() {
     }
 }
 
-/// Pearson's correlation: the cosine of the two after their means are taken off.
+/// Pearson's correlation: the cosine of both after subtracting their means.
 fn correlation(a: &[f32], b: &[f32]) -> f32 {
     let centred = |values: &[f32]| {
         let mean = values.iter().sum::<f32>() / values.len() as f32;
@@ -99,8 +99,8 @@ fn ranks(scores: &[f32]) -> Vec<f32> {
     ranks
 }
 
-/// Eight bits move the scores of models as narrow as these (16 numbers a token) by more than those of real
-/// ones; what they must keep is the order. Of each model: the correlation of all scores, the mean rank
+/// Eight bits change the scores of models as narrow as these (16 numbers per token) by more than those of
+/// real ones; the order must be preserved. For each model: the correlation of all scores, the mean rank
 /// correlation of each question's documents, and the best document of most questions.
 #[test]
 fn in_eight_bits_the_order_stays() {
@@ -195,7 +195,7 @@ fn a_search_is_reranked() {
         assert!((own - hit.rerank_score.unwrap()).abs() < 1e-5);
     }
 
-    // Hits behind the depth keep their order; fewer hits than the depth are the best of it.
+    // Hits beyond the depth keep their order; fewer hits than the depth are the best within it.
     let result = index.search_with(question, &SearchRequest::dense().rerank(&reranker, 4)).unwrap();
     assert_eq!((result.hits.len(), result.stats.reranked), (10, 4));
     let ids = |hits: &[ehi::Hit]| hits.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>();
@@ -213,7 +213,7 @@ fn a_search_is_reranked() {
     assert_eq!(ids(&both[0].hits), ids(&whole.hits));
     let words = index.search_with(question, &SearchRequest::lexical().rerank(&reranker, 10)).unwrap();
     assert!(words.hits.iter().all(|hit| hit.rerank_score.is_some()));
-    // It reads no signs, and nothing that is excluded.
+    // It does not read signs or excluded words.
     let signed = index
         .search_with("what is a tree? -quagga", &SearchRequest::lexical().rerank(&reranker, 10))
         .unwrap();
@@ -257,7 +257,7 @@ fn the_program_reranks() {
     assert!(error.contains("no reranker"), "{error}");
 }
 
-/// An evaluation's figures of the reranked hits are those of searches that are reranked.
+/// An evaluation's figures of reranked hits equal those of searches with reranking.
 #[test]
 fn the_program_measures_a_reranker() {
     let flow = Flow::new();

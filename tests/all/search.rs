@@ -1,4 +1,4 @@
-//! Searches that stop by a rule, and many searches at once, against plain ones.
+//! Searches with stop rules, and many searches at once, compared with plain ones.
 
 use crate::support::{self, Shape, bundle, document, documents};
 use ehi::model::EncoderPrecision;
@@ -25,7 +25,7 @@ fn index(shape: Shape, similarity: Similarity) -> (tempfile::TempDir, Index) {
         Index::builder().similarity(similarity).create(dir.path().join("index"), &bundle(shape)).unwrap();
     index.insert_batch(documents(STORED)).unwrap();
     index.flush().unwrap();
-    // Some in memory only, some gone.
+    // Some only in memory, some deleted.
     index.insert_batch((STORED..STORED + 20).map(document)).unwrap();
     index.delete_batch((0..STORED).step_by(17).map(support::id)).unwrap();
     (dir, index)
@@ -83,7 +83,7 @@ fn rules_end_a_search_where_they_say() {
                     same
                 });
             }
-            // A stricter rule visits no more, and of several the strictest counts.
+            // A stricter rule visits no more leaves, and of several rules the strictest applies.
             let visited = |stops: &[Stop]| with(stops).stats.leaves_visited;
             let patience: Vec<usize> = [1, 2, 4, 8].map(|leaves| visited(&[Stop::Patience(leaves)])).to_vec();
             assert!(patience.is_sorted() && patience[0] >= 1, "{patience:?}");
@@ -99,7 +99,7 @@ fn rules_end_a_search_where_they_say() {
     }
 }
 
-/// The leaves' probabilities are those that the search went by.
+/// The leaves' probabilities are those used by the search.
 #[test]
 fn the_mass_is_that_of_the_leaves_visited() {
     let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
@@ -181,8 +181,8 @@ fn a_batch_answers_as_its_searches_do() {
     }
 }
 
-/// An index of documents around eight centres, in few leaves, so that most rows have codes to be ruled out
-/// by; and queries.
+/// An index of documents around eight centres, in few leaves, so that most rows have codes and can be ruled
+/// out; and queries.
 fn clustered(documents: usize) -> (tempfile::TempDir, Index, Vec<Vec<f32>>) {
     let dir = tempfile::tempdir().unwrap();
     let index = Index::create(dir.path(), &bundle(Shape::of_height(1))).unwrap();
@@ -245,7 +245,7 @@ fn codes_spare_most_embeddings_and_few_hits() {
     }
     assert!(found >= 398, "{found} of 400");
     assert!(read * 3 < visited, "{read} of {visited}, {found}");
-    // An index without codes has smaller files, and one opened so loses them when it is compacted.
+    // An index without codes has smaller files, and one opened without them drops them on compaction.
     let bytes = |index: &Index| index.stats().unwrap().bytes.vectors;
     let before = bytes(&index);
     drop(index);
@@ -335,7 +335,7 @@ fn eight_bits_find_what_is_near() {
         }
     }
     assert!(differ, "the handle does not use eight bits");
-    // A refresh may open the model anew, as the handle has it.
+    // A refresh may reopen the model, with the handle's options.
     let before = scores(&eight, QUESTIONS[1]);
     written.insert(document(STORED)).unwrap();
     written.flush().unwrap();

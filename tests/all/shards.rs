@@ -1,4 +1,4 @@
-//! One search over several indexes of one model finds what a single index finds, bit for bit.
+//! One search over several indexes of one model has the same results as a single index, bit for bit.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,7 +25,7 @@ const DEPTH: usize = 48;
 
 const SCIFACT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/scifact");
 
-/// Abstracts, every fourth one under a second id too, and some texts often: equal scores are common.
+/// Abstracts, every fourth one also under a second id, and some texts repeated: equal scores are common.
 fn corpus() -> Vec<Document> {
     let file = flate2::read::GzDecoder::new(File::open(Path::new(SCIFACT).join("corpus.jsonl.gz")).unwrap());
     let lines = BufReader::new(file).lines().take(DOCUMENTS);
@@ -33,7 +33,7 @@ fn corpus() -> Vec<Document> {
     for (place, line) in lines.enumerate() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         let text = |name: &str| line[name].as_str().unwrap().chars().take(300).collect::<String>();
-        // Ids are in no order of the places.
+        // The order of ids differs from that of the places.
         let number = place * 7919 % 1000;
         let document = |id: String| {
             Document::new(id, text("title"), text("text")).with_metadata(json!({ "place": place }))
@@ -113,7 +113,7 @@ impl Shards {
         self.model.route(vector, beam).unwrap().into_iter().map(|routed| routed.leaf).collect()
     }
 
-    /// The best of all shards, equal ones by id.
+    /// The best of all shards, equal scores by id.
     fn merged(&self, k: usize, search: impl Fn(&Index) -> SearchResult) -> Vec<(String, u32)> {
         let mut hits: Vec<Hit> = self.shards.iter().flat_map(|index| search(index).hits).collect();
         hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
@@ -257,7 +257,7 @@ fn statistics_are_for_words_of_their_own() {
     assert!(matches!(&refused, Err(Error::Input(InputError::OtherTerms(..)))), "{refused:?}");
     let refused = stems.term_statistics().unwrap().add(&statistics);
     assert!(refused.is_err_and(|refused| refused.to_string().starts_with("the statistics are of ")));
-    // Those of an index are what it counts with anyway.
+    // Those of an index are what it uses anyway.
     let own = index.search_with("tree leaf", &SearchRequest::lexical()).unwrap().hits;
     assert_eq!(
         index.search_with("tree leaf", &SearchRequest::lexical().statistics(&statistics)).unwrap().hits,
@@ -265,7 +265,7 @@ fn statistics_are_for_words_of_their_own() {
     );
 }
 
-/// Ids of equal documents in an order of their own, among so many that they are found by a walk, and so few
+/// Ids of equal documents in a different order, among enough rows that a walk finds them, and among so few
 /// that their ids are compared.
 #[test]
 fn ties_at_the_last_place_go_to_the_least_ids() {
@@ -324,7 +324,7 @@ fn a_tree_is_made_beside_an_index() {
     assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
 }
 
-/// Documents of one index, taken over into several and back.
+/// Documents of one index, copied into several and back.
 #[test]
 fn documents_are_taken_over_with_their_embeddings() {
     let shards = Shards::new(3);
@@ -353,7 +353,7 @@ fn documents_are_taken_over_with_their_embeddings() {
         };
         assert_eq!(found(&merged), found(&shards.single), "{question}");
     }
-    // From a reader too, and what is not asked for stays away.
+    // From a reader too, and other documents are not copied.
     shards.single.flush().unwrap();
     let reader = Index::open_read_only(shards.single.path()).unwrap();
     let some = Index::create(dir.path().join("some"), &shards.model).unwrap();

@@ -1,4 +1,4 @@
-//! The spans of long calls: their names and fields, and no text of anybody's in them.
+//! The spans of long calls: their names and fields, which contain no user text.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,7 +21,7 @@ type Fields = BTreeMap<&'static str, String>;
 /// A span with its name and fields.
 type Span = (Id, &'static str, Fields);
 
-/// Spans in the order in which they began.
+/// Spans in the order of their start.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
@@ -45,17 +45,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
         let mut spans = self.0.lock().unwrap();
-        // Ids are used again.
+        // Ids are reused.
         if let Some((_, _, fields)) = spans.iter_mut().rev().find(|(own, ..)| own == id) {
             values.record(&mut Recorder(fields));
         }
     }
 }
 
-/// The spans that a call begins on this thread.
+/// The spans started by a call on this thread.
 fn spans_of(call: impl FnOnce()) -> Vec<(&'static str, Fields)> {
     let spans = Spans::default();
-    // With one subscriber alone, a span that another thread begins first is off for good.
+    // With only one subscriber, a span that another thread starts first is disabled for good.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(spans.clone()), call);
     let found = std::mem::take(&mut *spans.0.lock().unwrap());

@@ -1,5 +1,5 @@
-//! Static encoders, a table of token vectors: folders written by the real model2vec and
-//! sentence-transformers, against the vectors that they give (`fixtures/static/make.py`).
+//! Static encoders, tables of token vectors: folders written by the real model2vec and sentence-transformers,
+//! compared with their vectors (`fixtures/static/make.py`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn every_folder_gives_the_vectors_of_its_library() {
             assert_eq!(rows.len(), texts.len());
             let mut known: (Vec<&str>, Vec<Vec<f32>>) = Default::default();
             for (text, want) in texts.iter().zip(rows) {
-                // The first releases left unknown tokens out before they cut a text, later ones after.
+                // The first releases dropped unknown tokens before truncating a text, later ones afterwards.
                 let first = dir.parent().unwrap().ends_with("model2vec-0.3");
                 if first
                     && text.len() > 1000
@@ -85,7 +85,7 @@ fn every_folder_gives_the_vectors_of_its_library() {
                     known.1.push(want);
                     continue;
                 }
-                // The libraries give zeros, unless a module after the mean adds something.
+                // The libraries return zeros, unless a module after the mean adds something.
                 assert!(want.iter().all(|x| *x == 0.0) || dir.ends_with("dense"), "{dir:?} {text:?}");
                 let error = encoder.embed(&["a tree", text], role).unwrap_err();
                 assert!(matches!(error, ModelError::NoTokens { index: 1 }), "{error}");
@@ -108,7 +108,7 @@ fn every_folder_gives_the_vectors_of_its_library() {
     assert!(checked > 15 * 50 && empty > 15, "{checked} {empty}");
 }
 
-/// What tells the two libraries' readings of a text apart.
+/// The differences between the two libraries' readings of a text.
 #[test]
 fn each_library_reads_a_text_in_its_own_way() {
     let ids = |name: &str, text: &str| {
@@ -123,7 +123,7 @@ fn each_library_reads_a_text_in_its_own_way() {
     assert_eq!(ids("model2vec-0.10/long", &long).len(), 8192);
     assert_eq!(ids("model2vec-0.10/short", &long).len(), 9);
     assert_eq!(ids("sentence-transformers-6.2/short", &long).len(), 12);
-    // Of 512 tokens of median length, 3 here, no more characters are read.
+    // For 512 tokens of median length, 3 here, no further characters are read.
     let spaced = "a       ".repeat(400);
     assert!(ids(ours, &spaced).len() < 200 && ids(theirs, &spaced).len() == 400);
 }
@@ -154,7 +154,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// What a folder asks for that is not done, and damage.
+/// Unsupported settings of a folder, and damage.
 #[test]
 fn wrong_folders_are_refused() {
     let refused = |dir: &Path| Encoder::load(dir).unwrap_err().to_string();
@@ -182,7 +182,7 @@ fn wrong_folders_are_refused() {
     let dir = folder("sentence-transformers-3.4/unit");
     fs::remove_file(dir.path().join("0_StaticEmbedding/tokenizer.json")).unwrap();
     assert!(refused(dir.path()).contains("tokenizer.json is missing"));
-    // A token whose row is not there.
+    // A token without a row.
     let dir = folder("model2vec-0.10/shared");
     let path = dir.path().join("model.safetensors");
     let mut bytes = fs::read(&path).unwrap();
@@ -202,7 +202,7 @@ const FORMS: [&str; 4] = [
     "sentence-transformers-6.2/dense",
 ];
 
-/// An index of each form finds documents, opens again, and has a copy of the model that gives the same.
+/// An index of each form finds documents, reopens, and has a copy of the model with the same results.
 #[test]
 fn indexes_of_static_encoders() {
     for name in FORMS {
@@ -243,7 +243,7 @@ fn indexes_of_static_encoders() {
     }
 }
 
-/// A document's passages of which nothing is known have no row.
+/// Passages without known tokens have no row.
 #[test]
 fn passages_without_a_known_word() {
     let bundle = Bundle::from_encoder(fixtures().join("model2vec-0.10/unit")).unwrap();
@@ -256,7 +256,7 @@ fn passages_without_a_known_word() {
     assert_eq!(index.search("leaf", 1, 1).unwrap().hits[0].id, "1");
 }
 
-/// A tree over a static encoder, whose table stays as it is or is trained too; the bundle is of its form.
+/// A tree over a static encoder, whose table is fixed or trained too; the bundle has the same form.
 #[test]
 fn training_over_a_static_encoder() {
     let shape = support::Shape { height: 1, leaves_per_document: 1 };
@@ -276,7 +276,7 @@ fn training_over_a_static_encoder() {
             assert!(bundle.has_tree());
             let moved = report.moved.iter().find(|moved| moved.name == "encoder.embeddings.word");
             assert_eq!(moved.is_some_and(|moved| moved.relative_change > 0.0), trains_table, "{name}");
-            // As it is, and opened as a base again.
+            // Unchanged, and opened as a base again.
             let again = Encoder::load(&out).unwrap();
             let texts = ["the tree of search", "a virus"];
             let rows = bundle.model().encoder().embed(&texts, Role::Document).unwrap();

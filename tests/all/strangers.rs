@@ -1,4 +1,4 @@
-//! Bundles and indexes that a stranger made: every checksum is right, and what they say is refused.
+//! Crafted bundles and indexes: every checksum is correct, and their contents are refused.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -30,7 +30,7 @@ fn edit(file: &Path, edit: impl FnOnce(&mut Value)) {
     fs::write(file, value.to_string()).unwrap();
 }
 
-/// Puts the checksums right, as whoever crafted the files would.
+/// Corrects the checksums, as an attacker would.
 fn seal(path: &Path) {
     edit(&path.join(MANIFEST_FILE), |manifest| {
         for (name, sum) in manifest["files"].as_object_mut().unwrap() {
@@ -110,7 +110,7 @@ fn what_is_no_regular_file_is_refused_and_not_waited_for() {
             fs::write(&file, &content).unwrap();
         }
     }
-    // Neither is one in a base model, which has no list of files; not even one that need not be there.
+    // Likewise in a base model, which has no list of files; even for an optional file.
     let base = tempfile::tempdir().unwrap();
     copy_directory(support::base_model(), base.path());
     kinds[0](&base.path().join("config_sentence_transformers.json"));
@@ -118,7 +118,7 @@ fn what_is_no_regular_file_is_refused_and_not_waited_for() {
     assert!(matches!(error, ModelError::NotAFile { .. }), "{error}");
 }
 
-/// The model hub's cache is made of links.
+/// The model hub's cache consists of links.
 #[test]
 fn links_to_regular_files_are_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ fn files_larger_than_any_sound_one_are_refused_unread() {
     for (name, most) in [(TOKENIZER_FILE, 64 << 20), ("config.json", 1 << 20), (ENCODER_FILE, 8 << 30)] {
         let file = path.join(name);
         let content = fs::read(&file).unwrap();
-        // Takes no room on the disk.
+        // Takes no space on the disk.
         fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(most + 1).unwrap();
         match refused(&path) {
             ModelError::FileTooLarge { path, found, most: limit } => {
@@ -157,7 +157,7 @@ fn files_larger_than_any_sound_one_are_refused_unread() {
     Bundle::open(&path).unwrap();
 }
 
-/// Numbers that ask for more than the files hold are refused before memory is asked for.
+/// Numbers that ask for more than the files contain are refused before memory is allocated.
 #[test]
 fn numbers_in_settings_cannot_ask_for_memory() {
     const MOST: u32 = 1 << 24;
@@ -208,7 +208,7 @@ fn a_header_of_weights_is_held_against_the_file() {
     }
 }
 
-/// The failure of a later group says how many documents the earlier ones stored.
+/// The failure of a later group reports how many documents the earlier ones stored.
 #[test]
 fn a_batch_that_fails_midway_says_what_is_stored() {
     let (_dir, index) = filled(FLAT, 0);
@@ -225,7 +225,7 @@ fn a_batch_that_fails_midway_says_what_is_stored() {
     assert!(matches!(error, Error::Input(InputError::Dimension { .. })), "{error}");
 }
 
-/// Memory and time do not follow the size of a text.
+/// Memory and time do not grow with the size of a text.
 #[test]
 fn giant_documents_without_white_space_are_inserted() {
     let (_dir, index) = filled(FLAT, 0);
@@ -238,7 +238,7 @@ fn giant_documents_without_white_space_are_inserted() {
     assert_eq!(index.search(&texts[0], 3, 4).unwrap().len(), 3);
 }
 
-/// A sealed file of a segment, whose sections can be edited; see `docs/format.md`.
+/// A sealed file of a segment with editable sections; see `docs/format.md`.
 struct Sealed {
     bytes: Vec<u8>,
 }
@@ -259,7 +259,7 @@ impl Sealed {
         self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// The directory of sections: its place, and the bytes of the pages before it.
+    /// The directory of sections: its offset, and the size of the pages before it.
     fn directory(&self) -> (usize, usize) {
         let body = self.u64(self.bytes.len() - END);
         (body + 4 * body.div_ceil(PAGE), body)
@@ -273,7 +273,7 @@ impl Sealed {
         start..start + self.u64(entry + 12)
     }
 
-    /// Puts all checksums right; gives that of the end.
+    /// Corrects all checksums; returns that of the end.
     fn seal(&mut self) -> u32 {
         let (_, body) = self.directory();
         for page in 0..body.div_ceil(PAGE) {
@@ -300,7 +300,7 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
 fn change_leaves(index: &Path, change: impl Fn(usize, usize) -> Option<u32>) {
     const LEAVES: usize = 32;
     const AT_SEGMENT: usize = 128;
-    // The store's own, with the segment's files beside it.
+    // The segment's file, and the store above it.
     let documents = find(index, "00000000.documents").unwrap();
     let store = documents.parent().unwrap().parent().unwrap();
     let mut file = Sealed { bytes: fs::read(&documents).unwrap() };

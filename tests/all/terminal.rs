@@ -1,4 +1,4 @@
-//! What the program prints where data is hostile, on a terminal and in a pipe.
+//! The program's output for hostile data, on a terminal and in a pipe.
 
 use std::fs;
 use std::path::Path;
@@ -8,11 +8,11 @@ use crate::support::{self, bundle, corpus_lines};
 use ehi::{Document, Index};
 use serde_json::{Value, json};
 
-/// Orders to a terminal in seven and eight bits, overridden and isolated directions, line separators.
+/// Terminal escape sequences in seven and eight bits, direction overrides and isolates, line separators.
 const HOSTILE: &str =
     "\u{1b}[31m\u{1b}]0;owned\u{7}\u{8}\u{9b}1m\u{85}\u{7f}\u{2028}\u{202e}\u{2066}evil\u{2069}";
 
-/// Whether a terminal would act on it: written anew here, so that the program's own list is tested.
+/// Whether a terminal would interpret it: written independently, so that the program's own list is tested.
 fn acts(character: char) -> bool {
     let code = u32::from(character);
     (code < 0x20 && character != '\n')
@@ -26,7 +26,7 @@ fn assert_plain(shown: &str, what: &dyn std::fmt::Debug) {
     assert!(!shown.chars().any(acts), "{what:?}: {shown:?}");
 }
 
-/// What is shown on a terminal without the program's own bars, which it draws and takes away.
+/// The output on a terminal without the program's own bars, which it draws and erases.
 fn without_bars(shown: &str) -> String {
     let mut left = shown.to_owned();
     for own in ["\r\u{1b}[2K", "\r\u{1b}[K", "\u{1b}[2K", "\u{1b}[K", "\u{1b}[1A", "\u{1b}[1B", "\r"] {
@@ -35,7 +35,7 @@ fn without_bars(shown: &str) -> String {
     left
 }
 
-/// An index with a document that is hostile in every part.
+/// An index with a document that is hostile in every field.
 fn hostile() -> (Flow, Document) {
     let flow = Flow::new();
     flow.insert(20);
@@ -86,13 +86,13 @@ fn hostile_documents_are_shown_and_not_obeyed() {
     for arguments in [
         vec!["get", "--index", &index, &absent],
         vec!["delete", "--index", &index, &absent],
-        // Of clap.
+        // Errors of clap.
         vec!["search", "--index", &index, "a question", &absent],
         vec![&absent],
     ] {
         let ran = ehi(&arguments);
         assert_plain(&ran.err, &arguments);
-        // clap takes out the orders that it knows.
+        // clap removes the escape sequences that it knows.
         assert!(ran.err.contains("absent\\u{") && ran.err.contains("evil\\u{2069}"), "{}", ran.err);
         ran.line();
         assert_plain(&on_terminal(&arguments).1, &arguments);
@@ -102,7 +102,7 @@ fn hostile_documents_are_shown_and_not_obeyed() {
     assert_plain(&said, &"delete");
 }
 
-/// Whether the string is somewhere in the value.
+/// Whether the string occurs in the value.
 fn holds(value: &Value, wanted: &str) -> bool {
     match value {
         Value::String(string) => string == wanted,
@@ -145,7 +145,7 @@ fn refused_documents_and_file_names_are_shown_and_not_obeyed() {
     assert_plain(&said, &"create");
 }
 
-/// What is damaged is named by repair and verify: here a hostile document, in a folder with a hostile name.
+/// Repair and verify name the damage: here a hostile document, in a folder with a hostile name.
 #[test]
 fn damage_is_reported_and_not_obeyed() {
     let (flow, _) = hostile();
@@ -173,7 +173,7 @@ fn damage_is_reported_and_not_obeyed() {
     }
 }
 
-/// No command says anything of its own machinery, and what it shows is text.
+/// No command mentions its own internals, and all output is text.
 #[test]
 fn every_command_is_quiet_on_a_terminal() {
     let flow = Flow::new();
@@ -207,7 +207,7 @@ fn every_command_is_quiet_on_a_terminal() {
         assert_eq!(code, Some(status), "{arguments:?}: {shown}");
         let left = without_bars(&shown);
         assert!(!left.contains("tracing") && !left.contains("feature"), "{arguments:?}: {shown}");
-        // The bars alone may be coloured, and none is.
+        // Only bars may be coloured, and none is.
         assert_plain(&left, &arguments);
     }
 }

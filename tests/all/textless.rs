@@ -1,4 +1,4 @@
-//! Documents that have an embedding and no text: no change of model encodes the empty text for them.
+//! Documents with an embedding and without text: no change of model encodes the empty text for them.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn name(number: usize) -> String {
     format!("v{number:02}")
 }
 
-/// An index by an encoder that is not that of the trained bundles.
+/// An index with another encoder than the trained bundles.
 fn filled() -> (TempDir, Index) {
     let dir = TempDir::new().unwrap();
     let untrained = Bundle::from_encoder(base_model()).unwrap();
@@ -63,7 +63,7 @@ fn a_change_to_another_encoder_is_refused_with_their_number() {
     give(&index, 0..WITHOUT, |n| n);
     let before = index.bundle().hash();
     assert_refused(index.reencode(&bundle(SHAPE)), WITHOUT);
-    // Before anything is trained, too.
+    // Also before anything is trained.
     let questions = (0..200).map(|n| Judgment::new(format!("{} {n}", document(n % 60).text), name(0), 1));
     index.record_all(questions).unwrap();
     let mut config = TrainConfig::default();
@@ -89,7 +89,7 @@ fn a_tree_of_the_same_encoder_takes_their_embeddings_over() {
     let options = TuneOptions { always: true, passes: Some(1), ..TuneOptions::default() };
     assert!(index.tune(&options).unwrap().change.is_some());
     assert_found(&index, 0..WITHOUT, |n| n);
-    // Given since the change, and given anew: where the text is the same, the embedding is all there is.
+    // Given since the change, and given again: where the text is the same, only the embedding differs.
     give(&index, WITHOUT..WITHOUT + 3, |n| n);
     give(&index, 0..3, |n| n + 20);
     let seed = |n: usize| if n < 3 { n + 20 } else { n };

@@ -51,7 +51,7 @@ fn every_tensor_moves_and_the_losses_fall() {
     let run = train(config);
     let epochs = &run.report.epochs;
     assert_eq!(epochs.len(), 3);
-    // The terms pull against each other on so small a corpus; these two have most to learn.
+    // The loss terms conflict on such a small corpus; these two have most to learn.
     assert!(epochs[2].siamese < epochs[0].siamese, "{epochs:?}");
     assert!(epochs[2].distillation < epochs[0].distillation, "{epochs:?}");
     // 16 tensors of the last layer, two of the only level.
@@ -136,7 +136,7 @@ fn the_number_of_leaves_follows_the_corpus() {
     assert!(run.report.epochs.is_empty());
 }
 
-/// Stopped anywhere and resumed, a run gives the bits of one that was never stopped.
+/// A run that is stopped anywhere and resumed has the same bits as one without interruption.
 #[test]
 fn resuming_equals_a_straight_run() {
     let mut config = config();
@@ -153,8 +153,7 @@ fn resuming_equals_a_straight_run() {
     let count = |event: &TrainEvent| total += u64::from(matches!(event, TrainEvent::Step { .. }));
     let straight =
         trainer(config.clone()).output(dir.path().join("bundle")).on_event(count).fit(&set).unwrap();
-    // In the middle of an epoch, at the end of one that refreshes next, and in the phase of the tree
-    // alone.
+    // In the middle of an epoch, at the end of one followed by a refresh, and in the phase of the tree alone.
     for (stage, at) in [(Stage::Train, 2), (Stage::Train, total / 3 * 2), (Stage::TrainIndexer, 2)] {
         let dir = tempfile::tempdir().unwrap();
         let (out, checkpoints) = (dir.path().join("bundle"), dir.path().join("checkpoints"));
@@ -204,13 +203,13 @@ fn a_checkpoint_of_another_run_or_a_damaged_one_is_refused() {
         let error = run(config()).fit(&set).err().unwrap();
         assert!(matches!(error, Error::Train(TrainError::Checkpoint { .. })), "{error}");
     }
-    // What the interrupted writing of the next one leaves behind does no harm.
+    // The remains of an interrupted write of the next one are harmless.
     std::fs::write(&path, &whole).unwrap();
     std::fs::write(path.with_extension("safetensors.partial"), b"torn").unwrap();
     run(config()).fit(&set).unwrap();
 }
 
-/// A base whose weights are finite but overflow: the loss is not a number from the first step on.
+/// A base whose weights are finite but overflow: the loss is NaN from the first step on.
 #[test]
 fn a_loss_that_is_no_number_names_the_step_and_the_batch() {
     let dir = tempfile::tempdir().unwrap();
@@ -285,7 +284,7 @@ fn early_stopping_goes_back_to_the_best_weights() {
     config.schedule.refresh_interval = 1;
     config.schedule.epochs = 8;
     config.dev_fraction = 0.3;
-    // Rates far too high, so that training harms.
+    // Rates far too high, so that training does harm.
     config.encoder.learning_rate = 0.05;
     config.tree.learning_rate = 0.05;
     config.schedule.indexer_epochs = 0;
@@ -319,7 +318,7 @@ fn the_log_has_a_line_for_every_event() {
     assert!(matches!(lost.fit(&set).err().unwrap(), Error::Train(TrainError::Log { .. })));
 }
 
-/// A bundle is a base model for more training.
+/// A bundle can be the base model of further training.
 #[test]
 fn a_bundle_is_a_base() {
     let first = train(config());
@@ -374,7 +373,7 @@ fn impossible_runs_are_refused_by_name() {
     assert!(matches!(margin, Error::Train(TrainError::Config { field: "losses.margin", .. })), "{margin}");
 }
 
-/// What a run says of itself must be in the bundle, readable, and agree with its own figures.
+/// The report of a run must be in the bundle, readable, and consistent with its own figures.
 #[test]
 fn a_run_ends_with_a_verdict_and_a_page() {
     let mut config = config();

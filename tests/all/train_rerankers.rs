@@ -61,7 +61,7 @@ fn tensors(dir: &Path) -> Vec<(String, Dtype)> {
     all
 }
 
-/// Every trained tensor moves, and the folder has the names that transformers has for the family.
+/// Every trained tensor moves, and the folder has transformers' names for the family.
 #[test]
 fn an_encoder_of_every_family_becomes_a_reranker() {
     for (name, class, layer, head) in [
@@ -106,7 +106,8 @@ fn an_encoder_of_every_family_becomes_a_reranker() {
     }
 }
 
-/// A word of the subject tells right documents from wrong ones: the loss falls, and answers are put first.
+/// A word of the subject distinguishes right documents from wrong ones: the loss falls, and answers rank
+/// first.
 #[test]
 fn what_can_be_learned_is_learned() {
     for loss in [RerankerLoss::Listwise, RerankerLoss::Binary] {
@@ -145,7 +146,7 @@ fn with_seed(seed: u64) -> RerankerConfig {
     config
 }
 
-/// A reranker keeps its form; layers that are not trained keep their weights, up to f16.
+/// A reranker keeps its form; untrained layers keep their weights, up to f16.
 #[test]
 fn a_reranker_is_trained_further() {
     let mut own = config();
@@ -179,12 +180,12 @@ fn a_reranker_is_trained_further() {
     ] {
         assert_eq!(read(&out, name) == read(&existing(), name), stays, "{name}");
     }
-    // And once more, from what was written.
+    // And once more, from the output.
     let (again, _dir) = train(&out, config());
     assert_eq!(again.report.config.trainable_layers, Some(2));
 }
 
-/// The first search is that of an index where one is given, and the verdict is of its hits.
+/// The first search is that of an index if one is given, and the verdict covers its hits.
 #[test]
 fn the_hits_of_an_index_are_reranked() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
@@ -200,7 +201,7 @@ fn the_hits_of_an_index_are_reranked() {
     assert_eq!(verdict.recommendation, RerankerRecommendation::CannotSay);
     assert!(verdict.sentence.contains("at least 20"), "{}", verdict.sentence);
 
-    // What is measured is what a search does.
+    // The measurement matches a search.
     let held_out = set().held_out();
     let mut questions: Vec<&str> = held_out.iter().map(|judged| judged.question.as_str()).collect();
     questions.dedup();
@@ -291,7 +292,7 @@ fn what_cannot_be_trained_is_refused() {
     let error = trainer.fit(&set()).unwrap_err();
     assert!(matches!(error, Error::Model(ModelError::OutputExists { .. })), "{error}");
     assert_eq!(fs::read(dir.path().join("out/kept")).unwrap(), b"kept");
-    // A link would be replaced and not what it leads to.
+    // A link would be replaced, not its target.
     fs::create_dir(dir.path().join("empty")).unwrap();
     std::os::unix::fs::symlink("empty", dir.path().join("link")).unwrap();
     for output in [dir.path().join("link"), dir.path().join("empty/..")] {
@@ -299,7 +300,7 @@ fn what_cannot_be_trained_is_refused() {
         let error = trainer.fit(&set()).unwrap_err();
         assert!(matches!(error, Error::Model(ModelError::OutputName { .. })), "{error}");
     }
-    // What lies beside the output is not the run's.
+    // Files next to the output do not belong to the run.
     fs::create_dir(dir.path().join("new.partial")).unwrap();
     fs::write(dir.path().join("new.partial/kept"), "kept").unwrap();
     let trainer = RerankerTrainer::builder().base(existing()).config(config());
@@ -323,7 +324,7 @@ fn an_index_of_other_documents_or_of_passages_is_refused() {
     };
     let error = run(&index, &fewer);
     assert!(matches!(error, Error::Train(TrainError::OtherDocuments { .. })), "{error}");
-    // One document more than the index holds, and one with another text.
+    // One document more than the index contains, and one with a different text.
     let mut documents = support::documents(DOCUMENTS);
     documents.push(Document::new("more", "", "a text"));
     let pair = || [("a question".to_owned(), documents[0].id.clone())];

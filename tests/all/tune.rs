@@ -1,4 +1,4 @@
-//! A tree of the index's own, without labels.
+//! A tree for the index's own documents, without labels.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use ehi::train::TrainError;
 use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest, Stage};
 use tempfile::TempDir;
 
-/// Enough for a tree of some leaves.
+/// Enough for a tree of several leaves.
 const STORED: usize = 300;
 
 fn options() -> TuneOptions {
@@ -35,7 +35,7 @@ fn hits(index: &Index, question: &str, beam: Option<usize>) -> Vec<(String, u32)
     };
     let found = index.search_with(question, &request).unwrap();
     let mut hits: Vec<_> = found.hits.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect();
-    // Equal scores come in the order of rows.
+    // Equal scores are ordered by row.
     hits.sort();
     hits
 }
@@ -43,7 +43,7 @@ fn hits(index: &Index, question: &str, beam: Option<usize>) -> Vec<(String, u32)
 #[test]
 fn a_tree_is_made_without_encoding_anything_again() {
     let (dir, index) = untrained(STORED);
-    // With an embedding that is not the encoder's.
+    // With an embedding that differs from the encoder's.
     let vector: Vec<f32> = (0..WIDTH).map(|i| if i % 3 == 0 { 1.0 } else { -0.5 }).collect();
     index.insert_vectors([(document(STORED), vector.clone())]).unwrap();
     let questions = ["tree leaf level", "gene protein virus"];
@@ -76,7 +76,7 @@ fn a_tree_is_made_without_encoding_anything_again() {
     assert!(index.verify().unwrap().is_sound());
     assert!(!dir.path().join("index/model.trained").exists());
 
-    // There and back, each time with what was written meanwhile.
+    // Back and forth, each time with the writes in between.
     index.insert(document(STORED + 1)).unwrap();
     let back = index.rollback().unwrap();
     assert_eq!((back.encoded, back.routed), (0, 1));
@@ -95,7 +95,7 @@ fn a_tree_that_brings_nothing_is_left() {
     let (_dir, index) = untrained(STORED);
     index.tune(&options()).unwrap();
     let hash = index.bundle().hash();
-    // Two leaves, of which one is half of the documents.
+    // Two leaves, each with half of the documents.
     let tuned = index.tune(&TuneOptions { leaves: Some(2), always: false, ..options() }).unwrap();
     assert_eq!((tuned.change, index.bundle().hash()), (None, hash), "{tuned:?}");
     assert!(tuned.after.visited > tuned.before.visited, "{tuned:?}");
@@ -140,7 +140,7 @@ fn a_large_collection_is_sampled() {
     let (_dir, index) = untrained(0);
     let vector = |n: usize| (0..WIDTH).map(|i| ((i * 7 + n * 13) % 31) as f32 - 15.0).collect::<Vec<_>>();
     index.insert_vectors((0..1_500).map(|n| (document(n), vector(n)))).unwrap();
-    // For fewer than a sample takes at least; the leaves are those for the sample.
+    // Memory for fewer than the minimum sample; the leaves are those for the sample.
     let tuned = index.tune(&TuneOptions { memory_bytes: 0, passes: Some(1), ..options() }).unwrap();
     assert_eq!((tuned.documents, tuned.leaves), (1_000, 100));
     assert_eq!(tuned.change.unwrap().routed, 1_500);
@@ -184,7 +184,7 @@ fn what_cannot_be_tuned_is_refused_and_left_as_it_was() {
         assert!(matches!(cancelled, Err(Error::Cancelled)), "{stage:?}: {cancelled:?}");
         assert_eq!(index.bundle().hash(), hash);
         assert!(!dir.path().join("index/model.trained").exists(), "{stage:?}");
-        // Nothing could go on with the model that was begun.
+        // Nothing could continue the unfinished model.
         assert_eq!(fs::read_dir(dir.path().join("index/models")).unwrap().count(), 1, "{stage:?}");
     }
     assert!(index.tune(&options()).unwrap().change.is_some());
@@ -256,7 +256,7 @@ fn a_tuning_that_was_cut_off_goes_on() {
         .unwrap();
     assert!(again < steps, "{again} steps after {steps}");
     assert_eq!((resumed.after, resumed.before, index.bundle().hash()), (whole.after, whole.before, hash));
-    // Of other documents it is another run.
+    // With other documents, it is another run.
     index.insert(document(STORED)).unwrap();
     let other = index.tune(&kept).unwrap_err();
     assert!(matches!(other, Error::Train(TrainError::OtherRun { .. })), "{other}");

@@ -1,4 +1,4 @@
-//! What was begun and cut off: `verify` names it, `stats` counts it, the next writer removes it.
+//! Unfinished files: `verify` names them, `stats` counts them, the next writer removes them.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -12,7 +12,8 @@ use ehi::{Document, Error, Index, InputError, RepairOptions, SearchRequest, Simi
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
-/// Names of all that can be begun in the folder of an index, with a file in those that are folders.
+/// Names of everything that can be left unfinished in the folder of an index, with a file in those that are
+/// folders.
 const BEGUN: [&str; 11] = [
     "CURRENT.new",
     "QUESTIONS.new",
@@ -37,7 +38,7 @@ fn begin(index: &Path) {
     }
 }
 
-/// The names that warnings begin with, sorted.
+/// The names at the start of warnings, sorted.
 fn named(index: &Index) -> Vec<String> {
     let report = index.verify().unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
@@ -47,7 +48,7 @@ fn named(index: &Index) -> Vec<String> {
     names
 }
 
-/// qdrant/qdrant#2317: after a kill, folders of what was under way stayed for ever.
+/// qdrant/qdrant#2317: after a kill, folders of interrupted operations were never removed.
 #[test]
 fn it_is_named_counted_and_removed_by_the_next_writer() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
@@ -61,7 +62,7 @@ fn it_is_named_counted_and_removed_by_the_next_writer() {
     assert_eq!(named(&reader), expected);
     let begun = reader.stats().unwrap().bytes;
     assert!(begun.begun > 3 * begun.model && begun.total() == bytes + begun.begun, "{begun:?}");
-    // Somebody's own stays, and what is named like it.
+    // Foreign files stay, even with similar names.
     fs::write(path.join("model.trained.partial/notes"), "mine").unwrap();
     fs::create_dir(path.join("model.trained.mine")).unwrap();
     drop(Index::open(&path).unwrap());
@@ -71,7 +72,7 @@ fn it_is_named_counted_and_removed_by_the_next_writer() {
     fs::remove_dir_all(path.join("model.trained.partial")).unwrap();
     assert_eq!(reader.stats().unwrap().bytes.total(), bytes);
 
-    // By a handle that is open already.
+    // By a handle that is already open.
     let index = Index::open(&path).unwrap();
     begin(&path);
     assert!(!index.drop_previous_model().unwrap());
@@ -84,7 +85,7 @@ fn a_training_that_is_cut_off_leaves_nothing_beside_its_output() {
     let dir = tempfile::tempdir().unwrap();
     let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
     let trainer = Trainer::builder().base(base_model()).output(dir.path().join("out")).config(config(SHAPE));
-    // When the bundle is written but for its query encoder.
+    // When the bundle is written except for its query encoder.
     let fitted = trainer
         .on_progress(|progress| match progress.stage {
             Stage::Distil => ControlFlow::Break(()),
@@ -95,14 +96,15 @@ fn a_training_that_is_cut_off_leaves_nothing_beside_its_output() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// qdrant/qdrant#5983 and #2497: what a snapshot that failed had left was taken for an index, or stayed.
+/// qdrant/qdrant#5983 and #2497: the remains of a failed snapshot were mistaken for an index, or never
+/// removed.
 #[test]
 fn a_snapshot_that_was_killed_says_what_finishes_it() {
     let (dir, index) = filled(SHAPE, 20);
     let (path, target) = (dir.path().join("index"), dir.path().join("copy"));
     index.flush().unwrap();
     drop(index);
-    // As a kill leaves it before the last rename.
+    // As a kill before the last rename leaves it.
     copy_directory(&path, &target);
     fs::rename(target.join("CURRENT"), target.join("CURRENT.new")).unwrap();
     fs::remove_file(target.join("CURRENT.copy")).unwrap();
@@ -118,7 +120,7 @@ fn judgments_that_wait_are_called_judgments() {
     index.flush().unwrap();
     index.record("what is a tree?", &id(1), 1).unwrap();
     index.record("what is a leaf?", &id(2), 1).unwrap();
-    // What a kill leaves.
+    // The remains after a kill.
     let killed = dir.path().join("killed");
     copy_directory(index.path(), &killed);
     let report = Index::open_read_only(&killed).unwrap().verify().unwrap();
@@ -159,7 +161,7 @@ fn damage_stands_out_and_what_a_repair_set_aside_can_be_forgotten() {
     assert!(run("repair", &["--forget"]).ok().contains("nothing was set aside"));
     assert_eq!(Index::open(&path).unwrap().len(), DOCUMENTS);
 
-    // Also of judgments and of a model that was set aside whole.
+    // Also for judgments and for a model that was set aside completely.
     let index = Index::open(&path).unwrap();
     index.reencode(&bundle(Shape::of_height(2))).unwrap();
     drop(index);

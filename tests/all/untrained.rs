@@ -1,4 +1,4 @@
-//! An index without a tree: useful before anything is trained.
+//! An index without a tree: useful before any training.
 
 use std::fs;
 use std::path::Path;
@@ -53,8 +53,8 @@ fn it_is_useful_from_the_first_document_on() {
         assert_eq!(found.hits.len(), count.min(10));
         assert_eq!(index.search("tree leaf", 20, 8).unwrap().hits.len(), count);
     }
-    // Where the first ones are so much alike that codes or f16 may change their order, the sets still agree
-    // on the very best.
+    // If the first ones are so similar that codes or f16 may change their order, the sets still agree on the
+    // very best.
     for question in ["tree leaf level", "gene protein virus", "what how why"] {
         let expected = best(&index.bundle(), &documents(12), question, 1);
         let found = index.search_with(question, &SearchRequest::dense().k(1)).unwrap();
@@ -172,7 +172,7 @@ fn it_is_evaluated_against_lists() {
 fn the_model_is_that_of_the_encoder_alone() {
     let model = untrained();
     assert_eq!(model.hash(), untrained().hash());
-    // Of a bundle, the encoder without the tree and its report.
+    // From a bundle, the encoder without the tree and its report.
     let stripped = Bundle::from_encoder(bundle(TRAINED).path()).unwrap();
     assert!(!stripped.has_tree());
     assert_ne!(stripped.hash(), bundle(TRAINED).hash());
@@ -209,13 +209,13 @@ fn folders_that_are_no_encoders_are_refused() {
     assert!(Bundle::from_encoder(dir.path().join("absent")).is_err());
     let error = Bundle::open(base_model()).unwrap_err();
     assert!(error.to_string().contains("Bundle::from_encoder"), "{error}");
-    // A bundle that lost its list of checksums is none.
+    // A bundle that lost its list of checksums is invalid.
     let own = dir.path().join("unlisted");
     copy_directory(bundle(TRAINED).path(), &own);
     fs::remove_file(own.join(MANIFEST_FILE)).unwrap();
     let error = Bundle::from_encoder(&own).unwrap_err();
     assert!(matches!(&error, ModelError::NotAModel { missing: MANIFEST_FILE, .. }), "{error}");
-    // The folder is not written to, and the index not begun, where the weights are damaged.
+    // If the weights are damaged, the folder is not written to, and the index is not started.
     let own = dir.path().join("damaged");
     copy_directory(base_model(), &own);
     let model = Bundle::from_encoder(&own).unwrap();

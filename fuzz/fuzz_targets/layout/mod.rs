@@ -1,4 +1,4 @@
-//! A dataset whose files all have the same bytes.
+//! A dataset whose files all have the same content.
 
 use std::fs;
 

@@ -72,8 +72,8 @@ fn threads_do_not_change_the_result_but_the_seed_does() {
 
 #[test]
 fn an_empty_cluster_takes_part_of_the_largest() {
-    // Centroid 2 is nearest to nothing: cluster 0 has four rows, of which the first is
-    // the worst placed and takes its neighbour along.
+    // Centroid 2 is nearest to no row: cluster 0 has four rows, of which the first is the worst assigned and
+    // takes its neighbour with it.
     let rows: Vec<f32> =
         [0.0f32, 0.1, 1.0, 1.1, 1.6].iter().flat_map(|angle| [angle.cos(), angle.sin(), 0.0]).collect();
     let centroids = vec![0.7, 0.7, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];

@@ -1,4 +1,4 @@
-//! A file system of which one operation fails.
+//! A file system with one failing operation.
 
 use std::{
     ffi::OsString,
@@ -12,13 +12,13 @@ use std::{
 
 use crate::disk::{Backend, BackendFile, Boot, FileSystem, Identity, Kind, OpenMode};
 
-/// Fails one operation, the `fail_at`th since it was made.
+/// Fails one operation, the `fail_at`th since its creation.
 #[derive(Clone)]
 pub(crate) struct Faulty {
     fail_at: usize,
     error: fn() -> Error,
     count: Arc<AtomicUsize>,
-    /// What the failing operation was.
+    /// The name of the operation that failed.
     failed: Arc<Mutex<Option<&'static str>>>,
 }
 
@@ -33,7 +33,7 @@ impl Faulty {
         )
     }
 
-    /// Fails as where too many files are open.
+    /// Fails as if too many files were open.
     pub(crate) fn without_files(fail_at: usize) -> Self {
         Self::with(fail_at, || Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()))
     }
@@ -46,7 +46,7 @@ impl Faulty {
         *self.failed.lock().unwrap()
     }
 
-    /// Operations so far.
+    /// Number of operations so far.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
@@ -118,7 +118,7 @@ impl BackendFile for FaultyFile {
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
         if let Err(error) = self.faults.step("write") {
-            // As much as fitted.
+            // As much as fits.
             self.file.write_at(&bytes[..bytes.len() / 2], offset)?;
             return Err(error);
         }

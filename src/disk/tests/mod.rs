@@ -1,4 +1,4 @@
-//! File systems for tests: one of which an operation fails, and one that remembers what was done to it.
+//! File systems for tests: one with a failing operation, and one that records all operations.
 
 pub(crate) mod faulty;
 pub(crate) mod recorder;

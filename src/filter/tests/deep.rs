@@ -1,4 +1,4 @@
-//! Filters and values nested so deep that any recursion over them would end the process.
+//! Filters and values nested so deeply that any recursion over them would end the process.
 
 use std::thread;
 
@@ -8,12 +8,12 @@ use super::super::{Filter, FilterError};
 
 const DEEP: usize = 200_000;
 
-/// Runs with much less of a stack than one frame for each level.
+/// Runs with a stack much smaller than one frame per level.
 fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
     thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
 }
 
-/// `serde_json` itself recurses where it drops a value.
+/// Dropping a value in `serde_json` is itself recursive.
 fn drop_flat(value: Value) {
     let mut todo = vec![value];
     while let Some(value) = todo.pop() {
@@ -28,7 +28,7 @@ fn drop_flat(value: Value) {
 #[test]
 fn filters_of_any_depth_match_compare_and_drop() {
     on_a_small_stack(|| {
-        // a or (b and (a or (b and ...))), which is a or b and the innermost.
+        // a or (b and (a or (b and ...))), which equals a or b and the innermost.
         let (a, b) = (Filter::eq("a", 1), Filter::eq("b", 1));
         let mut filter = Filter::ids(["id"]);
         for _ in 0..DEEP / 2 {
@@ -83,7 +83,7 @@ fn deep_values_are_equal_without_recursion() {
 #[test]
 fn the_limit_is_exact() {
     let too_deep = Err(FilterError::TooDeep { most: Filter::MAX_DEPTH });
-    // One level for itself and two for each join; the value takes what is left.
+    // One level for itself and two for each join; the value takes the rest.
     let nested = |depth: usize| {
         let mut filter = Filter::eq("a", (0..(depth - 1) % 2).fold(json!(1), |value, _| json!([value])));
         for level in 0..(depth - 1) / 2 {
@@ -112,7 +112,7 @@ fn the_limit_is_exact() {
 fn what_is_written_deeper_than_it_was_read_is_refused() {
     let implicit =
         |levels| (0..levels).fold(json!({"a": 0}), |filter, n| json!({"a": n, "$or": [{ "b": n }, filter]}));
-    // Two levels each as read, four as written.
+    // Two levels each when read, four when written.
     assert!(Filter::from_json(&implicit(15)).is_ok());
     assert_eq!(Filter::from_json(&implicit(16)), Err(FilterError::TooDeep { most: Filter::MAX_DEPTH }));
 }

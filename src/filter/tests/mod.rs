@@ -13,7 +13,7 @@ fn read(json: &Value) -> Filter {
     Filter::from_json(json).unwrap_or_else(|error| panic!("{json}: {error}"))
 }
 
-/// Asserts for each filter which of the documents with this metadata it matches.
+/// Asserts for each filter which of the documents with this metadata match.
 fn check(metadata: &[Value], cases: &[(Value, &[usize])]) {
     for (filter, expected) in cases {
         let read = read(filter);

@@ -1,4 +1,4 @@
-//! What MongoDB answers: each field against each operator, row by row.
+//! MongoDB's answers: each field with each operator, row by row.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn null_at_the_end_of_a_path() {
             (json!({"a": {}}), "yes . yes . yes yes"),
             (json!({"a": {"b": null}}), "yes . yes . . yes"),
             (json!({"a": {"b": 1}}), ". yes yes yes . ."),
-            // A list leads to what its objects have; what else is in it leads nowhere.
+            // A list leads to the values of its objects; its other elements lead nowhere.
             (json!({"a": []}), ". yes . yes yes yes"),
             (json!({"a": [5, "x"]}), ". yes . yes yes yes"),
             (json!({"a": [{}]}), "yes . yes . yes yes"),
@@ -111,7 +111,7 @@ fn null_at_the_end_of_a_path() {
     );
 }
 
-/// Where the answers differ from MongoDB's, as docs/search.md says.
+/// Documented differences from MongoDB, see docs/search.md.
 #[test]
 fn differences_are_the_ones_written_down() {
     // A range with null, `$exists` with a number, and an object without `$eq` are errors.

@@ -1,8 +1,8 @@
-//! Another evaluator of filters, as plain as can be: by recursion over the JSON, with copies.
+//! A second evaluator of filters, as simple as possible: by recursion over the JSON, with copies.
 
 use serde_json::{Value, json};
 
-/// Whether the filter, which must be a good one, matches.
+/// Whether the filter, which must be valid, matches.
 pub(super) fn matches(filter: &Value, id: &str, metadata: Option<&Value>) -> bool {
     filter.as_object().unwrap().iter().all(|(key, value)| match key.as_str() {
         "$and" => value.as_array().unwrap().iter().all(|part| matches(part, id, metadata)),
@@ -21,7 +21,7 @@ pub(super) fn matches(filter: &Value, id: &str, metadata: Option<&Value>) -> boo
     })
 }
 
-/// What a path leads to, and `None` for nothing.
+/// The values of a path, and `None` for nothing.
 fn at(value: &Value, path: &[&str]) -> Vec<Option<Value>> {
     let Some((first, rest)) = path.split_first() else { return vec![Some(value.clone())] };
     match value {
@@ -60,7 +60,7 @@ fn condition(condition: &Value, found: &[Option<Value>]) -> bool {
     })
 }
 
-/// Twice the number: whole for every number that the tests use.
+/// Twice the number: an integer for every number used in the tests.
 fn doubled(value: &Value) -> Option<i128> {
     let number = value.as_number()?;
     match (number.as_i64(), number.as_u64()) {

@@ -5,7 +5,7 @@ use super::{super::Filter, naive, read};
 
 const IDS: [&str; 4] = ["", "a", "b", "c"];
 
-/// Few, so that filters often match.
+/// Few values, so that filters often match.
 fn scalar() -> impl Strategy<Value = Value> + Clone {
     const SCALARS: &str = r#"[null, false, true, -1, 0, -0.0, 1, 1.0, 1.5, 2, 9007199254740993,
         9007199254740992.0, 18446744073709551615, 18446744073709551616.0, "", "a", "b", "1", "é"]"#;
@@ -41,7 +41,7 @@ fn metadata() -> impl Strategy<Value = Option<Value>> {
     ]
 }
 
-/// Several operators, as they stand under a field.
+/// Several operators under a field.
 fn operators() -> impl Strategy<Value = Value> {
     let ordered = scalar().prop_filter("ranges take no null", |value| !value.is_null());
     let operator = prop_oneof![
@@ -56,7 +56,7 @@ fn operators() -> impl Strategy<Value = Value> {
     several.prop_recursive(2, 4, 1, |inner| inner.prop_map(|inner| json!({ "$not": inner })))
 }
 
-/// A good filter in JSON.
+/// A valid filter in JSON.
 fn filter() -> impl Strategy<Value = Value> {
     let bare = value().prop_filter("an object needs `$eq`", |value| !value.is_object());
     let leaf = prop_oneof![
@@ -70,7 +70,7 @@ fn filter() -> impl Strategy<Value = Value> {
             4 => (select(vec!["$and", "$or", "$nor"]), vec(inner.clone(), 1..4))
                 .prop_map(|(operator, parts)| json!({ operator: parts })),
             1 => inner.clone().prop_map(|part| json!({ "$not": part })),
-            // Entries of several beside each other.
+            // The entries of several in one object.
             2 => vec(inner, 1..4).prop_map(|parts| {
                 let entries = parts.into_iter().filter_map(|part| part.as_object().cloned()).flatten();
                 Value::Object(entries.collect::<Map<_, _>>())
@@ -79,7 +79,7 @@ fn filter() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The filter made with the functions.
+/// The same filter, made with the functions.
 fn made(filter: &Value) -> Filter {
     let parts = |value: &Value| value.as_array().unwrap().iter().map(made).collect::<Vec<_>>();
     let entries = filter.as_object().unwrap().iter().map(|(key, value)| match key.as_str() {
@@ -111,7 +111,7 @@ fn made_field(field: &str, value: &Value) -> Filter {
     parts.reduce(Filter::and).unwrap()
 }
 
-/// Anything, often with operators where they do and do not belong.
+/// Any JSON, often with operators in valid and invalid places.
 fn anything() -> impl Strategy<Value = Value> {
     let key = prop_oneof![
         1 => field(),

@@ -5,25 +5,23 @@ use std::iter::Peekable;
 
 use crate::document::Document;
 
-/// Documents encoded and committed together, at most.
+/// Most documents encoded and committed together.
 pub(in crate::index) const DOCUMENTS_PER_COMMIT: usize = 256;
 
-/// Bytes of documents, and of embeddings that are given, which are committed together; more for a single
-/// larger document.
+/// Bytes of documents and given embeddings committed together; exceeded only by a single larger document.
 pub(in crate::index) const BYTES_PER_COMMIT: usize = 32 << 20;
 
-/// What is to be done with a document of a batch.
+/// What to do with a document of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Stored,
-    /// A later one of the batch has its id.
+    /// A later document of the batch has the same id.
     Superseded,
     /// It cannot be stored.
     Refused,
 }
 
-/// The fates of documents, given as their ids and whether they can be stored. One that cannot takes the place
-/// of none.
+/// The fates of documents, given as ids and whether they can be stored. A refused document replaces nothing.
 pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, bool)>) -> Vec<Fate> {
     let mut seen = HashSet::new();
     let fate = |(id, sound)| match sound {
@@ -36,7 +34,7 @@ pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, boo
     fates
 }
 
-/// The documents to be committed together, and the fates of all up to the last of them.
+/// The documents to commit together, and the fates of all documents up to the last of them.
 pub(super) fn next_group(
     rest: &mut Peekable<impl Iterator<Item = (Document, Fate)>>,
 ) -> (Vec<Document>, Vec<Fate>) {
@@ -61,7 +59,7 @@ pub(super) fn next_group(
 mod tests {
     use super::*;
 
-    /// The sizes of the groups that documents of so many bytes make.
+    /// The sizes of the groups for documents of these sizes in bytes.
     fn groups(sizes: &[usize]) -> Vec<usize> {
         let documents =
             sizes.iter().map(|&size| (Document::new("i", "", "x".repeat(size - 1)), Fate::Stored));

@@ -27,14 +27,14 @@ use crate::scan::Similarity;
 use crate::store::{Committed, EncodedBy, WriteBatch, check_document};
 use group::{Fate, fates, next_group};
 
-/// What became of a group.
+/// The result of storing a group.
 struct Stored {
     committed: Committed,
     cut: CutTexts,
     passages: usize,
 }
 
-/// What to do with a batch that holds a document that cannot be stored.
+/// How to handle a document of a batch that cannot be stored.
 #[derive(Clone, Copy)]
 enum OnRefusal {
     StoreOthers,
@@ -42,10 +42,10 @@ enum OnRefusal {
 }
 
 impl Index {
-    /// Stores one document, in place of the one with the same id if there is one.
+    /// Stores a document, replacing one with the same id.
     ///
     /// # Durability
-    /// Visible to searches when this returns; on disk for certain after [`Index::flush`].
+    /// Visible to searches when this returns; durable after [`Index::flush`].
     ///
     /// # Errors
     /// As [`Self::insert_all_or_none`].
@@ -53,31 +53,32 @@ impl Index {
         self.insert_all_or_none([document])
     }
 
-    /// Stores many documents: the fast way to fill an index. Those that cannot be stored are left out and
-    /// reported in [`InsertSummary::refused`]; [`Self::insert_all_or_none`] stores nothing then.
+    /// Stores many documents: the fastest way to fill an index. Those that cannot be stored are left out and
+    /// reported in [`InsertSummary::refused`]; with [`Self::insert_all_or_none`] nothing is stored then.
     ///
-    /// They are encoded on the calling thread's rayon pool and committed in groups of a few
-    /// hundred, and of some 32 MiB; a group is visible whole or not at all. Of several documents with
-    /// one id in the batch the last one that can be stored counts. Text beyond the encoder's maximum length
-    /// is stored but does not count for its embedding; [`InsertSummary::cut`] says how much that is.
+    /// They are encoded on the calling thread's rayon pool and committed in groups of a few hundred documents
+    /// and about 32 MiB; a group is visible completely or not at all. If several documents of the batch share
+    /// an id, the last storable one counts. Text beyond the encoder's maximum length is stored but does not
+    /// affect the embedding; [`InsertSummary::cut`] counts it.
     ///
     /// # Memory
-    /// The iterator is read to its end before anything is stored: all of its documents are held in memory,
-    /// beside what one group needs. Give a large corpus in parts.
+    /// The iterator is read to its end before anything is stored: all of its documents are held in memory, in
+    /// addition to what one group needs. Split a large corpus into several calls.
     ///
     /// # Durability
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// Failures of the encoder and of the disk. Where groups before the failure are in place, the error is
+    /// Failures of the encoder and of the disk. If earlier groups are already stored, the error is
     /// [`Error::Partial`], with the failure as its source.
     pub fn insert_batch(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
         self.insert_texts(documents.into_iter().collect(), OnRefusal::StoreOthers, &mut no_progress)
     }
 
-    /// As [`Self::insert_batch`], but a document that cannot be stored is an error before anything is.
+    /// As [`Self::insert_batch`], but if any document cannot be stored, this is an error and nothing is
+    /// stored.
     ///
-    /// Not a transaction: groups that were stored before a failure of the encoder or of the disk stay.
+    /// Not a transaction: groups stored before a failure of the encoder or of the disk stay.
     ///
     /// # Errors
     /// [`InputError::EmptyDocument`], [`InputError::UnknownText`], [`InputError::InvalidId`],
@@ -122,7 +123,7 @@ impl Index {
             summary.cut.join(cut);
             summary.passages += passages;
             summary.add(&own, &committed);
-            // With the last group there is nothing left to cancel.
+            // After the last group there is nothing left to cancel.
             if on_progress(Progress::new(Stage::Insert, done, total)).is_break() && rest.peek().is_some() {
                 return Err(Error::Cancelled);
             }
@@ -131,7 +132,7 @@ impl Index {
         Ok(summary)
     }
 
-    /// Of each document whether the encoder can read anything of it.
+    /// For each document, whether the encoder can read anything of it.
     fn known(&self, documents: &[Document]) -> Result<Vec<std::result::Result<(), InputError>>> {
         let serving = self.serving();
         let encoder = serving.model().encoder();
@@ -146,7 +147,7 @@ impl Index {
 
     fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Stored> {
         loop {
-            // Without a lock: encoding takes long, and runs on threads that may be waiting for one.
+            // Without a lock: encoding is slow, and runs on threads that may be waiting for the lock.
             let serving = self.serving();
             let Prepared { puts, cut } = serving.ingest().prepare(group)?;
             let passages = match serving.passages() {
@@ -156,25 +157,25 @@ impl Index {
             let batch = WriteBatch { puts, deletes: Vec::new() };
             match self.commit_as_made(&serving, batch, &serving.encodes())? {
                 Ok(committed) => return Ok(Stored { committed, cut, passages }),
-                // The model was changed meanwhile.
+                // The model has changed in the meantime.
                 Err(batch) => group = batch.puts.into_iter().map(|put| put.document).collect(),
             }
         }
     }
 
-    /// Stores documents with embeddings that the caller has: nothing is encoded, and a document may be
-    /// without text.
+    /// Stores documents with embeddings from the caller: nothing is encoded, and documents need no text.
     ///
-    /// The embeddings should be of the index's own encoder, or of one whose space it shares. They are
-    /// routed by the tree like any other. A later change to a model with another encoder encodes from the
-    /// texts, and is refused where a document has none ([`InputError::WithoutText`]). Of several documents
-    /// with one id the last one counts. Those that cannot be stored are left out and reported in
-    /// [`InsertSummary::refused`], also for their embedding ([`InputError::BadVector`], and
+    /// The embeddings should come from the index's own encoder, or one with the same vector space. The tree
+    /// routes them like any other. A later change to a model with another encoder encodes from the texts, and
+    /// is refused if a document has none ([`InputError::WithoutText`]). If several documents share an id, the
+    /// last one counts. Documents that cannot be stored are left out and reported in
+    /// [`InsertSummary::refused`], including those with a bad embedding ([`InputError::BadVector`], and
     /// [`InputError::NotFinite`] for a value that f16 cannot hold).
     ///
     /// # Memory
-    /// The iterator is read as it goes: documents and embeddings of some 32 MiB are held and committed
-    /// together, each such group visible whole or not at all. So a corpus of any size can be given at once.
+    /// The iterator is consumed incrementally: documents and embeddings of about 32 MiB are held and
+    /// committed together, each such group visible completely or not at all. So a corpus of any size can be
+    /// given at once.
     ///
     /// # Shapes
     /// each vector `[dim]` f32, finite, of norm 2^-14 or more; at unit norm or not. Stored as f16, at unit
@@ -184,10 +185,10 @@ impl Index {
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// [`InputError::NeedsTexts`] where documents have passages
-    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)): nothing says which one a vector is of.
-    /// [`InputError::Dimension`], [`InputError::ModelMismatch`] where the encoder is changed meanwhile, and
-    /// failures of the disk. Where groups before the failure are in place, the error is [`Error::Partial`],
+    /// [`InputError::NeedsTexts`] if documents have passages
+    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)): a vector does not say which passage it
+    /// belongs to. [`InputError::Dimension`], [`InputError::ModelMismatch`] if the encoder changes during the
+    /// call, and failures of the disk. If earlier groups are already stored, the error is [`Error::Partial`],
     /// with the failure as its source.
     pub fn insert_vectors(
         &self,
@@ -204,7 +205,7 @@ impl Index {
         self.check_process()?;
         let span = tracing::debug_span!("insert", documents = Empty, generation = Empty).entered();
         let mut rest = documents.fuse();
-        // The embeddings are of its space.
+        // The embeddings belong to this encoder's space.
         let mut serving = self.serving();
         if let Some(passages) = serving.passages() {
             return Err(InputError::NeedsTexts { passages }.into());
@@ -252,8 +253,8 @@ impl Index {
         }
     }
 
-    /// Commits embeddings of the encoder of `serving`. Where another tree serves by now, as after a tuning,
-    /// they are routed anew, and `serving` is what they were committed to.
+    /// Commits embeddings of the encoder of `serving`. If another tree is in service by now, as after a
+    /// tuning, they are routed anew, and `serving` becomes the model they were committed to.
     fn commit_vectors(&self, serving: &mut Arc<ActiveModel>, mut batch: WriteBatch) -> Result<Committed> {
         let given = BTreeSet::from([EncodedBy::Given]);
         loop {
@@ -307,7 +308,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// A failure with documents of the same call in place.
+/// A failure after some documents of the same call were stored.
 fn partial(source: Error, stored: usize, refused: usize) -> Error {
     match stored {
         0 => source,
@@ -323,10 +324,10 @@ fn check(document: &Document) -> std::result::Result<(), InputError> {
     Ok(())
 }
 
-/// Why a document with its embedding cannot be stored, if so.
+/// Why a document with its embedding cannot be stored, or `None`.
 ///
 /// # Errors
-/// An embedding of another width, which no other document of the call will mend.
+/// An embedding of the wrong width, which is an error of the whole call.
 fn check_entry(serving: &ActiveModel, document: &Document, vector: &[f32]) -> Result<Option<InputError>> {
     match serving.check_vector(vector) {
         Ok(()) => {}

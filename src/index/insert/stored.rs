@@ -1,4 +1,4 @@
-//! Documents of another index, with the embeddings that they have there.
+//! Documents of another index, with their embeddings from there.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,21 @@ use crate::ids::Row;
 use crate::store::{EncodedBy, Put, PutRow, View, WriteBatch};
 
 impl Index {
-    /// Stores documents of another index with the embeddings that they have there; says how many. Nothing is
-    /// encoded. One whose id is here takes its place.
+    /// Stores documents of another index with their embeddings from there; returns how many. Nothing is
+    /// encoded. Documents with the same id are replaced.
     ///
-    /// Where one model serves both, each document keeps its leaves too, so that a search of either index for
-    /// the same finds the same, bit for bit; by another tree of the encoder it is routed anew. Ids that
-    /// `source` does not have are passed over, and what is written there meanwhile is not seen.
+    /// If both have the same model, each document keeps its leaves too, so that the same search of either
+    /// index has the same results, bit for bit; with another tree of the same encoder, documents are routed
+    /// anew. Ids that `source` does not have are skipped, and writes to it during the call are not seen.
     ///
     /// # Durability
-    /// As [`Self::insert`]. In groups as those of [`Self::insert_batch`].
+    /// As [`Self::insert`], in groups like those of [`Self::insert_batch`].
     ///
     /// # Errors
-    /// With nothing stored: [`InputError::ModelMismatch`] where the encoders differ,
+    /// With nothing stored: [`InputError::ModelMismatch`] if the encoders differ,
     /// [`InputError::SimilarityMismatch`], and [`InputError::PassagesMismatch`] and
-    /// [`InputError::NeedsTexts`] where documents of one index alone have passages, or others. Damage of
-    /// `source`, and failures of the disk. Where groups before the failure are in place, the error is
+    /// [`InputError::NeedsTexts`] if only one index has passages, or theirs differ. Damage of `source`, and
+    /// failures of the disk. If earlier groups are already stored, the error is
     /// [`Error::Partial`](crate::Error::Partial), with the failure as its source.
     pub fn insert_from(&self, source: &Self, ids: impl IntoIterator<Item: AsRef<str>>) -> Result<usize> {
         self.check_process()?;
@@ -58,7 +58,7 @@ impl Index {
         loop {
             let serving = self.serving();
             let puts = puts(from, view, &serving, &group)?;
-            // Else the model was changed meanwhile.
+            // Otherwise the model changed in the meantime.
             let batch = WriteBatch { puts, deletes: Vec::new() };
             if self.commit_as_made(&serving, batch, encoded_by)?.is_ok() {
                 return Ok(());
@@ -67,7 +67,7 @@ impl Index {
     }
 }
 
-/// The next documents to be committed together; none at the end.
+/// The next documents to commit together; empty at the end.
 fn next_group(view: &View, ids: &mut impl Iterator<Item: AsRef<str>>) -> Result<Vec<(Row, Document)>> {
     let (mut group, mut bytes) = (Vec::new(), 0);
     while group.len() < DOCUMENTS_PER_COMMIT
@@ -91,7 +91,7 @@ fn puts(from: &ActiveModel, view: &View, to: &ActiveModel, group: &[(Row, Docume
     to.ingest().keep_stored(documents, rows, same)
 }
 
-/// The rows of the document of a row, as they are stored.
+/// The rows of a row's document, as stored.
 pub(in crate::index) fn stored_rows(view: &View, row: Row) -> Result<Vec<PutRow>> {
     let stored = |row| {
         let (embedding, leaves) = (view.embedding(row)?.to_vec(), view.leaves(row)?);
@@ -100,7 +100,7 @@ pub(in crate::index) fn stored_rows(view: &View, row: Row) -> Result<Vec<PutRow>
     view.rows_of(row)?.into_iter().map(stored).collect()
 }
 
-/// Refuses embeddings that mean something else than those of the index do.
+/// Refuses embeddings that are not compatible with those of the index.
 fn check(from: &ActiveModel, to: &ActiveModel) -> Result<()> {
     if !to.bundle.has_encoder_of(&from.bundle) {
         check_model(to.bundle.hash(), from.bundle.hash())?;

@@ -1,4 +1,4 @@
-//! What a batch of inserts did.
+//! The result of a batch of inserts.
 
 use serde::Serialize;
 
@@ -10,16 +10,16 @@ use crate::input::InputError;
 use crate::serialize::as_text;
 use crate::store::Committed;
 
-/// What became of one document of a batch.
+/// The outcome for one document of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InsertStatus {
     /// Stored under a new id.
     Inserted,
-    /// Stored in place of one of the same id.
+    /// Stored, replacing a document with the same id.
     Replaced,
-    /// Not stored: a later one of the batch has the same id.
+    /// Not stored: a later document of the batch has the same id.
     Superseded,
     /// Not stored: [`InsertSummary::refused`] says why.
     Refused,
@@ -29,33 +29,33 @@ pub enum InsertStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RefusedDocument {
-    /// Its place in the batch, from 0.
+    /// Its position in the batch, from 0.
     pub position: usize,
     /// Its id.
     pub id: String,
-    /// Why.
+    /// The reason.
     #[serde(serialize_with = "as_text")]
     pub error: InputError,
 }
 
-/// What a batch of inserts did.
+/// The result of a batch of inserts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct InsertSummary {
     /// Documents stored under a new id.
     pub inserted: usize,
-    /// Documents stored in place of one of the same id.
+    /// Documents that replaced one with the same id.
     pub replaced: usize,
-    /// Documents of the batch that a later one with the same id took the place of.
+    /// Documents superseded by a later one of the batch with the same id.
     pub superseded: usize,
     /// Documents that cannot be stored, in the order given.
     pub refused: Vec<RefusedDocument>,
-    /// Of each document in the order given.
+    /// The status of each document, in the order given.
     pub statuses: Vec<InsertStatus>,
     /// Passages stored, in an index with passages.
     pub passages: usize,
-    /// Which texts the encoder did not read whole; none where the embeddings were given, or where each
-    /// document has its passages.
+    /// Texts that the encoder did not read completely; empty if the embeddings were given, or each document
+    /// has its passages.
     pub cut: CutTexts,
     /// The generation that readers see now.
     pub generation: Generation,
@@ -69,13 +69,12 @@ impl InsertSummary {
         Self { inserted, replaced, superseded, refused, statuses, passages, cut, generation }
     }
 
-    /// Notes why a document is not stored; its status comes with its group.
+    /// Records why a document is not stored; its status is added with its group.
     pub(super) fn refuse(&mut self, position: usize, document: &Document, error: InputError) {
         self.refused.push(RefusedDocument { position, id: document.id.clone(), error });
     }
 
-    /// Counts a group: of each of its documents what was to be done with it, and of those to be stored what
-    /// the commit did.
+    /// Adds a group: the fate of each of its documents, and the commit's result for the stored ones.
     pub(super) fn add(&mut self, fates: &[Fate], committed: &Committed) {
         let mut replaced = committed.replaced.iter();
         for fate in fates {

@@ -1,4 +1,4 @@
-//! `CURRENT`: which model of an index serves.
+//! `CURRENT`: which model of an index is in service.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::disk::names;
 use crate::index::measured::Files;
 use crate::store::{Damage, FORMAT_VERSION, StoreError, check_version, unique_id};
 
-/// What makes a file a `CURRENT`.
+/// Identifies a file as a `CURRENT`.
 const MAGIC: [u8; 8] = *b"\x8aehc\r\n\x1a\n";
 const AT_MAGIC: Range<usize> = 0..8;
 const AT_VERSION: Range<usize> = 8..12;
@@ -19,33 +19,33 @@ const AT_ID: Range<usize> = 32..48;
 const AT_MEASURED: Range<usize> = 48..50;
 const AT_RESERVED: Range<usize> = 50..60;
 const AT_CRC: Range<usize> = 60..64;
-/// Size of the file. Every later version keeps it, the magic and the places of version and checksum, so that
-/// "newer" and "damaged" stay distinguishable.
+/// Size of the file. All later versions keep it, the magic, and the positions of version and checksum, so
+/// that "newer" and "damaged" stay distinguishable.
 pub(super) const CURRENT_BYTES: usize = AT_CRC.end;
 
-/// The number of the model that an index is made with.
+/// The number of the first model of an index.
 pub(crate) const FIRST_MODEL: u32 = 1;
-/// One model a second for a century; leaves room for what a number may be added to.
+/// One model per second for a century; leaves headroom for additions to a number.
 const MOST_MODEL: u32 = u32::MAX - 2;
 
-/// The models of an index. Each number is that of a directory in `models/`; a directory that is not named
-/// here is not the index's own.
+/// The models of an index. Each number names a directory in `models/`; a directory not named here does not
+/// belong to the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
-    /// Of this index alone: a copy made by [`Index::snapshot`](crate::Index::snapshot) has another one.
+    /// Unique to this index: a copy made by [`Index::snapshot`](crate::Index::snapshot) has another one.
     pub(crate) id: [u8; 16],
     /// The model that searches and writes go to.
     pub(crate) serving: u32,
-    /// The one before it, to go back to.
+    /// The previous model, kept for rollback.
     pub(crate) kept: Option<u32>,
-    /// One that promises nothing: it is being filled, or being removed.
+    /// A model without any promise: it is being filled, or being removed.
     pub(crate) unfinished: Option<u32>,
-    /// What was measured of the serving model, so that a file that is gone is missed.
+    /// The serving model's measurement files, so that a missing one is noticed.
     pub(crate) measured: Files,
-    /// The same of the kept one.
+    /// The same for the kept model.
     pub(crate) kept_measured: Files,
-    /// The highest number that was ever named: none is given out twice, so that a reader never takes one
-    /// model's store for another's.
+    /// The highest number ever used: numbers are never reused, so that a reader never mistakes one model's
+    /// store for another's.
     pub(crate) last: u32,
 }
 
@@ -55,7 +55,7 @@ impl Current {
         Self::of_one(FIRST_MODEL, FIRST_MODEL, measured)
     }
 
-    /// That of an index with one model; `last` is the highest number that a model of it ever had.
+    /// For an index with one model; `last` is the highest number that any of its models had.
     pub(super) fn of_one(serving: u32, last: u32, measured: Files) -> Self {
         let kept_measured = Files::default();
         Self { id: unique_id(), serving, kept: None, unfinished: None, measured, kept_measured, last }
@@ -66,12 +66,12 @@ impl Current {
         Self { kept: None, kept_measured: Files::default(), ..self }
     }
 
-    /// The model that serves, and the others.
+    /// The serving model, then the others.
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> + use<> {
         [self.serving].into_iter().chain(self.others())
     }
 
-    /// The models besides the one that serves.
+    /// All models except the serving one.
     pub(crate) fn others(&self) -> impl Iterator<Item = u32> + use<> {
         [self.kept, self.unfinished].into_iter().flatten()
     }
@@ -81,7 +81,7 @@ impl Current {
         bytes[AT_MAGIC].copy_from_slice(&MAGIC);
         bytes[AT_VERSION].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[AT_SERVING].copy_from_slice(&self.serving.to_le_bytes());
-        // No model has number 0.
+        // Number 0 is never used.
         bytes[AT_KEPT].copy_from_slice(&self.kept.unwrap_or(0).to_le_bytes());
         bytes[AT_UNFINISHED].copy_from_slice(&self.unfinished.unwrap_or(0).to_le_bytes());
         bytes[AT_LAST].copy_from_slice(&self.last.to_le_bytes());
@@ -92,7 +92,7 @@ impl Current {
         bytes
     }
 
-    /// Reads the bytes of a `CURRENT`, whatever they are.
+    /// Decodes the bytes of a `CURRENT`; accepts any bytes.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] and [`StoreError::UnsupportedVersion`].
@@ -105,7 +105,8 @@ impl Current {
         if head[AT_MAGIC] != MAGIC {
             return Err(corrupt(Damage::Magic));
         }
-        // Before the version: its place never moves, so a damaged version is seen as damage.
+        // Checked before the version: the checksum's position never moves, so a damaged version is reported
+        // as damage.
         if crc32fast::hash(&head[..AT_CRC.start]) != number(head, AT_CRC) {
             return Err(corrupt(Damage::Checksum { what: "the file", number: 0 }));
         }
@@ -153,12 +154,12 @@ impl Current {
         Ok(own)
     }
 
-    /// With another unfinished model, of a number that no model of this index ever had; the first such
-    /// number that `is_free`, since somebody else may have put a directory there.
+    /// With another unfinished model, under a number that this index never used; the first such number that
+    /// `is_free`, since a foreign directory may have that name.
     ///
     /// # Errors
-    /// Those of `is_free`; [`StoreError::Corrupt`] where all numbers are used up, which only a forged file
-    /// can bring about.
+    /// Those of `is_free`; [`StoreError::Corrupt`] if all numbers are used up, which only a forged file can
+    /// cause.
     pub(crate) fn with_new(
         self,
         mut is_free: impl FnMut(u32) -> Result<bool, StoreError>,
@@ -173,7 +174,7 @@ impl Current {
     }
 }
 
-/// Whether bytes are the beginning of a `CURRENT`, or what a power failure leaves of one.
+/// Whether bytes are the beginning of a `CURRENT`, or what a power failure may leave of one.
 pub(super) fn may_be_torn(bytes: &[u8]) -> bool {
     let zeros = bytes.iter().all(|byte| *byte == 0);
     bytes.len() <= CURRENT_BYTES && (zeros || bytes.starts_with(&MAGIC))

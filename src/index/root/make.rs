@@ -1,7 +1,7 @@
-//! Making the directory of an index: by a create, and by a snapshot.
+//! Creation of an index directory, by a create or a snapshot.
 //!
-//! `CURRENT.new` is there, durably, before anything else: without a `CURRENT` it marks what lies beside it
-//! as the leftovers of a call that was cut off, and these alone are cleared by the next one.
+//! `CURRENT.new` exists, durably, before anything else: without a `CURRENT` it marks the other files as
+//! remains of an interrupted call. The next call clears these and nothing else.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::index::measured::Files;
 use crate::store::files::{create_directory, rename, sync_parent};
 use crate::store::{DirectoryLock, Operation, StoreError, clear_store};
 
-/// Makes an index in a directory that is missing or empty, or where this was cut off; `build` makes the
-/// rest: it is given the directory of the index and that of its one model. `measured` is what `build` writes
-/// of what was measured. What failed is removed again.
+/// Creates an index in a directory that is missing or empty, or where an earlier call was interrupted.
+/// `build` makes the rest: it gets the directory of the index and that of its one model. `measured` lists the
+/// measurement files that `build` writes. If it fails, what was made is removed.
 ///
 /// # Errors
 /// [`StoreError::AlreadyExists`], [`StoreError::Locked`], failures of the file system, and those of `build`.
@@ -50,7 +50,7 @@ pub(in crate::index) fn make<T>(
         }
         Err(error) => {
             if is_new {
-                // Not where something in it could not be removed.
+                // Fails if something in it could not be removed.
                 let _ = backend.remove_directory(&dir);
             }
             Err(error)
@@ -58,7 +58,7 @@ pub(in crate::index) fn make<T>(
     }
 }
 
-/// Takes the lock of a directory that an index may be made in; says whether it had no lock file before.
+/// Takes the lock of a directory for a new index; returns whether the lock file is new.
 fn lock(
     backend: &dyn Backend,
     dir: &Path,
@@ -67,7 +67,7 @@ fn lock(
     refuse_occupied(backend, dir)?;
     let is_first = kind(backend, &dir.join(names::LOCK))?.is_none();
     let lock = DirectoryLock::take(dir, wait)?;
-    // Again, for one that was made between the check and the lock.
+    // Checked again, for an index created between the check and the lock.
     match refuse_occupied(backend, dir) {
         Ok(()) => Ok((lock, is_first)),
         Err(error) => {
@@ -101,15 +101,15 @@ fn fill<T>(
     let path = dir.join(names::CURRENT);
     let identity = backend.identity(&new).map_err(StoreError::io(&new, Operation::Read))?;
     rename(backend, &new, &path)?;
-    // After the commit point: a copy tells an index from an interrupted create.
+    // After the commit point: a copy distinguishes an index from an interrupted create.
     write_copy(backend, dir, &bytes)?;
     Ok((Published { current, bytes, identity }, built))
 }
 
-/// Removes what [`fill`] made, where it made no index.
+/// Removes what [`fill`] made, if it did not make an index.
 fn undo(backend: &dyn Backend, dir: &Path, with_lock: bool) -> std::result::Result<(), StoreError> {
     if kind(backend, &dir.join(names::CURRENT))?.is_some() {
-        // It may be one already: the next open finds out.
+        // It may already be an index: the next open finds out.
         return Ok(());
     }
     clear(backend, dir)?;
@@ -121,7 +121,7 @@ fn undo(backend: &dyn Backend, dir: &Path, with_lock: bool) -> std::result::Resu
     Ok(())
 }
 
-/// Removes what lies beside the mark of an interrupted call.
+/// Removes everything next to the mark of an interrupted call.
 fn clear(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
     remove_model(backend, dir, FIRST_MODEL)?;
     remove_if_empty(backend, &dir.join(names::MODELS))?;
@@ -133,7 +133,7 @@ fn clear(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreErro
     sync(backend, dir)
 }
 
-/// Refuses a directory with anything in it but what an interrupted call left.
+/// Refuses a directory that holds anything except the remains of an interrupted call.
 fn refuse_occupied(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
     let list = |dir: &Path| backend.list(dir).map_err(StoreError::io(dir, Operation::Read));
     let occupied = || StoreError::AlreadyExists { path: dir.to_owned() };

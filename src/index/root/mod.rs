@@ -1,4 +1,4 @@
-//! The directory of an index: its lock, and `CURRENT`, which says which model serves.
+//! The directory of an index: its lock, and `CURRENT`, which names the model in service.
 
 mod current;
 mod make;
@@ -25,17 +25,17 @@ type Result<T> = std::result::Result<T, StoreError>;
 
 /// The directory of an open index.
 pub(crate) struct Root {
-    /// Absolute, without links: a later change of the working directory must not matter.
+    /// Absolute, without links: independent of later changes of the working directory.
     dir: PathBuf,
     backend: Arc<dyn Backend>,
     published: Mutex<Published>,
-    /// After a failed sync or rename nobody knows which `CURRENT` is on disk.
+    /// After a failed sync or rename, it is unknown which `CURRENT` is on disk.
     refuses_writes: AtomicBool,
-    /// None for a read-only handle. Last, so that it is given back when all else is closed.
+    /// `None` for a read-only handle. Last, so that it is released after everything else is closed.
     lock: Option<DirectoryLock>,
 }
 
-/// A `CURRENT` as this handle read or wrote it last.
+/// A `CURRENT` as this handle last read or wrote it.
 struct Published {
     current: Current,
     bytes: Vec<u8>,
@@ -53,7 +53,7 @@ impl Root {
         let dir = canonical(path)?;
         check_is_index(&*backend, &dir)?;
         let lock = DirectoryLock::take(&dir, wait)?;
-        // Under the lock, so that a create still at work is not taken for an interrupted one.
+        // Under the lock, so that a create in progress is not mistaken for an interrupted one.
         check_is_index(&*backend, &dir)?;
         let published = Published::read(&*backend, &dir)?;
         check_directory(&*backend, &dir.join(names::MODELS))?;
@@ -64,7 +64,7 @@ impl Root {
     /// Opens a directory for reading.
     ///
     /// # Errors
-    /// Those of [`Self::open`] but [`StoreError::Locked`].
+    /// Those of [`Self::open`] except [`StoreError::Locked`].
     pub(super) fn open_read_only(backend: Arc<dyn Backend>, path: &Path) -> Result<Self> {
         let dir = canonical(path)?;
         check_is_index(&*backend, &dir)?;
@@ -102,7 +102,7 @@ impl Root {
         model_dir(&self.dir, number)
     }
 
-    /// As this handle read or wrote it last. A writer's is the one on disk.
+    /// As this handle last read or wrote it. For a writer it matches the disk.
     pub(crate) fn current(&self) -> Current {
         self.published().current
     }
@@ -110,7 +110,7 @@ impl Root {
     /// As it is on disk now.
     ///
     /// # Errors
-    /// Damage, failures of reading, and [`StoreError::Replaced`] where it is that of another index.
+    /// Damage, failures of reading, and [`StoreError::Replaced`] if it belongs to another index.
     pub(super) fn read(&self) -> Result<Current> {
         let current = Published::read(&*self.backend, &self.dir)?.current;
         match current.id == self.current().id {
@@ -125,7 +125,7 @@ impl Root {
         matches!((read(names::CURRENT), read(names::CURRENT_COPY)), (Ok(own), Ok(copy)) if own == copy)
     }
 
-    /// An error in a forked child of the process that opened the directory for writing.
+    /// Fails in a forked child of the process that opened the directory for writing.
     ///
     /// # Errors
     /// [`StoreError::Forked`].
@@ -133,11 +133,11 @@ impl Root {
         self.lock.as_ref().map_or(Ok(()), DirectoryLock::check_process)
     }
 
-    /// An error where the handle may not write.
+    /// Fails if the handle may not write.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`], [`StoreError::Forked`]; [`StoreError::Poisoned`] once a failure has left
-    /// it unknown what is on disk.
+    /// [`StoreError::ReadOnly`], [`StoreError::Forked`]; [`StoreError::Poisoned`] after a failure that left
+    /// the state on disk unknown.
     pub(super) fn check_writes(&self) -> Result<()> {
         self.writable().map(drop)
     }
@@ -148,8 +148,8 @@ impl Root {
         if self.refuses_writes.load(Ordering::Acquire) { Err(StoreError::Poisoned) } else { Ok(lock) }
     }
 
-    /// Makes sure that the directory is the one that was opened, and nobody else's by now. To be called
-    /// before anything in it is removed.
+    /// Checks that the directory is still the one that was opened. Must be called before anything in it is
+    /// removed.
     ///
     /// # Errors
     /// Those of [`Self::check_writes`], [`StoreError::Replaced`], and failures of reading.
@@ -173,7 +173,7 @@ impl Root {
         Err(StoreError::Replaced { path })
     }
 
-    /// Replaces `CURRENT`. The rename is the commit point; the change lasts once this has returned.
+    /// Replaces `CURRENT`. The rename is the commit point; the change is durable once this has returned.
     ///
     /// # Errors
     /// Those of [`Self::check`] with nothing written. After a failed write the call may be repeated; after
@@ -185,13 +185,13 @@ impl Root {
         let (new, path) = (self.dir.join(names::CURRENT_NEW), self.dir.join(names::CURRENT));
         let written = write(&*self.backend, &new, &bytes)
             .and_then(|()| self.backend.identity(&new).map_err(StoreError::io(&new, Operation::Read)))
-            // Before the commit point: where all is well a copy is never older than what it is a copy of.
+            // Before the commit point: a sound copy is never older than its `CURRENT`.
             .and_then(|identity| write_copy(&*self.backend, &self.dir, &bytes).map(|()| identity));
         let identity = written.inspect_err(|error| {
             if matches!(error, StoreError::Io { operation: Operation::Sync, .. }) {
                 self.refuse_writes();
             }
-            // What is left of it is removed by the next writer.
+            // The next writer removes the remains.
             let _ = self.backend.remove(&new);
         })?;
         self.backend
@@ -203,8 +203,7 @@ impl Root {
         Ok(())
     }
 
-    /// Notes whether there is a file of something that was measured of the serving model. To be called when
-    /// the file is written.
+    /// Records whether the serving model has this measurement file. Must be called when the file is written.
     ///
     /// # Errors
     /// Those of [`Self::publish`].
@@ -233,9 +232,9 @@ impl Published {
         Ok(Self { current: Current::decode(&bytes)?, bytes, identity })
     }
 
-    /// For a handle that is going to write: makes it last, and sees to it that its copy is one.
+    /// For a handle that is going to write: makes `CURRENT` durable, and its copy match.
     fn settle(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        // The rename that made it may have been the last thing before the crash.
+        // The rename that made it may have been the last operation before the crash.
         sync(backend, dir)?;
         match read_bytes(backend, dir, names::CURRENT_COPY) {
             Ok(copy) if copy == self.bytes => Ok(()),
@@ -249,12 +248,12 @@ pub(super) fn model_dir(index: &Path, number: u32) -> PathBuf {
     index.join(names::MODELS).join(number.to_string())
 }
 
-/// How the names of that directory's files begin, relative to the index.
+/// The prefix of that directory's file names, relative to the index.
 pub(super) fn model_prefix(number: u32) -> String {
     format!("{}/{number}/", names::MODELS)
 }
 
-/// The absolute path of a directory that must be there.
+/// The absolute path of a directory that must exist.
 fn canonical(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => StoreError::NotFound { path: path.to_owned() },
@@ -262,7 +261,7 @@ fn canonical(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Tells a directory with an index from all others.
+/// Checks that a directory contains an index.
 fn check_is_index(backend: &dyn Backend, dir: &Path) -> Result<()> {
     if kind(backend, dir)? != Some(Kind::Directory) {
         return Err(StoreError::NotAnIndex { path: dir.to_owned() });
@@ -271,7 +270,7 @@ fn check_is_index(backend: &dyn Backend, dir: &Path) -> Result<()> {
     if has(names::CURRENT)? {
         return Ok(());
     }
-    // There is a copy of a published one only.
+    // A copy exists only for a published `CURRENT`.
     if has(names::CURRENT_COPY)? {
         return Err(StoreError::corrupt(names::CURRENT, Damage::Missing { what: "the file" }));
     }
@@ -279,14 +278,14 @@ fn check_is_index(backend: &dyn Backend, dir: &Path) -> Result<()> {
     if has(names::CURRENT_NEW)? {
         return Err(StoreError::InterruptedCreate { path });
     }
-    // An index without its CURRENT: a repair makes it again.
+    // An index without its CURRENT: a repair recreates it.
     if kind(backend, &model_dir(dir, FIRST_MODEL).join(names::MANIFEST))?.is_some() {
         return Err(StoreError::corrupt(names::CURRENT, Damage::Missing { what: "the file" }));
     }
     Err(StoreError::NotAnIndex { path })
 }
 
-/// Refuses a link, or anything else, in the place of a directory. A missing one is for who needs it to say.
+/// Refuses a link, or anything else, in place of a directory. Callers report a missing directory.
 pub(super) fn check_directory(backend: &dyn Backend, path: &Path) -> Result<()> {
     match kind(backend, path)? {
         None | Some(Kind::Directory) => Ok(()),
@@ -297,7 +296,7 @@ pub(super) fn check_directory(backend: &dyn Backend, path: &Path) -> Result<()> 
     }
 }
 
-/// Reads a `CURRENT`, and at most one byte behind its end, which shows that the file is too long.
+/// Reads a `CURRENT`, and at most one byte beyond its end, which reveals a file that is too long.
 fn read_bytes(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Vec<u8>> {
     let path = dir.join(name);
     let io = |operation| StoreError::io(&path, operation);
@@ -308,7 +307,7 @@ fn read_bytes(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// Writes the copy that repair falls back on, or removes it: an old one must not outlive its `CURRENT`.
+/// Writes the copy that repair falls back on, or removes it: an outdated copy must not outlive its `CURRENT`.
 fn write_copy(backend: &dyn Backend, dir: &Path, bytes: &[u8]) -> Result<()> {
     let path = dir.join(names::CURRENT_COPY);
     write(backend, &path, bytes).or_else(|error| {

@@ -1,4 +1,4 @@
-//! Opening the directory of an index for a repair: a damaged `CURRENT` is made again.
+//! Opens the directory of an index for a repair: a damaged `CURRENT` is recreated.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::index::measured::Files;
 use crate::store::files::set_aside;
 use crate::store::{DirectoryLock, Operation, StoreError};
 
-/// The directory of an index under repair, open for writing, and where its damaged `CURRENT` is now.
+/// The directory of an index under repair, open for writing, and the new path of its damaged `CURRENT`.
 pub(in crate::index) struct Restored {
     pub root: Root,
     pub was_damaged: bool,
     pub set_aside: Option<PathBuf>,
 }
 
-/// Takes the lock, and finds `CURRENT` or makes it again: from its copy, or, where that is damaged too,
-/// from the only model there is. Of several models without either file nothing says which one serves.
+/// Takes the lock, and finds `CURRENT` or recreates it: from its copy or, if that is damaged too, from the
+/// only model. If there are several models and neither file, nothing says which one is in service.
 ///
 /// # Errors
-/// [`StoreError::Locked`], [`StoreError::NotAnIndex`]; the damage of `CURRENT` where it cannot be made again.
+/// [`StoreError::Locked`], [`StoreError::NotAnIndex`]; the damage of `CURRENT` if it cannot be recreated.
 pub(in crate::index) fn restore(backend: Arc<dyn Backend>, path: &Path, wait: Duration) -> Result<Restored> {
     let dir = canonical(path)?;
     match check_is_index(&*backend, &dir) {
@@ -59,7 +59,7 @@ pub(in crate::index) fn restore(backend: Arc<dyn Backend>, path: &Path, wait: Du
     Ok(Restored { root: Root::with(backend, dir, published, Some(lock)), was_damaged: true, set_aside })
 }
 
-/// What the copy says, where the model that it names is there.
+/// The content of the copy, if the model that it names exists.
 fn from_copy(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
     if kind(backend, &dir.join(names::CURRENT_COPY))?.is_none() {
         return Ok(None);
@@ -71,8 +71,7 @@ fn from_copy(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
     }
 }
 
-/// The only model of which there is a store, sound or not; `None` where there are several, one of them
-/// unfinished perhaps.
+/// The only model with a store, sound or not; `None` if there are several, of which one may be unfinished.
 fn sole_model(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
     let models = dir.join(names::MODELS);
     if kind(backend, &models)? != Some(Kind::Directory) {
@@ -90,9 +89,9 @@ fn sole_model(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
         }
     }
     let [serving] = found[..] else { return Ok(None) };
-    // What was measured of it is found by its files.
+    // Its measurements are found by their files.
     let made = Current::of_one(serving, last, Files::default());
-    // One that could not be read back is none.
+    // One that cannot be decoded again is useless.
     Ok(Current::decode(&made.encode()).ok())
 }
 

@@ -1,4 +1,4 @@
-//! Runs a plan by what it ranks by: embeddings, words, or both.
+//! Runs a plan by the kind of its ranking: embeddings, words, or both.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,35 +24,34 @@ use crate::index::vectors::unit;
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 
-/// Candidates of a hybrid search by either score, at least. Fewer would leave the scale of a query's scores
-/// to chance.
+/// Minimum number of candidates of a hybrid search by either score. With fewer, chance would determine the
+/// scale of a query's scores.
 pub const FEWEST_CANDIDATES: usize = 48;
 
-/// Times as many candidates are looked at where too few of them may be hits.
+/// Factor by which candidates increase if too few of them can be hits.
 const WIDER: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
-/// A term of a question that a document holds.
+/// A term of a question that a document contains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MatchedTerm {
-    /// The token, as the tokenizer's vocabulary writes it, or the word or the characters, as the question
-    /// does.
+    /// The token as in the tokenizer's vocabulary, or the word or the characters as in the question.
     pub term: String,
-    /// Its part of the lexical score.
+    /// Its share of the lexical score.
     pub weight: f32,
 }
 
-/// A question, checked, as far as its plan needs it.
+/// A question, checked and prepared as its plan requires.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked<'a> {
-    /// What ranks; [`RankBy::Best`] is resolved, and where words rank they are given.
+    /// The ranking; [`RankBy::Best`] is resolved. If words rank, they are present.
     pub by: RankBy,
-    /// `[dim]`; empty where embeddings are not looked at.
+    /// `[dim]`; empty if embeddings are not used.
     pub vector: Cow<'a, [f32]>,
     pub words: Option<Words>,
-    /// What its signs meant, or would.
+    /// The meaning of its signs, even if they are ignored.
     pub signs: Signs,
-    /// Why they were read as text, in a sentence.
+    /// Why the signs were read as text, in a sentence.
     pub note: Option<String>,
     /// Which encoder gave the vector.
     pub encoder: Option<QueryEncoder>,
@@ -111,7 +110,7 @@ impl ActiveModel {
         let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
         loop {
             let candidates = self.both(view, asked, plan, depth, &mut search)?.candidates();
-            // What must be there, or must not, may leave few of those that embeddings find.
+            // Required or excluded words may leave few of the candidates found by embeddings.
             if candidates.all.len() >= plan.k.get() || !words.has_sequences() || depth.get() >= view.live() {
                 return Ok(candidates);
             }
@@ -157,7 +156,7 @@ impl ActiveModel {
         };
         let all = dense.iter().map(with_both).collect();
         let (stats, live) = (&mut ranked.stats, view.live_rows());
-        // Those that codes had ruled out were visited before.
+        // Documents ruled out by codes were already counted as visited.
         let visited = (stats.documents_visited + embeddings).min(live.max(stats.documents_visited));
         let share = (visited - stats.documents_visited) as f64 / live.max(1) as f64;
         stats.documents_visited = visited;
@@ -170,9 +169,9 @@ impl ActiveModel {
         Ok(Both { all, ranked })
     }
 
-    /// The best documents by either, given by the rows that stand for them, with their best rows; and how
-    /// many embeddings were read for that. Of a document with passages all are looked at, wherever they
-    /// lie, so that its score does not depend on how it was found.
+    /// The best documents by either score, given by their representative rows, with their best rows; and the
+    /// number of embeddings read for that. Of a document with passages, all passages are considered, wherever
+    /// they lie, so that its score does not depend on how it was found.
     fn dense_candidates(
         &self,
         view: &View,
@@ -199,7 +198,7 @@ impl ActiveModel {
         Ok((dense.into_iter().chain(further).map(best).collect(), embeddings))
     }
 
-    /// The best row of each of some documents, in their order; and how many embeddings were read.
+    /// The best row of each of these documents, in their order; and the number of embeddings read.
     pub(crate) fn best_passages(
         &self,
         view: &View,
@@ -222,7 +221,7 @@ impl ActiveModel {
         Ok((best.into_iter().flatten().collect(), all.len()))
     }
 
-    /// The terms of a query that each of some rows holds; none where words are not looked at.
+    /// The terms of a query that each of these rows contains; empty if words are not used.
     pub(in crate::index) fn matched_terms(
         &self,
         view: &View,
@@ -268,10 +267,10 @@ impl ActiveModel {
 /// A document's best row by embeddings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BestRow {
-    /// The row that was given for the document.
+    /// The row given for the document.
     pub document: Row,
     pub score: f32,
-    /// The row that has the score.
+    /// The row with this score.
     pub row: Row,
 }
 
@@ -279,7 +278,7 @@ pub(crate) struct BestRow {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WithBoth {
     pub best: BestRow,
-    /// None where it lacks what is required or has what is excluded.
+    /// `None` if it lacks a required word or has an excluded one.
     pub lexical: Option<f32>,
     pub by_embedding: bool,
     pub by_words: bool,
@@ -292,7 +291,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Those that may be hits.
+    /// The candidates that can be hits.
     fn candidates(self) -> HybridCandidates {
         let candidate = |both: &WithBoth| {
             Some(Candidate { row: both.best.row, dense: both.best.score, lexical: both.lexical? })
@@ -303,16 +302,16 @@ impl Both {
     }
 }
 
-/// Rows that may be hits of a hybrid search, with both scores.
+/// Rows that can be hits of a hybrid search, with both scores.
 pub(crate) struct HybridCandidates {
-    /// In the order of their rows.
+    /// In row order.
     pub all: Vec<Candidate>,
-    /// The search by embeddings that they come from, without its rows.
+    /// The underlying search by embeddings, without its rows.
     ranked: Ranked,
 }
 
 impl HybridCandidates {
-    /// The `k` best by their joint scores.
+    /// The `k` best by their combined scores.
     pub(super) fn fused(self, view: &View, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Result<Ranked> {
         let order = ById::new(view);
         let mut fused = fuse(&self.all, fusion, learned, &|a, b| order.compare(a, b));

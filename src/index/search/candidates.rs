@@ -1,4 +1,4 @@
-//! The rows that a search may score: those that its filter lets through, each once.
+//! The rows that a search may score: those that pass its filter, each once.
 
 use half::f16;
 
@@ -11,7 +11,7 @@ use crate::store::Run;
 /// Consecutive rows, some of which are candidates.
 pub(super) struct RowCandidates<'a> {
     run: Run<'a>,
-    /// A bit for each row, from the first one on; `None` where all live rows are candidates.
+    /// One bit per row, starting with the first; `None` if all live rows are candidates.
     mask: Option<Box<[u64]>>,
 }
 
@@ -21,7 +21,7 @@ impl<'a> RowCandidates<'a> {
         Self { run, mask: None }
     }
 
-    /// The live rows of a part that pass, in pieces of at most `rows` rows, a multiple of 64.
+    /// The live rows of a part that pass the filter, in pieces of at most `rows` rows, a multiple of 64.
     pub fn pieces(part: Run<'a>, bits: Option<&[u64]>, rows: usize) -> impl Iterator<Item = Self> {
         let pieces = (0..part.len()).step_by(rows);
         pieces.filter_map(move |first| {
@@ -47,8 +47,8 @@ impl<'a> RowCandidates<'a> {
         (0..self.run.len()).filter(|&at| has(mask, at) && self.run.is_live(at)).count()
     }
 
-    /// The candidates among the [`BLOCK_ROWS`] rows from `first` on, a bit for each; dead ones may be among
-    /// them.
+    /// The candidates among the [`BLOCK_ROWS`] rows starting at `first`, one bit per row; they may include
+    /// dead rows.
     pub fn block(&self, first: usize) -> u32 {
         const { assert!(BLOCK_ROWS == u32::BITS as usize) };
         let Some(mask) = &self.mask else { return u32::MAX };
@@ -90,23 +90,23 @@ fn has(mask: &[u64], at: usize) -> bool {
     mask[at / 64] >> (at % 64) & 1 == 1
 }
 
-/// Picks the candidates of one search out of runs of rows.
+/// Selects the candidates of one search from runs of rows.
 pub(super) struct Selector<'a> {
     pub filter: Option<RowFilter<'a>>,
-    /// The rows of leaves before, where a document may be in several.
+    /// The rows of earlier leaves, if a document may be in several leaves.
     seen: Option<RowSet>,
 }
 
 impl<'a> Selector<'a> {
-    /// `rows`: those of the view, where a document may be in several leaves.
+    /// `rows`: the number of rows of the view, if a document may be in several leaves.
     pub fn new(filter: Option<RowFilter<'a>>, rows: Option<usize>) -> Self {
         Self { filter, seen: rows.map(RowSet::new) }
     }
 
-    /// Adds the candidates among some runs; returns how many live rows they are.
+    /// Adds the candidates among these runs; returns how many live rows they are.
     ///
     /// # Errors
-    /// Damage of what the filter reads.
+    /// Damage of the data that the filter reads.
     pub fn select(
         &mut self,
         runs: impl Iterator<Item = Run<'a>>,
@@ -129,7 +129,7 @@ impl<'a> Selector<'a> {
                 found += usize::from(passes);
             }
             if found > before {
-                // One row needs no mask.
+                // A single row needs no mask.
                 let mask = (run.len() > 1).then(|| mask.into_boxed_slice());
                 out.push(RowCandidates { run, mask });
             }
@@ -137,13 +137,13 @@ impl<'a> Selector<'a> {
         Ok(found)
     }
 
-    /// Documents whose id and metadata were evaluated.
+    /// Number of documents whose id and metadata were evaluated.
     pub fn checked(&self) -> usize {
         self.filter.as_ref().map_or(0, |filter| filter.checked)
     }
 }
 
-/// A set of rows, a bit for each.
+/// A set of rows, one bit per row.
 struct RowSet(Vec<u64>);
 
 impl RowSet {
@@ -151,7 +151,7 @@ impl RowSet {
         Self(vec![0; rows.div_ceil(64)])
     }
 
-    /// Whether the row was not in it.
+    /// Returns whether the row is new in the set.
     fn insert(&mut self, row: Row) -> bool {
         let (word, bit) = (&mut self.0[row.index() / 64], 1 << (row.index() % 64));
         let new = *word & bit == 0;

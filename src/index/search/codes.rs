@@ -1,5 +1,5 @@
-//! Codes for one query: upper bounds on the scores of many rows, tighter ones of those that these leave, then
-//! the embeddings of the few that may be hits.
+//! Codes for one query: upper bounds on the scores of many rows, then tighter bounds on the remaining ones,
+//! then the embeddings of the few that can be hits.
 
 use std::collections::VecDeque;
 
@@ -16,18 +16,17 @@ use crate::store::View;
 
 /// Shortest run of rows whose codes are read: a block of codes costs as much as a few embeddings.
 const FEWEST_CODED: usize = 4;
-/// Documents for each hit, below which preparing the query for codes costs more than it saves.
+/// Documents per hit below which preparing the query for codes costs more than it saves.
 const PLAIN_PER_HIT: usize = 32;
-/// How many standard deviations, about, a score may lie above its estimate before a hit can be missed.
+/// By how many standard deviations, roughly, a score must exceed its estimate for a hit to be missed.
 const CODE_WIDTH: f32 = 2.9;
-/// The same with a row's supplement.
+/// The same for bounds with a row's supplement.
 const TIGHT_WIDTH: f32 = 3.2;
-/// Candidates that are collected before a rerank, unless `k` is large. They are from the most probable
-/// leaves, whose best rows are nearly the best of all, so that few rows of the other leaves become
-/// candidates.
+/// Number of candidates collected before a rerank, unless `k` is large. They come from the most probable
+/// leaves, whose best rows are nearly the best of all, so few rows of other leaves become candidates.
 const MOST_CANDIDATES: usize = 1024;
-/// Candidates for each hit whose bounds are tightened first, while there is no k-th best score to compare
-/// bounds with; of the best of these, one for each hit, the embeddings are read.
+/// Number of candidates per hit whose bounds are tightened first, until a k-th best score exists to compare
+/// bounds with; the embeddings of the best of these, one per hit, are read.
 const FIRST_PER_HIT: usize = 4;
 /// Candidates between two comparisons with the k-th best score.
 const ROWS_PER_ROUND: usize = 32;
@@ -35,18 +34,18 @@ const ROWS_PER_ROUND: usize = 32;
 /// The sign of an f32.
 const SIGN: u32 = 1 << 31;
 
-/// A row that its code lets be a hit.
+/// A row that can be a hit according to its code.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     row: Row,
-    /// The product of the query with the signs of its code.
+    /// The product of the query with the code's signs.
     signs: f32,
-    /// The query beside its mean.
+    /// The query relative to the mean of the row.
     near: Near,
 }
 
-/// The place of a row among those that wait, and an upper bound of its score, as one integer. Its order is
-/// that of falling bounds, then of rising places. Integers are sorted much faster than pairs.
+/// The position of a waiting row and an upper bound on its score, packed into one integer. Integers order by
+/// falling bound, then by rising position, and are sorted much faster than pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate(u64);
 
@@ -54,9 +53,9 @@ impl Candidate {
     /// NaN counts as infinity.
     #[inline(always)]
     fn new(bound: f32, place: u32) -> Self {
-        // Both zeros become one.
+        // Makes both zeros equal.
         let bits = if bound.is_nan() { f32::INFINITY.to_bits() } else { (bound + 0.0).to_bits() };
-        // Unsigned integers in the order of the scores: the sign is flipped, and all other bits where it is
+        // Maps scores to unsigned integers in the same order: flips the sign, and all other bits if it is
         // set.
         let rising = bits ^ (((bits as i32 >> 31) as u32) | SIGN);
         Self(u64::from(!rising) << 32 | u64::from(place))
@@ -72,18 +71,18 @@ impl Candidate {
     }
 }
 
-/// Candidates of one query with the upper bounds of their scores.
+/// Candidates of one query with upper bounds on their scores.
 pub(super) struct CodeFilter<'a> {
     rotation: &'a Rotation,
-    /// Made when it is first needed.
+    /// Created on first use.
     query: Option<CodedQuery>,
-    /// Dead ones included.
+    /// Includes dead rows.
     waiting: Vec<Waiting>,
-    /// Those that wait, by their bounds.
+    /// The waiting rows, by their bounds.
     candidates: Vec<Candidate>,
-    /// The mean that the query was compared with last: that of all small leaves of a segment comes again.
+    /// The mean that the query was compared with last: all small leaves of a segment share one mean.
     last: Option<(*const [f16], Near)>,
-    /// A score that a row needs in addition to being among the best here.
+    /// A minimum score that a row needs in addition to being among the best here.
     floor: f32,
 }
 
@@ -99,16 +98,16 @@ impl<'a> CodeFilter<'a> {
         }
     }
 
-    /// Compares bounds with the k-th best score of `top`, as of now, from the start.
+    /// Compares bounds with the current k-th best score of `top` from the start.
     pub fn above(self, top: &TopK) -> Self {
         Self { floor: threshold(top), ..self }
     }
 
-    /// The codes of a run, asked for before they are read. `None` where it has none or is too short, or where
-    /// the search has come to so few documents that codes do not pay.
+    /// The codes of a run, prefetched. `None` if the run has none or is too short, or if the search covers so
+    /// few documents that codes do not pay.
     ///
     /// # Errors
-    /// Damage of the pages that they are on.
+    /// Damage of the pages that hold them.
     pub fn codes_of<'r>(
         &self,
         rows: &RowCandidates<'r>,
@@ -144,7 +143,7 @@ impl<'a> CodeFilter<'a> {
         let threshold = threshold(top).max(self.floor);
         let (mut at, mut place) = (0, run.first_place());
         let block_bytes = query.tables.len();
-        // The query beside the mean of the next rows, and how many have it.
+        // The query relative to the mean of the next rows, and how many rows share it.
         let (mut near, mut with_near) = (query.near(None), 0);
         let mut bounds = [0.0; BLOCK_ROWS];
         for (block, rest) in blocks.chunks_exact(block_bytes).zip((block_bytes..).step_by(block_bytes)) {
@@ -191,13 +190,13 @@ impl<'a> CodeFilter<'a> {
         }
     }
 
-    /// Whether there are so many candidates that a rerank is due.
+    /// Whether there are enough candidates for a rerank.
     pub fn is_full(&self, k: usize) -> bool {
         self.candidates.len() >= MOST_CANDIDATES.max(PLAIN_PER_HIT.saturating_mul(k))
     }
 
-    /// Scores the candidates by their embeddings: in the order of falling bounds, those whose tight bounds
-    /// reach the k-th best score too, until no bound reaches it. Returns how many embeddings were read.
+    /// Scores candidates by their embeddings, in order of falling bounds, if their tight bounds also reach
+    /// the k-th best score, until no bound reaches it. Returns the number of embeddings read.
     pub fn rerank(&mut self, view: &View, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
         let Self { query, waiting, candidates, floor, .. } = self;
         let Some(query) = query else { return Ok(0) };
@@ -228,7 +227,7 @@ impl<'a> CodeFilter<'a> {
         survivors.fetch(rounds.peek().copied().unwrap_or_default())?;
         while let Some(round) = rounds.next() {
             survivors.fetch(rounds.peek().copied().unwrap_or_default())?;
-            // It only rises.
+            // The threshold only rises.
             let reached = needed(top);
             let within = round.partition_point(|candidate| candidate.reaches(reached));
             survivors.tighten(&round[..within], scanner.kernel());
@@ -244,20 +243,20 @@ impl<'a> CodeFilter<'a> {
     }
 }
 
-/// Rows whose codes let them be hits, and which of them their supplements still do.
+/// Rows that can be hits by their codes, and those that still can by their supplements.
 struct Survivors<'a> {
     query: &'a CodedQuery,
     waiting: &'a [Waiting],
     view: &'a View,
     /// With tight bounds.
     tight: Vec<Candidate>,
-    /// Supplements of candidates that were fetched.
+    /// Prefetched supplements of candidates.
     records: VecDeque<Option<&'a [u8]>>,
     embeddings: Vec<(Row, &'a [f16])>,
 }
 
 impl Survivors<'_> {
-    /// Asks for the supplements of candidates, which [`Self::tighten`] reads.
+    /// Prefetches the supplements of candidates for [`Self::tighten`].
     fn fetch(&mut self, candidates: &[Candidate]) -> Result<()> {
         for candidate in candidates {
             let record = self.view.supplement(self.waiting[candidate.place() as usize].row)?;
@@ -267,8 +266,8 @@ impl Survivors<'_> {
         Ok(())
     }
 
-    /// Adds candidates, the next that were fetched, with bounds that their supplements make tight, dead ones
-    /// left out. One without a supplement keeps its bound.
+    /// Adds candidates, the next prefetched ones, with bounds tightened by their supplements; dead rows are
+    /// dropped. A candidate without a supplement keeps its bound.
     fn tighten(&mut self, candidates: &[Candidate], kernel: Kernel) {
         for &candidate in candidates {
             let Waiting { row, signs, near } = self.waiting[candidate.place() as usize];
@@ -285,8 +284,8 @@ impl Survivors<'_> {
         }
     }
 
-    /// Scores the best by their tight bounds, at most `most`, that reach a threshold, by their embeddings;
-    /// the others stay. Returns how many embeddings were read.
+    /// Scores by their embeddings at most `most` rows, the best by tight bounds, if they reach a threshold;
+    /// the others stay. Returns the number of embeddings read.
     fn score(&mut self, most: usize, threshold: f32, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
         self.tight.sort_unstable();
         let count = self.tight.partition_point(|candidate| candidate.reaches(threshold)).min(most);
@@ -308,8 +307,7 @@ fn prefetch_first<T>(values: &[T], most: usize) {
     values.chunks(CACHE_LINE_BYTES / size_of::<T>()).for_each(|line| prefetch(line.as_ptr()));
 }
 
-/// The k-th best score; negative infinity while there are fewer. A sum that overflows is NaN, and counts as
-/// none.
+/// The k-th best score; negative infinity while there are fewer. A sum that overflows is NaN, and is ignored.
 fn threshold(top: &TopK) -> f32 {
     top.threshold().filter(|threshold| !threshold.is_nan()).unwrap_or(f32::NEG_INFINITY)
 }
@@ -340,7 +338,7 @@ mod tests {
         let store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
         let put = |n: u32| {
             let embedding = (0..DIM as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5));
-            // One leaf has most of the rows, and so a mean of its own.
+            // One leaf has most of the rows, and so its own mean.
             let leaf = LeafId(if n.is_multiple_of(5) { n % 16 } else { 7 });
             Put::whole(Document::new(format!("d{n:03}"), "", "text"), embedding.collect(), vec![leaf])
         };
@@ -368,7 +366,7 @@ mod tests {
             same += usize::from(exact == found);
         }
         assert!(same * 20 >= queries * 19, "{same} of {queries}");
-        // Bounds are wide in few dimensions.
+        // In few dimensions, bounds are wide.
         assert!(read * 2 < queries * view.rows(), "{read}");
     }
 

@@ -1,4 +1,4 @@
-//! The leaves of the tree for one query, from the most probable on.
+//! The leaves of the tree for one query, most probable first.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -9,24 +9,24 @@ use crate::ids::LeafId;
 use crate::model::{Indexer, Role, RoutingSample};
 use crate::tree::ScoredLeaf;
 
-/// Leaves with which an adaptive search of a tree of several levels begins; it widens as it goes on.
+/// Number of leaves with which an adaptive search of a tree of several levels begins; it widens later.
 const FIRST_WIDTH: usize = 16;
-/// How much wider it grows at a time, so that what is found twice costs little.
+/// Factor of each widening, large enough that finding leaves again costs little.
 const WIDENING: usize = 4;
 
-/// Hands out the leaves of a query, most probable first, as far as it is asked.
+/// Yields the leaves of a query on demand, most probable first.
 pub(super) struct LeafCursor<'a> {
     indexer: &'a Indexer,
     unit: &'a [f32],
     limits: Limits,
-    /// Of the beam search that found the pending leaves; 0 before the first.
+    /// The width of the beam search that found the pending leaves; 0 before the first.
     width: usize,
     pending: std::vec::IntoIter<ScoredLeaf>,
-    /// Leaves that were visited. A wider beam finds them again.
+    /// The leaves visited. A wider beam finds them again.
     pub visited: Vec<ScoredLeaf>,
-    /// Of a wider beam, the leaves visited before it.
+    /// For a wider beam, the leaves visited before it.
     returned: HashSet<LeafId>,
-    /// Probability of the visited leaves, and how many of the last ones had no hit.
+    /// Probability of the visited leaves, and how many of the last ones yielded no hit.
     mass: f64,
     without_hit: usize,
     pub multiply_adds: u64,
@@ -54,10 +54,10 @@ impl<'a> LeafCursor<'a> {
         }
     }
 
-    /// Of given leaves, each once. `unit` `[dim]`, of unit norm.
+    /// For given leaves, each once. `unit` `[dim]`, of unit norm.
     pub fn of(indexer: &'a Indexer, unit: &'a [f32], leaves: &[LeafId]) -> Self {
         let mut once = HashSet::new();
-        // How probable they are is not asked for.
+        // Their probability is not needed.
         let scored = |&leaf: &LeafId| ScoredLeaf { leaf, log_probability: f32::NEG_INFINITY };
         let pending: Vec<ScoredLeaf> = leaves.iter().filter(|leaf| once.insert(**leaf)).map(scored).collect();
         let most = NonZeroUsize::new(pending.len()).unwrap_or(NonZeroUsize::MIN);
@@ -65,7 +65,7 @@ impl<'a> LeafCursor<'a> {
         Self { pending: pending.into_iter(), width: all, ..Self::new(indexer, unit, Limits::beam(most)) }
     }
 
-    /// Whether a limit is reached. Limits on documents are the caller's.
+    /// Whether a limit is reached. The caller checks limits on documents.
     pub fn is_over(&self) -> bool {
         self.visited.len() >= self.limits.leaves.get()
             || self.mass >= self.limits.mass
@@ -77,7 +77,7 @@ impl<'a> LeafCursor<'a> {
         self.visited.len() >= self.leaves()
     }
 
-    /// The next leaf, also beyond the limits.
+    /// The next leaf, even beyond the limits.
     pub fn advance(&mut self) -> Option<ScoredLeaf> {
         loop {
             if let Some(scored) = self.pending.find(|scored| !self.returned.contains(&scored.leaf)) {
@@ -90,7 +90,7 @@ impl<'a> LeafCursor<'a> {
         }
     }
 
-    /// Counts a leaf as visited; `hit` says whether one of its documents was among the best so far.
+    /// Marks a leaf as visited; `hit` says whether one of its documents was among the best so far.
     pub fn visit(&mut self, scored: ScoredLeaf, hit: bool) {
         self.mass += f64::from(scored.log_probability.exp());
         self.without_hit = if hit { 0 } else { self.without_hit + 1 };
@@ -105,7 +105,7 @@ impl<'a> LeafCursor<'a> {
         let adaptive = self.limits.is_adaptive();
         let one_level = self.indexer.shape().height() == 1;
         let width = match self.width {
-            // A tree of one level scores every leaf anyway, or as few as it can.
+            // A tree of one level scores every leaf anyway, or the cheapest number that it can.
             0 if adaptive && one_level => self.indexer.cheap_width().unwrap_or(self.leaves()),
             0 if adaptive => FIRST_WIDTH,
             0 => self.limits.leaves.get(),
@@ -118,7 +118,7 @@ impl<'a> LeafCursor<'a> {
         let beam = NonZeroUsize::new(self.width).unwrap_or(NonZeroUsize::MIN);
         let (routing, sample) = self.indexer.route_observed(self.unit, beam, Role::Query);
         self.beam += started.elapsed();
-        // A tree of one level is one product, whatever the width.
+        // For a tree of one level, any width costs one product.
         match one_level {
             true => self.multiply_adds = routing.multiply_adds,
             false => self.multiply_adds += routing.multiply_adds,

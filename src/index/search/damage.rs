@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::scan::ScanError;
 use crate::store::{Damage, StoreError};
 
-/// The store returns whole rows and checked postings, so a scan that fails means damage.
+/// The store returns whole rows and checked postings, so a failed scan means damage.
 pub(super) fn scan_failed(error: ScanError) -> Error {
     tracing::error!(%error, "scan of checked rows failed");
     damaged("segments", "a row that a posting list names").into()

@@ -1,4 +1,4 @@
-//! Questions to embeddings, by the full encoder or by the query encoder.
+//! Encodes questions, with the full encoder or with the query encoder.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::model::{FastEncoder, ModelError, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueryEncoder {
-    /// The small one that was trained to give what the full one gives ([`Index::distil`],
-    /// [`distil`]). Where it is unsure, as of words that it has never seen, the full one is asked.
+    /// The small encoder, trained to match the full one ([`Index::distil`], [`distil`]). If it is unsure, for
+    /// example of words that it has never seen, the full one is used.
     ///
     /// [`Index::distil`]: crate::Index::distil
     /// [`distil`]: crate::train::distil
     Fast,
-    /// The one that encoded the documents.
+    /// The encoder that encoded the documents.
     Full,
 }
 
@@ -45,7 +45,7 @@ impl std::str::FromStr for QueryEncoder {
     }
 }
 
-/// A text that names no [`QueryEncoder`].
+/// A text that does not name a [`QueryEncoder`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not an encoder of questions: fast or full")]
 pub struct UnknownEncoder {
@@ -73,14 +73,14 @@ impl<'a> From<&'a str> for EncoderText<'a> {
     }
 }
 
-/// The embedding of a question, `[dim]` f32, and the encoder that gave it.
+/// The embedding of a question, `[dim]` f32, and the encoder that produced it.
 pub(crate) type EncodedQuestion = (Vec<f32>, QueryEncoder);
 
 impl ActiveModel {
-    /// The encoder that searches use where `asked` does not say it.
+    /// The encoder for searches that do not choose one.
     pub(crate) fn default_encoder(&self) -> QueryEncoder {
         match self.bundle.fast() {
-            // One that is damaged is for `verify` to report; a search that asks for it gets the error.
+            // `verify` reports a damaged one; a search that asks for it gets the error.
             Some(fast) if fast.entry().report.is_default && fast.is_usable() => QueryEncoder::Fast,
             _ => QueryEncoder::Full,
         }
@@ -88,8 +88,8 @@ impl ActiveModel {
 
     /// Embeddings of questions, in their order.
     ///
-    /// # Errors [`InputError::NoQueryEncoder`] where the fast one is asked for and there is none; those of
-    /// the encoders.
+    /// # Errors
+    /// [`InputError::NoQueryEncoder`] if the fast one is requested but missing; those of the encoders.
     pub(crate) fn encode_questions(
         &self,
         questions: &[EncoderText<'_>],
@@ -111,7 +111,7 @@ impl ActiveModel {
         Ok(encoded.into_iter().map(full).collect())
     }
 
-    /// By the fast encoder; `None` where it is unsure.
+    /// With the fast encoder; `None` if it is unsure.
     fn encode_fast(&self, questions: &[EncoderText<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
         let fast: Arc<FastEncoder> = self.bundle.fast().ok_or(InputError::NoQueryEncoder)?;
         let encoder = self.model().encoder();
@@ -123,7 +123,7 @@ impl ActiveModel {
             Ok((!fast.is_unsure(&embedding)).then_some(embedding.row))
         };
         let encoded: std::result::Result<Vec<_>, _> = match questions {
-            // Without the thread pool.
+            // Without using the thread pool.
             [question] => [encode(question)].into_iter().collect(),
             questions => {
                 fast.load()?;

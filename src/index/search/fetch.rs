@@ -19,7 +19,7 @@ use crate::store::View;
 const HITS_FETCHED: usize = 64;
 
 impl ActiveModel {
-    /// Reads the documents of ranked rows, or their ids alone, and records how sure the tree was.
+    /// Reads the documents of ranked rows, or only their ids, and records how certain the tree was.
     pub(in crate::index) fn answer(
         &self,
         view: &View,
@@ -54,8 +54,8 @@ impl ActiveModel {
         hits_of(view, &ranked.rows, &ranked.scores, 0, &mut passages, id)
     }
 
-    /// Ranked rows with their documents. `scores` are those of [`Ranked::scores`]: of each row, or none where
-    /// embeddings alone rank. `passages`: of each row those that the hit shows.
+    /// Ranked rows with their documents. `scores` are those of [`Ranked::scores`]: one per row, or empty if
+    /// embeddings alone rank. `passages`: for each row, those that the hit shows.
     pub(in crate::index) fn fetch(
         &self,
         view: &View,
@@ -75,7 +75,8 @@ impl ActiveModel {
     }
 }
 
-/// Ranked rows, the first of them at a rank from 0, as hits with what `document` gives.
+/// Turns ranked rows, the first of them at rank `first` counted from 0, into hits with what `document`
+/// returns.
 fn hits_of(
     view: &View,
     rows: &[(f32, Row)],

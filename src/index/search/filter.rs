@@ -1,4 +1,4 @@
-//! Which rows a filter lets through.
+//! Which rows pass a filter.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -10,30 +10,30 @@ use crate::filter::Filter;
 use crate::ids::{Generation, Row};
 use crate::store::{Run, View};
 
-/// Documents evaluated to estimate how many a filter lets through.
+/// Documents evaluated to estimate how many pass a filter.
 const SAMPLE: usize = 512;
-/// A filter that lets through fewer than one document in this many is searched exactly: scoring so few takes
-/// less time than finding their leaves.
+/// A filter that fewer than one in this many documents pass is searched exactly: scoring so few is faster
+/// than finding their leaves.
 const RARE: usize = 100;
-/// Filters of which it is cached which rows of segments they let through, a bit for each row.
+/// Number of filters with cached results: which rows of segments pass, one bit per row.
 const CACHED_FILTERS: usize = 16;
 
-/// Rows of a segment that a filter lets through, dead ones among them, a bit for each; all of a document or
+/// Rows of a segment that pass a filter, including dead ones, one bit per row; all rows of a document or
 /// none.
 type Bits = Arc<[u64]>;
 
-/// What is known of the last few filters.
+/// A cache of the last few filters.
 #[derive(Default)]
 pub(in crate::index) struct FilterCache(Mutex<VecDeque<(Filter, Known)>>);
 
-/// What is known of a filter.
+/// Cached results of a filter.
 #[derive(Clone, Default)]
 struct Known {
     /// By number of the segment. Segments do not change, so an entry stays valid.
     segments: HashMap<u64, Bits>,
     /// Whether few rows of a generation pass.
     rare: Option<(Generation, bool)>,
-    /// Why none of a generation does, where that was asked.
+    /// Why no row of a generation passes, if that was asked.
     notes: Option<(Generation, Arc<[String]>)>,
 }
 
@@ -47,7 +47,7 @@ impl FilterCache {
         known
     }
 
-    /// Why no row of a generation passes, in sentences; found by `find` where it is not known.
+    /// Why no row of a generation passes, in sentences; computed by `find` if not cached.
     pub fn notes(
         &self,
         filter: &Filter,
@@ -81,10 +81,10 @@ pub(super) struct RowFilter<'a> {
     view: &'a View,
     filter: &'a Filter,
     cache: &'a FilterCache,
-    /// One for each part of the view, in the order of their rows.
+    /// One for each part of the view, in row order.
     parts: Vec<Run<'a>>,
     known: Known,
-    /// Documents whose id and metadata were evaluated.
+    /// Number of documents whose id and metadata were evaluated.
     pub checked: usize,
 }
 
@@ -93,7 +93,7 @@ impl<'a> RowFilter<'a> {
         Self { view, filter, cache, parts: view.parts(), known: cache.get(filter), checked: 0 }
     }
 
-    /// The only ids that can pass, where the filter names them.
+    /// The only ids that can pass, if the filter names them.
     pub fn candidate_ids(&self) -> Option<Vec<&'a str>> {
         self.filter.candidate_ids()
     }
@@ -129,7 +129,7 @@ impl<'a> RowFilter<'a> {
         Ok(passed * RARE < self.view.live_rows())
     }
 
-    /// Live rows among these that were evaluated, and how many of them pass.
+    /// The number of live rows evaluated in this range, and how many of them pass.
     fn sample(&mut self, rows: Range<u32>) -> Result<(usize, usize)> {
         let step = rows.len().div_ceil(SAMPLE).max(1);
         let view = self.view;
@@ -160,7 +160,7 @@ impl<'a> RowFilter<'a> {
         Ok(passes.map_err(|_| damaged("segments", "the metadata of a document"))?)
     }
 
-    /// Each part with the rows of it that pass, a bit for each, dead ones among them. Those of segments are
+    /// Each part with its rows that pass, one bit per row, including dead ones. The bits of segments are
     /// cached.
     pub fn all(&mut self) -> Result<Vec<(Run<'a>, Bits)>> {
         let mut all = Vec::with_capacity(self.parts.len());
@@ -184,12 +184,12 @@ impl<'a> RowFilter<'a> {
     fn evaluate_part(&mut self, part: &Run<'a>) -> Result<Bits> {
         let mut words = vec![0u64; part.len().div_ceil(64)];
         for (local, row) in rows_of(part).map(Row).enumerate() {
-            // Once for each document: all of its rows pass, or none.
+            // Once per document: either all of its rows pass or none.
             if part.has_several() && part.head(local)? != local {
                 continue;
             }
             let passes = match self.evaluate(row) {
-                // Nobody asks for a dead one.
+                // Dead rows are never used.
                 Err(_) if !self.view.is_live(row) => false,
                 passes => passes?,
             };

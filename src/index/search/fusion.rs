@@ -1,4 +1,4 @@
-//! Two scores of a document as one: by its embedding and by its words.
+//! Combines the two scores of a document, by its embedding and by its words.
 
 use std::cmp::Ordering;
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use crate::error::InputError;
 use crate::ids::Row;
 
-/// How the scores of a hybrid search are joined.
+/// How a hybrid search combines scores.
 ///
-/// Every candidate has both scores; candidates are the best by either. Source: Bruch et al., *An Analysis of
-/// Fusion Functions for Hybrid Retrieval*, TOIS 2023.
+/// Every candidate has both scores; candidates are the best by either score. Source: Bruch et al., *An
+/// Analysis of Fusion Functions for Hybrid Retrieval*, TOIS 2023.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Fusion {
     /// [`Self::Convex`] with the weight that [`Index::fuse`](crate::Index::fuse) learned for this index,
-    /// which is 1 where words do not help; before that with [`DEFAULT_ALPHA`].
+    /// which is 1 if words do not help; with [`DEFAULT_ALPHA`] before that.
     #[default]
     Learned,
     /// `a d + (1 - a) w` with a weight `a` from 0 to 1. `d` is the dense score, scaled so that the lowest of
-    /// the candidates has 0 and the highest 1; `w` is the lexical score divided by the highest of the
+    /// the candidates becomes 0 and the highest 1; `w` is the lexical score divided by the highest of the
     /// candidates.
     Convex(f64),
-    /// Reciprocal rank fusion: the sum of `1 / (k + rank)` over both orders of the candidates, from rank 1. A
-    /// document without any of the words has no lexical rank. Cormack et al. 2009 take k = 60.
+    /// Reciprocal rank fusion: the sum of `1 / (k + rank)` over both rankings of the candidates, with ranks
+    /// from 1. A document without any of the words has no lexical rank. Cormack et al. 2009 use k = 60.
     Rrf {
-        /// How slowly ranks lose their weight; above 0.
+        /// How slowly the weight falls with the rank; above 0.
         k: f64,
     },
 }
 
-/// Weight of the dense score where none was learned.
+/// Weight of the dense score if none was learned.
 pub const DEFAULT_ALPHA: f64 = 0.7;
 
 impl Fusion {
@@ -47,10 +47,10 @@ impl Fusion {
     }
 }
 
-/// What a document scored by each of the two, and its rank among the candidates, from 1.
+/// A document's two scores, and its ranks among the candidates by each, from 1.
 ///
-/// Serialised flat into the hit. A search that does not look at embeddings has no dense score, and one that
-/// does not look at words no lexical one.
+/// Serialised flat into the hit. A search that ignores embeddings has no dense score, and one that ignores
+/// words no lexical score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HitScores {
@@ -58,13 +58,13 @@ pub struct HitScores {
     pub dense: Option<f32>,
     /// By BM25.
     pub lexical: Option<f32>,
-    /// In the order of dense scores.
+    /// Rank by dense score.
     pub dense_rank: Option<usize>,
-    /// In the order of lexical scores; none for a document without any of the words.
+    /// Rank by lexical score; `None` for a document without any of the words.
     pub lexical_rank: Option<usize>,
 }
 
-/// A document that may be a hit, with both scores.
+/// A candidate with both scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
     pub row: Row,
@@ -72,8 +72,7 @@ pub(crate) struct Candidate {
     pub lexical: f32,
 }
 
-/// Candidates in the order of their joint scores, best first; equal ones, and those of equal rank, in that of
-/// `ties`.
+/// Candidates by combined score, best first; equal scores, and equal ranks, are ordered by `ties`.
 pub(crate) fn fuse(
     candidates: &[Candidate],
     fusion: Fusion,
@@ -120,7 +119,7 @@ pub(crate) fn fuse(
     fused
 }
 
-/// The rank of each candidate that has a score, from 1.
+/// The rank of each candidate with a score, from 1.
 fn ranks(
     candidates: &[Candidate],
     score: impl Fn(&Candidate) -> Option<f32>,

@@ -1,4 +1,4 @@
-//! What a query is given as: checked, read as words, and encoded, as far as its ranking needs it.
+//! The input of a query: checked, read as words, and encoded, as its ranking requires.
 
 use std::borrow::Cow;
 
@@ -16,16 +16,16 @@ use crate::lexical::syntax;
 use crate::scan::has_direction;
 use crate::store::View;
 
-/// What a search is asked: a text, an embedding, or both.
+/// The input of a search: a text, an embedding, or both.
 #[derive(Clone, Copy, Debug)]
 pub enum Question<'a> {
     /// A text, which is encoded.
     Text(&'a str),
-    /// An embedding, `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm. There are no
-    /// words to rank by.
+    /// An embedding, `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm. It has no words
+    /// to rank by.
     Vector(&'a [f32]),
-    /// A text whose embedding is known: nothing is encoded. The embedding is that of the question without
-    /// signs and excluded words ([`plain_question`](crate::search::plain_question)).
+    /// A text with its embedding: nothing is encoded. The embedding is that of the question without signs and
+    /// excluded words ([`plain_question`](crate::search::plain_question)).
     Encoded(&'a str, &'a [f32]),
 }
 
@@ -66,7 +66,7 @@ impl<'a> From<&'a Vec<f32>> for Question<'a> {
 }
 
 impl Index {
-    /// Questions go into the log as an encoder would read them.
+    /// Questions are logged as an encoder would read them.
     pub(super) fn log(&self, request: &SearchRequest, questions: &[Question<'_>], asked: &[Asked<'_>]) {
         let texts = questions.iter().zip(asked).filter_map(|(question, asked)| encoder_text(question, asked));
         for text in texts.filter(|_| !request.unlogged) {
@@ -76,7 +76,7 @@ impl Index {
 }
 
 impl ActiveModel {
-    /// A question, checked and encoded as far as a ranking needs it.
+    /// A question, checked and encoded as its ranking requires.
     pub(in crate::index) fn read_question<'a>(
         &self,
         question: &Question<'a>,
@@ -88,7 +88,7 @@ impl ActiveModel {
         Ok(asked.pop().unwrap_or_default())
     }
 
-    /// As [`Self::read_question`], of several. Texts are encoded together.
+    /// As [`Self::read_question`], for several questions. Texts are encoded together.
     pub(super) fn read_questions<'a>(
         &self,
         questions: &[Question<'a>],
@@ -132,7 +132,7 @@ impl ActiveModel {
                         RankBy::Dense => None,
                         RankBy::Lexical | RankBy::Hybrid(_) => Some(Words::parse(text, &clauses, analysis)?),
                         RankBy::Best => match Words::parse(text, &clauses, analysis) {
-                            // In this mode signs that cannot be heeded are read as text.
+                            // In this mode, signs that cannot be honoured are read as text.
                             Err(Error::Input(
                                 why @ (InputError::OnlyExclusions | InputError::TooManySigned { .. }),
                             )) => {
@@ -191,7 +191,7 @@ impl ActiveModel {
     }
 }
 
-/// What an encoder reads of a question; nothing of an embedding.
+/// What an encoder reads of a question; `None` for an embedding.
 fn encoder_text<'q>(question: &Question<'q>, asked: &'q Asked<'_>) -> Option<EncoderText<'q>> {
     match (question, &asked.words) {
         (Question::Vector(_), _) => None,

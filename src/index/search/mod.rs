@@ -1,8 +1,8 @@
-//! What a search is asked for ([`SearchRequest`]), and what it returns ([`SearchResult`]).
+//! The input of a search ([`SearchRequest`]), and its output ([`SearchResult`]).
 
 // The read path. A request is checked and becomes a plan; the plan takes candidates from the leaves of the
 // tree, from a filter's ids or from all rows, scores them by codes and embeddings, and keeps the best `k`,
-// whose documents are then read. One query, a batch and an explanation all run the same plan.
+// whose documents are then read. A single query, a batch and an explanation all run the same plan.
 
 mod asked;
 mod candidates;

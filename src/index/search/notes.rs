@@ -1,4 +1,4 @@
-//! What should be known of a result: why a filter found nothing, and what of the request was not followed.
+//! Notes on a result: why a filter found nothing, and which parts of the request were not followed.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
-/// Documents whose metadata is looked at for why a filter found nothing.
+/// Documents whose metadata is examined to explain why a filter found nothing.
 const MOST_LOOKED_AT: usize = 10_000;
 
 impl ActiveModel {
@@ -43,8 +43,8 @@ impl ActiveModel {
 
 impl Index {
     /// Why no document passes a filter, in sentences for people: fields that no document has, and values of
-    /// another kind than the filter compares them with. Empty where a document passes, and where the fields
-    /// do not say. Of a large index a sample is looked at.
+    /// another kind than the filter compares them with. Empty if a document passes, or if the fields do not
+    /// explain it. In a large index, a sample is examined.
     ///
     /// # Errors
     /// Failures of reading.
@@ -54,12 +54,12 @@ impl Index {
     }
 }
 
-/// Why no document passes a filter, as far as its fields say; nothing where one passes.
+/// Why no document passes a filter, as far as its fields tell; empty if one passes.
 fn why_filtered(view: &View, filter: &Filter) -> Result<Vec<String>> {
     let mut observed = Observed::new(filter);
     let step = view.rows().div_ceil(MOST_LOOKED_AT).max(1);
     for row in (0..view.rows() as u32).step_by(step).map(Row).filter(|row| view.is_live(*row)) {
-        // Once for each document.
+        // Once per document.
         if view.head(row)? != row {
             continue;
         }

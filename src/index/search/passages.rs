@@ -13,7 +13,7 @@ use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
 impl ActiveModel {
-    /// The best passages of each ranked row's document, best first, as many as the plan asks for; none where
+    /// The best passages of each ranked row's document, best first, as many as the plan asks for; empty if
     /// documents have no passages.
     pub(in crate::index) fn passages_of_hits(
         &self,
@@ -48,10 +48,9 @@ impl ActiveModel {
         ranked.rows.iter().enumerate().map(passages).collect()
     }
 
-    /// Those of a document's rows that were candidates: in a search by embeddings alone, those in a leaf that
-    /// was visited.
+    /// The rows of a document that were candidates: in a search by embeddings alone, those in a visited leaf.
     fn candidates_among(&self, view: &View, rows: Vec<Row>, ranked: &Ranked) -> Result<Vec<Row>> {
-        // With words, all passages of a candidate are scored.
+        // If words are used, all passages of a candidate are scored.
         if ranked.leaves.is_empty() || !ranked.scores.is_empty() {
             return Ok(rows);
         }

@@ -1,4 +1,4 @@
-//! What decides how a search runs, checked.
+//! The checked parameters of a search.
 
 use std::num::NonZeroUsize;
 
@@ -15,7 +15,7 @@ use crate::store::View;
 /// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SearchMode {
-    /// As far as it takes to find this share of exact search's hits; `k` hits where there are so many.
+    /// As far as needed to find this share of exact search's hits; `k` hits if that many exist.
     Recall(f64),
     /// Leaves of the tree.
     Tree(Limits),
@@ -31,7 +31,7 @@ impl SearchMode {
     }
 }
 
-/// A request, checked: a search of one question.
+/// A checked request: a search for one question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'a> {
     pub k: NonZeroUsize,
@@ -39,25 +39,25 @@ pub(crate) struct Plan<'a> {
     pub bm25: Bm25,
     /// How far embeddings are searched.
     pub mode: SearchMode,
-    /// Those of [`SearchMode::Leaves`].
+    /// The leaves of [`SearchMode::Leaves`].
     pub leaves: &'a [LeafId],
-    /// Statistics of words in place of the index's own.
+    /// Statistics of words that replace the index's own.
     pub statistics: Option<&'a TermStatistics>,
     pub filter: Option<&'a Filter>,
-    /// Whether codes may rule rows out. By default they may unless every document was asked for.
+    /// Whether codes may rule rows out. By default they may, unless every document was requested.
     pub codes: Option<bool>,
-    /// Whether it runs on the current rayon pool rather than on the calling thread.
+    /// Whether to run on the current rayon pool instead of the calling thread.
     pub parallel: bool,
-    /// Which encoder reads the question; that of the model's verdict by default.
+    /// Which encoder reads the question; by default, as the model's verdict says.
     pub encoder: Option<QueryEncoder>,
-    /// Whether hits come without their documents.
+    /// Whether hits contain ids only.
     pub ids_only: bool,
-    /// Passages of each hit, at most; 1 by default where there are any.
+    /// Maximum passages per hit; 1 by default if there are any.
     pub passages: Option<usize>,
 }
 
 impl Plan<'_> {
-    /// The span of a search of one view for so many queries; no text of anybody's is in it.
+    /// The tracing span of a search of one view for `queries` queries; contains no user text.
     pub fn span(&self, queries: usize, view: &View) -> Span {
         let beam = match self.mode {
             SearchMode::Tree(limits) => Some(limits.leaves.get()),
@@ -92,7 +92,7 @@ impl Plan<'_> {
     }
 }
 
-/// Where a search of the tree ends: at whichever comes first.
+/// Where a search of the tree ends: at whichever limit comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limits {
     pub leaves: NonZeroUsize,
@@ -113,7 +113,7 @@ impl Limits {
         }
     }
 
-    /// With one rule more; of two of a kind the stricter one counts.
+    /// With one more rule; of two rules of the same kind, the stricter one applies.
     pub fn with(mut self, stop: Stop) -> Result<Self, InputError> {
         if !stop.is_valid() {
             return Err(BadStop { found: stop.to_string() }.into());
@@ -132,14 +132,14 @@ impl Limits {
         *self != Self::beam(self.leaves)
     }
 
-    /// Whether a rule looks at the scores of each leaf before the next one.
+    /// Whether a rule needs the scores of each leaf before the next one.
     pub fn needs_scores(&self) -> bool {
         self.patience != usize::MAX
     }
 
-    /// Documents to score at most, of so many live ones.
+    /// Maximum number of documents to score, of `live` live ones.
     pub fn documents_of(&self, live: usize) -> usize {
-        // A share beyond every document, infinity too, saturates.
+        // Shares above 1 saturate, even infinity.
         self.documents.min((self.fraction * live as f64) as usize)
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a plan: candidates from the leaves, the filter's ids or all rows, scored into the best `k`.
+//! Runs a plan: scores candidates from the leaves, the filter's ids or all rows, and keeps the best `k`.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -24,23 +24,23 @@ use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 use crate::tree::ScoredLeaf;
 
-/// Rows in order of score, before any document is read; of each document the best.
+/// Rows ranked by score, before any document is read; only the best row of each document.
 #[derive(Clone)]
 pub(crate) struct Ranked {
     pub rows: Vec<(f32, Row)>,
-    /// Of each row; none where rows are ranked by embeddings alone.
+    /// One for each row; empty if embeddings alone rank.
     pub scores: Vec<HitScores>,
     pub ranked_by: RankedBy,
     pub stats: SearchStats,
-    /// The leaves visited, most probable first; none where the tree was not used.
+    /// The visited leaves, most probable first; empty if the tree was not used.
     pub leaves: Vec<ScoredLeaf>,
-    /// How sure the tree was; `None` where it was not used.
+    /// How certain the tree was; `None` if it was not used.
     pub sample: Option<RoutingSample>,
-    /// Multiply-adds of the routing.
+    /// Multiply-adds of routing.
     pub multiply_adds: u64,
 }
 
-/// Share of the documents above which scoring all of them in their order is as cheap as visiting leaves.
+/// Share of the documents above which scoring all of them in order is as cheap as visiting leaves.
 const MOST_VISITED: f64 = 0.5;
 
 /// Where the candidates come from.
@@ -51,7 +51,7 @@ enum Source<'f> {
 }
 
 impl ActiveModel {
-    /// How far the tree is searched; `None` where every document is scored.
+    /// Limits on the tree search; `None` if every document is scored.
     fn limits(&self, plan: &Plan<'_>, view: &View) -> Option<Limits> {
         match plan.mode {
             SearchMode::Tree(limits) => Some(limits),
@@ -80,23 +80,23 @@ pub(crate) fn best_of(view: &View, k: usize) -> TopK {
 }
 
 /// # Errors
-/// Damage of what says which rows are of one document, where that was in the way.
+/// Damage of the mapping of rows to documents, if it affected the selection.
 pub(crate) fn check_best(view: &View, top: &TopK) -> Result<()> {
     let Some(row) = top.failed() else { return Ok(()) };
     view.head(row)?;
     Err(damaged("segments", "the document of a row").into())
 }
 
-/// One search under way.
+/// A search in progress.
 struct Search<'a> {
     view: &'a View,
     selector: Selector<'a>,
     scorer: Scorer<'a>,
     top: TopK,
     candidates: Vec<RowCandidates<'a>>,
-    /// Live rows that were candidates.
+    /// Number of live rows that were candidates.
     documents: usize,
-    /// Where a document may have several rows, the documents of those, until there are k.
+    /// If a document may have several rows, the documents of those, until there are k.
     different: Option<HashSet<Row>>,
 }
 
@@ -110,7 +110,7 @@ impl ActiveModel {
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
         let indexer = &self.model().indexer;
         let source = match (plan.mode, self.limits(plan, view)) {
-            // Whatever the filter: so that the hits do not depend on which documents lie in this index.
+            // Regardless of the filter, so that hits do not depend on which documents are in this index.
             (SearchMode::Leaves, Some(limits)) => {
                 check_leaves(plan.leaves, indexer)?;
                 Source::Leaves(limits)
@@ -161,7 +161,7 @@ fn check_leaves(leaves: &[LeafId], indexer: &Indexer) -> Result<()> {
     }
 }
 
-/// Few rows that pass a filter are scored without the tree.
+/// If few rows pass a filter, they are scored without the tree.
 fn source<'a>(limits: Option<Limits>, filter: Option<&mut RowFilter<'a>>) -> Result<Source<'a>> {
     Ok(match (filter, limits) {
         (None, Some(limits)) => Source::Leaves(limits),
@@ -175,11 +175,12 @@ fn source<'a>(limits: Option<Limits>, filter: Option<&mut RowFilter<'a>>) -> Res
 }
 
 impl Source<'_> {
-    /// Whether the search need not score every document that may be a hit.
+    /// Whether the search may leave out documents that could be hits.
     fn may_miss(&self, plan: &Plan<'_>, indexer: &Indexer) -> bool {
         match (plan.mode, self) {
             (SearchMode::Recall(recall), _) => recall < 1.0,
-            // A beam of all leaves is exact search, but where there was nothing to choose.
+            // A beam of all leaves is an exact search, unless the index has no tree and so no choice of
+            // leaves.
             (_, Self::Leaves(limits)) => {
                 limits.is_adaptive()
                     || limits.leaves.get() < indexer.shape().leaves() as usize
@@ -195,7 +196,7 @@ impl Search<'_> {
         let budget = limits.documents_of(self.view.live_rows());
         let mut runs = Vec::new();
         loop {
-            // With a filter, or where nothing was said of how far, the search goes on until there are k hits.
+            // With a filter, or without an explicit reach, the search continues until there are k hits.
             let fills = plan.filter.is_some() || matches!(plan.mode, SearchMode::Recall(_));
             let documents = self.different.as_ref().map_or(self.documents, HashSet::len);
             let needs_more = fills && documents < plan.k.get();
@@ -213,7 +214,7 @@ impl Search<'_> {
             self.documents += found;
             self.note_different(first, plan.k.get())?;
             let accepted = self.top.accepted();
-            // Else all are scored together: the more candidates, the fewer embeddings need be read.
+            // Otherwise all are scored together: with more candidates, fewer embeddings need to be read.
             if limits.needs_scores() {
                 self.scorer.score(&self.candidates, self.documents, &mut self.top)?;
                 self.candidates.clear();
@@ -222,7 +223,7 @@ impl Search<'_> {
         }
     }
 
-    /// Notes the documents of candidates from a place on, until there are `k`.
+    /// Records the documents of candidates starting at `first`, until there are `k`.
     fn note_different(&mut self, first: usize, k: usize) -> Result<()> {
         let Some(different) = &mut self.different else { return Ok(()) };
         for row in self.candidates[first..].iter().flat_map(RowCandidates::rows) {
@@ -264,7 +265,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// `cursor`: that of the tree, where it was used.
+    /// `cursor`: of the tree, if it was used.
     fn ranked(self, cursor: Option<LeafCursor<'_>>, dim: usize, started: Instant) -> Result<Ranked> {
         let rows = ties::sorted(self.view, self.top)?;
         let elapsed = started.elapsed();

@@ -1,4 +1,4 @@
-//! What a search is asked for, as plain data.
+//! The parameters of a search, as plain data.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,44 +18,45 @@ use crate::lexical::{Bm25, TermStatistics};
 use crate::model::Reranker;
 use crate::stop::Stop;
 
-/// Hits of a search unless asked otherwise.
+/// Default number of hits of a search.
 pub const DEFAULT_K: usize = 10;
-/// Share of exact search's hits that a search is to find unless asked otherwise.
+/// Default share of exact search's hits that a search should find.
 pub const DEFAULT_RECALL: f64 = 0.95;
-/// Documents of which a search scores every one unless asked otherwise. With codes that takes a twentieth of
-/// the time in which a question is encoded, about (`docs/lab/experiments.md`).
+/// Up to this number of documents, a search scores every one by default. With codes that takes about a
+/// twentieth of the time to encode a question (`docs/lab/experiments.md`).
 pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 
-/// What a search ranks documents by. In text `best`, `dense`, `lexical` or `hybrid`.
+/// How a search ranks documents. In text form `best`, `dense`, `lexical` or `hybrid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RankBy {
-    /// As [`Self::Hybrid`] with [`Fusion::Learned`] where [`Index::fuse`] found that words help, and for a
-    /// question with signs, if the index has words; else as [`Self::Dense`].
+    /// As [`Self::Hybrid`] with [`Fusion::Learned`] if [`Index::fuse`] found that words help, or for a
+    /// question with signs, if the index has words; otherwise as [`Self::Dense`].
     #[default]
     Best,
-    /// Embeddings alone; signs of a question are text.
+    /// By embeddings alone; signs of a question are text.
     Dense,
-    /// The words of the question alone, by BM25; nothing is encoded.
+    /// By the words of the question alone, with BM25; nothing is encoded.
     ///
-    /// Words are the tokens of the index's encoder, of whole texts, and in scripts without spaces characters
-    /// and pairs of them. `+word` must be in every hit, `-word` must not be in any, and so for `"a phrase"`
-    /// and `-"a phrase"`, [`MOST_SIGNED`](crate::search::MOST_SIGNED) of them at most; of the other words a
-    /// hit has one at least, so there may be fewer than `k` hits. [`SearchResult::signs`] says what the signs
-    /// meant. Of more than [`MOST_TERMS`](crate::search::MOST_TERMS) different terms the rarest count.
+    /// Words are the tokens of the index's encoder, over whole texts; in scripts without spaces, characters
+    /// and pairs of them. `+word` must be in every hit, and `-word` in none; likewise `"a phrase"` and `-"a
+    /// phrase"`; at most [`MOST_SIGNED`](crate::search::MOST_SIGNED) of them. A hit contains at least one of
+    /// the other words, so there may be fewer than `k` hits. [`SearchResult::signs`] says how the signs were
+    /// understood. If there are more than [`MOST_TERMS`](crate::search::MOST_TERMS) different terms, the
+    /// rarest count.
     ///
     /// An index without words is [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), a question
     /// that only excludes [`InputError::OnlyExclusions`], a vector [`InputError::NoWords`].
     ///
     /// [`SearchResult::signs`]: crate::SearchResult::signs
     Lexical,
-    /// Embeddings and words together, with the two scores joined as [`Fusion`] says.
+    /// By embeddings and words, with the two scores combined as [`Fusion`] says.
     ///
-    /// Candidates are the best 48 by embeddings and the best 48 by words, or the best `k` of each where that
-    /// is more; each of them is scored by both. The reach holds for the search by embeddings; words are
-    /// looked for in the whole collection. The encoder reads the question without signs and excluded words.
+    /// Candidates are the best 48 by embeddings and the best 48 by words, or the best `k` of each if that is
+    /// more; each candidate has both scores. The reach applies to the search by embeddings; words are
+    /// searched in the whole collection. The encoder reads the question without signs and excluded words.
     ///
-    /// Scores are scaled to the candidates: do not compare them between questions. Beyond 48 hits another `k`
-    /// gives other scores.
+    /// Scores are scaled to the candidates: do not compare them between questions. Beyond 48 hits, another
+    /// `k` gives other scores.
     Hybrid(Fusion),
 }
 
@@ -73,33 +74,33 @@ impl RankBy {
 /// How far embeddings are searched.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reach {
-    /// As many leaves as it takes to find this share of the `k` hits of exact search, on average; over 0, at
-    /// most 1. There are `k` hits whenever so many documents live.
+    /// As many leaves as needed to find this share of the `k` hits of exact search, on average; over 0, at
+    /// most 1. Returns `k` hits whenever that many documents are live.
     ///
-    /// How many leaves that are was measured by [`Index::calibrate`] on questions of the index's own; others
-    /// may find more or less, and so may a search with a filter. Every document is scored, with codes first
-    /// ([`SearchRequest::codes`]), where there is no tree, where there are at most
-    /// [`MOST_EXACT_DOCUMENTS`], where it is not known how many leaves it takes ([`Index::recall_curve`]) or
-    /// more than half of the documents lie in them, and for more than 100 hits. 1 is exact search.
+    /// [`Index::calibrate`] measured on the index's own questions how many leaves that takes; other questions
+    /// may find more or less, and so may a search with a filter. Every document is scored, by codes first
+    /// ([`SearchRequest::codes`]), if the index has no tree or at most [`MOST_EXACT_DOCUMENTS`] documents, if
+    /// the number of leaves was not measured ([`Index::recall_curve`]) or they hold more than half of the
+    /// documents, and for more than 100 hits. 1 means exact search.
     Recall(f64),
-    /// This many of the most probable leaves and no more, all if absent; with rules by which the search stops
+    /// Exactly this many of the most probable leaves, or all if absent; with rules that stop the search
     /// earlier, so that an easy question visits fewer leaves than a hard one. The first rule that applies
-    /// ends it. More leaves than the tree has mean all of them.
+    /// ends it. A number beyond the leaves of the tree means all of them.
     Beam(Option<usize>, Vec<Stop>),
-    /// These leaves, each once, and no others: those that [`Bundle::route`](crate::Bundle::route) found for
-    /// the question, as where one search runs over several indexes of one model. Documents elsewhere are no
-    /// hits, whatever the filter lets through.
+    /// Exactly these leaves, each once: those that [`Bundle::route`](crate::Bundle::route) found for the
+    /// question, for example when one search runs over several indexes of one model. Documents in other
+    /// leaves are not hits, even if they pass the filter.
     Leaves(Vec<LeafId>),
     /// Every document, without the tree.
     Exact,
 }
 
-/// A cross-encoder that reads the best hits again, together with the question.
+/// A cross-encoder that rescores the best hits, reading each together with the question.
 #[derive(Clone, Debug)]
 pub struct Rerank {
     /// The cross-encoder.
     pub reranker: Arc<Reranker>,
-    /// Hits that it reads.
+    /// Number of hits that it reads.
     pub depth: usize,
 }
 
@@ -109,75 +110,74 @@ impl PartialEq for Rerank {
     }
 }
 
-/// What a search is asked for, beside the question: for [`Index::search_with`] and the calls like it.
+/// The parameters of a search in addition to the question: for [`Index::search_with`] and related calls.
 ///
-/// Made by [`Self::default`] (the mode [`RankBy::Best`], a recall of [`DEFAULT_RECALL`]), [`Self::dense`],
-/// [`Self::lexical`] or [`Self::hybrid`], and the methods that set one field each; or read from JSON by
-/// [`Self::from_json`], with the names that the program and Python have. Nothing is checked before a search
-/// uses it.
+/// Created by [`Self::default`] (the mode [`RankBy::Best`], a recall of [`DEFAULT_RECALL`]), [`Self::dense`],
+/// [`Self::lexical`] or [`Self::hybrid`], and methods that each set one field; or read from JSON by
+/// [`Self::from_json`], with the same names as in the program and in Python. Checked only when a search uses
+/// it.
 ///
-/// `encoder`, `reach`, `codes` and `parallel` are of searches by embeddings, `bm25` and `statistics` of those
-/// by words: with the mode that has no use for them they are [`InputError::Conflict`]. All else can be
+/// `encoder`, `reach`, `codes` and `parallel` belong to searches by embeddings, `bm25` and `statistics` to
+/// those by words: in a mode that does not use them they are [`InputError::Conflict`]. Everything else can be
 /// combined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchRequest {
-    /// Hits at most. Fewer come back where the index holds fewer documents that may be hits, or, with
-    /// [`Reach::Beam`], where the visited leaves do.
+    /// Maximum number of hits. Fewer are returned if fewer documents of the index can be hits, or, with
+    /// [`Reach::Beam`], if the visited leaves hold fewer.
     pub k: usize,
-    /// What documents are ranked by.
+    /// How documents are ranked.
     pub mode: RankBy,
     /// How far embeddings are searched: a recall of [`DEFAULT_RECALL`] if absent.
     pub reach: Option<Reach>,
-    /// Which encoder reads the question; if absent the fast one where its verdict says so
-    /// ([`Index::query_encoder`]). The fast one of a model that has none is [`InputError::NoQueryEncoder`];
-    /// with an embedding any is an error.
+    /// Which encoder reads the question; if absent, the fast one if its verdict says so
+    /// ([`Index::query_encoder`]). Asking for a fast encoder that the model lacks is
+    /// [`InputError::NoQueryEncoder`]; with an embedding, any encoder is an error.
     pub encoder: Option<QueryEncoder>,
-    /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be
+    /// Whether codes of one bit per dimension may rule documents out, so that their embeddings need not be
     /// read.
     ///
-    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md` three to six in ten thousand were.
-    /// If absent they may, but for searches that are asked to score every document: [`Reach::Exact`], a beam
-    /// of all leaves of a tree, and with a beam a filter that lets few documents through. With `true` they
-    /// may there too. Documents without codes, as those that were not flushed yet, are scored by their
-    /// embeddings.
+    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md`, three to six in ten thousand were.
+    /// If absent, codes are used except in searches that ask for every document: [`Reach::Exact`], a beam of
+    /// all leaves of a tree, and a beam with a filter that few documents pass. `true` allows them there too.
+    /// Documents without codes, such as unflushed ones, are scored by their embeddings.
     pub codes: Option<bool>,
-    /// Whether one question is searched for on the threads of the current rayon pool. Where codes do not rule
-    /// documents out the hits are the same; where they do, other hits may be missed. Many questions have a
-    /// thread each ([`Index::search_many`]), whatever this says.
+    /// Whether a single question is searched on the threads of the current rayon pool. Without codes, the
+    /// hits are the same; with codes, different hits may be missed. Several questions have a thread each
+    /// ([`Index::search_many`]), regardless of this field.
     pub parallel: bool,
-    /// `k1` and `b` of BM25: from 0, 1.2 if absent, how much further occurrences of a word count; from 0 to
-    /// 1, 0.75 if absent, how much the score falls with the length of a text. Others are
+    /// `k1` and `b` of BM25: how much further occurrences of a word count (at least 0, 1.2 if absent), and
+    /// how much the score falls with the length of a text (0 to 1, 0.75 if absent). Other values are
     /// [`InputError::BadBm25`]. [`Index::fuse`] measures with the defaults.
     pub bm25: Option<(f32, f32)>,
-    /// Statistics of words in place of the index's own: the sum of those of several indexes
-    /// ([`Index::term_statistics`]), so that scores by words are the same whichever index a document lies in.
-    /// Those of other words are [`InputError::OtherTerms`]. Not in JSON.
+    /// Statistics of words that replace the index's own: the sum of those of several indexes
+    /// ([`Index::term_statistics`]), so that scores by words do not depend on which index holds a document.
+    /// Statistics of other terms are [`InputError::OtherTerms`]. Not in JSON.
     pub statistics: Option<Arc<TermStatistics>>,
     /// Which documents may be hits.
     ///
-    /// There are `k` hits whenever so many documents pass: until then the search visits more leaves than the
-    /// reach asks for. Where fewer than about one document in a hundred passes, all that pass are scored,
+    /// Returns `k` hits whenever that many documents pass: until then the search visits more leaves than the
+    /// reach asks for. If fewer than about one document in a hundred passes, all that pass are scored,
     /// without the tree. [`SearchStats`](crate::SearchStats) says how far the search went. The filter is
-    /// evaluated on the metadata of each document of a visited leaf; the rows that the last few filters let
-    /// through are cached.
+    /// evaluated on the metadata of each document of a visited leaf; results of the last few filters are
+    /// cached.
     pub filter: Option<Arc<Filter>>,
-    /// Passages of each hit, at most: its best ones among those that were candidates, best first; the best
-    /// alone if absent. With words all of a candidate's passages are scored, else those in visited leaves.
-    /// [`InputError::InapplicableOption`] where the index has none
+    /// Maximum passages per hit: its best ones among the candidates, best first; only the best if absent. If
+    /// words are used, all of a candidate's passages are scored, otherwise those in visited leaves.
+    /// [`InputError::InapplicableOption`] if the index has no passages
     /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)).
     pub passages: Option<usize>,
-    /// Whether hits come with their ids alone, without title, text and metadata.
+    /// Whether hits contain only ids, without title, text and metadata.
     pub ids_only: bool,
-    /// What reads the best hits again and puts them in the order of its scores; those behind them keep their
-    /// order. A hit keeps its first score, and has the reranker's beside it
-    /// ([`Hit::rerank_score`](crate::Hit::rerank_score)). The search itself looks for as many hits as the
-    /// reranker reads, or `k` where that is more. In JSON `rerank_depth`, which is only written.
+    /// The reranker: it rescores the best hits and reorders them; hits beyond its depth keep their order. A
+    /// hit keeps its first score, and has the reranker's in [`Hit::rerank_score`](crate::Hit::rerank_score).
+    /// The search itself finds as many hits as the reranker reads, or `k` if that is more. In JSON
+    /// `rerank_depth`, which is only written.
     ///
-    /// For questions in text: a vector is [`InputError::InapplicableOption`], and so is [`Index::explain`]. A
-    /// depth of 0 is [`InputError::ZeroDepth`].
+    /// For questions in text: with a vector it is [`InputError::InapplicableOption`], and so it is in
+    /// [`Index::explain`]. A depth of 0 is [`InputError::ZeroDepth`].
     pub rerank: Option<Rerank>,
-    /// Whether the question is not written down, where questions are ([`Index::log_questions`]): one that is
-    /// still being typed, say.
+    /// Whether the question is kept out of the log of questions ([`Index::log_questions`]): for example one
+    /// that is still being typed.
     pub unlogged: bool,
 }
 
@@ -202,7 +202,7 @@ impl Default for SearchRequest {
 }
 
 impl SearchRequest {
-    /// The default but for the mode.
+    /// The default, except for the mode.
     pub fn of(mode: RankBy) -> Self {
         Self { mode, ..Self::default() }
     }
@@ -227,7 +227,7 @@ impl SearchRequest {
         Self { k, ..self }
     }
 
-    /// Sets the leaves of [`Reach::Beam`], beside rules that were given before.
+    /// Sets the leaves of [`Reach::Beam`]; rules set before are kept.
     pub fn beam(self, beam: usize) -> Self {
         self.within(Some(beam), None)
     }
@@ -261,7 +261,7 @@ impl SearchRequest {
         self.reach(Reach::Leaves(leaves.to_vec()))
     }
 
-    /// Sets [`Self::reach`], in place of another.
+    /// Sets [`Self::reach`].
     pub fn reach(self, reach: Reach) -> Self {
         Self { reach: Some(reach), ..self }
     }
@@ -318,12 +318,12 @@ impl SearchRequest {
 
     /// Reads a request from a JSON object: `k`, `mode`, `alpha` or `rrf` for [`RankBy::Hybrid`]; one of
     /// `beam` (a number or `"all"`) and `stop` (a list), `recall`, `exact` and `leaves`; `encoder`, `codes`,
-    /// `parallel`, `bm25`, `filter`, `passages`, `ids_only` and `unlogged`. A null is as good as no entry.
-    /// `alpha` and `rrf` ask for the mode `hybrid` where none is given.
+    /// `parallel`, `bm25`, `filter`, `passages`, `ids_only` and `unlogged`. A null means an absent entry.
+    /// `alpha` and `rrf` imply the mode `hybrid` if none is given.
     ///
     /// # Errors
-    /// [`InputError::Conflict`] for what excludes each other; [`InputError::BadRequest`] for other names and
-    /// values of another kind; [`FilterError`](crate::FilterError).
+    /// [`InputError::Conflict`] for options that exclude each other; [`InputError::BadRequest`] for unknown
+    /// names and values of another kind; [`FilterError`](crate::FilterError).
     pub fn from_json(json: Value) -> Result<Self> {
         let (mut request, mut mode, mut reaches) = (Self::default(), None, Vec::new());
         let (mut alpha, mut rrf) = (None, None);
@@ -389,7 +389,7 @@ impl SearchRequest {
         Ok(request)
     }
 
-    /// The request as a search of this index runs it.
+    /// The plan of this request for an index.
     ///
     /// # Errors
     /// [`InputError::ZeroK`], [`InputError::ZeroDepth`], [`InputError::ZeroBeam`], [`InputError::BadRecall`],
@@ -401,7 +401,7 @@ impl SearchRequest {
             k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::ZeroDepth)?);
         }
         let options = [
-            // Name, whether it is given, and the mode that has no use for it.
+            // Name, whether it is given, and the mode that does not use it.
             ("encoder", self.encoder.is_some(), RankBy::Lexical),
             (self.reach.as_ref().map_or("", Reach::name), self.reach.is_some(), RankBy::Lexical),
             ("codes", self.codes.is_some(), RankBy::Lexical),
@@ -466,7 +466,7 @@ impl Reach {
 
     fn checked(&self) -> std::result::Result<SearchMode, InputError> {
         Ok(match self {
-            // NaN is none.
+            // Rejects NaN too.
             Self::Recall(found) if !(*found > 0.0 && *found <= 1.0) => {
                 return Err(InputError::BadRecall { found: *found });
             }
@@ -489,7 +489,7 @@ fn read<T: DeserializeOwned>(name: &str, value: Value) -> std::result::Result<T,
         .map_err(|error| InputError::BadRequest { reason: format!("`{name}`: {error}") })
 }
 
-/// As [`SearchRequest::from_json`] reads it, with the reach that it has by default.
+/// In the form that [`SearchRequest::from_json`] reads, with the default reach filled in.
 impl Serialize for SearchRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let default = (self.mode != RankBy::Lexical).then_some(Reach::Recall(DEFAULT_RECALL));

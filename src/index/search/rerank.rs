@@ -1,4 +1,4 @@
-//! Reading the best hits of a search again, by a cross-encoder.
+//! Rescores the best hits of a search with a cross-encoder.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::error::{InputError, Result};
 use crate::model::Reranker;
 
 impl SearchRequest {
-    /// A result in the order of the reranker, where there is one.
+    /// Reorders a result by the reranker's scores, if there is one.
     pub(super) fn reranked(&self, question: &Question<'_>, mut result: SearchResult) -> Result<SearchResult> {
         let Some(Rerank { reranker, depth }) = &self.rerank else { return Ok(result) };
         let (Question::Text(question) | Question::Encoded(question, _)) = question else {
@@ -36,7 +36,7 @@ impl SearchRequest {
         Ok(result)
     }
 
-    /// Refuses a reranker for a call that has no use for it.
+    /// Refuses a reranker for a call that does not use one.
     pub(in crate::index) fn check_no_rerank(&self, call: &'static str) -> Result<()> {
         match self.rerank {
             Some(_) => Err(InputError::InapplicableOption { option: "rerank", call }.into()),
@@ -45,11 +45,11 @@ impl SearchRequest {
     }
 }
 
-/// Puts the first `depth` hits in the order of their scores; equal ones keep theirs. Returns how many.
+/// Orders the first `depth` hits by their rerank scores; equal ones keep their order. Returns how many.
 fn reorder(reranker: &Reranker, question: &str, hits: &mut [Hit], depth: usize) -> Result<usize> {
     let depth = depth.min(hits.len());
     let first = &mut hits[..depth];
-    // Of a document with passages the best one, as an encoder reads it.
+    // Of a document with passages, the best passage, as an encoder reads it.
     let text = |hit: &Hit| {
         let passage = Document::new("", hit.document.title.as_str(), hit.passage_text());
         passage.embedding_text().into_owned()

@@ -1,4 +1,4 @@
-//! What a search returns.
+//! The output of a search.
 
 use std::time::Duration;
 
@@ -12,37 +12,37 @@ use crate::document::Document;
 use crate::ids::LeafId;
 use crate::serialize::milliseconds;
 
-/// One document found.
+/// A document found by a search.
 ///
 /// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the four of [`HitScores`], `title`, `text` and
-/// `metadata` of the document, and `passages`, all of them always there.
+/// `metadata` of the document, and `passages`; all are always present.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
     /// The document's id.
     pub id: String,
-    /// By what the search ranks by, the index's similarity unless asked otherwise; higher is better.
+    /// The score that ranks the hit, by default the index's similarity; higher is better.
     pub score: f32,
     /// By embedding and by words.
     pub scores: HitScores,
-    /// What the reranker gave, by which it then stands where it does; none without one
-    /// ([`SearchRequest::rerank`](crate::SearchRequest::rerank)), and behind its depth.
+    /// The reranker's score, which determines the hit's position; `None` without a reranker
+    /// ([`SearchRequest::rerank`](crate::SearchRequest::rerank)), and beyond its depth.
     pub rerank_score: Option<f32>,
-    /// The document as it was inserted; with
-    /// [`SearchRequest::ids_only`](crate::SearchRequest::ids_only) its id alone.
+    /// The document as it was inserted; with [`SearchRequest::ids_only`](crate::SearchRequest::ids_only),
+    /// only its id.
     pub document: Document,
-    /// The leaf it was found in, that of its best passage; its most probable one where it is in several.
+    /// The leaf in which it was found, that of its best passage; the most probable one if it is in several.
     pub leaf: LeafId,
     /// Its best passages, best first: one, or as many as the request asks for
-    /// ([`SearchRequest::passages`](crate::SearchRequest::passages)). None in an index without passages.
+    /// ([`SearchRequest::passages`](crate::SearchRequest::passages)). Empty in an index without passages.
     pub passages: Vec<HitPassage>,
 }
 
 impl Hit {
-    /// The text of the best passage; all of the text in an index without passages.
+    /// The text of the best passage; the whole text in an index without passages.
     pub fn passage_text(&self) -> &str {
         match self.passages.first() {
-            // Without documents there is no text.
+            // Without documents, the text is missing.
             Some(best) => self.document.text.get(best.start..best.end).unwrap_or_default(),
             None => &self.document.text,
         }
@@ -53,13 +53,13 @@ impl Hit {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct HitPassage {
-    /// Its first byte in the text, and the one behind its last; both on a character's boundary.
+    /// The first byte and the end of the passage in the text; both on character boundaries.
     pub start: usize,
     /// See `start`.
     pub end: usize,
-    /// By the index's similarity. Where words alone rank, by how often the passage has them.
+    /// By the index's similarity. If words alone rank, by how often the passage contains them.
     pub score: f32,
-    /// The leaf that it lies in.
+    /// The leaf that contains it.
     pub leaf: LeafId,
 }
 
@@ -84,7 +84,7 @@ impl Serialize for Hit {
     }
 }
 
-/// What a search cost.
+/// The cost of a search.
 ///
 /// Times are serialised in milliseconds: `encode_ms`, `beam_ms`, `scan_ms`, `lexical_ms`, `fetch_ms`,
 /// `rerank_ms`.
@@ -93,28 +93,27 @@ impl Serialize for Hit {
 pub struct SearchStats {
     /// Leaves visited; 0 for exact search.
     pub leaves_visited: usize,
-    /// Documents scored; passages of them where each has its own embedding
-    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)), which are then what is visited and read
-    /// below.
+    /// Documents scored; passages if each has its own embedding
+    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)), also in the counts below.
     pub documents_visited: usize,
-    /// Those of them whose embedding was read; codes ruled the others out.
+    /// How many of their embeddings were read; codes ruled out the others.
     pub embeddings_read: usize,
-    /// Documents whose id and metadata the filter was evaluated on; 0 without a filter, and fewer where the
-    /// rows that it lets through are cached.
+    /// Documents whose id and metadata the filter was evaluated on; 0 without a filter, and fewer if its
+    /// results are cached.
     pub documents_checked: usize,
-    /// Postings of terms that were scored; 0 where words are not looked at.
+    /// Postings of terms that were scored; 0 if words are not used.
     pub postings_scored: usize,
-    /// Hits that a reranker read; 0 without one.
+    /// Hits read by a reranker; 0 without one.
     pub reranked: usize,
-    /// Whether no other document could have been a hit: all leaves were visited, or all documents that
-    /// the filter lets through were scored. Fewer than `k` hits then means that there are no more.
+    /// Whether no other document could have been a hit: all leaves were visited, or all documents that pass
+    /// the filter were scored. If fewer than `k` hits were found then, no more exist.
     pub exhausted: bool,
     /// Documents scored over live documents, in [0, 1].
     pub visited_fraction: f64,
     /// As `visited_fraction`, plus the routing cost in document dot products.
     pub work_fraction: f64,
-    /// Which encoder gave the embedding of the query; `None` of a vector, and where words alone rank. The
-    /// full one where the fast one was unsure.
+    /// Which encoder produced the embedding of the query; `None` for a vector, and if words alone rank. The
+    /// full one if the fast one was unsure.
     pub encoder: Option<QueryEncoder>,
     /// Tokenising and encoding the query.
     #[serde(rename = "encode_ms", serialize_with = "milliseconds")]
@@ -131,45 +130,44 @@ pub struct SearchStats {
     /// Reading the hits' documents.
     #[serde(rename = "fetch_ms", serialize_with = "milliseconds")]
     pub fetch: Duration,
-    /// Reading hits and question together by the reranker.
+    /// The reranker's reading of hits and question.
     #[serde(rename = "rerank_ms", serialize_with = "milliseconds")]
     pub rerank: Duration,
 }
 
-/// What the hits of a search are ranked by.
+/// How the hits of a search are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 #[serde(tag = "mode", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RankedBy {
-    /// Their embeddings; the score is the index's similarity.
+    /// By their embeddings; the score is the index's similarity.
     #[default]
     Dense,
-    /// The words of the question; the score is that of BM25.
+    /// By the words of the question; the score is that of BM25.
     Lexical,
-    /// Both.
+    /// By both.
     Hybrid {
-        /// Weight of the embeddings, with a score from 0 to 1; `None` where ranks are joined.
+        /// Weight of the embeddings' score, from 0 to 1; `None` if ranks are combined.
         alpha: Option<f64>,
     },
 }
 
-/// Hits, best first, and what finding them cost.
+/// Hits, best first, and the cost of finding them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchResult {
-    /// What was asked for, with the defaults.
+    /// The request, with defaults filled in.
     pub request: SearchRequest,
-    /// What they are ranked by. Serialised as `ranked_by.mode`, and `ranked_by.alpha` of a hybrid search.
+    /// How the hits are ranked. Serialised as `ranked_by.mode`, and `ranked_by.alpha` for a hybrid search.
     pub ranked_by: RankedBy,
-    /// What the signs of the question meant.
+    /// The meaning of the signs in the question.
     pub signs: Signs,
-    /// What should be known of the result, in sentences: why a filter let nothing through, why signs
-    /// were read as text, or that the fast encoder was asked for and was unsure. Most results have none.
+    /// Notes on the result, in sentences: why no document passes a filter, why signs were read as text, or
+    /// that the requested fast encoder was unsure. Usually empty.
     pub notes: Vec<String>,
-    /// Best first, by the reranker where one has read them; equal scores in the byte order of
-    /// their ids.
+    /// Best first, by the reranker for those that it read; equal scores in byte order of their ids.
     pub hits: Vec<Hit>,
-    /// What the search cost.
+    /// The cost of the search.
     pub stats: SearchStats,
 }
 

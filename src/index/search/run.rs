@@ -1,4 +1,4 @@
-//! Runs searches: of one question and of many.
+//! Runs searches, for one question and for many.
 
 use std::time::Instant;
 
@@ -15,11 +15,11 @@ use crate::index::Index;
 impl Index {
     /// The `k` best documents of the `beam` most probable leaves for a question, by their embeddings.
     ///
-    /// Costs one pass of the encoder, a beam search in the tree and a scan of the visited
-    /// leaves. Runs beside other searches and beside a writer.
+    /// Costs one pass of the encoder, a beam search in the tree and a scan of the visited leaves. Runs
+    /// concurrently with other searches and with a writer.
     ///
-    /// A beam beyond the number of leaves visits all of them; then the result is that of
-    /// exact search. Fewer than `k` hits come back where the visited leaves hold fewer.
+    /// A beam beyond the number of leaves visits all of them; the result is then that of exact search. Fewer
+    /// than `k` hits are returned if the visited leaves hold fewer.
     ///
     /// # Paper
     /// Sections 3.4 and 3.6.
@@ -31,10 +31,10 @@ impl Index {
         self.search_with(query, &SearchRequest::dense().k(k).beam(beam))
     }
 
-    /// The documents that answer a question, as a request asks for them.
+    /// The documents that answer a question, as the request says.
     ///
     /// # Errors
-    /// Those of the request; [`InputError::EmptyQuery`]; of an embedding [`InputError::Dimension`],
+    /// Those of the request; [`InputError::EmptyQuery`]; for an embedding [`InputError::Dimension`],
     /// [`InputError::BadVector`], [`InputError::NoWords`]; failures of the encoder and of reading.
     pub fn search_with<'q>(
         &self,
@@ -45,13 +45,13 @@ impl Index {
         answers.pop().ok_or_else(|| InputError::EmptyQuery.into())
     }
 
-    /// The answers in the order of the questions, each that of a search of its own.
+    /// The results in the order of the questions, each as from a separate search.
     ///
     /// The texts are encoded together, and the searches run on the threads of the current rayon pool.
-    /// In [`SearchStats`](crate::SearchStats) `encode` is each question's share of the whole.
+    /// `encode` in [`SearchStats`](crate::SearchStats) is each question's share of the total.
     ///
     /// # Errors
-    /// Those of [`Self::search_with`], for the first question that has one.
+    /// Those of [`Self::search_with`], for the first question that fails.
     pub fn search_many<'q>(
         &self,
         questions: impl IntoIterator<Item: Into<Question<'q>>>,
@@ -61,7 +61,7 @@ impl Index {
         let questions: Vec<Question<'q>> = questions.into_iter().map(Into::into).collect();
         let plan = request.plan(self)?;
         let serving = self.serving();
-        // First: once this model is no longer in service, its store may be removed.
+        // First: when this model is no longer in service, its store may be removed.
         let view = serving.view();
         let _span = plan.span(questions.len(), &view).entered();
         let started = Instant::now();
@@ -73,7 +73,7 @@ impl Index {
             request.reranked(question, serving.answer(&view, asked, request, plan, &ranked, encode)?)
         };
         match (&asked[..], &questions[..]) {
-            // Without the thread pool.
+            // Without using the thread pool.
             ([asked], [question]) => Ok(vec![search((asked, question), &plan)?]),
             _ => {
                 let plan = Plan { parallel: false, ..plan };

@@ -1,4 +1,4 @@
-//! Scores candidates: by their codes first where those save reading embeddings.
+//! Scores candidates: by their codes first, if that saves reading embeddings.
 
 use half::f16;
 use rayon::prelude::*;
@@ -14,16 +14,16 @@ use crate::store::View;
 
 /// Rows that a thread scores at a time.
 pub(super) const ROWS_PER_TASK: usize = 1024;
-/// The same where codes say which embeddings to read, which takes less time.
+/// The same if codes say which embeddings to read, which is faster.
 const CODED_ROWS_PER_TASK: usize = 4 * ROWS_PER_TASK;
 
 /// Scores the rows of one view for one query.
 pub(super) struct Scorer<'a> {
     view: &'a View,
     scanner: &'a Scanner<'a>,
-    /// That of codes, where they may rule rows out.
+    /// The rotation for codes, if they may rule rows out.
     rotation: Option<&'a Rotation>,
-    /// Whether the current rayon pool scores, and not the calling thread.
+    /// Whether the current rayon pool scores instead of the calling thread.
     parallel: bool,
     codes: Option<CodeFilter<'a>>,
     /// Embeddings read so far.
@@ -40,11 +40,11 @@ impl<'a> Scorer<'a> {
         Self { view, scanner, rotation, parallel, codes: rotation.map(CodeFilter::new), embeddings: 0 }
     }
 
-    /// Scores candidates into `top`. `documents` is the number of documents that the search has come to,
-    /// these included: where they are few, codes do not pay.
+    /// Scores candidates into `top`. `documents` is the number of documents that the search has reached,
+    /// including these: if there are few, codes do not pay.
     ///
     /// # Errors
-    /// Damage of what is read.
+    /// Damage of the data read.
     pub fn score(&mut self, rows: &[RowCandidates<'a>], documents: usize, top: &mut TopK) -> Result<()> {
         self.embeddings += match self.parallel {
             false => self.on_one(rows, documents, top)?,
@@ -53,20 +53,19 @@ impl<'a> Scorer<'a> {
         Ok(())
     }
 
-    /// On the calling thread; returns how many embeddings were read.
+    /// On the calling thread; returns the number of embeddings read.
     fn on_one(&mut self, rows: &[RowCandidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
         score(rows, self.view, self.codes.as_mut(), documents, self.scanner, top)
     }
 
-    /// On the threads of the current rayon pool; returns how many embeddings were read. Without codes the
-    /// result is that of one thread.
+    /// On the threads of the current rayon pool; returns the number of embeddings read. Without codes, the
+    /// result is the same as with one thread.
     fn on_pool(&mut self, rows: &[RowCandidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
         let mut first = 0;
         let task = match self.rotation {
             None => ROWS_PER_TASK,
             Some(_) => {
-                // The best rows of the most probable leaves are what the bounds of the others are compared
-                // with.
+                // The bounds of the other rows are compared with the best rows of the most probable leaves.
                 let mut count = 0;
                 let in_first = rows.iter().take_while(|rows| {
                     count += rows.run().len();
@@ -100,7 +99,7 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Scores candidates, and returns how many embeddings were read.
+/// Scores candidates, and returns the number of embeddings read.
 fn score<'a>(
     rows: &[RowCandidates<'a>],
     view: &View,
@@ -111,7 +110,7 @@ fn score<'a>(
 ) -> Result<usize> {
     let mut read = 0;
     let mut plain: Vec<(Row, &[f16])> = Vec::new();
-    // The codes of the next rows are asked for while those of the ones before are read.
+    // The codes of the next rows are prefetched while those of the previous rows are read.
     let find = |codes: Option<&CodeFilter<'_>>, rows: Option<&RowCandidates<'a>>, k| match (codes, rows) {
         (Some(codes), Some(rows)) => codes.codes_of(rows, documents, k),
         _ => Ok(None),

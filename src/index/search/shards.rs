@@ -1,5 +1,5 @@
-//! What one search over several indexes of one model needs of each: leaves that are found once, statistics of
-//! words that can be summed, and candidates of a hybrid search that are joined before they are fused.
+//! Support for one search over several indexes of one model: leaves that are found once, statistics of words
+//! that can be summed, and candidates of a hybrid search that are merged before they are fused.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -20,16 +20,16 @@ use crate::lexical::{Analyzer, TermStatistics, syntax};
 use crate::model::{Bundle, Role};
 use crate::scan::has_direction;
 
-/// What the tokens of an index are is said by this file of its model.
+/// This file of the model defines the tokens of an index.
 const TOKENIZER: &str = "tokenizer.json";
 
-/// A leaf that a query reaches.
+/// A leaf for a query.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Routed {
     /// The leaf.
     pub leaf: LeafId,
-    /// How probable it is, in [0, 1].
+    /// Its probability, in [0, 1].
     pub probability: f32,
 }
 
@@ -40,7 +40,7 @@ pub struct SearchCandidate {
     pub id: String,
     /// By the index's similarity.
     pub dense: f32,
-    /// By BM25; `None` where it lacks what the question requires or has what it excludes, so that it is no
+    /// By BM25; `None` if it lacks what the question requires or has what it excludes, so that it cannot be a
     /// hit.
     pub lexical: Option<f32>,
     /// Whether it is among the best by embeddings.
@@ -49,13 +49,13 @@ pub struct SearchCandidate {
     pub by_words: bool,
 }
 
-/// What one index has to offer for a hybrid search.
+/// The candidates of one index for a hybrid search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SearchCandidates {
     /// By ascending id.
     pub candidates: Vec<SearchCandidate>,
-    /// Whether the question requires or excludes something, so that more candidates may be needed.
+    /// Whether the question requires or excludes anything, so that more candidates may be needed.
     pub has_signs: bool,
     /// Live documents of the index.
     pub documents: usize,
@@ -67,24 +67,25 @@ pub struct SearchCandidates {
 pub struct FusedCandidate {
     /// The document's id.
     pub id: String,
-    /// The joint score.
+    /// The combined score.
     pub score: f32,
     /// Both scores, and the ranks among all candidates. Serialised flat.
     #[serde(flatten)]
     pub scores: HitScores,
 }
 
-/// What an encoder reads of a question in which signs and quotes mean something: all that is not excluded.
+/// What an encoder reads of a question in which signs and quotes have a meaning: everything that is not
+/// excluded.
 pub fn plain_question(question: &str) -> String {
     syntax::plain_text(&syntax::parse(question))
 }
 
-/// The `k` best of the candidates of several indexes, each document in one of them.
+/// The `k` best of the candidates of several indexes; each document must be in only one of them.
 ///
 /// `candidates` are those of all indexes for one question, with the sum of their statistics
-/// ([`SearchRequest::statistics`]) and one `depth`. The best `depth` by embeddings and the best by words of
-/// all of them are fused, so that the hits are those of a single index with all documents in the mode
-/// [`RankBy::Hybrid`] with as many candidates. [`Fusion::Learned`] takes the default weight here.
+/// ([`SearchRequest::statistics`]) and the same `depth`. The best `depth` by embeddings and the best by words
+/// over all indexes are fused, so the hits are those of a single index with all documents in the mode
+/// [`RankBy::Hybrid`] with as many candidates. [`Fusion::Learned`] uses the default weight here.
 ///
 /// # Errors
 /// [`InputError::ZeroK`], [`InputError::BadFusion`].
@@ -99,7 +100,7 @@ pub fn fuse_candidates(
         return Err(InputError::ZeroK.into());
     }
     let mut all: Vec<SearchCandidate> = candidates.into_iter().collect();
-    // So that the order of places is that of ids.
+    // So that positions are in id order.
     all.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let best = |score: &dyn Fn(&SearchCandidate) -> Option<f32>| {
         let scored = all.iter().enumerate().filter_map(|(place, own)| Some((score(own)?, place)));
@@ -128,8 +129,8 @@ pub fn fuse_candidates(
 }
 
 impl Bundle {
-    /// The `beam` most probable leaves for an embedding, best first: those that a search with this beam
-    /// visits.
+    /// The `beam` most probable leaves for an embedding, best first: those visited by a search with this
+    /// beam.
     ///
     /// # Shapes
     /// `vector` `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm.
@@ -155,8 +156,8 @@ impl Bundle {
 }
 
 impl Index {
-    /// Statistics of the index's words, to be summed with those of other indexes
-    /// ([`TermStatistics::add`], [`SearchRequest::statistics`]).
+    /// Statistics of the index's words, to be added to those of other indexes ([`TermStatistics::add`],
+    /// [`SearchRequest::statistics`]).
     ///
     /// # Errors
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical) for an index without words; damage.
@@ -175,7 +176,7 @@ impl Index {
 }
 
 impl Index {
-    /// Number of live rows of each leaf, `[leaves]`: which indexes a query has to be asked of.
+    /// Number of live rows of each leaf, `[leaves]`: tells which indexes to query.
     ///
     /// # Errors
     /// Damage of a posting list.
@@ -193,7 +194,7 @@ impl Index {
 }
 
 impl ActiveModel {
-    /// What the terms of the index are.
+    /// The kind of terms in the index.
     pub(super) fn term_kind(&self) -> String {
         match self.analyzer().unwrap_or_default() {
             Analyzer::Tokens => {
@@ -206,16 +207,16 @@ impl ActiveModel {
 }
 
 impl Index {
-    /// What this index has to offer for a hybrid search over several: the best `depth` documents by
-    /// embeddings and the best by words, each with both scores. [`fuse_candidates`] makes hits of them.
+    /// The candidates of this index for a hybrid search over several: the best `depth` documents by
+    /// embeddings and the best by words, each with both scores. [`fuse_candidates`] turns them into hits.
     ///
-    /// The embeddings are searched as the request says, the words with its statistics. A hybrid search
-    /// of a single index has 48 candidates of either kind, or `k` where that is more; where the question
-    /// requires or excludes something and fewer than `k` are left, it asks for four times as many.
+    /// Embeddings are searched as the request says, words with its statistics. A hybrid search of a single
+    /// index has 48 candidates of either kind, or `k` if that is more; if the question requires or excludes
+    /// something and fewer than `k` are left, it asks for four times as many.
     ///
     /// # Errors
     /// Those of [`Index::search_with`]; [`InputError::ZeroK`] for a depth of 0, and
-    /// [`InputError::InapplicableOption`] for another mode than [`RankBy::Hybrid`] and with a reranker.
+    /// [`InputError::InapplicableOption`] for a mode other than [`RankBy::Hybrid`] and with a reranker.
     pub fn candidates<'q>(
         &self,
         question: impl Into<Question<'q>>,

@@ -1,4 +1,4 @@
-//! What the signs of a question meant.
+//! The meaning of the signs in a question.
 
 use std::fmt;
 
@@ -8,27 +8,27 @@ use crate::characters::{is_mark, is_symbol};
 use crate::lexical::Role;
 use crate::lexical::syntax::{self, Clause};
 
-/// What a question says with `+`, `-` and quotes that hits must have, and must not.
+/// What a question requires of hits and excludes from them, with `+`, `-` and quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Signs {
-    /// Words that every hit has: `+word`.
+    /// Words that every hit must contain: `+word`.
     pub required: Vec<String>,
-    /// Phrases that every hit has: `"some words"`.
+    /// Phrases that every hit must contain: `"some words"`.
     pub phrases: Vec<String>,
-    /// Words that no hit has: `-word`.
+    /// Words that no hit may contain: `-word`.
     pub excluded: Vec<String>,
-    /// Phrases that no hit has: `-"some words"`.
+    /// Phrases that no hit may contain: `-"some words"`.
     pub excluded_phrases: Vec<String>,
-    /// Words with `-` that were read as they are, as negative numbers (`-20`) or as options of a program
-    /// (`-u`): nothing is excluded by them. `-"20"` excludes a number.
+    /// Words with `-` that were read literally, as negative numbers (`-20`) or as options of a program
+    /// (`-u`): they exclude nothing. `-"20"` excludes a number.
     pub as_text: Vec<String>,
-    /// Whether signs were read as plain text: in a search by embeddings alone.
+    /// Whether signs were read as plain text, as in a search by embeddings alone.
     pub ignored: bool,
 }
 
 impl Signs {
-    /// Those of a question. Punctuation alone means nothing behind a sign, and is left out.
+    /// The signs of a question. A sign before punctuation alone has no meaning, and is left out.
     pub fn of(question: &str) -> Self {
         Self::of_clauses(&syntax::parse(question))
     }
@@ -61,7 +61,7 @@ impl Signs {
     }
 }
 
-/// As "required: a, "b c"; excluded: d; read as text: -5"; empty where there are none.
+/// As "required: a, "b c"; excluded: d; read as text: -5"; empty if there are no signs.
 impl fmt::Display for Signs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = [

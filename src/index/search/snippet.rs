@@ -1,4 +1,4 @@
-//! The part of a text that is shown for a question, with the question's words in it.
+//! The part of a text to show for a question, with the question's words marked.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,36 +10,36 @@ use crate::characters::{floor, words};
 use crate::lexical::is_unspaced;
 use crate::terms::is_stop_word;
 
-/// Bytes of a text in which words are looked for, and words that are looked for.
+/// How many bytes of a text are searched, and for how many words.
 const MOST_BYTES: usize = 1 << 20;
 const MOST_WORDS: usize = 64;
-/// Places of words in a text that are looked at.
+/// Maximum number of word positions examined in a text.
 const MOST_PLACES: usize = 10_000;
-/// Letters of a word that is looked for, at least, in scripts that have spaces.
+/// Minimum length in letters of a word to mark, in scripts with spaces.
 const SHORTEST: usize = 3;
 
-/// A part of a text that is shown for a question. All places are bytes of the text, on boundaries of
-/// characters.
+/// A part of a text to show for a question. All positions are byte offsets in the text, on character
+/// boundaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Snippet {
     /// Its first byte.
     pub start: usize,
-    /// The byte behind its last.
+    /// The end, after its last byte.
     pub end: usize,
     /// The words of the question in it, ascending.
     pub marks: Vec<Range<usize>>,
 }
 
-/// The words of a question that are marked in texts.
+/// The words of a question to mark in texts.
 #[derive(Clone, Debug, Default)]
 pub struct QuestionWords(Vec<String>);
 
-/// A place of a word in a text, and the number of the word.
+/// The position of a word in a text, and the number of the word.
 type WordPlace = (Range<usize>, usize);
 
 impl QuestionWords {
-    /// The words of a question without those that every question has, unless it has no others.
+    /// The words of a question without stop words, unless it has no others.
     pub fn of(question: &str) -> Self {
         let long = |word: &str| word.chars().count() >= SHORTEST || word.chars().any(is_unspaced);
         let mut known = HashSet::new();
@@ -53,13 +53,13 @@ impl QuestionWords {
         Self(telling)
     }
 
-    /// Where the words are in a text, ascending; of a long text its first mebibyte is looked at.
+    /// Where the words occur in a text, ascending; of a long text, the first mebibyte is searched.
     pub fn marks(&self, text: &str) -> Vec<Range<usize>> {
         self.places(text).into_iter().map(|(place, _)| place).collect()
     }
 
     /// The part of about `most` bytes of a text that has the most different words of the question, the first
-    /// of such; the start where it has none. It begins and ends with a word where one is near.
+    /// such part; the start of the text if it has none. It begins and ends at a word if one is near.
     pub fn snippet(&self, text: &str, most: usize) -> Snippet {
         let places = self.places(text);
         let start = start(text, &places, most);
@@ -90,7 +90,7 @@ impl QuestionWords {
 
     fn place(&self, word: &str, start: usize, places: &mut Vec<WordPlace>) {
         if word.chars().any(is_unspaced) {
-            // Spaces do not tell words apart here, so they are looked for within.
+            // Spaces do not separate words in this script, so words are searched within the text.
             let mut found = Vec::new();
             for (number, asked) in self.0.iter().enumerate() {
                 let own = word.match_indices(asked.as_str()).take(MOST_PLACES);
@@ -109,8 +109,8 @@ impl QuestionWords {
 }
 
 impl Hit {
-    /// The part of the hit that is shown for a question, of about `most` bytes: of its best passage, or of
-    /// the text in an index without passages. Its places are those of the whole text; it is empty with
+    /// The part of the hit to show for a question, about `most` bytes: of its best passage, or of the text in
+    /// an index without passages. Its positions refer to the whole text; it is empty with
     /// [`SearchRequest::ids_only`](crate::SearchRequest::ids_only).
     pub fn snippet(&self, words: &QuestionWords, most: usize) -> Snippet {
         let text = self.passage_text();
@@ -121,7 +121,8 @@ impl Hit {
     }
 }
 
-/// Whether two words in lower case are the same but for their endings: by seven letters in ten of the longer.
+/// Whether two words in lower case differ only in their endings: at least seven in ten letters of the longer
+/// one match.
 fn is_same(asked: &str, word: &str) -> bool {
     if asked.chars().next() != word.chars().next() {
         return false;
@@ -131,8 +132,8 @@ fn is_same(asked: &str, word: &str) -> bool {
     common == longer || common >= SHORTEST && 10 * common >= 7 * longer
 }
 
-/// Where the part of `shown` bytes begins that has the most words of the question: at a word, a sixth of the
-/// part in front of its first word of the question.
+/// Where the part of `shown` bytes with the most words of the question begins: at a word, so that a sixth of
+/// the part precedes its first word of the question.
 fn start(text: &str, places: &[WordPlace], shown: usize) -> usize {
     if text.len() <= shown {
         return 0;
@@ -144,7 +145,7 @@ fn start(text: &str, places: &[WordPlace], shown: usize) -> usize {
     text.len() - text[from..].trim_start().len()
 }
 
-/// The word of the question from which on the most different ones are within reach.
+/// The word of the question from which the most different words are within reach.
 fn best(places: &[WordPlace], reach: usize) -> Option<usize> {
     let words = places.iter().map(|(_, word)| word + 1).max()?;
     let (mut counts, mut different, mut end) = (vec![0_usize; words], 0, 0);
@@ -158,7 +159,7 @@ fn best(places: &[WordPlace], reach: usize) -> Option<usize> {
         if best.is_none_or(|(most, _)| different > most) {
             best = Some((different, first.start));
         }
-        // A word that is longer than the reach was not counted.
+        // A word longer than the reach was not counted.
         if let Some(left) = counts[*own].checked_sub(1) {
             counts[*own] = left;
             different -= usize::from(left == 0);

@@ -1,5 +1,5 @@
-//! The order of rows with equal scores: that of their documents' ids, which does not depend on how documents
-//! are divided among segments or indexes. Ids are read of rows with equal scores alone.
+//! The order of rows with equal scores: by their documents' ids, which does not depend on how documents are
+//! split into segments or indexes. Ids are read only for rows with equal scores.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use crate::ids::Row;
 use crate::scan::{Tied, TopK};
 use crate::store::View;
 
-/// The best rows of a selection, best first, equal ones by id; at the k-th place too.
+/// The best rows of a selection, best first, equal scores by id, even at the k-th place.
 pub(crate) fn sorted(view: &View, top: TopK) -> Result<Vec<(f32, Row)>> {
     let Tied { above: mut rows, tied, room } = top.into_tied();
     let chosen = match tied.len() > room {
@@ -22,16 +22,16 @@ pub(crate) fn sorted(view: &View, top: TopK) -> Result<Vec<(f32, Row)>> {
     Ok(rows)
 }
 
-/// Puts rows in the order of their scores, best first, equal ones by id; two of one document by row.
+/// Orders rows by score, best first, equal scores by id; two rows of one document by row.
 pub(crate) fn sort(view: &View, rows: &mut [(f32, Row)]) -> Result<()> {
     let order = ById::new(view);
     rows.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| order.compare(a.1, b.1)));
     order.finish()
 }
 
-/// The rows with the least ids.
+/// The rows with the smallest ids.
 fn first_by_id(view: &View, mut tied: Vec<(f32, Row)>, room: usize) -> Result<Vec<(f32, Row)>> {
-    // A walk in the order of ids meets one of these rows for every so many documents.
+    // A walk in id order meets one of these rows every `live / tied.len()` documents.
     let walked = view.live().saturating_mul(room) / tied.len();
     if walked < tied.len() && !view.has_several() {
         let score = tied.first().map_or(0.0, |&(score, _)| score);
@@ -55,7 +55,7 @@ fn first_by_id(view: &View, mut tied: Vec<(f32, Row)>, room: usize) -> Result<Ve
     Ok(tied)
 }
 
-/// Compares rows by the ids of their documents, each read once.
+/// Compares rows by the ids of their documents; each id is read once.
 pub(crate) struct ById<'a> {
     view: &'a View,
     ids: RefCell<HashMap<Row, String>>,
@@ -67,7 +67,7 @@ impl<'a> ById<'a> {
         Self { view, ids: RefCell::default(), failed: RefCell::default() }
     }
 
-    /// By row where an id could not be read, which [`Self::finish`] tells.
+    /// By row if an id could not be read, which [`Self::finish`] reports.
     pub fn compare(&self, a: Row, b: Row) -> Ordering {
         if a == b {
             return Ordering::Equal;
@@ -89,7 +89,7 @@ impl<'a> ById<'a> {
     }
 
     /// # Errors
-    /// That of the first id that could not be read.
+    /// The error of the first id that could not be read.
     pub fn finish(self) -> Result<()> {
         self.failed.into_inner().map_or(Ok(()), Err)
     }

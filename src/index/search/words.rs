@@ -1,8 +1,8 @@
-//! A question's words: which terms they are, which rows match them, and by what score.
+//! A question's words: their terms, the rows that match them, and their scores.
 //!
-//! A word of several tokens is a sequence of terms, and so is one of several characters of a script without
-//! spaces. Words that are required or excluded, and phrases, are looked for in the texts of the few rows that
-//! would be among the best: posting lists say which rows have the terms, and not where.
+//! A word of several tokens is a sequence of terms, and so are several characters of a script without spaces.
+//! Required or excluded words, and phrases, are searched in the texts of the few rows that would be among the
+//! best: posting lists say which rows contain the terms, but not where.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,33 +20,34 @@ use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchErr
 use crate::scan::TopK;
 use crate::store::{TermPart, View};
 
-/// Different terms of a question that are looked for: of more, the rarest.
+/// Maximum number of different terms searched for; if there are more, the rarest.
 pub const MOST_TERMS: usize = 1024;
 
-/// Different words and phrases of a question that are required or excluded.
+/// Maximum number of different words and phrases that a question requires or excludes.
 pub const MOST_SIGNED: usize = 32;
 
-/// Where each term is in the terms of a question that is being read.
+/// The position of each term in the terms of a question that is being read.
 type Places = HashMap<u32, usize>;
 
 /// A question as terms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Words {
-    /// Each once, in the order of the question: how often it is asked for, and whether every hit has it.
+    /// Each term once, in question order: how often it occurs in the question, and whether every hit must
+    /// contain it.
     terms: Vec<(u32, u32, bool)>,
-    /// What every hit has: terms in this order, the last of them the end of a word.
+    /// What every hit must contain: terms in this order, the last of them the end of a word.
     required: Vec<Vec<u32>>,
-    /// What no hit has.
+    /// What no hit may contain.
     excluded: Vec<Vec<u32>>,
-    /// What an encoder reads: all that is not excluded, without signs.
+    /// What an encoder reads: everything that is not excluded, without signs.
     pub text: String,
-    /// Its tokens for the encoder, if they were found with the words.
+    /// Its tokens for the encoder, if they are a by-product of finding the words.
     pub tokens: Option<Vec<u32>>,
 }
 
 impl Words {
-    /// Reads a question by its clauses: `+word`, `-word`, `"a phrase"` and `-"a phrase"` as in any search
-    /// box.
+    /// Reads a question by its clauses: `+word`, `-word`, `"a phrase"` and `-"a phrase"` as in common search
+    /// boxes.
     ///
     /// # Errors
     /// [`InputError::OnlyExclusions`], [`InputError::TooManySigned`]; failures of the tokenizer.
@@ -74,7 +75,7 @@ impl Words {
         Ok(words)
     }
 
-    /// Reads a question in which no sign means anything.
+    /// Reads a question in which signs have no meaning.
     pub fn plain(question: &str, analysis: Analysis<'_>) -> Result<Self> {
         let QuestionTerms { terms, tokens } = analysis.question(question)?;
         let mut words = Self { text: question.to_owned(), tokens, ..Self::default() };
@@ -102,12 +103,12 @@ impl Words {
         }
     }
 
-    /// Whether texts have to be looked at.
+    /// Whether texts have to be examined.
     pub fn has_sequences(&self) -> bool {
         !self.required.is_empty() || !self.excluded.is_empty()
     }
 
-    /// Whether nothing that may be a hit can be told from the lists.
+    /// Whether there are no terms to look up in the lists.
     fn has_no_terms(&self) -> bool {
         self.terms.is_empty()
     }
@@ -119,20 +120,20 @@ pub(super) struct WordSearch<'a> {
     words: &'a Words,
     analysis: Analysis<'a>,
     parts: Vec<(TermPart<'a>, Vec<QueryTerm<'a>>)>,
-    /// The terms looked for, as the lists of each part are ordered.
+    /// The terms searched for, in the order of each part's lists.
     terms: Vec<u32>,
     norms: Norms,
     k1: f32,
-    /// Rows whose texts were looked at, and whether they have what they must and nothing that they must not.
+    /// Rows whose texts were examined, and whether they contain all that is required and nothing excluded.
     looked_at: RefCell<HashMap<Row, bool>>,
     pub stats: LexicalStats,
-    /// What it took so far.
+    /// Time taken so far.
     pub elapsed: Duration,
 }
 
 impl<'a> WordSearch<'a> {
-    /// Finds the lists and the statistics, which are those of the plan, or of all rows of the view, dead ones
-    /// included until they are merged away.
+    /// Finds the lists and the statistics. Statistics are those of the plan, or cover all rows of the view,
+    /// including dead ones until they are merged away.
     ///
     /// # Errors
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), and damage.
@@ -189,8 +190,7 @@ impl<'a> WordSearch<'a> {
         })
     }
 
-    /// The best rows that match, and that the filter lets through; of each document the one that stands for
-    /// it.
+    /// The best rows that match and pass the filter; of each document its representative row.
     pub fn best(&mut self, k: usize, mut filter: Option<&mut RowFilter<'_>>) -> Result<Vec<(f32, Row)>> {
         let started = Instant::now();
         let mut best = TopK::new(k);
@@ -216,8 +216,8 @@ impl<'a> WordSearch<'a> {
         Ok(sorted)
     }
 
-    /// The scores of rows that stand for documents, ascending; `None` for one that lacks what is required or
-    /// has what is excluded.
+    /// The scores of representative rows of documents, ascending; `None` for one that lacks what is required
+    /// or has what is excluded.
     pub fn scores(&mut self, rows: &[Row]) -> Result<Vec<Option<f32>>> {
         let started = Instant::now();
         let mut scores = Vec::with_capacity(rows.len());
@@ -239,13 +239,13 @@ impl<'a> WordSearch<'a> {
         Ok(scores)
     }
 
-    /// The part that a row lies in.
+    /// The part that contains a row.
     fn part_of(&self, row: Row) -> Option<&(TermPart<'a>, Vec<QueryTerm<'a>>)> {
         let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
         part.map(|place| &self.parts[place])
     }
 
-    /// The terms that a row's document holds with their part of its score.
+    /// The terms that a row's document contains, with their shares of its score.
     pub fn matches(&self, row: Row) -> Result<Vec<(u32, f32)>> {
         let row = self.view.head(row)?;
         let Some((part, terms)) = self.part_of(row) else { return Ok(Vec::new()) };
@@ -261,8 +261,8 @@ impl<'a> WordSearch<'a> {
         Ok(found)
     }
 
-    /// Some passages of a document by how much of the question they have, best first: the sum of each word's
-    /// weight times `c (k1 + 1) / (c + k1)`, where the passage has it c times.
+    /// Passages of a document by how much of the question they contain, best first: the sum of each word's
+    /// weight times `c (k1 + 1) / (c + k1)`, where the passage contains it c times.
     pub fn best_passages(&self, row: Row, passages: &[Row]) -> Result<Vec<(f32, Row)>> {
         let terms = self.part_of(row).map_or(&[][..], |(_, terms)| terms);
         let document = self.view.document(row)?;
@@ -276,16 +276,16 @@ impl<'a> WordSearch<'a> {
                 let count = found.iter().filter(|other| *other == term).count() as f32;
                 own.weight * count * (self.k1 + 1.0) / (count + self.k1)
             };
-            // A k1 of 0 and no occurrence are 0 / 0.
+            // With a k1 of 0, a word without occurrence gives 0 / 0.
             let weights = self.terms.iter().zip(terms).map(weight).filter(|weight| weight.is_finite());
             scored.push((weights.sum(), passage));
         }
-        // Stable: of equal ones the first of the text.
+        // The sort is stable: equal passages stay in text order.
         scored.sort_by(|a: &(f32, Row), b| b.0.total_cmp(&a.0));
         Ok(scored)
     }
 
-    /// Whether the texts of a row have every required sequence and no excluded one.
+    /// Whether the texts of a row contain every required sequence and no excluded one.
     fn has_sequences(&self, row: Row) -> Result<bool> {
         if let Some(&known) = self.looked_at.borrow().get(&row) {
             return Ok(known);
@@ -302,13 +302,13 @@ impl<'a> WordSearch<'a> {
 
 /// Adds a sequence unless it is empty or already present.
 fn add(known: &mut Vec<Vec<u32>>, sequence: Vec<u32>) {
-    // Punctuation alone means nothing.
+    // A sign before punctuation alone has no meaning.
     if !sequence.is_empty() && !known.contains(&sequence) {
         known.push(sequence);
     }
 }
 
-/// Whether terms hold a sequence that ends where a word does.
+/// Whether terms contain a sequence that ends at the end of a word.
 fn holds(terms: &[u32], sequence: &[u32], continues: impl Fn(u32) -> bool) -> bool {
     !sequence.is_empty()
         && terms.windows(sequence.len()).enumerate().any(|(start, window)| {
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn sequences_are_whole_words() {
-        // 1000 and above go on with the word before.
+        // Terms from 1000 on continue the previous word.
         let continues = |term: u32| term >= 1000;
         let tokens = [1, 2, 1000, 3, 2];
         for (sequence, found) in [

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::model::{Bundle, BundleParts, Indexer, LevelWeights, LoadOptions, TreeWeights};
 use crate::tree::TreeShape;
 
-/// All words of the vocabulary.
+/// The whole vocabulary.
 pub(super) const WORDS: [&str; 30] = [
     "[UNK]", "tree", "leaf", "level", "path", "beam", "index", "search", "near", "far", "cell", "gene",
     "virus", "test", "data", "model", "query", "text", "word", "piece", "learn", "train", "the", "of", "and",
@@ -22,7 +22,7 @@ pub const WIDTH: usize = 8;
 const POSITIONS: usize = 16;
 const BRANCHING: u32 = 3;
 
-/// Three bundles of different hashes; the third one's tree has another shape.
+/// Three bundles with different hashes; the tree of the third has another shape.
 pub(super) struct Bundles {
     pub a: Bundle,
     pub b: Bundle,
@@ -43,7 +43,7 @@ impl Bundles {
         Self { a, b, c, _dir: dir }
     }
 
-    /// One that is neither of two.
+    /// A bundle that is neither of the two.
     pub(super) fn other_than(&self, bundle: &Bundle) -> &Bundle {
         [&self.c, &self.a].into_iter().find(|other| other.hash() != bundle.hash()).unwrap()
     }
@@ -117,7 +117,7 @@ fn write(base: &Path, out: &Path, seed: u64, height: u32) {
     });
     let weights = TreeWeights { projection: None, levels: levels.collect() };
     let indexer = Indexer::new(shape, WIDTH, 5.0, weights).unwrap();
-    // The folder of a base has no weights, which say nothing of how it is read.
+    // The folder of a base has no weights, and they do not affect how it is read.
     fs::write(base.join("model.safetensors"), b"").unwrap();
     let base_encoder = LoadOptions::new().lazy_encoder(true).encoder(base).unwrap();
     let parts = BundleParts {

@@ -1,5 +1,5 @@
-//! Failing disks: every operation of a call fails once. Nothing acknowledged is lost, what was begun is
-//! removed, and the call works when it is made again.
+//! Failing disks: every operation of a call fails once. Nothing acknowledged is lost, unfinished files are
+//! removed, and the call succeeds when repeated.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use crate::index::RepairOptions;
 use crate::index::calibrate::{CalibrateOptions, QuestionSource};
 use crate::store::StoreError;
 
-/// An error that may pass, and one that does not.
+/// A temporary error and a permanent one.
 const KINDS: [ErrorKind; 2] = [ErrorKind::StorageFull, ErrorKind::Other];
 
-/// Calls `attempt` with a backend of which no operation fails, and then with each of its operations failing
-/// once; returns which did.
+/// Calls `attempt` once with a backend without failures, and then once for each operation with that operation
+/// failing; returns the names of the failed operations.
 fn each_operation(attempt: impl Fn(Faulty) + Sync) -> Vec<&'static str> {
     let none = Faulty::new(usize::MAX, ErrorKind::Other);
     attempt(none.clone());
@@ -32,7 +32,7 @@ fn each_operation(attempt: impl Fn(Faulty) + Sync) -> Vec<&'static str> {
     failing.collect::<Vec<_>>().into_iter().flatten().collect()
 }
 
-/// An index of six documents under model A, with B kept where it was `changed`. Returned closed.
+/// A closed index of six documents under model A; with B kept if `changed`.
 fn origin(bundles: &Bundles, changed: bool) -> (TempDir, State) {
     let dir = in_memory().unwrap();
     let first = if changed { &bundles.b } else { &bundles.a };
@@ -56,7 +56,7 @@ fn copied(origin: &TempDir) -> (TempDir, PathBuf) {
 
 #[track_caller]
 fn assert_is(index: &Index, allowed: &[State]) -> State {
-    // The one operation that fails may be one of these.
+    // The injected failure may hit one of these operations.
     match check(index, allowed).or_else(|_| check(index, allowed)) {
         Ok(state) => state,
         Err(error) => panic!("{error}"),
@@ -85,7 +85,8 @@ fn a_create_that_fails_anywhere_leaves_nothing_or_an_index() {
     }
 }
 
-/// Runs `change` on an index where one operation fails, on the same handle and on others until it is done.
+/// Runs `change` on an index with one failing operation, then on the same handle and on others until it
+/// succeeds.
 fn changes(
     origin: &TempDir,
     before: &State,
@@ -100,7 +101,7 @@ fn changes(
             let mut done = change(&index);
             if let Err(error) = &done {
                 let failed = faults.failed();
-                // Searches go on with one of the two.
+                // Searches continue with one of the two.
                 assert_is(&index, &[before.clone(), after.clone()]);
                 assert_eq!(index.search("tree leaf", 3, 3).unwrap().len(), 3);
                 let poisoned = index.root.check_writes().is_err();
@@ -118,7 +119,7 @@ fn changes(
                 assert_is(&index, std::slice::from_ref(after));
             }
         }
-        // What was not acknowledged may be there or not.
+        // What was not acknowledged may or may not be there.
         let index = open(unsynced(), &path).unwrap();
         let found = assert_is(&index, &[before.clone(), after.clone()]);
         if found != *after {
@@ -131,7 +132,7 @@ fn changes(
         drop(index);
         let index = open(unsynced(), &path).unwrap();
         assert_is(&index, &[more]);
-        // Nothing is left but what serves and what is kept.
+        // Only the serving model and the kept one remain.
         index.discard_unfinished();
         let are = names(&path.join("models")).len();
         assert!(models.contains(&are), "{:?}: {are} models", faults.failed());
@@ -167,7 +168,7 @@ fn a_drop_of_the_previous_model_that_fails_anywhere_can_be_done_again() {
     for kind in ["remove", "remove directory", "rename", "list"] {
         assert!(failed.contains(&kind), "no {kind} in {failed:?}");
     }
-    // Once more, for what was left by the first call.
+    // Again, for what the first call left.
     let (_dir, path) = copied(&origin);
     let index = open(unsynced(), &path).unwrap();
     assert!(index.drop_previous_model().unwrap());
@@ -282,7 +283,7 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         let index = open(unsynced(), &path).unwrap();
         assert_is(&index, std::slice::from_ref(&state));
         assert_eq!(index.previous_model().unwrap(), None);
-        // Damaged files are somewhere still.
+        // Damaged files are still somewhere.
         assert!(names(&path.join("damaged")).len() >= 3, "{:?}", names(&path.join("damaged")));
         drop(index);
         assert!(repair(unsynced()).unwrap().was_sound());

@@ -1,4 +1,4 @@
-//! Directories that are not what a handle takes them for.
+//! Directories that are not what a handle expects.
 
 use std::os::unix::fs::symlink;
 
@@ -93,7 +93,7 @@ fn links_in_the_place_of_directories_are_refused() {
     assert_eq!(index.len(), 5);
 }
 
-/// Moved away with a copy in its place, or written to by a process without our lock: neither is changed.
+/// A directory replaced by a copy, or written to by a process without our lock: neither is changed.
 #[test]
 fn a_directory_that_is_another_one_by_now_is_not_written_to() {
     let bundles = Bundles::new();
@@ -147,13 +147,13 @@ fn a_reader_of_another_index_says_so() {
     assert_eq!(reader.len(), 5);
 }
 
-/// What says which model serves, and its copy: as much as can be proven is made again, and no more.
+/// Repair of `CURRENT` and its copy: what can be proven is recreated, and nothing else.
 #[test]
 fn a_lost_current_is_made_again_where_that_is_certain() {
     let bundles = Bundles::new();
     let repair = |path: &Path| Index::repair(path, RepairOptions::default());
     let damage = |path: &Path| fs::write(path, "not what it was").unwrap();
-    // One model: nothing else can serve.
+    // One model: nothing else can be in service.
     for gone in [&["CURRENT"][..], &["CURRENT", "CURRENT.copy"]] {
         for remove in [false, true] {
             let (_dir, path, index) = filled(&bundles.a);
@@ -172,7 +172,7 @@ fn a_lost_current_is_made_again_where_that_is_certain() {
             check(&index, &[state.served_by(&bundles.b)]).unwrap();
         }
     }
-    // Two: the copy decides, and without it nobody does.
+    // Two models: the copy decides, and without it nothing does.
     let (_dir, path, index) = filled(&bundles.a);
     index.reencode(&bundles.b).unwrap();
     drop(index);

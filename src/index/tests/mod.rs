@@ -1,4 +1,4 @@
-//! Tests of the index as a whole that need its inside: failing disks, power failures, forged files.
+//! Tests of the whole index that need its internals: failing disks, power failures, forged files.
 
 mod bundle;
 mod faults;
@@ -21,7 +21,7 @@ use crate::model::Bundle;
 use crate::store::Durability;
 use bundle::Bundles;
 
-/// What an index must hold, and the model that serves it.
+/// What an index must contain, and the model that must be in service.
 #[derive(Clone, Debug, PartialEq)]
 struct State {
     documents: BTreeMap<String, Document>,
@@ -64,19 +64,19 @@ impl State {
     }
 }
 
-/// Different documents of words that the bundles know.
+/// Different documents of words in the bundles' vocabulary.
 fn documents(from: usize, to: usize) -> Vec<Document> {
     let word = |n: usize| bundle::WORDS[n % bundle::WORDS.len()];
     let text = |n: usize| format!("{} {} {}", word(n), word(n / 3 + 5), word(n * 7 + 1));
     (from..to).map(|n| Document::new(format!("d{n}"), word(n + 2), text(n))).collect()
 }
 
-/// Judgments of these numbers; every third one is of the same question.
+/// Judgments with these numbers; every third one has the same question.
 fn judgments(from: usize, to: usize) -> Vec<Judgment> {
     (from..to).map(|n| Judgment::new(format!("q{}", n % 3), format!("d{n}"), n as i32)).collect()
 }
 
-/// Files on a disk that needs no syncs: those of the tests are read in the same process.
+/// Files on a disk without syncs: the tests read them in the same process.
 fn unsynced() -> Arc<dyn Backend> {
     Arc::new(Unsynced)
 }
@@ -86,7 +86,7 @@ fn create(backend: Arc<dyn Backend>, path: &Path, bundle: &Bundle) -> Result<Ind
 }
 
 fn open(backend: Arc<dyn Backend>, path: &Path) -> Result<Index> {
-    // Whatever is fresh is sealed by a flush, and not before.
+    // Fresh rows are sealed by a flush, and not before.
     Index::open_on(backend, path, &IndexBuilder::default().durability(Durability::OnFlush))
 }
 
@@ -102,7 +102,7 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// Names in a directory, sorted; none of one that is not there.
+/// Names in a directory, sorted; empty if it does not exist.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -110,7 +110,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What differs from what must be there, or is not sound.
+/// The difference from what must be there, or a defect.
 fn check(index: &Index, allowed: &[State]) -> std::result::Result<State, String> {
     let found = State::of(index).map_err(|error| format!("read: {error}"))?;
     if !allowed.contains(&found) {

@@ -1,4 +1,4 @@
-//! Power failures at every step of a run: what was promised is there, and one model serves it.
+//! Power failures at every step of a run: everything promised is there, and one model is in service.
 
 use std::path::PathBuf;
 
@@ -12,25 +12,25 @@ use crate::index::RepairOptions;
 use crate::index::calibrate::CalibrateOptions;
 use crate::store::StoreError;
 
-/// What is kept of the unsynced operations.
+/// Which of the unsynced operations survive.
 const CHOICES: &[Kept] = &[Kept::None, Kept::Names, Kept::Some, Kept::Torn(512)];
 
-/// What a workload does.
+/// A step of a workload.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// Documents of these numbers, flushed.
+    /// Inserts and flushes documents with these numbers.
     Insert(usize, usize),
     Reencode(Which),
     Rollback,
     DropPrevious,
-    /// Into a directory of the index, where the recorder sees it.
+    /// Into a directory inside the index, where the recorder sees it.
     Snapshot(&'static str),
     Calibrate,
-    /// Judgments of these numbers, flushed.
+    /// Records and flushes judgments with these numbers.
     Judge(usize, usize),
-    /// Gives the model a query encoder of this number; 0 takes it away.
+    /// Gives the model the query encoder of this number; 0 removes it.
     Distil(u64),
-    /// Damages a file, and has it repaired.
+    /// Damages a file, and repairs the index.
     Repair(Damaged),
 }
 
@@ -41,7 +41,7 @@ enum Which {
     C,
 }
 
-/// What is damaged before a repair.
+/// What to damage before a repair.
 #[derive(Clone, Copy, Debug)]
 enum Damaged {
     Current,
@@ -77,7 +77,8 @@ fn workloads() -> Vec<(&'static str, Vec<Act>)> {
     ]
 }
 
-/// What a workload did: the steps, and the states after each of its acts, the creation first.
+/// What a workload did: the recorded steps, and the states after each of its acts, starting with the
+/// creation.
 struct Ran {
     name: &'static str,
     acts: Vec<Act>,
@@ -85,7 +86,7 @@ struct Ran {
     history: Vec<State>,
 }
 
-/// Runs a workload. What it does with a store that lacks a sync shows only in the images.
+/// Runs a workload. Damage from a missing sync shows only in the images.
 fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) -> Ran {
     let parent = in_memory().unwrap();
     let dir = parent.path().join("index");
@@ -161,7 +162,7 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
     Ran { name, acts, steps: recorder.recorded(), history }
 }
 
-/// Makes a file of the index another one, at once and durably.
+/// Overwrites a file of the index with other content, at once and durably.
 fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Current, what: Damaged) {
     let model = |number: u32| dir.join("models").join(number.to_string());
     let segment_of = |store: PathBuf| {
@@ -192,7 +193,7 @@ fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions<'static> {
     bundle.map_or_else(RepairOptions::default, |bundle| RepairOptions::default().bundle(bundle))
 }
 
-/// Whether the index that a cut leaves is what it must be, and goes on.
+/// Checks that the index left by a cut is in an allowed state, and usable.
 fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<(), String> {
     let parent = in_memory().map_err(|error| error.to_string())?;
     let dir = parent.path().join("index");
@@ -201,7 +202,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     let (acknowledged, tried) = promised(steps);
     let failed = |what: &'static str| move |error: Error| format!("{what}: {error}");
 
-    // Cut off after the damage, so it is there.
+    // Cut off after the damage, so the damage is there.
     let act = ran.acts.get(tried.wrapping_sub(1)).filter(|_| acknowledged < Some(tried));
     let repaired = matches!(act, Some(Act::Repair(_)));
     if repaired {
@@ -215,7 +216,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     let index = match (open(unsynced(), &dir), acknowledged) {
         (Ok(index), _) => index,
         (Err(Error::Store(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. })), None) => {
-            // Nothing was promised yet, and the create can be done again.
+            // Nothing was promised yet, and the create can be repeated.
             create(unsynced(), &dir, &bundles.a).map_err(failed("create again"))?
         }
         (Err(error), _) => return Err(format!("open: {error}")),
@@ -234,7 +235,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     }
     check_copies(steps, ran, act, &index, &dir)?;
 
-    // It goes on as an index does.
+    // The index remains usable.
     let added = documents(50, 52);
     index.insert_batch(added.clone()).map_err(failed("insert"))?;
     index.flush().map_err(failed("flush"))?;
@@ -251,7 +252,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     if left.len() == 1 { Ok(()) } else { Err(format!("models left: {left:?}")) }
 }
 
-/// A copy that was promised is whole; one that was cut off can be made again.
+/// A promised copy is complete; an interrupted one can be made again.
 fn check_copies(
     steps: &[Step],
     ran: &Ran,
@@ -295,7 +296,8 @@ fn check_copies(
     Ok(())
 }
 
-/// An image of an index takes as long as many of a store: of those that `EHI_POWER_IMAGES` asks for, a third.
+/// An image of an index takes as long as many images of a store: check a third of those that
+/// `EHI_POWER_IMAGES` asks for.
 fn wanted() -> Option<usize> {
     asked().map(|images| images / 3)
 }
@@ -311,7 +313,7 @@ fn survey(bundles: &Bundles, ran: &[Ran], mut survey: Survey) -> Survey {
     survey
 }
 
-/// Every place where [`wanted`] says how many images.
+/// Every position, or as many images as [`wanted`] says.
 #[test]
 fn a_power_failure_anywhere_leaves_one_model_with_all_that_was_promised() {
     let bundles = Bundles::new();
@@ -323,7 +325,7 @@ fn a_power_failure_anywhere_leaves_one_model_with_all_that_was_promised() {
     assert!(places > 500 && survey.images >= fewest, "only {} images of {places}", survey.images);
 }
 
-/// A check that cannot fail proves nothing: with any one sync left out images turn up that break a promise.
+/// A check that cannot fail proves nothing: with any single sync left out, some images break a promise.
 #[test]
 fn every_sync_of_an_index_is_needed() {
     let bundles = Bundles::new();

@@ -1,4 +1,4 @@
-//! The query encoder of a model: given, taken away, damaged, copied.
+//! The query encoder of a model: set, removed, damaged, copied.
 
 use sha2::{Digest, Sha256};
 
@@ -10,7 +10,7 @@ use crate::model::{
 };
 use crate::search::QueryEncoder;
 
-/// A query encoder of its own for each number.
+/// A different query encoder for each number.
 pub(super) fn made(number: u64) -> (QueryEncoderEntry, Vec<u8>) {
     let (dim, vocabulary, width) = (bundle::WIDTH, bundle::WORDS.len(), 3);
     let values =
@@ -94,7 +94,7 @@ fn it_changes_no_identity_and_goes_with_copies() {
     assert_eq!(encoder_of(&copy, None).unwrap(), Some(QueryEncoder::Fast));
     assert!(copy.verify().unwrap().is_sound());
 
-    // A reader that was open before sees it at its next refresh.
+    // A reader opened earlier sees it at its next refresh.
     let reader = Index::open_read_only(dir.path().join("index")).unwrap();
     let (second, bytes) = made(2);
     index.set_query_encoder(&index.serving(), Some((second.clone(), &bytes))).unwrap();
@@ -132,7 +132,7 @@ fn damage_is_told_and_searches_go_on_with_the_full_encoder() {
         assert!(matches!(refused, Err(Error::Model(_))), "{refused:?}");
         let report = index.verify().unwrap();
         assert!(!report.is_sound() && format!("{report:?}").contains("query encoder"), "{report:?}");
-        // It is replaced by another one.
+        // Another one replaces it.
         let (entry, bytes) = made(2);
         index.set_query_encoder(&index.serving(), Some((entry, &bytes))).unwrap();
         assert!(index.verify().unwrap().is_sound());
@@ -161,7 +161,7 @@ fn a_manifest_may_name_no_other_file() {
         assert_eq!(encoder_of(&index, None).unwrap(), Some(QueryEncoder::Full), "{other}");
         assert!(!index.verify().unwrap().is_sound(), "{other}");
     }
-    // A repair takes it away.
+    // A repair removes it.
     let options = crate::index::RepairOptions::default();
     let report = Index::repair_on(unsynced(), &path, options).unwrap();
     assert!(report.query_encoder_removed && !report.was_sound(), "{report:?}");

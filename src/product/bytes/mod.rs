@@ -1,9 +1,9 @@
-//! Products of rows with packed rows in eight bits: a quarter of the memory, whole numbers, and so the same
-//! on every processor.
+//! Products of rows with packed rows in eight bits: a quarter of the memory, in integers, and so the same on
+//! every processor.
 //!
-//! A packed row is `scale * q` with `q` from -127 to 127, a row that meets it `offset + scale * q` with `q`
-//! from 0 to 255, each with scales of its own. Their product is the sum of the `q`s' products, which is
-//! exact, times the scales, and a term of the offset and the packed row's sum, which is known beforehand.
+//! A packed row is `scale * q` with `q` from -127 to 127, the other row `offset + scale * q` with `q` from 0
+//! to 255, each with its own scales. Their product is the exact product of the `q`s times the scales, plus a
+//! term of the offset and the packed row's sum, which is precomputed.
 
 mod scalar;
 #[cfg(target_arch = "x86_64")]
@@ -15,10 +15,10 @@ use pulp::{Arch, Simd, WithSimd};
 use super::memory::SetMemory;
 use super::{BLOCK_ROWS, PANEL};
 
-/// Dimensions whose bytes lie together, and are summed in one instruction.
+/// Dimensions whose bytes are adjacent, and are summed in one instruction.
 pub(crate) const GROUP: usize = 4;
 
-/// Adding and taking it away rounds a small f32 to a whole number, which is then in its low bits.
+/// Adding and subtracting it rounds a small f32 to an integer, which is then in its low bits.
 const ROUND: f32 = 12_582_912.0;
 
 /// Rows packed in eight bits.
@@ -26,7 +26,7 @@ const ROUND: f32 = 12_582_912.0;
 pub(crate) struct BytePanels {
     /// `[panel, group, PANEL, GROUP]`, padded with zeros.
     values: SetMemory<i8>,
-    /// Of each packed row, padded: its scale, NaN if it is not finite, and the sum of what stands for its
+    /// For each packed row, padded: its scale, NaN if it is not finite, and the sum of its represented
     /// values.
     scales: Vec<[f32; PANEL]>,
     sums: Vec<[f32; PANEL]>,
@@ -41,7 +41,7 @@ impl BytePanels {
         panels
     }
 
-    /// [`BytePanels::pack`] of sets that are read one after another, side by side.
+    /// [`BytePanels::pack`] for sets that are read one after another, in adjacent memory.
     pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
         let size = |&(rows, dim): &(&[f32], usize)| super::count(rows, dim).div_ceil(PANEL) * panel_size(dim);
         let filled = SetMemory::side_by_side(sets, size, |(rows, dim), values| {
@@ -60,7 +60,7 @@ impl BytePanels {
         self.rows
     }
 
-    /// What stands for a row.
+    /// The values that a row represents.
     pub fn unpack(&self, row: usize) -> impl Iterator<Item = f32> {
         let groups = self.dim.div_ceil(GROUP);
         let (panel, column) = (row / PANEL, row % PANEL);
@@ -70,7 +70,7 @@ impl BytePanels {
         (0..self.dim).map(move |i| scale * f32::from(values[place(i)]))
     }
 
-    /// The products of one row with all packed ones, to `out`, `[n]` f32, whose contents do not matter.
+    /// Writes the products of one row with all packed ones to `out`, `[n]` f32, replacing its contents.
     pub fn products_of(&self, rows: &ByteRows, row: usize, out: &mut Vec<f32>) {
         out.resize(self.rows, 0.0);
         Arch::new().dispatch(ProductsOf { panels: self, rows, row, out });
@@ -94,7 +94,7 @@ fn panel_size(dim: usize) -> usize {
 /// Scales and sums of panels.
 type Numbers = (Vec<[f32; PANEL]>, Vec<[f32; PANEL]>);
 
-/// Fills panels, `[panel, group, PANEL, GROUP]`, which are zeros.
+/// Fills zeroed panels, `[panel, group, PANEL, GROUP]`.
 fn fill(rows: &[f32], dim: usize, values: &mut [i8]) -> Numbers {
     let panels = values.len() / panel_size(dim);
     let (mut scales, mut sums) = (vec![[0.0; PANEL]; panels], vec![[0.0; PANEL]; panels]);
@@ -153,19 +153,19 @@ pub(crate) struct BytePanel<'a> {
     pub sums: &'a [f32; PANEL],
 }
 
-/// Rows in eight bits, quantised when they are needed.
+/// Rows in eight bits, quantised on demand.
 #[derive(Debug, Default)]
 pub(crate) struct ByteRows {
     /// `[n, stride]`, padded with zeros.
     values: Vec<u8>,
     stride: usize,
-    /// Of each row; the offset is NaN if the row is not finite.
+    /// For each row; the offset is NaN if the row is not finite.
     pub scales: Vec<f32>,
     pub offsets: Vec<f32>,
 }
 
 impl ByteRows {
-    /// Replaces the rows by those of `x`, `[n, dim]` f32.
+    /// Replaces the rows with those of `x`, `[n, dim]` f32.
     pub fn quantise(&mut self, x: &[f32], dim: usize) {
         let n = super::count(x, dim);
         self.stride = dim.next_multiple_of(GROUP);
@@ -180,7 +180,7 @@ impl ByteRows {
         self.scales.len()
     }
 
-    /// What stands for a row; beyond its end comes padding.
+    /// The values that a row represents, followed by padding.
     pub fn unpack(&self, row: usize) -> impl Iterator<Item = f32> {
         let (scale, offset) = (self.scales[row], self.offsets[row]);
         let values = &self.values[row * self.stride..][..self.stride];
@@ -206,7 +206,7 @@ impl WithSimd for Quantise<'_> {
         {
             let (least, most, poison) = range(row);
             *scale = (most - least) / 255.0;
-            // A value that is not finite must be seen in the end.
+            // A value that is not finite must show in the result.
             *offset = least + poison;
             let inverse = if *scale > 0.0 { 1.0 / *scale } else { 0.0 };
             let (values, padding) = values.split_at_mut(dim);
@@ -218,7 +218,7 @@ impl WithSimd for Quantise<'_> {
     }
 }
 
-/// Least and greatest value, lane by lane, and NaN if a value is not finite, else 0.
+/// Minimum and maximum, lane by lane, and NaN if a value is not finite, otherwise 0.
 #[inline(always)]
 fn range(row: &[f32]) -> (f32, f32, f32) {
     const LANES: usize = 16;
@@ -246,7 +246,7 @@ fn range(row: &[f32]) -> (f32, f32, f32) {
 /// `[rows, columns]`
 pub(crate) type ByteProducts = [[i32; PANEL]; BLOCK_ROWS];
 
-/// What computes products in eight bits; all give the same.
+/// An implementation of products in eight bits; all have the same result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ByteKernel {
     #[cfg(target_arch = "x86_64")]
@@ -257,7 +257,7 @@ pub(crate) enum ByteKernel {
 }
 
 impl ByteKernel {
-    /// All that this processor has, the fastest first.
+    /// All that this processor supports, fastest first.
     pub fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let fast = x86::Avx512Vnni::detect()
@@ -269,13 +269,12 @@ impl ByteKernel {
         fast.chain([Self::Scalar])
     }
 
-    /// The fastest of this processor.
+    /// The fastest one on this processor.
     pub fn best() -> Self {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
-    /// Whether a product takes much less time than one in f32: without instructions of its own it takes as
-    /// many.
+    /// Whether a product is much faster than one in f32: without dedicated instructions it is not.
     pub fn is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -284,7 +283,7 @@ impl ByteKernel {
         }
     }
 
-    /// The sums of products of up to [`BLOCK_ROWS`] rows, from `first` on, with those of a panel.
+    /// The integer products of up to [`BLOCK_ROWS`] rows, starting at `first`, with those of a panel.
     pub fn products(
         self,
         rows: &ByteRows,

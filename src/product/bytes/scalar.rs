@@ -1,4 +1,4 @@
-//! The reference.
+//! The reference implementation.
 
 use super::{GROUP, PANEL};
 

@@ -23,7 +23,7 @@ fn products(kernel: ByteKernel, x: &[f32], panels: &BytePanels) -> Vec<f64> {
 }
 
 proptest! {
-    /// Each value is off by half a step at most, on either side.
+    /// Each value is off by at most half a step, on either side.
     #[test]
     fn products_stay_within_the_error_bound_and_kernels_agree(
         dim in 1usize..70,
@@ -59,7 +59,7 @@ proptest! {
 fn extremes_do_not_overflow() {
     for kernel in ByteKernel::available() {
         let dim = 4096;
-        // 255 and -127 in every place but one, which sets the range.
+        // 255 and -127 everywhere except in one place, which sets the range.
         let mut x = vec![1.0; dim];
         x[0] = 0.0;
         let panels = BytePanels::pack(&vec![-1.0; dim], dim);

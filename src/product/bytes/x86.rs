@@ -7,7 +7,7 @@ use super::super::BLOCK_ROWS;
 use super::{GROUP, PANEL};
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
 
-/// Groups by which the prefetch of a panel runs ahead.
+/// How many groups the prefetch of a panel runs ahead.
 const GROUPS_AHEAD: usize = 16;
 
 /// Proof that the processor has AVX-512F, -BW and -VNNI.
@@ -23,17 +23,17 @@ trait Lanes: Copy {
     type Vector: Copy;
     /// Lanes of a vector.
     const WIDTH: usize;
-    /// Rows of a tile at most: all sums must fit the registers.
+    /// Maximum number of rows of a tile: all sums must fit the registers.
     const ROWS: usize;
     fn zero(self) -> Self::Vector;
-    /// The same group of a row for each lane.
+    /// Fills all lanes with the same group of a row.
     fn splat(self, group: [u8; GROUP]) -> Self::Vector;
     /// A group of each of [`Self::WIDTH`] packed rows.
     ///
     /// # Safety
     /// There must be `GROUP * WIDTH` bytes.
     unsafe fn load(self, packed: *const i8) -> Self::Vector;
-    /// Adds each lane's four products of a byte without and one with a sign, without overflow.
+    /// Adds in each lane four products of an unsigned and a signed byte, without overflow.
     fn add_products(self, sum: Self::Vector, row: Self::Vector, packed: Self::Vector) -> Self::Vector;
     /// # Panics
     /// If `out` is shorter than [`Self::WIDTH`].
@@ -158,7 +158,7 @@ impl Lanes for Avx512Vnni {
 
     #[inline(always)]
     fn zero(self) -> __m512i {
-        // SAFETY: an `Avx512Vnni` exists only where the processor has its features; so everywhere below.
+        // SAFETY: an `Avx512Vnni` exists only where the processor has its features; the same applies below.
         unsafe { _mm512_setzero_si512() }
     }
 
@@ -195,7 +195,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn zero(self) -> __m256i {
-        // SAFETY: an `Avx2` exists only where the processor has it; so everywhere below.
+        // SAFETY: an `Avx2` exists only where the processor has it; the same applies below.
         unsafe { _mm256_setzero_si256() }
     }
 
@@ -211,7 +211,7 @@ impl Lanes for Avx2 {
         unsafe { _mm256_loadu_si256(packed.cast()) }
     }
 
-    /// In 16 bits, even and odd bytes apart: the instruction for bytes saturates.
+    /// In 16 bits, with even and odd bytes separately: the instruction for bytes saturates.
     #[inline(always)]
     fn add_products(self, sum: __m256i, row: __m256i, packed: __m256i) -> __m256i {
         // SAFETY: as above.

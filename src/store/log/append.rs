@@ -1,4 +1,4 @@
-//! Adding commits to a log.
+//! Appends commits to a log.
 
 use std::path::{Path, PathBuf};
 
@@ -17,32 +17,32 @@ use crate::{
     },
 };
 
-/// Allocated bytes at the end of a log that documents do not take, so that deletes can be recorded on a full
+/// Allocated bytes at the end of a log that documents must not use, so that deletes can be recorded on a full
 /// disk.
 const SPARE_BYTES: u64 = 64 << 10;
-/// Bytes of zeros written at once.
+/// Bytes of zeros written per call.
 const ZEROS: usize = 64 << 10;
 
-/// Which of the allocated space a frame may take.
+/// How much of the allocated space a frame may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Room {
-    /// All but what is kept for deletes.
+    /// All except what is reserved for deletes.
     Ordinary,
-    /// All of it: a commit that makes room once it is flushed.
+    /// All of it: a commit that frees space once it is flushed.
     Last,
 }
 
-/// The open log of a writer.
+/// A writer's open log.
 pub(in crate::store) struct Log {
     file: Box<dyn BackendFile>,
     path: PathBuf,
     place: Place,
     boot: u32,
-    /// Which file it is: another one under its name is not this handle's.
+    /// Identity of the file: a different file with its name does not belong to this handle.
     identity: Option<Identity>,
-    /// The generation that the last frame made.
+    /// The generation of the last frame.
     generation: Generation,
-    /// Where the next frame goes; zeros from there on.
+    /// The offset of the next frame; the file has zeros from there on.
     end: u64,
     allocated: u64,
     synced: u64,
@@ -51,7 +51,7 @@ pub(in crate::store) struct Log {
 }
 
 impl Log {
-    /// Makes an empty log; what a failed call made is removed.
+    /// Creates an empty log; a failed call removes what it made.
     pub(in crate::store) fn create(
         backend: &dyn Backend,
         dir: &Path,
@@ -86,8 +86,8 @@ impl Log {
         }
     }
 
-    /// Goes on with a log that was read to its end. What is behind that is overwritten with zeros first, so
-    /// that no frame that was given up is ever found behind a new one.
+    /// Continues a log that was read to its end. Bytes after the end are first overwritten with zeros, so
+    /// that no abandoned frame is ever found after a new one.
     pub(in crate::store) fn resume(
         backend: &dyn Backend,
         dir: &Path,
@@ -106,7 +106,7 @@ impl Log {
             generation: found.generation,
             end: found.end,
             allocated: found.len,
-            // What an earlier process wrote may be in the page cache alone.
+            // What an earlier process wrote may exist only in the page cache.
             synced: 0,
             named: false,
         };
@@ -125,12 +125,12 @@ impl Log {
         Ok(log)
     }
 
-    /// Adds a commit, which survives the end of the process from then on.
+    /// Appends a commit, which survives the end of the process from then on.
     ///
     /// # Errors
     ///
-    /// After a failed write the log is as before. [`Operation::Sync`] where not even that is known: then the
-    /// commit may come back, and the log must not be used again.
+    /// After a failed write, the log is as before. [`Operation::Sync`] if even that is uncertain: then the
+    /// commit may reappear, and the log must not be used again.
     pub(in crate::store) fn append(&mut self, commit: &[u8], room: Room) -> Result<()> {
         let header = FrameHeader {
             len: commit.len() as u32,
@@ -141,13 +141,14 @@ impl Log {
         };
         let bytes = header.frame_bytes();
         self.make_room(self.end + bytes, room)?;
-        // The header last: it makes the frame one. The bytes that align the next frame are zeros already.
+        // The header is written last: it completes the frame. The bytes that align the next frame are zeros
+        // already.
         let written = self
             .file
             .write_at(commit, self.end + FRAME_BYTES as u64)
             .and_then(|()| self.file.write_at(&header.encode(self.place, self.end), self.end));
         if let Err(source) = written {
-            // It was not acknowledged, so it must not come back.
+            // It was not acknowledged, so it must not reappear.
             let cleared = self.clear(self.end, self.end + bytes);
             let operation = if cleared.is_ok() { Operation::Write } else { Operation::Sync };
             return Err(StoreError::io(&self.path, operation)(source));
@@ -161,7 +162,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// After any of them nobody knows what is on disk.
+    /// After any of them, the state on disk is unknown.
     pub(in crate::store) fn sync(&mut self, backend: &dyn Backend) -> Result<()> {
         self.file.sync_data().map_err(StoreError::io(&self.path, Operation::Sync))?;
         if !self.named {
@@ -172,7 +173,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes sure that the file is still there.
+    /// Checks that the file is still in place.
     ///
     /// # Errors
     ///
@@ -185,12 +186,12 @@ impl Log {
         }
     }
 
-    /// Bytes of its frames.
+    /// Total bytes of its frames.
     pub(in crate::store) fn bytes(&self) -> u64 {
         self.end
     }
 
-    /// Sees to it that the file has space up to `end` and for what must follow the last frame.
+    /// Ensures that the file has space up to `end`, and for what must follow the last frame.
     fn make_room(&mut self, end: u64, room: Room) -> Result<()> {
         let needed = end + FRAME_BYTES as u64;
         if needed + SPARE_BYTES <= self.allocated {
@@ -201,7 +202,7 @@ impl Log {
             Ok(()) => self.allocated = wanted,
             Err(_) if room == Room::Last && needed <= self.allocated => {}
             Err(source) => {
-                // Part of it may have been given.
+                // The file may have grown in part.
                 let _ = self.file.truncate(self.allocated);
                 return Err(StoreError::io(&self.path, Operation::Grow)(source));
             }
@@ -209,7 +210,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes zeros over what is allocated already.
+    /// Writes zeros over allocated space.
     fn clear(&self, from: u64, to: u64) -> Result<()> {
         for at in (from..to).step_by(ZEROS) {
             let zeros = &[0; ZEROS][..(to - at).min(ZEROS as u64) as usize];
@@ -219,7 +220,7 @@ impl Log {
     }
 }
 
-/// Copies a log to `damaged`, for one who wants to look at what is behind its end.
+/// Copies a log to `damaged`, so that the bytes after its end can be examined.
 fn keep(
     backend: &dyn Backend,
     dir: &Path,
@@ -240,7 +241,7 @@ fn keep(
     backend.sync_directory(&aside)
 }
 
-/// The start of the operating system as frames name it: 0 where it is not known.
+/// Identifies the boot of the operating system in frames: 0 if unknown.
 pub(super) fn boot(backend: &dyn Backend) -> u32 {
     backend.boot().map_or(0, |boot| crc32fast::hash(&boot).max(1))
 }

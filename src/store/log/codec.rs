@@ -1,4 +1,4 @@
-//! A commit as bytes.
+//! Encoding of a commit.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,11 +10,11 @@ use crate::{
     store::batch::{CheckedBatch, CheckedPut, PutRow},
 };
 
-/// Numbers are little-endian u32; a field of bytes is its length and the bytes.
+/// Numbers are little-endian u32; a field of bytes is its length followed by the bytes.
 ///
-/// Number of puts, then of each: id, payload, metadata, number of leaves and the leaves, number of
-/// elements and the elements; number of deletes, then their ids. Where documents have `passages`, the number
-/// of rows comes behind the metadata, and first byte and end of the passage before the leaves of each.
+/// Number of puts, then for each: id, payload, metadata, number of leaves and the leaves, number of elements
+/// and the elements; number of deletes, then their ids. If documents have `passages`, the number of rows
+/// follows the metadata, and the first byte and end of the passage precede the leaves of each row.
 pub(in crate::store) fn encode(batch: &CheckedBatch, passages: bool) -> Vec<u8> {
     let puts = batch.puts.iter().map(|put| put.bytes()).sum::<usize>();
     let deletes = batch.deletes.iter().map(|id| id.len() + 4).sum::<usize>();
@@ -52,11 +52,11 @@ pub(in crate::store) fn puts_in(mut bytes: &[u8]) -> u32 {
 }
 
 fn number(bytes: &mut Vec<u8>, number: usize) {
-    // Limits of ids, payloads, leaves, dimensions and batches are all far below.
+    // Limits of ids, payloads, leaves, dimensions and batches are all far below u32::MAX.
     bytes.extend_from_slice(&(number as u32).to_le_bytes());
 }
 
-/// Inverse of [`encode`]; `None` for bytes that it does not make.
+/// Inverse of [`encode`]; `None` for bytes that it cannot produce.
 pub(in crate::store) fn decode(bytes: &[u8], passages: bool) -> Option<CheckedBatch> {
     let mut rest = bytes;
     let puts = (0..take_number(&mut rest)?)

@@ -1,4 +1,4 @@
-//! The header of a log and that of a frame.
+//! The headers of a log and of a frame.
 
 use crate::{
     ids::Generation,
@@ -9,25 +9,24 @@ use crate::{
     },
 };
 
-/// What a log belongs to: part of every checksum, so that a frame of another log is never taken for one of
-/// this.
+/// The place of a log: part of every checksum, so that a frame of another log is never accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Place {
     pub(in crate::store) store_id: StoreId,
-    /// The generation that the log comes after.
+    /// The generation that precedes the log.
     pub(in crate::store) base: Generation,
 }
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
-    /// Bytes of the commit.
+    /// Length of the commit in bytes.
     pub(super) len: u32,
-    /// Which start of the operating system wrote it; 0 where that is not known.
+    /// Identifies the boot of the operating system that wrote it; 0 if unknown.
     pub(super) boot: u32,
-    /// The generation that the commit makes.
+    /// The generation that the commit creates.
     pub(super) generation: Generation,
-    /// How far the file was known to be durable when the frame was written.
+    /// The offset up to which the file was known to be durable when the frame was written.
     pub(super) synced: u64,
     /// Checksum of the commit.
     pub(super) crc: u32,
@@ -46,7 +45,7 @@ impl Place {
         bytes
     }
 
-    /// Checks the first bytes of a log that is to have this place.
+    /// Checks the first bytes of a log that should have this place.
     pub(super) fn check(self, file: &str, bytes: &[u8; HEADER_BYTES]) -> Result<()> {
         let corrupt = |detail| StoreError::corrupt(file.to_owned(), detail);
         if bytes[AT_MAGIC] != MAGIC {
@@ -79,7 +78,7 @@ impl Place {
 }
 
 impl FrameHeader {
-    /// As it is at `offset` of a log.
+    /// Its bytes at `offset` of a log.
     pub(super) fn encode(&self, place: Place, offset: u64) -> [u8; FRAME_BYTES] {
         let mut bytes = [0; FRAME_BYTES];
         bytes[AT_FRAME_MAGIC].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
@@ -94,7 +93,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// `None` for bytes that are no header of a frame at `offset` of this log.
+    /// `None` for bytes that are not a frame header at `offset` of this log.
     pub(super) fn decode(bytes: &[u8; FRAME_BYTES], place: Place, offset: u64) -> Option<Self> {
         let magic = u32_at(bytes, AT_FRAME_MAGIC.start) == FRAME_MAGIC;
         if !magic || place.checksum(offset, &bytes[..AT_FRAME_CRC.start]) != u32_at(bytes, AT_FRAME_CRC.start)
@@ -113,7 +112,7 @@ impl FrameHeader {
         })
     }
 
-    /// Bytes of the whole frame; frames begin at multiples of [`ALIGNMENT`].
+    /// Length of the whole frame; frames begin at multiples of [`ALIGNMENT`].
     pub(super) fn frame_bytes(&self) -> u64 {
         FRAME_BYTES as u64 + u64::from(self.len).next_multiple_of(ALIGNMENT)
     }

@@ -1,4 +1,4 @@
-//! Reading a log from front to back, and telling a crash from damage.
+//! Reads a log from front to back, and distinguishes a crash from damage.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Bytes read at once while frames are looked for.
+/// Bytes read at once while searching for frames.
 const WINDOW: usize = 1 << 20;
 
 /// A whole frame.
@@ -24,38 +24,38 @@ const WINDOW: usize = 1 << 20;
 pub(in crate::store) struct Frame {
     /// Where it begins in the file.
     pub(in crate::store) offset: u64,
-    /// The generation that its commit makes.
+    /// The generation that its commit creates.
     pub(in crate::store) generation: Generation,
 }
 
-/// What comes behind the last frame of a log.
+/// What follows the last frame of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Tail {
-    /// Zeros, as a writer leaves them.
+    /// Zeros, as left by a writer.
     Clean,
-    /// Bytes that do not form a whole frame, up to the last nonzero one: what a crash leaves of a
-    /// commit that was not acknowledged. Damage of the last commit looks the same.
+    /// Bytes that do not form a whole frame, up to the last nonzero one: the remains of an unacknowledged
+    /// commit after a crash. Damage of the last commit looks the same.
     Torn { bytes: u64 },
-    /// The file ends where a writer would have left zeros: it was cut, or a power failure lost its end.
+    /// The file ends where a writer would have left zeros: it was truncated, or a power failure lost its end.
     Cut,
-    /// A power failure lost bytes before whole frames that were not promised to survive one.
+    /// A power failure lost bytes before whole frames that were not promised to survive it.
     Lost { commits: u64 },
-    /// The header is damaged and nothing else: every frame names its place itself, so all of them count.
+    /// Only the header is damaged: every frame names its own place, so all of them count.
     Header,
-    /// Damage: before whole frames, or of the last one where no crash can have left it so.
+    /// Damage: before whole frames, or in the last one in a way that no crash can cause.
     Damaged { commits: u64, detail: Damage },
 }
 
-/// What a log holds.
+/// The content of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Scan {
-    /// Whether the header is there.
+    /// Whether the header exists.
     pub(in crate::store) has_header: bool,
     /// Frames before the end.
     pub(in crate::store) commits: u64,
-    /// The generation that the last of them makes.
+    /// The generation that the last of them creates.
     pub(in crate::store) generation: Generation,
-    /// Where the frame behind them would begin.
+    /// The offset of the next frame.
     pub(in crate::store) end: u64,
     /// Length of the file.
     pub(in crate::store) len: u64,
@@ -63,7 +63,7 @@ pub(in crate::store) struct Scan {
 }
 
 impl Scan {
-    /// The error of a log that only a repair may change.
+    /// The error for a log that only a repair may change.
     pub(in crate::store) fn check(&self, place: Place) -> Result<()> {
         match &self.tail {
             Tail::Damaged { detail, .. } => Err(StoreError::corrupt(name(place.base), detail.clone())),
@@ -72,7 +72,7 @@ impl Scan {
     }
 }
 
-/// A log being read.
+/// A log in the course of reading.
 struct Reader<'a> {
     file: &'a dyn BackendFile,
     place: Place,
@@ -80,12 +80,12 @@ struct Reader<'a> {
     len: u64,
 }
 
-/// Reads a log, and hands each whole frame before its end to `visit`, and each one behind damage to `behind`.
+/// Reads a log, and passes each whole frame before its end to `visit`, and each one after damage to `behind`.
 ///
 /// # Errors
 ///
-/// [`StoreError::UnsupportedVersion`]; [`StoreError::Corrupt`] for a log of another store, or longer than
-/// any; failures of reading; what `visit` and `behind` answer. Damage between frames is in [`Scan::tail`].
+/// [`StoreError::UnsupportedVersion`]; [`StoreError::Corrupt`] for a log of another store, or one that is too
+/// long; failures of reading; errors of `visit` and `behind`. Damage between frames is in [`Scan::tail`].
 pub(in crate::store) fn scan(
     backend: &dyn Backend,
     dir: &Path,
@@ -125,14 +125,14 @@ pub(in crate::store) fn scan(
         at += header.frame_bytes();
     }
     found.end = at.min(len.max(HEADER_BYTES as u64));
-    // Whole frames that are not where they belong.
+    // Whole frames in the wrong place.
     let (mut whole, mut written_in) = (0u64, 0);
     let mut from = at;
     while let Some((offset, header, commit)) = reader.next_frame(from)? {
         behind(Frame { offset, generation: header.generation }, &commit)?;
         if whole == 0 {
-            // Of the process that wrote what is missing before it, since each one clears what it does not go
-            // on from.
+            // The boot of the process that wrote what is missing before the frame: each process clears
+            // whatever it does not continue from.
             written_in = header.boot;
         }
         synced = synced.max(header.synced);
@@ -142,7 +142,7 @@ pub(in crate::store) fn scan(
     let here = boot(backend);
     let power_failure = written_in == 0 || written_in != here;
     let is_short = len < at + FRAME_BYTES as u64;
-    // Growing may have been cut off, which loses nothing.
+    // An interrupted extension of the file, which loses nothing.
     let is_cut = is_short || !len.is_multiple_of(CHUNK_BYTES);
     found.tail = if whole > 0 {
         match power_failure && at >= synced {
@@ -160,7 +160,7 @@ pub(in crate::store) fn scan(
             Some(last) => Tail::Torn { bytes: last + 1 - at },
             None if is_cut => Tail::Cut,
             None if header.is_some() && found.commits > 0 => Tail::Header,
-            // It was never written: neither was anything else.
+            // The header was never written, and so nothing else was.
             None if header.is_some() => Tail::Cut,
             None => Tail::Clean,
         }
@@ -173,7 +173,7 @@ impl Reader<'_> {
         self.file.read_at(buffer, at).map_err(StoreError::io(self.path, Operation::Read))
     }
 
-    /// What is wrong with the header, if anything is.
+    /// The damage of the header, if any.
     fn header(&self, file: &str) -> Result<Option<Damage>> {
         if self.len < HEADER_BYTES as u64 {
             return Ok(Some(Damage::TooShort { needed: HEADER_BYTES as u64, found: self.len }));
@@ -182,7 +182,7 @@ impl Reader<'_> {
         self.read(&mut bytes, 0)?;
         match self.place.check(file, &bytes) {
             Ok(()) => Ok(None),
-            // These are whole headers: of another store, or of another time.
+            // These are intact headers: of another store, or of another generation.
             Err(StoreError::Corrupt {
                 detail: detail @ (Damage::Magic | Damage::Checksum { .. }), ..
             }) => Ok(Some(detail)),
@@ -190,7 +190,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The whole frame at a place; `None` for anything else. Asks for no more memory than the file has bytes.
+    /// The whole frame at an offset; `None` for anything else. Never allocates more memory than the file has
+    /// bytes.
     fn frame(&self, at: u64) -> Result<Option<(FrameHeader, Vec<u8>)>> {
         let Some(header) = self.header_of_frame(at)? else { return Ok(None) };
         if at + header.frame_bytes() > self.len || u64::from(header.len) > MOST_COMMIT_BYTES {
@@ -198,13 +199,13 @@ impl Reader<'_> {
         }
         let mut commit = vec![0; header.frame_bytes() as usize - FRAME_BYTES];
         self.read(&mut commit, at + FRAME_BYTES as u64)?;
-        // The bytes that align the next frame are zeros, and no byte is used unchecked.
+        // The bytes that align the next frame must be zeros: no byte is used unchecked.
         let padding = commit.split_off(header.len as usize);
         let whole = crc32fast::hash(&commit) == header.crc && padding.iter().all(|byte| *byte == 0);
         Ok(whole.then_some((header, commit)))
     }
 
-    /// The header of a frame at a place, whatever its commit is.
+    /// The header of a frame at an offset, regardless of its commit.
     fn header_of_frame(&self, at: u64) -> Result<Option<FrameHeader>> {
         if at + FRAME_BYTES as u64 > self.len {
             return Ok(None);
@@ -214,7 +215,7 @@ impl Reader<'_> {
         Ok(FrameHeader::decode(&bytes, self.place, at))
     }
 
-    /// The first whole frame from a place on.
+    /// The first whole frame at or after an offset.
     fn next_frame(&self, from: u64) -> Result<Option<(u64, FrameHeader, Vec<u8>)>> {
         let mut window = Vec::new();
         let mut start = from.next_multiple_of(ALIGNMENT);
@@ -235,7 +236,7 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Where the last nonzero byte at or behind a place is.
+    /// The offset of the last nonzero byte at or after an offset.
     fn last_byte(&self, from: u64) -> Result<Option<u64>> {
         let mut window = Vec::new();
         let mut end = self.len;

@@ -21,7 +21,7 @@ use crate::{
 
 const PLACE: Place = Place { store_id: StoreId([3; STORE_ID_BYTES]), base: Generation(4) };
 
-/// Rows of a document, at most.
+/// Maximum number of rows of a document.
 const ROWS: u32 = 3;
 
 fn row(place: u32) -> PutRow {
@@ -52,7 +52,7 @@ fn folder() -> TempDir {
     dir
 }
 
-/// A log of so many commits, and where each of them ends.
+/// A log of `count` commits, and the end of each of them.
 fn logged(count: u32) -> (TempDir, Vec<u64>) {
     let dir = folder();
     let mut log = Log::create(&FileSystem, dir.path(), &name(PLACE.base), PLACE).unwrap();
@@ -64,7 +64,7 @@ fn logged(count: u32) -> (TempDir, Vec<u64>) {
     (dir, ends)
 }
 
-/// The commits of a log, those behind damage, and what was found.
+/// The commits of a log, those after damage, and the result of the scan.
 fn read(dir: &Path, place: Place) -> Result<(Vec<CheckedBatch>, Vec<CheckedBatch>, Scan)> {
     let (mut commits, mut behind) = (Vec::new(), Vec::new());
     let found = scan(
@@ -100,7 +100,7 @@ fn commits_come_back_in_order_and_a_log_goes_on() {
         log.sync(&FileSystem).unwrap();
     }
     assert!(ends.is_sorted() && ends.iter().all(|end| end.is_multiple_of(ALIGNMENT)));
-    // Another index's, or of another time.
+    // Of another index, or of another generation.
     for other in
         [Place { store_id: StoreId([4; STORE_ID_BYTES]), ..PLACE }, Place { base: Generation(5), ..PLACE }]
     {
@@ -120,7 +120,7 @@ fn names_are_those_that_are_written() {
     }
 }
 
-/// What a killed writer leaves of its last frame: a beginning of it, and zeros.
+/// What a killed writer leaves of its last frame: its beginning, and zeros.
 #[test]
 fn a_torn_tail_ends_at_the_last_whole_commit() {
     let (dir, ends) = logged(4);
@@ -128,7 +128,7 @@ fn a_torn_tail_ends_at_the_last_whole_commit() {
     let whole = fs::read(&path).unwrap();
     for kept in (ends[3]..ends[4]).step_by(7) {
         let mut torn = whole.clone();
-        // The header comes last, so it is not there.
+        // The header is written last, so it is missing.
         torn[kept as usize..].fill(0);
         torn[ends[3] as usize..ends[3] as usize + FRAME_BYTES].fill(0);
         fs::write(&path, &torn).unwrap();
@@ -137,7 +137,7 @@ fn a_torn_tail_ends_at_the_last_whole_commit() {
         assert_eq!((behind.len(), found.end), (0, ends[3]));
         let nothing = kept <= ends[3] + FRAME_BYTES as u64;
         assert_eq!(found.tail == Tail::Clean, nothing, "{kept}: {:?}", found.tail);
-        // It goes on from there, and nothing of the torn one is left.
+        // The log continues from there, and nothing of the torn frame is left.
         let mut log = Log::resume(&FileSystem, dir.path(), PLACE, &found).unwrap();
         log.append(&encode(&batch(1), true), Room::Ordinary).unwrap();
         drop(log);
@@ -164,11 +164,11 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
         }
         other => panic!("{other:?}"),
     }
-    // The same bytes after the system was started anew: unsynced frames may be missing.
+    // The same bytes after a reboot: unsynced frames may be missing.
     let later = crate::disk::recorder::Recorder::new(dir.path(), crate::disk::recorder::Forget::Nothing);
     let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(()), &mut |_, _| Ok(())).unwrap();
     assert_eq!((found.commits, found.tail), (2, Tail::Lost { commits: 3 }));
-    // Not so where a later frame says that they had been synced.
+    // Not if a later frame says that they had been synced.
     let dir = folder();
     let mut log = Log::create(&FileSystem, dir.path(), &name(PLACE.base), PLACE).unwrap();
     for number in 0..4 {
@@ -184,7 +184,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     assert!(matches!(found.tail, Tail::Damaged { commits: 2, .. }), "{:?}", found.tail);
 }
 
-/// A commit whose write fails was not acknowledged, so it does not come back.
+/// A commit whose write fails was not acknowledged, so it must not reappear.
 #[test]
 fn a_failed_write_leaves_nothing_behind() {
     let mut written = 0;
@@ -229,7 +229,7 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    /// Whatever happens to the bytes: what comes before is there, and that something happened is said.
+    /// Whatever happens to the bytes: earlier commits are there, and the change is reported.
     #[test]
     fn no_flip_and_no_cut_goes_unnoticed(
         count in 1u32..6,
@@ -249,7 +249,7 @@ proptest! {
         fs::write(&path, &bytes).unwrap();
         let mut before = ends.iter().filter(|end| **end <= at as u64).count().saturating_sub(1) as u32;
         if !cut && at < HEADER_BYTES {
-            // Frames name their place themselves.
+            // Frames name their own place.
             before = count;
         }
         match read(dir.path(), PLACE) {
@@ -258,7 +258,7 @@ proptest! {
                 prop_assert!(commits == batches(before), "{} commits, not {}", commits.len(), before);
                 if !cut && (HEADER_BYTES..ends[count as usize] as usize).contains(&at) {
                     prop_assert_eq!(behind.len() as u32 + before + 1, count);
-                    // Of the last one only its header may be torn.
+                    // In the last one, only its header may be torn.
                     let header_of_last = at < ends[count as usize - 1] as usize + FRAME_BYTES;
                     let torn = behind.is_empty() && header_of_last;
                     prop_assert_eq!(matches!(found.tail, Tail::Damaged { .. }), !torn, "{:?}", found.tail);
@@ -273,7 +273,7 @@ proptest! {
         }
     }
 
-    /// Of documents with one row each, of which nothing of passages is written.
+    /// For documents with one row each, nothing about passages is written.
     #[test]
     fn commits_of_whole_documents_come_back(number in 0u32..4) {
         let mut whole = batch(number);

@@ -36,7 +36,7 @@ fn round_trip_at_the_documented_offsets() {
     let manifest = manifest();
     let bytes = manifest.encode();
     assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-    // The numbers of docs/format.md, written out once.
+    // The constants of docs/format.md, written out once.
     assert_eq!(bytes.len(), 128 + 2 * 64);
     assert_eq!(bytes[..8], *b"\x89ehi\r\n\x1a\n");
     assert_eq!(bytes[8..12], 1u32.to_le_bytes());
@@ -107,7 +107,7 @@ fn other_versions_are_refused_by_number() {
     }
 }
 
-/// Passages are of a length that they may have.
+/// Passages have a valid length.
 #[test]
 fn impossible_passages_are_refused() {
     let change = |at: Range<usize>, value: u32| {

@@ -4,11 +4,11 @@
 //! header (one page) | sections | page checksums | section directory | tail (fixed width)
 //! ```
 //!
-//! Every byte before the checksums belongs to a page of [`PAGE_BYTES`] with a CRC-32 of its own. A
-//! reader maps the file, checks header, checksums and directory when it opens it, and each page
-//! when it is first read: opening costs the same whatever the size, and no byte is ever used
-//! unchecked. The manifest holds length and checksum of the end of each file it names, so
-//! that one copied in from elsewhere, or from another generation, is noticed.
+//! Every byte before the checksums belongs to a page of [`PAGE_BYTES`] with its own CRC-32. A reader maps the
+//! file, checks header, checksums and directory on opening, and each page when it is first read: opening
+//! costs the same whatever the size, and no byte is ever used unchecked. The manifest holds the length of
+//! each file and a checksum of its end, so that a file copied in from elsewhere, or from another generation,
+//! is noticed.
 
 mod read;
 mod salvage;
@@ -23,7 +23,7 @@ use super::{
     manifest::{StoreId, check_version},
 };
 
-/// What a sealed file is for.
+/// The kind of a sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -31,11 +31,11 @@ pub(super) enum Kind {
     Vectors = 1,
     /// Documents, ids and posting lists of the same rows.
     Documents = 2,
-    /// Which rows of a segment are dead.
+    /// The dead rows of a segment.
     Dead = 3,
 }
 
-/// Whose file it is; part of its header.
+/// The owner of a file; part of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) kind: Kind,
@@ -44,7 +44,7 @@ pub(super) struct Identity {
     pub(super) segment: u64,
 }
 
-/// How the manifest names a sealed file: nothing else of this length and end is it.
+/// How the manifest identifies a sealed file: no other file has this length and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seal {
     pub(super) len: u64,
@@ -59,10 +59,10 @@ struct Section {
     len: u64,
 }
 
-/// The fixed-width end of the file, which says where the rest is.
+/// The fixed-width end of the file, which locates the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tail {
-    /// Where the page checksums begin: the end of the sections.
+    /// The offset of the page checksums: the end of the sections.
     body_bytes: u64,
     sections: u32,
     /// Checksum of page checksums and directory.
@@ -74,7 +74,7 @@ impl Tail {
         self.body_bytes.div_ceil(PAGE_BYTES)
     }
 
-    /// Bytes of the longest end, from the directory on, that a file of this length has.
+    /// Size of the longest possible end, starting at the directory, of a file of this length.
     fn most_end_bytes(len: u64) -> u64 {
         let checksums = len.div_ceil(PAGE_BYTES) * CRC_BYTES as u64;
         let most = checksums + (MOST_SECTIONS as usize * SECTION_BYTES + TAIL_BYTES) as u64;
@@ -85,13 +85,13 @@ impl Tail {
         self.pages() * CRC_BYTES as u64 + u64::from(self.sections) * SECTION_BYTES as u64
     }
 
-    /// Length of the whole file; `None` where it would overflow.
+    /// Length of the whole file; `None` if it would overflow.
     fn file_bytes(self) -> Option<u64> {
         self.body_bytes.checked_add(self.directory_bytes())?.checked_add(TAIL_BYTES as u64)
     }
 
-    /// What stands for the whole file in its [`Seal`]. Not of all bytes of the tail: a CRC of
-    /// anything followed by its own CRC is the same number for all.
+    /// Identifies the whole file in its [`Seal`]. Not over all bytes of the tail: the CRC of anything
+    /// followed by its own CRC is always the same number.
     fn checksum(self) -> u32 {
         u32_at(&self.encode(), AT_TAIL_CRC.start)
     }
@@ -131,7 +131,7 @@ impl Section {
         bytes
     }
 
-    /// Those of a directory, which are behind the checksums of the pages.
+    /// The entries of a directory, which follows the page checksums.
     fn decode_all(directory: &[u8], tail: Tail) -> Vec<Self> {
         let checksums = tail.pages() as usize * CRC_BYTES;
         directory[checksums..].chunks_exact(SECTION_BYTES).map(Self::decode).collect()
@@ -191,7 +191,7 @@ const _: () = {
     assert!(AT_CRC.end == HEADER_BYTES && AT_TAIL_CRC.end == TAIL_BYTES);
     assert!(AT_STORE_ID.end - AT_STORE_ID.start == STORE_ID_BYTES);
     assert!(AT_MAGIC.end - AT_MAGIC.start == MAGIC_BYTES);
-    // A header is a whole number of sections' alignments, so that rows stay aligned.
+    // The header size is a multiple of the section alignment, so that rows stay aligned.
     assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT));
 };
 

@@ -1,4 +1,4 @@
-//! Reading a sealed file through a mapping that is checked page by page.
+//! Reads a sealed file through a mapping that is checked page by page.
 
 use std::{
     ops::Range,
@@ -20,18 +20,18 @@ pub(in crate::store) struct SealedFile {
     seal: Seal,
     file: Box<dyn BackendFile>,
     mapping: Mapping,
-    /// By their names; empty where the file has none of a name.
+    /// By name; empty if the file has no such section.
     sections: Box<[Range<u64>; SECTION_NAMES]>,
     body_bytes: u64,
-    /// One bit for each page that was read and found sound.
+    /// One bit for each page that was read and is intact.
     sound: Box<[AtomicU64]>,
 }
 
 impl SealedFile {
-    /// Opens a file that the manifest names, and checks all but its pages.
+    /// Opens a file that the manifest names, and checks everything except its pages.
     ///
-    /// `name` is what errors call it. With `damaged`, a damaged header, a damaged tail, damaged page
-    /// checksums or bytes behind the end keep nothing from being read; pages are checked as ever.
+    /// `name` is used in errors. With `damaged`, the file can be read despite a damaged header, a damaged
+    /// tail, damaged page checksums or bytes after the end; pages are checked as always.
     pub(in crate::store) fn open(
         backend: &dyn Backend,
         path: &Path,
@@ -67,7 +67,7 @@ impl SealedFile {
         Self::of(path, name, identity, seal, file, tail, sections)
     }
 
-    /// A file with a sound end, of which no page was read yet.
+    /// A file with a sound end, none of whose pages were read yet.
     pub(super) fn of(
         path: &Path,
         name: String,
@@ -78,7 +78,7 @@ impl SealedFile {
         sections: Vec<Section>,
     ) -> Result<Self> {
         let mut places = Box::new([const { 0..0 }; SECTION_NAMES]);
-        // Of two of one name the first counts.
+        // Of two sections with one name, the first counts.
         for Section { name: own, offset, len } in sections.into_iter().rev() {
             let Some(end) = offset.checked_add(len).filter(|end| *end <= tail.body_bytes) else {
                 let detail = Damage::Field { field: "a section's offset", found: offset };
@@ -94,7 +94,7 @@ impl SealedFile {
         Ok(Self { name, identity, seal, file, mapping, sections: places, body_bytes: tail.body_bytes, sound })
     }
 
-    /// What errors call the file.
+    /// The name used in errors.
     pub(in crate::store) fn name(&self) -> &str {
         &self.name
     }
@@ -104,12 +104,12 @@ impl SealedFile {
         self.mapping.len() as u64
     }
 
-    /// Where a section is; empty where the file has none of this name.
+    /// The range of a section; empty if the file has no such section.
     pub(in crate::store) fn section(&self, name: u32) -> &Range<u64> {
         &self.sections[name as usize]
     }
 
-    /// Checked bytes at offsets in the file, which must lie inside a section.
+    /// Checked bytes at file offsets, which must lie inside a section.
     pub(in crate::store) fn bytes(&self, range: Range<u64>) -> Result<&[u8]> {
         let inside = range.start <= range.end && range.end <= self.body_bytes;
         let bytes = match inside {
@@ -126,7 +126,7 @@ impl SealedFile {
         Ok(bytes)
     }
 
-    /// Checked numbers or elements `range` of a section.
+    /// Checked elements `range` of a section.
     pub(in crate::store) fn elements<T: bytemuck::Pod>(
         &self,
         section: &Range<u64>,
@@ -143,7 +143,7 @@ impl SealedFile {
         cast.map_err(|_| self.corrupt(Damage::Field { field: "a section's offset", found: section.start }))
     }
 
-    /// Results of [`Self::check_all`].
+    /// Number of results of [`Self::check_all`].
     pub(in crate::store) fn checks(&self) -> u64 {
         1 + self.pages()
     }
@@ -152,7 +152,7 @@ impl SealedFile {
         self.body_bytes.div_ceil(PAGE_BYTES)
     }
 
-    /// Reads header and end again, and page after page, whether they were read before or not.
+    /// Rereads header and end, then page after page, whether or not they were read before.
     pub(in crate::store) fn check_all(&self) -> impl Iterator<Item = Result<()>> + '_ {
         let ends = std::iter::once_with(|| {
             let path = Path::new(&self.name);
@@ -165,9 +165,9 @@ impl SealedFile {
         StoreError::corrupt(self.name.clone(), detail)
     }
 
-    /// Takes a page for sound without reading it.
+    /// Marks a page as sound without reading it.
     pub(super) fn trust_page(&self, page: u64) {
-        // Relaxed: the bit says that bytes which never change were seen to be right.
+        // Relaxed: the bit says that immutable bytes were found intact.
         self.sound[(page / 64) as usize].fetch_or(1 << (page % 64), Ordering::Relaxed);
     }
 
@@ -181,8 +181,8 @@ impl SealedFile {
 
     /// Compares a page with its checksum.
     ///
-    /// Read, not mapped: what the medium cannot give back is an error then, and not the end of the process.
-    /// The mapping shows the same memory of the system's.
+    /// Read, not mapped: an unreadable medium then causes an error, and does not kill the process. The
+    /// mapping shows the same memory of the system.
     fn read_page(&self, page: u64) -> Result<()> {
         let start = page * PAGE_BYTES;
         let mut bytes = vec![0; PAGE_BYTES.min(self.body_bytes - start) as usize];
@@ -199,8 +199,7 @@ impl SealedFile {
     }
 }
 
-/// Fills a buffer; `None` where the medium cannot give back what was written, or the file is shorter than it
-/// was.
+/// Fills a buffer; `None` if the medium cannot return what was written, or the file has become shorter.
 pub(super) fn read(file: &dyn BackendFile, path: &Path, buffer: &mut [u8], at: u64) -> Result<Option<()>> {
     const EIO: i32 = 5;
     match file.read_at(buffer, at) {
@@ -226,7 +225,7 @@ fn read_ends(
     let read = |what, buffer: &mut [u8], at| {
         read(file, path, buffer, at)?.ok_or_else(|| corrupt(Damage::Checksum { what, number: 0 }))
     };
-    // Read, not mapped: on a cold disk a page fault may read megabytes around it.
+    // Read, not mapped: on a cold disk, a page fault may read megabytes around it.
     let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];
     let at = seal.len - end.len() as u64;
     read("the end of the file", &mut end, at)?;
@@ -253,7 +252,7 @@ fn read_ends(
     Ok((tail, Section::decode_all(directory, tail)))
 }
 
-/// Opens what the manifest names, and says how long the file is: at least as long as that says.
+/// Opens a file named by the manifest, and returns its length, which is at least the one in the manifest.
 pub(super) fn open(
     backend: &dyn Backend,
     path: &Path,

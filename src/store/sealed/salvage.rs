@@ -1,9 +1,9 @@
-//! Opening a sealed file whose header or end is damaged, as far as the manifest proves what they were.
+//! Opens a sealed file with a damaged header or end, as far as the manifest proves their contents.
 //!
-//! The header says nothing that the manifest does not. Of the end, the manifest has the length of the file
-//! and a checksum, which a tail has only if it is the right one; so a tail that was lost can be looked for,
-//! and with it, where checksums of pages were lost, those of the pages as they are now. What is found is what
-//! was there, or every page would have to be damaged in a way that the checksum does not see.
+//! The header only repeats what the manifest says. For the end, the manifest has the length of the file and a
+//! checksum that only the right tail has; so a lost tail can be searched for, and with it, if page checksums
+//! were lost, those of the pages as they are now. The result is the original, or every page would have to be
+//! damaged in a way that the checksum does not detect.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::disk::{Backend, BackendFile};
 use crate::store::error::{Result, StoreError};
 
 impl SealedFile {
-    /// Opens a file of which a sound one is not all that is left, by the error `error`.
+    /// Opens a damaged file, whose error is `error`.
     pub(super) fn open_damaged(
         backend: &dyn Backend,
         path: &Path,
@@ -60,7 +60,7 @@ impl SealedFile {
 }
 
 impl Tail {
-    /// The tail of a file of this length with so many sections, without its checksum; `None` where no such
+    /// The tail of a file of this length with `sections` sections, without its checksum; `None` if no such
     /// file has this length.
     fn fitting(len: u64, sections: u32) -> Option<Self> {
         let rest = len.checked_sub(TAIL_BYTES as u64 + u64::from(sections) * SECTION_BYTES as u64)?;
@@ -70,7 +70,7 @@ impl Tail {
         (body_bytes >= HEADER_BYTES as u64 && tail.file_bytes() == Some(len)).then_some(tail)
     }
 
-    /// The same with the checksum of this directory, if it is the one of the manifest.
+    /// The same with the checksum of this directory, if it matches the manifest.
     fn prove(self, directory: &[u8], seal: Seal) -> Option<Self> {
         let tail = Self { crc: crc32fast::hash(directory), ..self };
         (tail.checksum() == seal.crc).then_some(tail)
@@ -88,7 +88,7 @@ struct Pages<'a> {
     file: &'a dyn BackendFile,
     path: &'a Path,
     header: &'a [u8; HEADER_BYTES],
-    /// Of the whole pages.
+    /// Checksums of the whole pages.
     checksums: Vec<[u8; CRC_BYTES]>,
 }
 
@@ -120,7 +120,8 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Of a page of a body that ends at `end`, with another header; 0 for one that the medium cannot give back.
+/// The checksum of a page of a body that ends at `end`, with another header; 0 for a page that the medium
+/// cannot return.
 fn page_checksum(
     file: &dyn BackendFile,
     path: &Path,

@@ -24,7 +24,7 @@ fn pattern(len: usize, seed: u32) -> Vec<u8> {
     (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(seed << 24) >> 24) as u8).collect()
 }
 
-/// Everything that the sections hold, or the error that stopped reading.
+/// The contents of all sections, or the error that stopped reading.
 fn read_all(file: &SealedFile, names: impl IntoIterator<Item = u32>) -> Result<Vec<Vec<u8>>> {
     names.into_iter().map(|name| file.bytes(file.section(name).clone()).map(<[u8]>::to_vec)).collect()
 }
@@ -78,14 +78,14 @@ fn elements_are_typed_and_bounded() {
     }
 }
 
-/// Any change of any byte is noticed at open, or when a page is read that holds it.
+/// Any change of any byte is noticed at open, or when its page is read.
 #[test]
 fn every_flipped_byte_and_every_cut_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let seal = write(&path, &[(1, pattern(70_000, 1)), (2, pattern(10, 2))], 4096);
     let whole = fs::read(&path).unwrap();
-    // All bytes but those inside a page's middle, of which a sample does.
+    // All bytes except those in the middle of a page, which are sampled.
     let places = (0..whole.len()).filter(|at| *at < 200 || *at > 74_100 || at.is_multiple_of(397));
     for at in places {
         let mut bytes = whole.clone();
@@ -105,7 +105,7 @@ fn every_flipped_byte_and_every_cut_is_noticed() {
     assert!(matches!(missing, StoreError::Corrupt { detail: Damage::Missing { .. }, .. }), "{missing}");
 }
 
-/// A whole and sound file in the wrong place is none of ours.
+/// A whole and sound file in the wrong place is refused.
 #[test]
 fn another_files_bytes_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn another_files_bytes_are_refused() {
         let opened = SealedFile::open(&FileSystem, &path, "f".to_owned(), other, seal, false);
         assert!(matches!(opened, Err(StoreError::Corrupt { .. })), "{other:?}");
     }
-    // The same segment written again with other contents of the same length.
+    // The same segment rewritten with other contents of the same length.
     let again = write(&path, &[(1, pattern(100, 2))], 4096);
     assert_eq!(again.len, seal.len);
     assert!(matches!(open(&path, seal), Err(StoreError::Corrupt { .. })));
@@ -158,7 +158,7 @@ fn a_damaged_page_spoils_only_what_is_in_it() {
 }
 
 proptest! {
-    /// What was written is read, or an error says that it is not: never other bytes.
+    /// Reading returns what was written, or an error: never other bytes.
     #[test]
     fn damage_never_changes_an_answer(
         lens in prop::collection::vec(0usize..200_000, 0..4),

@@ -1,4 +1,4 @@
-//! Writing a sealed file, from front to back.
+//! Writes a sealed file, from front to back.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,18 @@ use crate::store::{
     layout::sealed::ALIGNMENT,
 };
 
-/// Bytes gathered before a write.
+/// Bytes collected before a write.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Pages before a section that begins on one of its own, so that a small file does not grow by much.
+/// Minimum number of pages before a section that starts on its own page, so that a small file does not grow
+/// much.
 const PAGES_BEFORE: u64 = 3;
 
-/// A sealed file in the making. Dropping it leaves a file without an end, which nothing names.
+/// A sealed file being written. Dropping it leaves a file without an end, which nothing names.
 pub(in crate::store) struct SealedWriter {
     file: Box<dyn BackendFile>,
     path: PathBuf,
-    /// Bytes handed in so far, the header's included; those in `buffer` are not written yet.
+    /// Bytes received so far, including the header; those in `buffer` are not written yet.
     len: u64,
     buffer: Vec<u8>,
     page: crc32fast::Hasher,
@@ -28,7 +29,7 @@ pub(in crate::store) struct SealedWriter {
 }
 
 impl SealedWriter {
-    /// Makes the file, in place of one that an interrupted writer left.
+    /// Creates the file, replacing one that an interrupted writer left.
     pub(in crate::store) fn create(backend: &dyn Backend, path: &Path, identity: Identity) -> Result<Self> {
         let file = backend.open(path, OpenMode::Replace).map_err(StoreError::io(path, Operation::Create))?;
         let mut writer = Self {
@@ -45,7 +46,7 @@ impl SealedWriter {
         Ok(writer)
     }
 
-    /// Begins a section; what is written from now on belongs to it.
+    /// Begins a section; what follows belongs to it.
     pub(in crate::store) fn begin(&mut self, name: u32) -> Result<()> {
         let gap = self.len.next_multiple_of(ALIGNMENT as u64) - self.len;
         self.append(&[0; ALIGNMENT][..gap as usize])?;
@@ -53,7 +54,7 @@ impl SealedWriter {
         Ok(())
     }
 
-    /// As [`Self::begin`], on a page of its own where enough came before it: damage of the section then costs
+    /// As [`Self::begin`], on its own page if enough pages precede it: damage of the section then affects
     /// nothing else.
     pub(in crate::store) fn begin_apart(&mut self, name: u32) -> Result<()> {
         let gap = self.len.next_multiple_of(PAGE_BYTES) - self.len;
@@ -63,7 +64,7 @@ impl SealedWriter {
         self.begin(name)
     }
 
-    /// Adds to the section begun last.
+    /// Appends to the current section.
     pub(in crate::store) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         debug_assert!(!self.sections.is_empty());
         if let Some(section) = self.sections.last_mut() {
@@ -72,7 +73,7 @@ impl SealedWriter {
         self.append(bytes)
     }
 
-    /// Ends the file and makes it durable; its entry in the directory is the caller's.
+    /// Ends the file and makes it durable; the caller must sync its directory entry.
     pub(in crate::store) fn finish(mut self) -> Result<Seal> {
         let mut tail = Tail { body_bytes: self.len, sections: self.sections.len() as u32, crc: 0 };
         if !self.len.is_multiple_of(PAGE_BYTES) {

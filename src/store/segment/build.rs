@@ -1,4 +1,4 @@
-//! Building a segment from documents that are elsewhere: in the database, or in other segments.
+//! Builds a segment from documents in memory or in other segments.
 
 use std::{borrow::Cow, collections::HashMap, ops::Range, path::Path};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// What a row is of its document, where documents have passages.
+/// The position of a row in its document, if documents have passages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Passage {
     /// The row of the document's first passage.
@@ -32,66 +32,66 @@ pub(in crate::store) struct Passage {
     pub(in crate::store) span: Span,
 }
 
-/// Where a segment's documents come from.
+/// A source of a segment's documents.
 pub(in crate::store) trait RowSource: Send + Sync {
-    /// The leaves that a row's document is in, the one it is to lie with first.
+    /// The leaves of a row's document; the row is stored with the first.
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
     /// `[dim]` f16.
     fn embedding(&self, row: u32) -> Result<&[f16]>;
     /// The id of a row's document.
     fn id(&self, row: u32) -> Result<&str>;
-    /// What the row is of its document; `None` where documents have no passages, and each is one row.
+    /// The row's position in its document; `None` if documents have no passages, and each is one row.
     fn passage(&self, row: u32) -> Result<Option<Passage>>;
     /// Title and text, as stored.
     fn payload(&self, row: u32) -> Result<&[u8]>;
-    /// Metadata as JSON; empty where there is none.
+    /// Metadata as JSON; empty if there is none.
     fn metadata(&self, row: u32) -> Result<&[u8]>;
-    /// The generation that the document came with.
+    /// The generation in which the document was inserted.
     fn created_at(&self, row: u32) -> Result<Generation>;
     /// The posting lists of terms of these rows, ascending: the stored lists, or lists made from the texts.
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>>;
 }
 
-/// Rows with all that is read of them: those of a segment, or those in memory. Dead ones included.
+/// All data of rows, including dead ones: of a segment, or of a memtable.
 pub(in crate::store) trait Rows: RowSource {
     /// Number of rows.
     fn rows(&self) -> u32;
     /// Number of documents.
     fn documents(&self) -> u32;
-    /// What errors call them.
+    /// The name used in errors.
     fn name(&self) -> &str;
-    /// The row that stands for a row's document: that of its first passage, or the row itself.
+    /// The representative row of a row's document: that of its first passage, or the row itself.
     fn head(&self, row: u32) -> Result<u32>;
     /// Embeddings of consecutive rows, `[rows, dim]` f16.
     fn matrix(&self, rows: Range<u32>) -> Result<&[f16]>;
-    /// The row of an id.
+    /// The row with an id.
     fn find(&self, id: &str) -> Result<Option<u32>>;
-    /// The leaves that have a document here, ascending.
+    /// The leaves with documents here, ascending.
     fn all_leaves(&self) -> Result<&[u32]>;
-    /// The rows of a leaf: those that lie with it, and those that lie with another leaf, ascending.
+    /// The rows of a leaf: those stored with it, and those stored with another leaf, ascending.
     fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])>;
-    /// Whether rows have posting lists of terms. Those in memory get theirs when they are asked for.
+    /// Whether rows have posting lists of terms. Those in memory build theirs on first use.
     fn is_lexical(&self) -> bool;
-    /// The rows that hold a term.
+    /// The rows that contain a term.
     fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>>;
-    /// Tells of each term how many rows hold it.
+    /// Calls `tell` with each term and the number of rows that contain it.
     fn term_counts(&self, lexer: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()>;
     /// Occurrences of all terms in each row.
     fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]>;
     /// The sum of [`Self::lengths`].
     fn total_length(&self, lexer: &dyn Lexer) -> Result<u64>;
 
-    /// The codes of consecutive rows; `None` where they have none.
+    /// The codes of consecutive rows; `None` if they have none.
     fn codes(&self, _rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
         Ok(None)
     }
 
-    /// The supplement of a row's code, `[supplement_bytes]`; `None` where it has none.
+    /// The supplement of a row's code, `[supplement_bytes]`; `None` if it has none.
     fn supplement(&self, _row: u32) -> Result<Option<&[u8]>> {
         Ok(None)
     }
 
-    /// The document that a row stands for.
+    /// The document of a representative row.
     fn document(&self, row: u32) -> Result<Document> {
         let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
         let detail = Damage::Undecodable { what: "the document of row", number: row.into() };
@@ -99,34 +99,34 @@ pub(in crate::store) trait Rows: RowSource {
     }
 }
 
-/// A row of a source that goes into the segment.
+/// A row of a source that becomes part of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Member {
-    /// Which of the sources.
+    /// The number of the source.
     pub(in crate::store) source: u32,
     /// Its row there.
     pub(in crate::store) row: u32,
 }
 
-/// A segment about to be built.
+/// The plan of a new segment.
 pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) store_id: StoreId,
     pub(in crate::store) number: u64,
-    /// Where its rows are to have codes.
+    /// If set, its rows get codes.
     pub(in crate::store) codes: Option<Codes>,
-    /// Where its rows are to have posting lists of terms.
+    /// If set, its rows get posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
     /// Whether rows are passages.
     pub(in crate::store) passages: bool,
-    /// The leaves of a row, where they are not those that its source says.
+    /// The leaves of a row, if they differ from those of its source.
     pub(in crate::store) leaves: &'a dyn Fn(&Member) -> Option<Vec<LeafId>>,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
 ///
-/// Memory: some 40 bytes for each document, their ids, and their codes of one bit where there are to be any;
-/// embeddings, which are read three times where there are codes, and payloads pass through. No two documents
-/// may have the same id, and each has all of its rows. `tick` is called after each row, twice.
+/// Memory: about 40 bytes per document, their ids, and their one-bit codes if requested; embeddings (read
+/// three times if there are codes) and payloads are streamed. Ids must be unique, and each document must have
+/// all of its rows. `tick` is called twice for each row.
 pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
@@ -196,23 +196,23 @@ pub(in crate::store) fn build(
     Ok(SegmentFiles { number, rows, vectors, documents })
 }
 
-/// The posting lists of leaves as they are stored.
+/// The posting lists of leaves in their stored form.
 #[derive(Debug, Default)]
 pub(in crate::store) struct LeafLists {
     /// Ascending.
     pub(in crate::store) leaves: Vec<u32>,
-    /// Where the rows that lie with each leaf end.
+    /// The end of the rows stored with each leaf.
     ends: Vec<u32>,
-    /// Rows that lie with another leaf, leaf after leaf, and where those of each end.
+    /// Rows stored with another leaf, leaf by leaf, and the end of each leaf's rows.
     secondary: Vec<u32>,
     secondary_ends: Vec<u32>,
-    /// All leaves of each row, row after row; nothing where each has one.
+    /// All leaves of each row, row by row; empty if each has one.
     row_leaves: Vec<u32>,
     row_ends: Vec<u32>,
 }
 
-/// Sorts rows by their first leaves; among those of one leaf the order given stays. Returns their places in
-/// the new order, and the posting lists of that order.
+/// Sorts rows by their first leaf; rows of one leaf keep their order. Returns the sorted positions, and the
+/// posting lists in that order.
 pub(in crate::store) fn arrange<'a, E>(
     rows: usize,
     leaves_of: &dyn Fn(usize) -> Result<Cow<'a, [LeafId]>, E>,
@@ -225,7 +225,7 @@ pub(in crate::store) fn arrange<'a, E>(
         keyed.push((leaves.first().map_or(0, |leaf| leaf.0), place as u32));
     }
     keyed.sort_unstable();
-    // (leaf, row) of the leaves behind the first.
+    // (leaf, row) of the leaves after the first.
     let mut secondary: Vec<(u32, u32)> = Vec::new();
     let mut lists = LeafLists::default();
     if several {
@@ -257,7 +257,7 @@ pub(in crate::store) fn arrange<'a, E>(
 }
 
 impl LeafLists {
-    /// The rows that lie with a leaf, and those that lie with another one, ascending.
+    /// The rows stored with a leaf, and those stored with another one, ascending.
     pub(in crate::store) fn rows(&self, leaf: LeafId) -> (Range<u32>, &[u32]) {
         let Ok(place) = self.leaves.binary_search(&leaf.0) else { return (0..0, &[]) };
         let of = |ends: &[u32]| place.checked_sub(1).map_or(0, |before| ends[before])..ends[place];
@@ -281,10 +281,10 @@ impl LeafLists {
     }
 }
 
-/// What the rows are of their documents, as it is stored.
+/// The positions of rows in their documents, in their stored form.
 struct Passages {
     heads: Vec<u32>,
-    /// Begin and end of each.
+    /// Start and end of each.
     spans: Vec<[u32; 2]>,
     next: Vec<u32>,
 }
@@ -322,7 +322,7 @@ impl Passages {
     }
 }
 
-/// One entry of bytes for each row, and where each ends.
+/// One entry of bytes for each row, and the end of each.
 fn write_blobs<'a>(
     file: &mut SealedWriter,
     bytes: u32,
@@ -342,7 +342,7 @@ fn write_blobs<'a>(
     file.write(bytemuck::cast_slice(&all_ends))
 }
 
-/// The posting lists of terms, those of all sources joined.
+/// The posting lists of terms, merged over all sources.
 fn write_terms(
     file: &mut SealedWriter,
     sources: &[&dyn RowSource],

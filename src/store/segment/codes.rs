@@ -1,4 +1,4 @@
-//! The codes of a segment's rows: making and reading them.
+//! The codes of a segment's rows: writing and reading them.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Checks the lengths of the sections of codes, at a cost that does not grow with them.
+/// Checks the lengths of the sections of codes, in constant time.
 pub(super) fn check_codes(file: &SealedFile, rows: u32, dim: usize) -> Result<()> {
     let rows = if file.section(CODES).is_empty() { 0 } else { u64::from(rows) };
     let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
@@ -41,7 +41,7 @@ pub(super) fn check_codes(file: &SealedFile, rows: u32, dim: usize) -> Result<()
 }
 
 impl Segment {
-    /// The file of the codes; `None` for a segment without codes.
+    /// The file with the codes; `None` for a segment without codes.
     pub(super) fn coded(&self) -> Option<&SealedFile> {
         self.vectors.as_ref().filter(|vectors| !vectors.section(CODES).is_empty())
     }
@@ -49,10 +49,10 @@ impl Segment {
     pub(super) fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
         let spans = self.mean_rows()?;
         let first = spans.partition_point(|[_, end]| *end <= rows.start);
-        // Most often one: rows are those of a leaf.
+        // Usually one: the rows belong to one leaf.
         let reached = spans[first..].iter().take_while(|[start, _]| *start < rows.end).count();
         let own = first..first + reached;
-        // That of the rows that no span has comes first.
+        // The mean of the rows outside all spans comes first.
         let mean =
             |from: usize, to: usize| vectors.elements(vectors.section(MEANS), from * self.dim..to * self.dim);
         let means = mean(1 + own.start, 1 + own.end)?;
@@ -62,7 +62,7 @@ impl Segment {
         Ok(Means::new(own, means, others, self.dim, rows))
     }
 
-    /// From which row on and up to which one each mean is that of the rows.
+    /// The range of rows that each mean applies to.
     pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
         let Some(vectors) = &self.vectors else { return Ok(&[]) };
         vectors.elements(vectors.section(MEAN_ROWS), 0..count(vectors.section(MEAN_ROWS), 8) as usize)
@@ -75,14 +75,14 @@ impl Segment {
     }
 }
 
-/// Which of some rows have a mean of their own: leaf after leaf, those that are enough.
+/// Which rows have their own mean: those of each leaf with enough rows.
 fn mean_rows(ends: &[u32]) -> Vec<[u32; 2]> {
     let firsts = std::iter::once(0).chain(ends.iter().copied());
     let spans = firsts.zip(ends).map(|(first, &end)| [first, end]);
     spans.filter(|[first, end]| (end - first) as usize >= codes::FEWEST_FOR_MEAN).collect()
 }
 
-/// The means of rows, in the making.
+/// Accumulates the means of rows.
 pub(in crate::store) struct SegmentMeans<'a> {
     dim: usize,
     spans: &'a [[u32; 2]],
@@ -93,13 +93,13 @@ pub(in crate::store) struct SegmentMeans<'a> {
 }
 
 impl<'a> SegmentMeans<'a> {
-    /// `spans`: which rows have one of their own.
+    /// `spans`: the rows with their own mean.
     pub(in crate::store) fn new(dim: usize, spans: &'a [[u32; 2]]) -> Self {
         let (own, others) = (MeanMaker::new(dim), MeanMaker::new(dim));
         Self { dim, spans, own, others, means: vec![f16::ZERO; dim], rows: 0 }
     }
 
-    /// Takes the next row.
+    /// Adds the next row.
     pub(in crate::store) fn add(&mut self, row: &[f16]) {
         match self.spans {
             [[first, end], rest @ ..] if *first <= self.rows => {
@@ -114,7 +114,7 @@ impl<'a> SegmentMeans<'a> {
         self.rows += 1;
     }
 
-    /// `[1 + spans, dim]`, that of all other rows first.
+    /// `[1 + spans, dim]`; the mean of all other rows comes first.
     pub(in crate::store) fn finish(mut self) -> Vec<f16> {
         let mut others = Vec::with_capacity(self.dim);
         self.others.finish(&mut others);
@@ -123,21 +123,21 @@ impl<'a> SegmentMeans<'a> {
     }
 }
 
-/// Makes and writes the codes of rows.
+/// Computes and writes the codes of rows.
 pub(in crate::store) struct Codes {
     dim: usize,
 }
 
 impl Codes {
-    /// Those of an index, if its rows are to have any.
+    /// The codes of an index, if its rows should have any.
     pub(in crate::store) fn wanted(config: &StoreConfig, options: &StoreOptions) -> Option<Self> {
         let dim = config.dim as usize;
         let product = Similarity::from_code(config.similarity).is_some_and(Similarity::is_product);
         (!options.without_codes && product && dim >= codes::FEWEST_DIMENSIONS).then_some(Self { dim })
     }
 
-    /// Writes those of the rows of members, which are read twice: for the means, and for the codes. `ends`
-    /// are where the rows of each leaf end.
+    /// Writes the codes of the members' rows, which are read twice: for the means, and for the codes. `ends`
+    /// are the ends of each leaf's rows.
     pub(super) fn write(
         &self,
         file: &mut SealedWriter,

@@ -1,13 +1,13 @@
-//! Segments: documents that no longer change, in the order in which searches read them.
+//! Segments: immutable documents, in the order in which searches read them.
 //!
-//! A segment is two sealed files. `N.vectors` holds one row of embedding for each document, those of one
-//! leaf side by side, so that a probe of a leaf is one sequential read, and codes of the rows. `N.documents`
+//! A segment is two sealed files. `N.vectors` holds one row of embedding for each document, with those of one
+//! leaf adjacent, so that a probe of a leaf is one sequential read, and codes of the rows. `N.documents`
 //! holds for the same rows their ids, payloads and metadata, the rows in order of their ids, and the posting
-//! lists. A document that is in several leaves has its row with the first of them; the lists of the others
-//! name it. Where documents have passages, each of these has a row, and that of the first one, the head,
-//! stands for the document: it has id, payload and metadata, and the others name it.
+//! lists. A document in several leaves has its row with the first of them; the lists of the others refer to
+//! it. If documents have passages, each passage has a row. The row of the first passage, the head, represents
+//! the document: it has id, payload and metadata, and the others refer to it.
 //!
-//! Which rows of a segment are still alive is not its own affair: see the manifest.
+//! The segment does not record which of its rows are alive: the manifest does.
 
 mod build;
 mod codes;

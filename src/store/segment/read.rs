@@ -1,4 +1,4 @@
-//! Reading a segment.
+//! Reads a segment.
 
 use std::{ops::Range, path::Path};
 
@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// Cache lines that are asked for of each part of a document: what a title and a sentence take, beyond which
-/// processors foresee the rest.
+/// Cache lines prefetched of each part of a document: the size of a title and a sentence, after which
+/// processors predict the rest.
 const LINES_EXPECTED: usize = 4;
 
-/// How the manifest names the files of a segment.
+/// How the manifest identifies the files of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct SegmentFiles {
     pub(in crate::store) number: u64,
@@ -34,34 +34,34 @@ pub(in crate::store) struct SegmentFiles {
     pub(in crate::store) documents: Seal,
 }
 
-/// An open segment. Every byte it hands out was checked.
+/// An open segment. Every byte that it returns was checked.
 pub(in crate::store) struct Segment {
     files: SegmentFiles,
     pub(super) dim: usize,
-    /// None only under repair.
+    /// `None` only during a repair.
     pub(super) vectors: Option<SealedFile>,
     documents: SealedFile,
 }
 
 impl SegmentFiles {
-    /// Name of `N.vectors` inside the index.
+    /// Name of `N.vectors`, relative to the index.
     pub(in crate::store) fn vectors_name(number: u64) -> String {
         format!("{}/{number:08}.vectors", names::SEGMENTS)
     }
 
-    /// Name of `N.documents` inside the index.
+    /// Name of `N.documents`, relative to the index.
     pub(in crate::store) fn documents_name(number: u64) -> String {
         format!("{}/{number:08}.documents", names::SEGMENTS)
     }
 }
 
-/// Elements of so many bytes in a section.
+/// Number of elements of `width` bytes in a section.
 pub(super) fn count(section: &Range<u64>, width: u64) -> u64 {
     (section.end - section.start) / width
 }
 
-/// Compares the numbers of elements of sections with what they must be: what it is, the section, the width of
-/// an element, and their number.
+/// Compares the numbers of elements of sections with the expected ones: given as name, section, width of an
+/// element, and expected number.
 pub(super) fn check_counts<const N: usize>(
     file: &SealedFile,
     counts: [(&'static str, u32, u64, u64); N],
@@ -76,9 +76,8 @@ pub(super) fn check_counts<const N: usize>(
 }
 
 impl Segment {
-    /// Opens a segment, with checks that cost the same for a segment of any size. With `damaged`, a file of
-    /// embeddings that cannot be used is as if every page of it were damaged, and posting lists of terms are
-    /// not looked at.
+    /// Opens a segment in constant time. With `damaged`, an unusable file of embeddings is treated as if
+    /// every page of it were damaged, and posting lists of terms are ignored.
     pub(in crate::store) fn open(
         backend: &dyn Backend,
         dir: &Path,
@@ -106,7 +105,7 @@ impl Segment {
         let (rows, leaves) = (u64::from(files.rows), count(documents.section(LEAVES), 4));
         let has_passages = !documents.section(HEADS).is_empty();
         let passages = if has_passages { rows } else { 0 };
-        // Of documents with passages only the first of these.
+        // In documents with passages, only the first passages count.
         let documents_here = if has_passages { count(documents.section(ID_ORDER), 4) } else { rows };
         if documents_here > rows {
             let (what, expected, found) = ("the number of documents", rows, documents_here);
@@ -135,7 +134,7 @@ impl Segment {
         Ok(Self { files, dim: dim as usize, vectors, documents })
     }
 
-    /// Where a section of `N.documents` is.
+    /// The range of a section of `N.documents`.
     pub(super) fn at(&self, section: u32) -> &Range<u64> {
         self.documents.section(section)
     }
@@ -149,7 +148,7 @@ impl Segment {
         [self.vectors.as_ref().map_or(0, SealedFile::len), self.documents.len()]
     }
 
-    /// As [`Rows::leaf`], by the leaf's place in [`Rows::all_leaves`].
+    /// As [`Rows::leaf`], by the leaf's position in [`Rows::all_leaves`].
     fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
         let own = self.span(self.at(LEAF_ENDS), place, self.rows().into())?;
         let all = count(self.at(FURTHER), 4);
@@ -161,7 +160,7 @@ impl Segment {
         Ok((own, secondary))
     }
 
-    /// How many ids come before this one: where it is, or would be, in the order of ids.
+    /// The number of smaller ids: the position of this one, existing or not, in id order.
     pub(in crate::store) fn first_from(&self, id: &str) -> Result<u32> {
         let (mut low, mut high) = (0, self.documents());
         while low < high {
@@ -175,13 +174,13 @@ impl Segment {
         Ok(low)
     }
 
-    /// The row at a place in the byte order of ids.
+    /// The row at a position in the byte order of ids.
     pub(in crate::store) fn by_id(&self, place: u32) -> Result<u32> {
         let row = self.numbers(self.at(ID_ORDER), place as usize..place as usize + 1)?[0];
         if row < self.rows() { Ok(row) } else { Err(self.undecodable("the order of ids", place.into())) }
     }
 
-    /// Asks for where the parts of a row's document end, which [`Self::prefetch_document`] reads.
+    /// Prefetches the ends of the parts of a row's document, for [`Self::prefetch_document`].
     pub(in crate::store) fn prefetch_ends(&self, row: u32) -> Result<()> {
         for ends in [self.at(ID_ENDS), self.at(PAYLOAD_ENDS), self.at(METADATA_ENDS)] {
             let end: &[u64] = self.documents.elements(ends, row as usize..row as usize + 1)?;
@@ -190,7 +189,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Asks for the beginnings of the parts of a row's document.
+    /// Prefetches the beginnings of the parts of a row's document.
     pub(in crate::store) fn prefetch_document(&self, row: u32) -> Result<()> {
         let id = self.blob(ID_ENDS, IDS, row as usize)?;
         for bytes in [id, self.payload(row)?, self.metadata(row)?] {
@@ -200,7 +199,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Results of [`Self::check_bytes`].
+    /// Number of results of [`Self::check_bytes`].
     pub(in crate::store) fn checks(&self) -> u64 {
         self.vectors.iter().chain([&self.documents]).map(SealedFile::checks).sum()
     }
@@ -230,8 +229,7 @@ impl Segment {
         self.documents.corrupt(damage)
     }
 
-    /// What lies between two neighbouring ends, the first of which is 0 before the first; never
-    /// beyond `most`.
+    /// The range between two adjacent ends, starting at 0 for the first; never beyond `most`.
     fn span(&self, ends: &Range<u64>, place: usize, most: u64) -> Result<Range<u32>> {
         let start = match place {
             0 => 0,
@@ -264,7 +262,7 @@ impl Segment {
 impl RowSource for Segment {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
         if self.at(ROW_LEAF_ENDS).is_empty() {
-            // One leaf for each document: the one whose rows these are.
+            // One leaf for each document: the leaf that its row is stored with.
             let ends = self.numbers(self.at(LEAF_ENDS), 0..self.leaf_count())?;
             let place = ends.partition_point(|&end| end <= row);
             let leaf = self.all_leaves()?.get(place).copied();

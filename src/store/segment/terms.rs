@@ -1,4 +1,4 @@
-//! Reading a segment's posting lists of terms.
+//! Reads a segment's posting lists of terms.
 
 use super::{
     Rows,
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Checks the lengths of the sections of posting lists of terms, at a cost that does not grow with them.
+/// Checks the lengths of the sections of posting lists of terms, in constant time.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ impl Segment {
         !self.at(LENGTHS).is_empty()
     }
 
-    /// Bytes of everything that is there for terms.
+    /// Size of all sections for terms.
     pub(in crate::store) fn term_bytes(&self) -> u64 {
         let sections = [TERMS, TERM_ROWS, TERM_ENDS, POSTINGS, LENGTHS, TOTAL_LENGTH];
         sections.map(|section| count(self.at(section), 1)).iter().sum()
@@ -55,14 +55,14 @@ impl Segment {
         self.numbers(self.at(TERMS), 0..self.term_count())
     }
 
-    /// As [`Rows::term_list`], by the term's place in [`Self::terms`].
+    /// As [`Rows::term_list`], by the term's position in [`Self::terms`].
     pub(in crate::store) fn term_list_at(&self, place: usize) -> Result<EncodedList<'_>> {
         let (bytes, rows) = self.term_bytes_at(place)?;
         let undecodable = |_| self.undecodable("the postings of term", place as u64);
         EncodedList::new(bytes, rows as usize).map_err(undecodable)
     }
 
-    /// A list as it lies there, and how many postings it has.
+    /// The stored bytes of a list, and its number of postings.
     fn term_bytes_at(&self, place: usize) -> Result<(&[u8], u32)> {
         let rows = self.numbers(self.at(TERM_ROWS), place..place + 1)?[0];
         Ok((self.blob(TERM_ENDS, POSTINGS, place)?, rows))
@@ -84,12 +84,12 @@ impl Segment {
         }
     }
 
-    /// Reads all lists; how many postings there are. `packed`: whether their bytes must be those that packing
-    /// the postings gives, with all bounds.
+    /// Reads all lists; returns the number of postings. `packed`: whether their bytes must equal the result
+    /// of packing the postings, with all bounds.
     ///
     /// # Errors
     ///
-    /// Terms out of order, lists that cannot be read, and lengths that are not those of the lists.
+    /// Terms out of order, unreadable lists, and lengths that contradict the lists.
     pub(in crate::store) fn check_terms(&self, packed: bool) -> Result<u64> {
         let terms = self.terms()?;
         if let Some(place) = terms.windows(2).position(|pair| pair[0] >= pair[1]) {

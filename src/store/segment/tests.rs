@@ -110,7 +110,7 @@ fn open(dir: &TempDir, files: SegmentFiles) -> Result<Segment> {
     Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files, false)
 }
 
-/// Where each row came from, by its id.
+/// The origin of each row, by its id.
 fn members(sources: &[Vec<Given>], segment: &Segment) -> Vec<Member> {
     let mut places = BTreeMap::new();
     for (source, rows) in (0..).zip(sources) {
@@ -121,7 +121,7 @@ fn members(sources: &[Vec<Given>], segment: &Segment) -> Vec<Member> {
     (0..segment.rows()).map(|row| places[segment.id(row).unwrap()]).collect()
 }
 
-/// All that a segment says against all that went into it.
+/// Compares all contents of a segment with its sources.
 fn check(sources: &[Vec<Given>], segment: &Segment) {
     let members = members(sources, segment);
     let all: Vec<&Given> = sources.iter().flatten().collect();
@@ -137,7 +137,7 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
         assert_eq!(segment.leaves(row).unwrap(), own.leaves);
         assert_eq!(segment.created_at(row).unwrap(), Generation(u64::from(member.row) + 100));
         assert_eq!(segment.find(&own.document.id).unwrap(), Some(row));
-        // Of one leaf, in the order in which they were given.
+        // Rows of one leaf, in the given order.
         let order = (own.leaves[0], member.source, member.row);
         assert!(last < Some(order));
         last = Some(order);
@@ -211,7 +211,7 @@ fn an_answer_to_cancel_ends_the_build() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// A damaged segment answers as a sound one does, or says that it is damaged; it never panics.
+    /// A damaged segment answers as a sound one does, or reports the damage; it never panics.
     #[test]
     fn damage_is_an_error_or_changes_nothing(
         rows in 1usize..120,

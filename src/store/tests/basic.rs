@@ -125,7 +125,7 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         refused(with(|p| p.document.text = "\n".repeat(40 << 20))),
         StoreError::Input(InputError::DocumentTooLarge { .. })
     ));
-    // The handle is as good as before.
+    // The handle is still usable.
     store.commit(puts(vec![put(&"x".repeat(512), 2, &[1])])).unwrap();
 }
 
@@ -143,7 +143,7 @@ fn big_documents_come_and_go() {
         })
         .collect();
     commit(&store, &mut model, puts(vec![put("a", 0, &[0]), big, put("z", 2, &[2])]));
-    // As a killed process leaves it: in the log alone.
+    // The state after a killed process: only in the log.
     let image = tempfile::tempdir().unwrap();
     copy_directory(dir.path(), image.path());
     assert_is(&open(image.path()).unwrap(), &model);
@@ -173,7 +173,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
     open(dir.path()).unwrap();
 }
 
-/// A reader sees what was flushed, when it asks for it, whatever the writer did to the files since.
+/// A reader sees what was flushed when it refreshes, whatever the writer did to the files since.
 #[test]
 fn a_reader_follows_the_writer() {
     let dir = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ fn a_reader_follows_the_writer() {
             3 if n % 2 == 0 => store.compact(&mut || Ok(())).is_ok(),
             _ => false,
         };
-        // Not asked yet: what it has open is still readable.
+        // Not refreshed yet: what it has open is still readable.
         assert_is(&reader, &seen);
         let moved = reader.refresh().unwrap();
         assert!(flushed || !moved, "moved to what was not flushed");
@@ -215,7 +215,7 @@ fn directories_that_hold_no_index_are_told_apart() {
     for refused in [open(&foreign), Store::open_read_only(&foreign), open(&foreign.join("notes.txt"))] {
         assert!(matches!(refused, Err(StoreError::NotAnIndex { .. })));
     }
-    // A refused directory is left as it was found.
+    // A refused directory is left as it was.
     assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
     for name in ["log", "segments"] {
         let path = foreign.join(name);
@@ -250,7 +250,7 @@ fn readers_see_whole_generations_while_a_writer_works() {
     let dir = tempfile::tempdir().unwrap();
     let store = create(dir.path());
     let done = AtomicBool::new(false);
-    // Generation g: document "x" has seed g and lies in leaf g % 16 alone.
+    // Generation g: document "x" has seed g and lies only in leaf g % 16.
     let batch = |g: u32| puts(vec![put("x", g, &[g % LEAVES]), put(&format!("y{g:04}"), g, &[15 - g % 15])]);
     store.commit(batch(1)).unwrap();
     thread::scope(|scope| {
@@ -283,8 +283,8 @@ fn readers_see_whole_generations_while_a_writer_works() {
     assert!(store.verify().unwrap().is_sound());
 }
 
-/// Copies of the directory at any moment of a run, which is what a killed process leaves
-/// in the page cache, open at a whole generation that is no older than the last flush.
+/// Copies of the directory at any moment of a run, as a killed process leaves them in the page cache, open at
+/// a whole generation at least as recent as the last flush.
 #[test]
 fn an_image_of_a_live_directory_is_a_whole_generation() {
     let dir = tempfile::tempdir().unwrap();
@@ -352,7 +352,7 @@ fn a_snapshot_is_an_index_of_its_own() {
     store.snapshot(&at("one")).unwrap();
     let taken = model.clone();
     assert!(matches!(store.snapshot(&at("one")), Err(StoreError::AlreadyExists { .. })));
-    // The one goes on, and so does the other; neither sees it.
+    // Both continue, and neither sees the other.
     store.commit(deletes(&["fresh", "id001"])).unwrap();
     apply(&mut model, &deletes(&["fresh", "id001"]));
     store.compact(&mut || Ok(())).unwrap();
@@ -363,7 +363,7 @@ fn a_snapshot_is_an_index_of_its_own() {
     copy.compact(&mut || Ok(())).unwrap();
     assert_is(&store, &model);
     assert!(store.verify().unwrap().is_sound());
-    // A read-only handle whose files the writer has removed moves on to the newest.
+    // If the writer has removed a read-only handle's files, the handle moves on to the newest.
     let reader = Store::open_read_only(dir.path()).unwrap();
     store.commit(puts(vec![put("later", 1501, &[4])])).unwrap();
     apply(&mut model, &puts(vec![put("later", 1501, &[4])]));
@@ -372,14 +372,14 @@ fn a_snapshot_is_an_index_of_its_own() {
     assert_is(&open(&at("two")).unwrap(), &model);
 }
 
-/// A snapshot that was cut off shares files with the index; a create in its place must not write to them.
+/// An interrupted snapshot shares files with the index; a create in its place must not write to them.
 #[test]
 fn what_a_snapshot_shares_is_never_written_to() {
     let (dir, model) = sample();
     let store = open(dir.path()).unwrap();
     let copy = tempfile::tempdir().unwrap();
     store.snapshot(copy.path()).unwrap();
-    // As one that was cut off before its last step.
+    // The state of one that was interrupted before its last step.
     fs::rename(copy.path().join("MANIFEST"), copy.path().join("MANIFEST.new")).unwrap();
     fs::remove_file(copy.path().join("MANIFEST.copy")).unwrap();
     let other = create(copy.path());

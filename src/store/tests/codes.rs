@@ -8,7 +8,7 @@ use crate::store::{
     segment::SegmentFiles,
 };
 
-/// Codes are checked against the rows, and not only their bytes against their checksums.
+/// Codes are compared with the rows, in addition to their checksums.
 #[test]
 fn codes_of_other_rows_are_a_problem() {
     const WIDE: usize = 70;
@@ -35,7 +35,7 @@ fn codes_of_other_rows_are_a_problem() {
     assert_eq!(leaf_rows, 5);
     drop(store);
 
-    // The same file with codes of nothing, and every checksum right.
+    // The same file with invalid codes, and every checksum correct.
     let mut manifest = Manifest::read(&FileSystem, dir.path()).unwrap();
     let files = &mut manifest.segments[0].files;
     let identity = Identity { kind: Kind::Vectors, store_id: manifest.store_id, segment: files.number };
@@ -65,13 +65,13 @@ fn codes_of_other_rows_are_a_problem() {
     for (problem, first) in report.problems[1..].iter().zip([0, 32, 64]) {
         assert_eq!(problem.damage, Damage::Undecodable { what: "the codes from row", number: first });
     }
-    // Codes are made anew with each segment.
+    // Codes are recomputed with each segment.
     store.commit(puts(vec![wide(80)])).unwrap();
     store.compact(&mut || Ok(())).unwrap();
     assert!(store.verify().unwrap().is_sound());
 }
 
-/// Rows that are merged are coded anew, beside the means of their new segment.
+/// Merged rows are coded again, relative to the means of their new segment.
 #[test]
 fn merged_rows_have_codes_of_their_segment() {
     const WIDE: usize = 70;

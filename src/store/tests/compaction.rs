@@ -1,8 +1,8 @@
-//! Segments merged, by the store itself and by request.
+//! Segments merged automatically and by request.
 
 use super::*;
 
-/// What came last is known whatever has been merged since.
+/// The latest state is kept whatever has been merged since.
 #[test]
 fn the_newest_documents_are_known_after_compaction() {
     let dir = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn compaction_leaves_one_segment_and_no_byte_of_the_dead() {
     assert_is(&store, &model);
     let stats = store.stats().unwrap();
     assert_eq!((stats.segments, stats.rows, stats.dead_rows), (1, 50, 0));
-    // A view from before still has what it had.
+    // An earlier view still has its contents.
     assert_eq!(before.live(), 50);
     assert!(before.document(before.row_of("kept-7").unwrap().unwrap()).is_ok());
     drop(store);
@@ -50,7 +50,7 @@ fn compaction_leaves_one_segment_and_no_byte_of_the_dead() {
         }
     }
     assert_eq!(files, 2);
-    // A fresh build of the same documents takes as much.
+    // A fresh build of the same documents has the same size.
     let memtable = tempfile::tempdir().unwrap();
     let again = create(memtable.path());
     again.commit(puts(model.values().cloned().collect())).unwrap();
@@ -78,8 +78,7 @@ fn a_cancelled_compaction_changes_nothing() {
     assert_is(&open(dir.path()).unwrap(), &model);
 }
 
-/// Small flushes do not pile up segments, and no document is written more often than the
-/// logarithm of their number.
+/// Small flushes do not accumulate segments, and each document is written at most logarithmically often.
 #[test]
 fn segments_are_merged_as_they_come() {
     let dir = tempfile::tempdir().unwrap();
@@ -91,7 +90,7 @@ fn segments_are_merged_as_they_come() {
         assert!(store.stats().unwrap().segments <= 9, "after {n}");
     }
     assert_is(&store, &model);
-    // Deleting most of a segment has it written anew.
+    // Deleting most of a segment causes it to be rewritten.
     let gone: Vec<String> = (0..150).map(|n| n.to_string()).collect();
     store.commit(deletes(&gone)).unwrap();
     store.flush().unwrap();

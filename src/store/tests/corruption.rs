@@ -10,13 +10,13 @@ use super::{
 };
 use crate::disk::FileSystem;
 
-/// Opens a damaged directory and reads all of it: an error, or what was there before.
+/// Opens a damaged directory and reads everything: an error, or the original contents.
 fn error_or_same(dir: &Path, model: &Model) -> std::result::Result<(), StoreError> {
     let store = open(dir)?;
     let report = store.verify()?;
     match compare(&store.read(), model) {
         Ok(()) => Ok(()),
-        // The difference is the text of an error of reading, which `verify` saw as well.
+        // The difference is the text of a read error, which `verify` saw as well.
         Err(difference) => {
             assert!(!report.is_sound(), "another answer, and no damage found: {difference}");
             let problem = report.problems[0].clone();
@@ -44,7 +44,7 @@ fn every_byte_of_the_manifest() {
         fs::write(&path, &bytes).unwrap();
         let Err(StoreError::Corrupt { file, .. }) = open(dir.path()) else { panic!("byte {at}") };
         assert_eq!(file, names::MANIFEST);
-        // Nothing is taken away from one who wants to look.
+        // Nothing is removed, so that the damage can be examined.
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
     for len in 0..whole.len() {
@@ -72,7 +72,7 @@ fn a_file_that_is_gone_or_another_indexs() {
     assert_is(&open(dir.path()).unwrap(), &model);
 }
 
-/// What cannot be replayed for another file's damage waits for that to be repaired.
+/// Commits that cannot be replayed because of damage in another file wait for its repair.
 #[test]
 fn a_sound_log_outlives_a_damaged_segment() {
     let (dir, mut model) = sample();
@@ -87,7 +87,7 @@ fn a_sound_log_outlives_a_damaged_segment() {
         .map(|path| {
             let whole = fs::read(&path).unwrap();
             let mut bytes = whole.clone();
-            // All of it but header and end, so that no id can be looked up.
+            // Everything except header and end, so that no id can be looked up.
             let end = bytes.len() - 600;
             bytes[4096..end].iter_mut().for_each(|byte| *byte ^= 1);
             fs::write(&path, bytes).unwrap();
@@ -99,7 +99,7 @@ fn a_sound_log_outlives_a_damaged_segment() {
     assert_is(&open(image.path()).unwrap(), &model);
 }
 
-/// The copy of the manifest is that of the published one from the next opening on, whatever a crash has left.
+/// After the next open, the copy of the manifest matches the published one, whatever a crash has left.
 #[test]
 fn an_old_copy_is_made_anew() {
     let (dir, model) = sample();
@@ -111,7 +111,7 @@ fn an_old_copy_is_made_anew() {
     assert!(!dir.path().join(names::MANIFEST_NEW).exists());
     let read = |name| fs::read(dir.path().join(name)).unwrap();
     assert_eq!(read(names::MANIFEST), read(names::MANIFEST_COPY));
-    // Without a manifest the copy shows that there was one.
+    // Without a manifest, the copy shows that one existed.
     before.write_provisional(&FileSystem, dir.path()).unwrap();
     fs::remove_file(dir.path().join(names::MANIFEST)).unwrap();
     assert!(matches!(open(dir.path()), Err(StoreError::Corrupt { .. })));
@@ -121,14 +121,14 @@ fn an_old_copy_is_made_anew() {
     assert_is(&open(dir.path()).unwrap(), &model);
 }
 
-/// A manifest of an earlier time under files of a later one: a backup of which only a part was put back.
-/// Nothing is removed; a repair goes on from the later one where that is whole.
+/// An earlier manifest with the files of a later one: a backup restored only in part. Nothing is removed; a
+/// repair continues with the later one if that is whole.
 #[test]
 fn a_manifest_that_was_put_back_removes_nothing() {
     for (copy_too, copy_is_whole) in [(false, true), (false, false), (true, false)] {
         let (dir, mut model) = (tempfile::tempdir().unwrap(), Model::new());
         let store = create(dir.path());
-        // Large enough that what follows is not merged with it, so that the old manifest's files stay.
+        // Large enough not to be merged with what follows, so that the old manifest's files stay.
         commit(
             &store,
             &mut model,
@@ -176,7 +176,7 @@ fn a_manifest_that_was_put_back_removes_nothing() {
     }
 }
 
-/// A check reads what was read before as well.
+/// A check rereads what was read before.
 #[test]
 fn damage_behind_the_back_of_a_handle_is_found() {
     let (dir, model) = sample();

@@ -31,8 +31,8 @@ fn a_create_that_fails_anywhere_can_be_done_again() {
     assert!(failures > 8, "only {failures} operations");
 }
 
-/// Each operation of commits, flushes and a compaction fails once, by an error that may pass
-/// (a full disk) and by one that does not (a failing disk).
+/// Each operation of commits, flushes and a compaction fails once, with a temporary error (a full disk) and
+/// with a permanent one (a failing disk).
 #[test]
 fn a_failure_anywhere_loses_nothing_acknowledged() {
     let (origin, before) = sample();
@@ -51,15 +51,15 @@ fn a_failure_anywhere_loses_nothing_acknowledged() {
             let faults = Faulty::new(failures.len(), kind);
             let options = StoreOptions { durability, ..StoreOptions::default() };
             let store = Store::open_on(Arc::new(faults.clone()), dir.path(), options);
-            // What was promised, and all that was committed in memory.
+            // What was promised, and everything committed in memory.
             let (mut acknowledged, mut newest) = (before.clone(), before.clone());
-            // Which may be on disk although it failed.
+            // A commit that may be on disk although it failed.
             let mut uncertain = None;
             if let Ok(store) = store {
                 for (number, batch) in batches.iter().enumerate() {
                     let generation = store.read().generation();
                     let committed = store.commit(batch.clone());
-                    // A commit that fails is not visible, one that succeeds is.
+                    // A failed commit is not visible, a successful one is.
                     if store.read().generation() != generation {
                         apply(&mut newest, batch);
                     }
@@ -67,7 +67,7 @@ fn a_failure_anywhere_loses_nothing_acknowledged() {
                         2 => store.compact(&mut || Ok(())),
                         _ => store.flush(),
                     });
-                    // Whatever happened, readers see what was committed.
+                    // In any case, readers see what was committed.
                     assert_is_readable(&store, &newest);
                     match flushed {
                         Ok(()) => acknowledged = newest.clone(),
@@ -85,7 +85,7 @@ fn a_failure_anywhere_loses_nothing_acknowledged() {
                             assert!(matches!(store.flush(), Err(StoreError::Poisoned)));
                             assert!(matches!(store.commit(deletes(&["x"])), Err(StoreError::Poisoned)));
                         }
-                        // Nothing is lost: the same works once there is room.
+                        // Nothing is lost: the same call works once there is room.
                         Err(_) => {
                             store.flush().unwrap();
                             if store.read().generation() == generation {
@@ -99,7 +99,7 @@ fn a_failure_anywhere_loses_nothing_acknowledged() {
                 }
             }
             let failed = faults.failed();
-            // What was not acknowledged may be there or not, batch by batch.
+            // What was not acknowledged may or may not be there, batch by batch.
             let store = open(dir.path()).unwrap();
             let possible = [Some(&acknowledged), Some(&newest), uncertain.as_ref()];
             let found = possible.into_iter().flatten().any(|model| compare(&store.read(), model).is_ok());
@@ -129,7 +129,7 @@ fn a_snapshot_that_fails_anywhere_takes_nothing_away() {
             Ok(()) => assert_is(&open(&target).unwrap(), &model),
             Err(error) => {
                 assert!(matches!(error, StoreError::Io { .. }), "{:?}: {error}", faults.failed());
-                // Whole, or none.
+                // A whole index, or none.
                 if let Ok(copy) = open(&target) {
                     assert_is(&copy, &model);
                 }
@@ -152,13 +152,13 @@ fn assert_is_readable(store: &Store, model: &Model) {
     assert_eq!(view.live(), model.len());
     for (id, put) in model.iter().take(5) {
         let read = || view.document(view.row_of(id)?.unwrap());
-        // The one operation that fails may be this one.
+        // The injected failure may hit this operation.
         assert_eq!(read().or_else(|_| read()).unwrap(), put.document);
     }
 }
 
-/// Too many open files are no failed sync: but for the very last step, after which it is not known whether
-/// the manifest lasts, the handle goes on.
+/// Running out of file handles is not a failed sync: the handle continues, except in the very last step,
+/// after which it is unknown whether the manifest is durable.
 #[test]
 fn a_lack_of_files_may_pass() {
     let (origin, before) = sample();
@@ -180,7 +180,7 @@ fn a_lack_of_files_may_pass() {
             refused.extend(again.is_err().then(|| faults.failed()));
         }
         apply(&mut model, &batch);
-        // The one operation that fails may be a read of this.
+        // The injected failure may hit a read here.
         assert_eq!(compare(&store.read(), &model).or_else(|_| compare(&store.read(), &model)), Ok(()));
         drop(store);
         assert_is(&open(dir.path()).unwrap(), &model);

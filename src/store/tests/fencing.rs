@@ -1,10 +1,10 @@
-//! A directory that is no longer the one that a handle opened: the handle writes and removes nothing there.
+//! A replaced directory: the handle that opened the original writes and removes nothing there.
 
 use std::time::Duration;
 
 use super::{super::layout::names, *};
 
-/// All files below a directory but lock files, with their contents.
+/// All files below a directory except lock files, with their contents.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
@@ -18,7 +18,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Every write of the handle is refused, by the same error again and again, and dropping it changes nothing.
+/// Every write of the handle is refused, repeatedly with the same error, and dropping it changes nothing.
 #[track_caller]
 fn assert_fenced(store: Store, dir: &Path) {
     let before = contents(dir);
@@ -33,7 +33,7 @@ fn assert_fenced(store: Store, dir: &Path) {
             assert!(matches!(refused, Err(StoreError::Replaced { .. })), "{refused:?}");
         }
     }
-    // What it had is still shown.
+    // Its contents are still shown.
     assert!(store.read().live() > 0);
     drop(store);
     assert!(contents(dir) == before, "files were changed or removed");
@@ -73,11 +73,11 @@ fn a_directory_that_was_replaced_by_a_backup() {
     drop(second);
     assert_fenced(first, &place);
     assert_is(&open(&place).unwrap(), &model);
-    // What the first one had acknowledged is where it was put.
+    // What the first one had acknowledged is in the moved directory.
     assert_is(&open(&away).unwrap(), &lost);
 }
 
-/// As a tool does that restores files one by one and leaves the lock file alone.
+/// A tool that restores files one by one and leaves the lock file alone.
 #[test]
 fn a_manifest_that_was_put_back() {
     let (dir, _) = sample();
@@ -86,8 +86,8 @@ fn a_manifest_that_was_put_back() {
     let mut model = Model::new();
     commit(&store, &mut model, puts(vec![put("new", 7, &[1])]));
     let path = dir.path().join(names::MANIFEST);
-    // The same bytes in another file, then other bytes in the same one.
-    // Beside it first: the number of a file that is gone may be given out again.
+    // The same bytes in another file, then other bytes in the same one. Written under another name first: the
+    // inode number of a removed file may be reused.
     fs::write(dir.path().join("restored"), &manifest).unwrap();
     fs::rename(dir.path().join("restored"), &path).unwrap();
     let before = contents(dir.path());
@@ -125,7 +125,7 @@ fn a_lock_says_who_holds_it_and_can_be_waited_for() {
     });
 }
 
-/// Nothing of an index is a link to another one, so nothing of another one is removed through it.
+/// No file of an index may be a link to another index's, so nothing of another index is removed through it.
 #[test]
 fn links_and_fifos_in_place_of_ours_are_refused() {
     let (other, model) = sample();

@@ -1,5 +1,4 @@
-//! A disk that is really full, where one can be made: a small file system in memory, which takes the right to
-//! mount.
+//! A truly full disk, if one can be made: a small file system in memory, which needs the right to mount.
 
 use std::process::Command;
 
@@ -8,7 +7,7 @@ use super::*;
 const BYTES: usize = 6 << 20;
 const PAGE: u64 = 4096;
 
-/// A mounted file system; gone when dropped.
+/// A mounted file system; unmounted when dropped.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -61,7 +60,7 @@ fn a_full_disk_takes_nothing_away_and_can_be_emptied() {
         }
         assert_eq!(failures.len(), 5, "{BYTES} bytes were enough");
         assert!(model.len() > 10);
-        // Fewer documents need less room, whatever is left of it; the rest is still there.
+        // Fewer documents need less room, even if little is left; the rest is still there.
         let kept: Vec<String> = model.keys().skip(3).cloned().collect();
         let gone = deletes(&kept.iter().map(String::as_str).collect::<Vec<_>>());
         store.commit(gone.clone()).unwrap_or_else(|error| panic!("{durability:?}: {error}; {failures:?}"));
@@ -78,7 +77,7 @@ fn a_full_disk_takes_nothing_away_and_can_be_emptied() {
 }
 
 impl Small {
-    /// Fills the disk but for about so many bytes; gone with the file that is returned.
+    /// Fills the disk except for about `free` bytes; undone by removing the returned file.
     fn fill(&self, free: u64) -> PathBuf {
         let path = self.0.path().join("filler");
         let _ = fs::remove_file(&path);
@@ -96,16 +95,16 @@ impl Small {
     }
 }
 
-/// What a workload that meets a full disk may leave: what was acknowledged, and the commit that failed or
+/// What a workload may leave on a full disk: the acknowledged state, and the commit that failed, applied or
 /// not.
 struct Told {
     acknowledged: Model,
     failures: usize,
-    /// Commits that only delete and were refused.
+    /// Refused commits that only delete.
     refused_deletes: usize,
 }
 
-/// A long mixed workload; whatever fails is left at that.
+/// A long mixed workload; failures are not retried.
 fn work(store: &Store, mut model: Model, seed: u32) -> Told {
     let (mut failures, mut refused_deletes) = (0, 0);
     for n in 0..24u32 {
@@ -139,8 +138,8 @@ fn work(store: &Store, mut model: Model, seed: u32) -> Told {
     Told { acknowledged: model, failures, refused_deletes }
 }
 
-/// The disk is full from any moment on: nothing acknowledged is lost, in this handle, in the next one on the
-/// disk that is still full, and in the one after it with space again; which then works as ever.
+/// The disk is full from an arbitrary moment on: nothing acknowledged is lost, in this handle, in the next
+/// one on the still full disk, and in the one after it with space again, which then works normally.
 #[test]
 fn a_disk_that_is_full_from_any_moment_on() {
     let Some(disk) = Small::mount() else {
@@ -159,7 +158,7 @@ fn a_disk_that_is_full_from_any_moment_on() {
         let told = work(&store, before.acknowledged, 100);
         failures += told.failures;
         refused += told.refused_deletes;
-        // Without a word, as a killed process; the disk has no room for a copy, so the lock is taken over.
+        // Without closing, like a killed process; the disk has no room for a copy, so the lock is taken over.
         fs::remove_file(dir.join("LOCK")).unwrap();
         let again = Store::open(&dir, options).unwrap_or_else(|error| panic!("{free} bytes free: {error}"));
         assert_eq!(compare(&again.read(), &told.acknowledged), Ok(()), "{free} bytes free");
@@ -167,7 +166,7 @@ fn a_disk_that_is_full_from_any_moment_on() {
         let told = work(&again, told.acknowledged, 200);
         failures += told.failures;
         let _ = fs::remove_file(&filler);
-        // With space again everything works, without a restart.
+        // With space again, everything works without a restart.
         let told = work(&again, told.acknowledged, 300);
         assert_eq!(told.failures, 0, "{free} bytes free");
         again.compact(&mut || Ok(())).unwrap();
@@ -181,7 +180,7 @@ fn a_disk_that_is_full_from_any_moment_on() {
     assert_eq!(refused, 0, "there is space to record a delete");
 }
 
-/// A compaction that fails leaves as much space as there was before.
+/// A failed compaction leaves as much space as before.
 #[test]
 fn a_failed_compaction_gives_its_space_back() {
     let Some(disk) = Small::mount() else {

@@ -1,11 +1,11 @@
-//! An index of the format's version as it was once written: what it holds is read back unchanged.
+//! An index written earlier in this format version: its contents are read back unchanged.
 
 use super::{passages::config_with_passages, *};
 
-/// Embeddings so wide that segments have codes.
+/// Embeddings wide enough for segments to have codes.
 const WIDE: usize = 70;
 
-/// Where the index is kept.
+/// The path of the stored index.
 fn fixture() -> PathBuf {
     let name = format!("store-v{}", layout::FORMAT_VERSION);
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -15,8 +15,7 @@ fn wide(n: u32) -> Vec<f16> {
     (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect()
 }
 
-/// A document with passages, with metadata or without; one leaf has so many rows that they have their own
-/// mean.
+/// A document with passages, with or without metadata; one leaf has enough rows for its own mean.
 fn one(n: u32) -> Put {
     let mut put = put_passages(&format!("id-{n:02}"), 10 * n, 1 + n % 5);
     put.document.metadata =
@@ -40,7 +39,7 @@ fn batches() -> Vec<WriteBatch> {
     ]
 }
 
-/// `EHI_WRITE_FIXTURE=1` writes the index anew; for a new version of the format only.
+/// `EHI_WRITE_FIXTURE=1` rewrites the index; only for a new version of the format.
 #[test]
 fn an_index_of_this_format_opens_and_holds_what_was_written() {
     if std::env::var_os("EHI_WRITE_FIXTURE").is_some() {
@@ -51,7 +50,7 @@ fn an_index_of_this_format_opens_and_holds_what_was_written() {
             store.flush().unwrap();
         }
         drop(store);
-        // Space for what comes, and nothing that is read.
+        // Reserved space, which is never read.
         std::fs::remove_file(fixture().join(layout::names::RESERVE)).unwrap();
     }
     let mut model = Model::new();
@@ -65,7 +64,7 @@ fn an_index_of_this_format_opens_and_holds_what_was_written() {
     let stats = store.stats().unwrap();
     assert_eq!((stats.generation, stats.documents, stats.segments), (Generation(3), 40, 2));
     assert!(stats.dead_rows > 0 && stats.bytes.dead_rows > 0);
-    // Codes and supplements are those of the rows.
+    // Codes and supplements match the rows.
     let view = store.read();
     assert!(view.parts().iter().all(|run| run.codes().unwrap().is_some()));
     assert!(view.supplement(Row(0)).unwrap().is_some() && store.verify().unwrap().is_sound());

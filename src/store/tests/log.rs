@@ -1,4 +1,4 @@
-//! The log as a part of the store: what it brings back, what it refuses, and what it says.
+//! The log as part of the store: what it recovers, what it refuses, and what it reports.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::{super::layout::names, *};
 
 const COMMITS: u32 = 6;
 
-/// A store that was left with commits in its log, and the states after each of them.
+/// A store left with commits in its log, and the states after each of them.
 fn left() -> (tempfile::TempDir, Vec<Model>) {
     let (origin, mut model) = sample();
     let image = tempfile::tempdir().unwrap();
@@ -47,14 +47,14 @@ fn repaired(dir: &Path) -> RepairReport {
 fn what_waits_is_told_and_brought_back() {
     let (dir, _) = left();
     let waiting = Notice::Waiting { commits: 6, count: 15, of: Entries::Documents, writer: None };
-    // As a killed writer leaves it, whose number no process has any more.
+    // Left by a killed writer whose process id is unused.
     fs::write(dir.path().join(names::LOCK), "process 2147483647\nhost here\nsince 1\n").unwrap();
     let reader = Store::open_read_only(dir.path()).unwrap();
     assert_eq!(reader.notices(), std::slice::from_ref(&waiting));
     assert_eq!(reader.stats().unwrap().memtable_documents, 15);
     let report = reader.verify().unwrap();
     assert!(report.is_sound() && report.warnings == [waiting], "{report:?}");
-    // Beside a writer that is at work, the same is said otherwise.
+    // While a writer is active, the message is different.
     let writer = open(dir.path()).unwrap();
     let reader = Store::open_read_only(dir.path()).unwrap();
     match reader.notices() {
@@ -72,7 +72,7 @@ fn what_waits_is_told_and_brought_back() {
     assert!(store.verify().unwrap().warnings.is_empty());
 }
 
-/// A log that belongs to a manifest which is gone is not dropped: its commits were acknowledged.
+/// A log that belongs to a missing manifest is not dropped: its commits were acknowledged.
 #[test]
 fn a_log_of_a_later_manifest_is_an_error() {
     let (dir, states) = left();
@@ -98,7 +98,7 @@ fn a_repair_keeps_every_whole_commit() {
     let (dir, states) = left();
     let path = log_file(dir.path());
     let whole = fs::read(&path).unwrap();
-    // Somewhere in the third commit.
+    // Inside the third commit.
     let at = 40 + whole[40..].windows(4).enumerate().filter(|(_, w)| *w == b"ehfr").nth(2).unwrap().0 + 50;
     let mut bytes = whole.clone();
     bytes[at] ^= 1;
@@ -110,7 +110,7 @@ fn a_repair_keeps_every_whole_commit() {
             }
             other => panic!("{other:?}"),
         }
-        // Nothing is taken away before a repair.
+        // Nothing is removed before a repair.
         assert!(fs::read(&path).unwrap() == bytes);
     }
     let reader = Store::open_read_only(dir.path()).unwrap();
@@ -120,7 +120,7 @@ fn a_repair_keeps_every_whole_commit() {
     assert_eq!((report.log_damaged, report.kept_commits, report.lost_commits), (true, 5, 1));
     assert!(fs::read(&report.set_aside[0]).unwrap() == bytes);
     let store = open(dir.path()).unwrap();
-    // All of the last state, but for what the third commit did.
+    // The last state, without the effects of the third commit.
     let mut expected = states[6].clone();
     for id in ["n2-0", "n2-1"] {
         expected.remove(id);
@@ -137,7 +137,7 @@ fn repaired_is_sound(store: Store) -> bool {
     repaired(&dir).was_sound()
 }
 
-/// Commits of every durability, in processes that end without a word.
+/// Commits of every durability, in processes that end without closing.
 #[test]
 fn a_commit_is_there_after_the_end_of_its_process() {
     for durability in [Durability::OnFlush, Durability::EveryBatch] {
@@ -150,7 +150,7 @@ fn a_commit_is_there_after_the_end_of_its_process() {
             copy_directory(origin.path(), image.path());
             assert_is(&open(image.path()).unwrap(), &model);
             if n % 2 == 0 {
-                // The next one goes on with the same log.
+                // The next one continues the same log.
                 drop(store);
                 fs::remove_dir_all(origin.path()).unwrap();
                 copy_directory(image.path(), origin.path());
@@ -171,8 +171,8 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    /// A flip or a cut is never silent and never a panic; what comes before it is
-    /// there, and after a repair what comes behind it too.
+    /// A flip or a truncation is never silent and never a panic; earlier commits are there, and after a
+    /// repair later ones too.
     #[test]
     fn damage_of_the_log_is_never_silent(at in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<bool>()) {
         thread_local!(static LEFT: (tempfile::TempDir, Vec<Model>) = left());

@@ -1,4 +1,4 @@
-//! Tests of the store as a whole; codecs and parts are tested beside their code.
+//! Tests of the whole store; codecs and parts are tested next to their code.
 
 mod basic;
 mod codes;
@@ -66,13 +66,13 @@ fn put(id: &str, seed: u32, leaves: &[u32]) -> Put {
     Put::whole(document, embedding(seed), leaves.iter().copied().map(LeafId).collect())
 }
 
-/// The same with another embedding.
+/// The same put with another embedding.
 fn with_embedding(mut put: Put, embedding: Vec<f16>) -> Put {
     put.rows[0].embedding = embedding;
     put
 }
 
-/// A document with so many passages, of a word each, in the leaves from `seed` on.
+/// A document with `passages` passages, of a word each, in consecutive leaves starting at `seed`.
 fn put_passages(id: &str, seed: u32, passages: u32) -> Put {
     let words = (0..passages).map(|place| format!("{id}-{}.", seed + place));
     let words: Vec<String> = words.collect();
@@ -109,14 +109,14 @@ fn apply(model: &mut Model, batch: &WriteBatch) {
     }
 }
 
-/// The batch in the store and in the model of it.
+/// Commits a batch to the store and to its model.
 #[track_caller]
 fn commit(store: &Store, model: &mut Model, batch: WriteBatch) -> Committed {
     apply(model, &batch);
     store.commit(batch).unwrap()
 }
 
-/// Everything that a reader can see is what the model says, or what differs first.
+/// Compares everything that a reader can see with the model; returns the first difference.
 fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
     fn check<T: PartialEq + std::fmt::Debug>(
         what: impl std::fmt::Display,
@@ -176,7 +176,7 @@ fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
     compare_terms(view, model)
 }
 
-/// The posting lists of terms are those of the texts.
+/// Compares the posting lists of terms with the texts.
 fn compare_terms(view: &View, model: &Model) -> std::result::Result<(), String> {
     let failed = |error: StoreError| error.to_string();
     if !view.is_lexical() {
@@ -220,7 +220,7 @@ fn compare_terms(view: &View, model: &Model) -> std::result::Result<(), String> 
     if found == expected { Ok(()) } else { Err("posting lists of terms differ".to_owned()) }
 }
 
-/// The model is what readers see, and the full check agrees.
+/// Readers see the model's contents, and the full check agrees.
 #[track_caller]
 fn assert_is(store: &Store, model: &Model) {
     if let Err(difference) = compare(&store.read(), model) {
@@ -244,8 +244,7 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// A directory with 300 documents, one deleted and one replaced: two segments, one with dead rows.
-/// Returned closed.
+/// A closed directory with 300 documents, one deleted and one replaced: two segments, one with dead rows.
 fn sample() -> (tempfile::TempDir, Model) {
     let dir = tempfile::tempdir().unwrap();
     let store = create(dir.path());

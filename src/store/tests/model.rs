@@ -13,13 +13,13 @@ enum Step {
     Flush,
     Compact,
     Reopen,
-    /// Opens a copy of the directory, as a killed process leaves it.
+    /// Opens a copy of the directory, as left by a killed process.
     Kill,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let leaves = prop::sample::subsequence((0..16).collect::<Vec<u32>>(), 1..=3).prop_shuffle();
-    // Lengths on both sides of a chunk's end as well as short ones.
+    // Lengths on both sides of a chunk's end in addition to short ones.
     let length = prop_oneof![4 => 0usize..40, 1 => 3540usize..3600, 1 => 7000usize..9000];
     let put = (0u8..12, 0u16..2000, length, leaves);
     let commit = (prop::collection::vec(put, 0..6), prop::collection::vec(0u8..14, 0..4));
@@ -67,7 +67,7 @@ proptest! {
                     drop(store);
                     dir = image;
                     store = open(dir.path()).unwrap();
-                    // Every commit that returned is there.
+                    // Every successful commit is there.
                     prop_assert_eq!(compare(&store.read(), &model), Ok(()));
                 }
                 Step::Reopen => {

@@ -10,7 +10,7 @@ fn create_with_passages(dir: &Path) -> Store {
     Store::create(dir, &config_with_passages(), StoreOptions::default()).unwrap()
 }
 
-/// What [`put_passages`] makes of a document, again.
+/// Recomputes what [`put_passages`] makes of a document.
 fn compute(documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>) -> Result<Vec<Put>> {
     let put = |document: Document| {
         let seed = document.title.trim_start_matches("title ").parse().unwrap();
@@ -19,7 +19,7 @@ fn compute(documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>) -> Result<V
     Ok(documents.into_iter().map(put).collect())
 }
 
-/// 120 documents of one to nine passages in two segments, some replaced and deleted.
+/// 120 documents with one to nine passages in two segments, some replaced and deleted.
 fn sample_with_passages() -> (tempfile::TempDir, Model) {
     let dir = tempfile::tempdir().unwrap();
     let store = create_with_passages(dir.path());
@@ -41,7 +41,7 @@ fn sample_with_passages() -> (tempfile::TempDir, Model) {
     }
     let stats = store.stats().unwrap();
     assert_eq!((stats.documents, stats.passages), (118, config_with_passages().passages));
-    // Of five documents all passages: three replaced or deleted with 4, 9 and 9, and one of one.
+    // All passages of four documents: replaced or deleted ones with 4, 9 and 9 passages, and one with one.
     assert_eq!(stats.dead_rows, 4 + 9 + 9 + 1);
     assert_eq!(stats.rows - stats.dead_rows, store.read().live_rows() as u64);
     drop(store);
@@ -69,7 +69,7 @@ fn documents_with_passages_are_stored_replaced_and_deleted_whole() {
     let copy = tempfile::tempdir().unwrap();
     store.snapshot(copy.path()).unwrap();
     assert_is(&open(copy.path()).unwrap(), &model);
-    // Leaves found anew: those of a row follow from its embedding.
+    // Recomputed leaves: those of a row follow from its embedding.
     let leaf = |row: &[f16]| vec![LeafId(row[0].to_f32() as u32 % LEAVES)];
     store.rebuild_postings(&|rows| rows.chunks_exact(DIM).map(leaf).collect(), &mut || Ok(())).unwrap();
     for put in model.values_mut() {
@@ -102,14 +102,13 @@ fn rows_that_an_index_has_no_place_for_are_refused() {
     assert_eq!((whole.read().live(), apart.read().live()), (0, 0));
 }
 
-/// Changes a number of a section of a segment's documents, with all checksums put right, as a defect of the
-/// program would.
+/// Changes a number in a section of a segment's documents, with all checksums corrected, as a bug would.
 fn forge(dir: &Path, model: &Model, change: impl Fn(&mut Put)) -> VerifyReport {
     let mut forged = model.clone();
     forged.values_mut().for_each(change);
     let other = dir.join("forged");
     let store = Store::create(&other, &config_with_passages(), StoreOptions::default()).unwrap();
-    // Past the checks of what is given.
+    // Bypasses the input checks.
     let checked = |put: &Put| {
         let batch::CheckedBatch { puts, .. } = puts(vec![put.clone()]).check_for_tests();
         puts.into_iter().next().unwrap()
@@ -136,8 +135,8 @@ fn passages_that_are_no_parts_of_their_text_are_a_problem() {
     assert_eq!(what, "the passages of row");
 }
 
-/// Whatever page is damaged: what can be read is there with all of its passages, made anew where they cannot
-/// be read, and nothing else is.
+/// Whichever page is damaged: every readable document is there with all of its passages, recomputed if
+/// unreadable, and nothing else.
 #[test]
 fn damaged_segments_are_repaired_with_their_passages() {
     let (origin, model) = sample_with_passages();
@@ -172,7 +171,7 @@ fn damaged_segments_are_repaired_with_their_passages() {
     }
 }
 
-/// A page of rows that is damaged makes anew what lies on it alone.
+/// A damaged page of rows only affects the rows on it.
 #[test]
 fn rows_of_undamaged_pages_are_kept() {
     let dir = tempfile::tempdir().unwrap();

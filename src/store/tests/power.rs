@@ -1,4 +1,4 @@
-//! Power failures at every step of a run: what was promised is there, and nothing is half there.
+//! Power failures at every step of a run: everything promised is there, and nothing is there in part.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +9,7 @@ use crate::disk::{
     recorder::{Cut, Forget, Kept, Recorder, Step, Survey, WITHOUT_A_SYNC, asked, in_memory, promised},
 };
 
-/// What is kept of the unsynced operations.
+/// Which of the unsynced operations survive.
 pub(super) const CHOICES: &[Kept] = &[
     Kept::None,
     Kept::All,
@@ -30,7 +30,7 @@ enum Act {
     Flush,
     Compact,
     Reopen,
-    /// Copied into a directory of the index, where the recorder sees it.
+    /// Copies the store into a directory inside the index, where the recorder sees it.
     Copy,
 }
 
@@ -172,7 +172,7 @@ fn workloads() -> Vec<Workload> {
     ]
 }
 
-/// Runs a workload, and returns what was done to the disk with the models after each batch.
+/// Runs a workload; returns the operations on the disk and the models after each batch.
 fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("index");
@@ -211,20 +211,20 @@ fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
     (recorder.recorded(), history)
 }
 
-/// Whether the store that a cut leaves is what it must be.
+/// Checks that the store left by a cut is in an allowed state.
 fn check(passages: bool, steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(), String> {
     let parent = in_memory().map_err(|error| error.to_string())?;
     let dir = parent.path().join("index");
     cut.image(steps).write(&dir).map_err(|error| error.to_string())?;
     let steps = &steps[..cut.after];
     let (acknowledged, tried) = promised(steps);
-    // Without syncs, which would be of the real disk.
+    // Without syncs, which would go to the real disk.
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let backend: Arc<dyn Backend> = Arc::new(Unsynced);
     let store = match (Store::open_on(Arc::clone(&backend), &dir, options), acknowledged) {
         (Ok(store), _) => store,
         (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {
-            // Nothing was promised yet, and the create can be done again.
+            // Nothing was promised yet, and the create can be repeated.
             let store = Store::create(&dir, &config_of(passages), options);
             store.map_err(|error| format!("create again: {error}"))?
         }
@@ -237,7 +237,7 @@ fn check(passages: bool, steps: &[Step], history: &[Model], cut: Cut) -> std::re
         return Err(format!("none of the states {range:?}: {}", differences.join("; ")));
     }
     let mut model = history[range.start() + differences.len()].clone();
-    // It goes on as a store does.
+    // The store remains usable.
     let batch =
         WriteBatch { puts: vec![put("after", 77, &[7]), put("d1", 78, &[8])], deletes: vec!["d2".into()] };
     apply(&mut model, &batch);
@@ -266,7 +266,7 @@ fn check(passages: bool, steps: &[Step], history: &[Model], cut: Cut) -> std::re
     Ok(())
 }
 
-/// What a workload did, with passages or without, and the models after each of its batches.
+/// A workload's name, whether it has passages, its steps, and the models after each of its batches.
 type Ran = (&'static str, bool, Vec<Step>, Vec<Model>);
 
 fn run_all(forget: Forget) -> Vec<Ran> {
@@ -284,7 +284,7 @@ fn survey(ran: &[Ran], mut survey: Survey) -> Survey {
     survey
 }
 
-/// `EHI_POWER_IMAGES` asks for about so many images, and for every place; the documented long run has a
+/// `EHI_POWER_IMAGES` asks for about that many images, and for every position; the documented long run has a
 /// million.
 #[test]
 fn a_power_failure_anywhere_loses_nothing_promised() {
@@ -296,8 +296,8 @@ fn a_power_failure_anywhere_loses_nothing_promised() {
     assert!(survey.images >= fewest, "only {} images of {places}", survey.images);
 }
 
-/// A check that cannot fail proves nothing: with any one sync left out, or the manifest published
-/// first, images turn up that break a promise.
+/// A check that cannot fail proves nothing: with any single sync left out, or the manifest published first,
+/// some images break a promise.
 #[test]
 fn every_sync_is_needed_and_so_is_their_order() {
     for forget in [

@@ -1,4 +1,4 @@
-//! Power failures during the repair of a store whose log has commits that are not sealed.
+//! Power failures during the repair of a store with unsealed commits in its log.
 
 use super::{super::layout::names, power::CHOICES, repair::compute, *};
 use crate::disk::{
@@ -6,10 +6,10 @@ use crate::disk::{
     recorder::{Cut, Forget, Recorder, Step, Survey, WITHOUT_A_SYNC, in_memory, promised},
 };
 
-/// What is damaged before the repair.
+/// What to damage before the repair.
 #[derive(Clone, Copy, Debug)]
 enum Damaged {
-    /// A commit in the midst of the log.
+    /// A commit in the middle of the log.
     Log,
     Manifest,
     Vectors,
@@ -17,15 +17,15 @@ enum Damaged {
 }
 
 const COMMITS: u32 = 5;
-/// The commit that is damaged.
+/// The damaged commit.
 const LOST: u32 = 2;
 
-/// A document with the leaves and the embedding that `compute` finds for it.
+/// A document with the leaves and the embedding that `compute` returns for it.
 fn document(id: String, seed: u32) -> Put {
     put(&id, seed, &[seed % LEAVES])
 }
 
-/// A killed writer's store with commits in its log, and what it must hold after the repair.
+/// A killed writer's store with commits in its log, and its expected contents after the repair.
 fn left(damaged: Damaged) -> (tempfile::TempDir, Model) {
     let (origin, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut model = Model::new();
@@ -78,7 +78,7 @@ fn change_file(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Writes a directory again through a backend, durably.
+/// Rewrites a directory through a backend, durably.
 fn plant(backend: &dyn Backend, from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {
         let target = to.join(entry.file_name());
@@ -101,7 +101,7 @@ fn repair_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<RepairReport> {
     })
 }
 
-/// The steps of a repair that leaves some syncs out, and what it must lead to.
+/// The steps of a repair that omits some syncs, and the expected result.
 fn run(damaged: Damaged, forget: Forget) -> (Vec<Step>, Model) {
     let (left, model) = left(damaged);
     let parent = in_memory().unwrap();
@@ -116,7 +116,7 @@ fn run(damaged: Damaged, forget: Forget) -> (Vec<Step>, Model) {
     (recorder.recorded(), model)
 }
 
-/// Before its end a repair can be made again; after it the store is whole.
+/// Before its end, a repair can be repeated; after it, the store is whole.
 fn check(steps: &[Step], model: &Model, cut: Cut) -> std::result::Result<(), String> {
     let Some(acknowledged) = promised(&steps[..cut.after]).0 else { return Ok(()) };
     let parent = in_memory().map_err(|error| error.to_string())?;

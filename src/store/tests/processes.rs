@@ -1,6 +1,6 @@
-//! Real processes: a writer that is killed at any moment, and readers beside one.
+//! Real processes: a writer killed at any moment, and concurrent readers.
 //!
-//! The children are this test program once more, told by the environment what to do.
+//! The children are this test program, run again with instructions in the environment.
 
 use std::{
     env,
@@ -18,7 +18,7 @@ use super::*;
 
 const TASK: &str = "EHI_TEST_CHILD";
 
-/// What a killed writer was doing.
+/// The activities of a killed writer.
 const SCENARIOS: [&str; 10] = [
     "single",
     "batches",
@@ -32,7 +32,7 @@ const SCENARIOS: [&str; 10] = [
     "opening",
 ];
 
-/// Batches of one life of a writer; it is killed long before the last.
+/// Batches of one run of a writer; it is killed long before the last.
 const BATCHES: usize = 400;
 
 fn spawn(task: &str, dir: &Path) -> Child {
@@ -45,7 +45,7 @@ fn spawn(task: &str, dir: &Path) -> Child {
         .unwrap()
 }
 
-/// Not a test: what the processes of the others run.
+/// Not a test: the entry point of the other tests' processes.
 #[test]
 fn child() {
     let Ok(task) = env::var(TASK) else { return };
@@ -65,14 +65,14 @@ fn child() {
 }
 
 fn say(line: std::fmt::Arguments<'_>) {
-    // Past the test harness and its buffers: the parent must see it before the next step.
+    // Bypasses the test harness and its buffers: the parent must see it before the next step.
     let mut out = std::io::stdout().lock();
     // The harness leaves a line unfinished before the first one.
     writeln!(out, "\n@{line}").unwrap();
     out.flush().unwrap();
 }
 
-/// The batches of one life: the same in the writer and in the one that judges it.
+/// The batches of one run: the same in the writer and in the test that checks it.
 fn batches(scenario: &str, seed: u64) -> impl Iterator<Item = WriteBatch> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let scenario = scenario.to_owned();
@@ -100,8 +100,8 @@ fn batches(scenario: &str, seed: u64) -> impl Iterator<Item = WriteBatch> {
     })
 }
 
-/// Commits and flushes until it is killed, and says before each what it tries and after each what will last:
-/// a commit outlives its process from the moment that it has returned.
+/// Commits and flushes until it is killed; before each step it reports the attempt, and afterwards the
+/// durable state: a commit outlives its process from the moment it returns.
 fn write(scenario: &str, seed: u64, dir: &Path) {
     let durability = if scenario == "every batch" { Durability::EveryBatch } else { Durability::OnFlush };
     let options = StoreOptions { durability, ..StoreOptions::default() };
@@ -114,7 +114,7 @@ fn write(scenario: &str, seed: u64, dir: &Path) {
         match scenario {
             "every batch" | "opening" => {}
             "compacting" if number % 5 == 0 => store.compact(&mut || Ok(())).unwrap(),
-            // Some are in the log only when the end comes.
+            // Some are only in the log when the end comes.
             _ if number % 3 == 0 => {}
             "reopening" => {
                 drop(store);
@@ -129,12 +129,12 @@ fn write(scenario: &str, seed: u64, dir: &Path) {
     }
 }
 
-/// Where a life of a writer puts its snapshots: beside the store, on the same file system.
+/// The path of a writer's snapshots: next to the store, on the same file system.
 fn snapshot(store: &Path, seed: u64, number: usize) -> PathBuf {
     store.with_file_name(format!("snapshot-{seed}-{number}"))
 }
 
-/// What a killed writer had said.
+/// What a killed writer reported.
 #[derive(Default)]
 struct Said {
     tried: usize,
@@ -178,7 +178,7 @@ fn kill_one(scenario: &str, seed: u64, dir: &Path, random: &mut ChaCha8Rng) -> S
     said
 }
 
-/// Kills processes while they open what was left; says how many had not finished.
+/// Kills processes while they open what was left; returns how many had not finished.
 fn kill_while_opening(dir: &Path, random: &mut ChaCha8Rng) -> usize {
     let mut cut_off = 0;
     for _ in 0..3 {
@@ -194,14 +194,14 @@ fn kill_while_opening(dir: &Path, random: &mut ChaCha8Rng) -> usize {
     cut_off
 }
 
-/// A snapshot that was announced is whole; one that was cut off is no index, or whole.
+/// An announced snapshot is whole; an interrupted one is not an index, or whole.
 fn check_snapshots(scenario: &str, seed: u64, dir: &Path, said: &Said, states: &[Model]) {
     for (number, state) in states.iter().enumerate().skip(1) {
         let path = snapshot(dir, seed, number);
         match open(&path) {
             Ok(store) => {
                 assert_is(&store, state);
-                // It lives on its own.
+                // It is independent.
                 store.commit(puts(vec![put("later", 7, &[7])])).unwrap();
                 store.compact(&mut || Ok(())).unwrap();
             }
@@ -215,7 +215,7 @@ fn check_snapshots(scenario: &str, seed: u64, dir: &Path, said: &Said, states: &
     }
 }
 
-/// `EHI_KILLS` asks for so many kills of each scenario; the documented long run has 100.
+/// `EHI_KILLS` is the number of kills per scenario; the documented long run has 100.
 #[test]
 fn a_killed_writer_leaves_what_it_promised() {
     let kills: u64 = env::var("EHI_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
@@ -236,7 +236,7 @@ fn a_killed_writer_leaves_what_it_promised() {
                 states.push(next);
             }
             check_snapshots(scenario, seed, dir, &said, &states);
-            // Readers and checks come first, and say what waits.
+            // Readers and checks come first, and report waiting commits.
             let reader = Store::open_read_only(dir).unwrap();
             let report = reader.verify().unwrap();
             assert!(report.is_sound(), "{scenario}, kill {seed}: {:?}", report.problems);
@@ -268,23 +268,23 @@ fn a_killed_writer_leaves_what_it_promised() {
     assert!(waiting > 0, "no commit waited in a log");
 }
 
-/// Documents that every commit writes anew, all with the number of its generation.
+/// Documents that every commit rewrites, all with the number of its generation.
 const CONSISTENT: u32 = 24;
 
 fn generation_batch(generation: u64) -> WriteBatch {
     let seed = (generation % 2000) as u32;
-    // The leaf changes too, and with it the place among the rows.
+    // The leaf changes too, and with it the position among the rows.
     puts((0..CONSISTENT).map(|n| put(&format!("d{n}"), seed, &[(seed + n) % LEAVES])).collect())
 }
 
-/// Whether a view is one generation whole; its number.
+/// Checks that a view is one whole generation; returns its number.
 fn check_whole(view: &View) -> u64 {
     let generation = view.generation().0;
     let seed = (generation % 2000) as u32;
     let leaves: BTreeSet<LeafId> = (0..CONSISTENT).map(|n| LeafId((seed + n) % LEAVES)).collect();
     let mut scanned = 0;
     for leaf in leaves {
-        // As a search does: by leaf, with the embedding.
+        // As a search reads: by leaf, with the embedding.
         for (row, found) in view.leaf(leaf).unwrap() {
             assert_eq!(found, embedding(seed), "{leaf:?} of generation {generation}");
             assert_eq!(view.document(row).unwrap().title, format!("title {seed}"));
@@ -295,7 +295,7 @@ fn check_whole(view: &View) -> u64 {
     generation
 }
 
-/// Reads for a while; says how often it looked and how many generations it saw.
+/// Reads for a while; reports the number of reads and of generations seen.
 fn read(time: Duration, dir: &Path) {
     let store = Store::open_read_only(dir).unwrap();
     let (started, mut looks, mut generations, mut last) = (Instant::now(), 0, 0, 0);
@@ -310,7 +310,7 @@ fn read(time: Duration, dir: &Path) {
     say(format_args!("read {looks} {generations}"));
 }
 
-/// `EHI_READ_SECONDS` says for how long; the documented long run takes 10.
+/// `EHI_READ_SECONDS` is the duration; the documented long run takes 10.
 #[test]
 fn readers_see_whole_generations_while_a_writer_goes_on() {
     let seconds: u64 = env::var("EHI_READ_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);

@@ -1,4 +1,4 @@
-//! Repair: what can be read is kept, what follows is made anew, what cannot be known is asked.
+//! Repair: readable data is kept, derived data is rebuilt, and the caller decides what cannot be known.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::disk::faulty::Faulty;
 use crate::store::layout::{sealed::*, u64_at};
 
-/// Where the bits of a file of dead rows begin.
+/// The offset of the bits in a file of dead rows.
 const BITMAP_AT: usize = 4096;
 
 /// Documents of several pages in two segments, one with dead rows.
@@ -43,7 +43,7 @@ pub(super) fn compute(documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>) 
     Ok(documents.into_iter().map(put).collect())
 }
 
-/// Repairs with a model that knows every document there ever was.
+/// Repairs with a model that knows every document that ever existed.
 fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
     Repair::begin_on(StoreOptions::default().backend(), dir, StoreOptions::default())?.run(
         undecided,
@@ -52,7 +52,7 @@ fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
     )
 }
 
-/// Opens, is sound, takes a commit, and has these documents with their embeddings.
+/// Checks that the store opens, is sound, takes a commit, and has these documents with their embeddings.
 fn assert_holds(dir: &Path, model: &Model) {
     let store = open(dir).unwrap();
     let view = store.read();
@@ -151,7 +151,7 @@ fn embeddings_are_computed_anew_from_the_texts() {
     }
     let report = repair(dir.path(), Undecided::Refuse).unwrap();
     assert_eq!((report.lost, report.recomputed as usize), (0, model.len()));
-    // The copy of the manifest is that of what was repaired, not of what was damaged.
+    // The copy of the manifest is that of the repaired one, not of the damaged one.
     fs::write(dir.path().join("MANIFEST"), "").unwrap();
     let report = repair(dir.path(), Undecided::Refuse).unwrap();
     assert_eq!((report.lost, report.documents as usize), (0, model.len()));
@@ -287,7 +287,7 @@ fn what_may_have_been_deleted_is_asked_for() {
         );
         assert!(store.verify().unwrap().is_sound());
     }
-    // All that died was replaced: proven, so nothing to ask.
+    // All dead rows were replaced: proven, so there is nothing to ask.
     let dir = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     let store = create(dir.path());

@@ -37,7 +37,7 @@ fn every_word_of_parquet_is_in_its_documents() {
     }
 }
 
-/// Writes a file; how many of its values are infinite.
+/// Writes a file; returns how many of its values are infinite.
 fn write(source: &mut Source<ChaCha8Rng>, file: &std::path::Path) -> u64 {
     let rows = source.random.random_range(1..40);
     let ids = StringArray::from_iter_values((0..rows).map(|_| source.unseen()));

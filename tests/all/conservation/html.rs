@@ -1,4 +1,4 @@
-//! Random HTML and XHTML, whole pages and pieces, with mistakes.
+//! Random HTML and XHTML, whole pages and fragments, with mistakes.
 
 use rand::Rng;
 

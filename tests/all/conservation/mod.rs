@@ -1,8 +1,8 @@
 //! The law of conservation: every word of a source that a reader sees is in the title, the text or the
-//! metadata of some document, or the program says what it left out and why.
+//! metadata of some document, or the program reports what it left out and why.
 //!
-//! Each test composes random sources of real pieces ([`Source`]) whose words are all different, and asks for
-//! each word afterwards ([`missing`]). A run tries [`sources`] of them.
+//! Each test composes random sources from real pieces ([`Source`]) whose words are all different, and then
+//! looks for each word ([`missing`]). A run tries [`sources`] of them.
 
 #![allow(dead_code, reason = "each kind of source uses a part of it")]
 
@@ -31,7 +31,7 @@ pub fn sources() -> u64 {
     }
 }
 
-/// A source that is being written, and the words of it that a reader sees.
+/// A source under construction, and its words that a reader sees.
 pub struct Source<R> {
     pub random: R,
     pub text: String,
@@ -39,7 +39,7 @@ pub struct Source<R> {
     count: usize,
 }
 
-/// Beginnings of words in several scripts; a number makes each word different.
+/// Prefixes of words in several scripts; a number makes each word unique.
 const STEMS: [&str; 12] =
     ["heron", "Walrus", "PELICAN", "naïve", "straße", "слово", "λέξη", "漢字", "かな", "한글", "שלום", "x"];
 
@@ -48,7 +48,7 @@ impl<R: Rng> Source<R> {
         Self { random, text: String::new(), seen: Vec::new(), count: 0 }
     }
 
-    /// A new word, which the reader is to see.
+    /// A new word, visible to the reader.
     pub fn word(&mut self) -> String {
         let word = self.unseen();
         self.seen.push(word.clone());
@@ -62,7 +62,7 @@ impl<R: Rng> Source<R> {
         format!("{stem}{}", self.count)
     }
 
-    /// One to `most` words with spaces between.
+    /// One to `most` words separated by spaces.
     pub fn words(&mut self, most: usize) -> String {
         let count = self.random.random_range(1..=most);
         (0..count).map(|_| self.word()).collect::<Vec<_>>().join(" ")
@@ -72,13 +72,13 @@ impl<R: Rng> Source<R> {
         self.text += piece;
     }
 
-    /// One of some values.
+    /// One of these values.
     pub fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
         *values.choose(&mut self.random).unwrap()
     }
 }
 
-/// Composes sources, reads them as files of a folder, and asks for each of their words.
+/// Composes sources, reads them as files of a folder, and looks for each of their words.
 fn hold_for_files(ending: &str, compose: impl Fn(&mut Source<ChaCha8Rng>)) {
     const AT_ONCE: u64 = 500;
     let all = sources();
@@ -109,7 +109,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// Those of the words that are in the title, the text and the metadata of no document.
+/// The words that are in no document's title, text or metadata.
 pub fn missing<'a>(seen: impl IntoIterator<Item = &'a str>, documents: &[Document]) -> Vec<&'a str> {
     let mut kept = BTreeSet::new();
     for document in documents {

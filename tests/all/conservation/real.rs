@@ -1,4 +1,4 @@
-//! Real files: every word of them that a reader sees, by a reading of their markup that is cruder than ours.
+//! Real files: every word that a reader sees, found by a cruder reading of their markup than ours.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use ehi::data::Folder;
 
 use super::{missing, words};
 
-/// Reads all Markdown and HTML in the folder `EHI_REAL_FILES`, ignored files too.
+/// Reads all Markdown and HTML in the folder `EHI_REAL_FILES`, including ignored files.
 ///
 /// `EHI_REAL_FILES=FOLDER cargo test --test all conservation::real -- --ignored --nocapture`
 #[test]
@@ -31,7 +31,7 @@ fn every_word_of_real_files_is_in_their_documents() {
         let seen: BTreeSet<&str> = words(&seen).filter(|word| !word.contains(HOLE)).collect();
         all += seen.len();
         let mut missing = missing(seen, std::slice::from_ref(&document));
-        // A part of a word with markup in it.
+        // Part of a word with markup in it.
         missing.retain(|word| !document.title.contains(*word) && !document.text.contains(*word));
         if !missing.is_empty() {
             println!("{}: {missing:?}", path.display());
@@ -48,14 +48,14 @@ fn every_word_of_real_files_is_in_their_documents() {
     assert!(files[0] + files[1] > 0 && lost.is_empty(), "{} words are missing", lost.len());
 }
 
-/// A letter that stands for what is no part of a word that can be compared.
+/// Replaces letters that are not part of a comparable word.
 const HOLE: char = 'ꟸ';
 
 fn is_html(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "html" || ending == "htm")
 }
 
-/// A file without what no reader sees; none where it is neither Markdown nor HTML.
+/// A file without its invisible parts; `None` if it is neither Markdown nor HTML.
 fn readable(path: &Path, text: &str) -> Option<String> {
     let mut text = text.to_owned();
     for (start, end) in
@@ -80,14 +80,14 @@ fn readable(path: &Path, text: &str) -> Option<String> {
     for (number, line) in text.lines().enumerate() {
         is_front = if number == 0 { line == "---" } else { is_front && line != "---" };
         let bare = line.trim_start_matches([' ', '>', '\t']);
-        // The target of a definition may be on a line of its own.
+        // The target of a definition may be on a separate line.
         if std::mem::take(&mut is_target) {
             continue;
         }
-        // Definitions of links, and what is behind a fence of code.
+        // Definitions of links, and what follows a code fence.
         let is_definition = bare.starts_with('[') && bare.contains("]:") && !bare.starts_with("[^");
         is_target = is_definition && bare.trim_end().ends_with("]:");
-        // Comments of front matter, and a title of it that is empty.
+        // Comments in front matter, and an empty title in it.
         let line = if is_front { line.split(" #").next().unwrap_or_default() } else { line };
         let is_definition = is_definition || bare.starts_with("title:");
         if !is_definition && !bare.starts_with("```") && !bare.starts_with("~~~") {
@@ -95,14 +95,14 @@ fn readable(path: &Path, text: &str) -> Option<String> {
             lines.push('\n');
         }
     }
-    // Targets of links, footnotes, kinds of callouts, and tasks that are done.
+    // Targets of links, footnotes, kinds of callouts, and completed tasks.
     for (start, end) in [("](", ")"), ("][", "]"), ("[^", "]"), ("[!", "]"), ("[x", "]")] {
         lines = without(&lines, start, end);
     }
     Some(entities(&tags(&wikilinks(&lines))))
 }
 
-/// A text without the targets of wikilinks that have words.
+/// A text without the targets of wikilinks that have their own words.
 fn wikilinks(text: &str) -> String {
     let mut parts = text.split("[[");
     let mut kept = parts.next().unwrap_or_default().to_owned();
@@ -113,7 +113,7 @@ fn wikilinks(text: &str) -> String {
     kept
 }
 
-/// A text without what is between two marks, in upper or lower case.
+/// A text without the parts between two marks, in upper or lower case.
 fn without(text: &str, start: &str, end: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let (mut kept, mut at) = (String::new(), 0);
@@ -140,7 +140,7 @@ fn closing(inside: &str) -> Option<usize> {
     inside.char_indices().find(closes).map(|(at, _)| at)
 }
 
-/// A text without tags; a word that one stands in is two.
+/// A text without tags; a tag inside a word splits it in two.
 fn tags(text: &str) -> String {
     let (mut kept, mut at) = (String::new(), 0);
     while let Some(begin) = text[at..].find('<').map(|begin| at + begin) {
@@ -159,7 +159,7 @@ fn tags(text: &str) -> String {
     kept + &text[at..]
 }
 
-/// Where a tag ends, whose values may hold a `>`.
+/// The end of a tag, whose values may contain `>`.
 fn tag_end(inside: &str) -> Option<usize> {
     let mut quote = None;
     let ends = |(_, c): &(usize, char)| {
@@ -174,7 +174,7 @@ fn tag_end(inside: &str) -> Option<usize> {
     inside.char_indices().find(ends).map(|(at, _)| at)
 }
 
-/// A text with holes in the place of entities.
+/// A text with entities replaced by holes.
 fn entities(text: &str) -> String {
     let (mut kept, mut at) = (String::new(), 0);
     while let Some(begin) = text[at..].find('&').map(|begin| at + begin) {
@@ -187,7 +187,7 @@ fn entities(text: &str) -> String {
                 kept.push(HOLE);
                 at += name.len() + 1;
             }
-            // HTML reads a number without its end, too.
+            // HTML also accepts a number without its end.
             None if name.starts_with('#') => {
                 kept.push(HOLE);
                 at += name.len();

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Source, missing, sources};
 
-/// Composes sources, reads each as a stream, and asks for its words; `compose` says how many records are
-/// wrong.
+/// Composes sources, reads each as a stream, and looks for its words; `compose` returns how many records are
+/// invalid.
 fn hold(compose: impl Fn(&mut Source<ChaCha8Rng>) -> (Input, usize)) {
     for seed in 0..sources() {
         let mut source = Source::new(ChaCha8Rng::seed_from_u64(seed));
@@ -25,7 +25,7 @@ fn hold(compose: impl Fn(&mut Source<ChaCha8Rng>) -> (Input, usize)) {
             all.iter().filter_map(|read| Some(read.as_ref().err()?.to_string())).collect();
         assert_eq!(refused.len(), wrong, "seed {seed}: {refused:?}\n{}", source.text);
         let documents: Vec<Document> = all.into_iter().filter_map(Result::ok).collect();
-        // A column without a value is in no document: it is named.
+        // A column without values is in no document: it is named.
         let said: Vec<String> = read.notes().iter().map(Note::to_string).collect();
         let mut gone = missing(source.seen.iter().map(String::as_str), &documents);
         gone.retain(|word| !said.iter().any(|note| note.contains(&format!("`{word}`"))));
@@ -55,11 +55,11 @@ fn every_word_of_a_table_is_in_its_documents() {
         }
         let head: Vec<String> = names.iter().map(|name| quoting.around(source, name, sign)).collect();
         source.add(&(head.join(&sign.to_string()) + end));
-        // Of each column what its cells are, most of them.
+        // For each column, the kind of most of its cells.
         let kinds: Vec<usize> = names.iter().map(|_| source.random.random_range(0..5)).collect();
         let mut wrong = 0;
         for row in 0..source.random.random_range(0..12) {
-            // A row that is short by a cell, which is refused. The first ones say what separates the cells.
+            // A row that lacks a cell, which is refused. The first rows determine the separator.
             if row > 3 && source.random.random_range(0..20) == 0 {
                 let short: Vec<String> = (1..names.len()).map(|_| source.unseen()).collect();
                 source.add(&(short.join(&sign.to_string()) + end));
@@ -106,13 +106,13 @@ impl Quotes {
     }
 }
 
-/// A new number, of which no digit is seen elsewhere.
+/// A new number, whose digits occur nowhere else.
 fn number<R: Rng>(source: &mut Source<R>) -> usize {
     source.count += 1;
     source.count + 1_000_000
 }
 
-/// A cell of a column; `kind` is what most of its cells are.
+/// A cell of a column; `kind` is that of most of its cells.
 fn cell<R: Rng>(source: &mut Source<R>, name: &str, kind: usize, sign: char) -> String {
     if name == "id" {
         return source.unseen();
@@ -170,7 +170,7 @@ fn every_word_of_json_is_in_its_documents() {
     });
 }
 
-/// An object that is read, on a line.
+/// A valid object, on one line.
 fn record<R: Rng>(source: &mut Source<R>) -> String {
     let mut object = Map::new();
     let id = source.one_of(&["id", "_id"]);
@@ -228,7 +228,7 @@ fn value<R: Rng>(source: &mut Source<R>, levels: usize) -> Value {
     }
 }
 
-/// An object that is refused with a line of its own.
+/// An invalid object, on its own line.
 fn mistaken<R: Rng>(source: &mut Source<R>) -> String {
     let (one, two, three) = (source.unseen(), source.unseen(), source.unseen());
     match source.random.random_range(0..4) {

@@ -1,4 +1,4 @@
-//! Who is heard, and what is refused.
+//! Which requests are accepted, and which are refused.
 
 use std::net::TcpStream;
 
@@ -34,7 +34,7 @@ fn everything_of_the_index_needs_a_key_and_a_token_gives_one_once() {
     let again = json!({ "token": explorer.token }).to_string();
     assert_eq!(explorer.send("POST", "/api/session", &[&host, json], &again).refused(401), "no_token");
     assert_eq!(session.get("/api/about").ok()["documents"], 12);
-    // The page itself is the same for everybody, and nothing of the index.
+    // The page itself is the same for everybody, and contains nothing of the index.
     let page = explorer.send("GET", "/", &[&host], "");
     assert_eq!(page.status, 200);
     for answer in [page, session.get("/api/about"), session.get("/nothing")] {

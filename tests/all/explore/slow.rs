@@ -1,4 +1,4 @@
-//! Clients that are slow, or many, and do not keep the owner of the key out for long.
+//! Slow or numerous clients do not lock out the owner of the key for long.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,13 +10,13 @@ use serde_json::json;
 use super::{Explorer, PATIENCE, Session, filled, store};
 use crate::program::Flow;
 
-/// Connections at once.
+/// Maximum number of concurrent connections.
 const MOST: usize = 64;
-/// Answers of 64 KiB that are more than the system keeps for who does not read them.
+/// Answers of 64 KiB that exceed what the system buffers for a client that stops reading.
 const PIECES: usize = 200;
-/// Longer than a whole head or a whole body may take.
+/// Longer than the limit for a whole head or a whole body.
 const SLOW: Duration = Duration::from_secs(15);
-/// What an answer takes at most where nothing is in its way.
+/// Maximum time of an unobstructed answer.
 const SOON: Duration = Duration::from_secs(5);
 
 impl Explorer {
@@ -34,7 +34,7 @@ fn answered(session: &Session<'_>) -> Duration {
     started.elapsed()
 }
 
-/// All that comes until the other side closes, and how long that took.
+/// Everything received until the other side closes, and how long that took.
 fn rest(mut stream: TcpStream, since: Instant) -> (String, Duration) {
     let mut rest = Vec::new();
     // A reset is an end, too.
@@ -57,7 +57,7 @@ fn heads_and_bodies_that_do_not_come_and_connections_that_idle_are_closed() {
     );
     let short = explorer.open(&format!("{post}Content-Length: {}\r\n\r\n{}", body.len(), &body[..9]));
     let chunked = explorer.open(&format!("{post}Transfer-Encoding: chunked\r\n\r\n9\r\n{}\r\n", &body[..9]));
-    // Answered, and then kept open without a further request.
+    // Answered, then kept open without a further request.
     let idle = explorer.open(&format!("{post}Content-Length: {}\r\n\r\n{body}", body.len()));
     assert!(answered(&session) < SOON, "others are not in its way");
     for stream in [nothing, half] {
@@ -82,7 +82,7 @@ fn who_takes_all_connections_has_them_for_so_long_and_no_longer() {
     let head = format!("GET / HTTP/1.1\r\nHost: {}\r\n", explorer.host());
     let mut slow: Vec<TcpStream> = (1..MOST).map(|_| explorer.open(&head)).collect();
     assert!(answered(&session) < SOON, "one place is left");
-    // Those beyond wait where the system keeps them, and so does the owner.
+    // Connections beyond the limit wait in the system's queue, and so does the owner.
     slow.extend((0..MOST / 2).map(|_| explorer.open(&head)));
     let took = answered(&session);
     assert!(took > SOON && took < 4 * SLOW, "{took:?}");
@@ -108,7 +108,7 @@ fn who_reads_no_answers_loses_his_connection() {
     let deaf = explorer.open(&post.repeat(PIECES));
     assert!(answered(&session) < SOON, "others are not in its way");
     thread::sleep((SLOW + SOON).saturating_sub(since.elapsed()));
-    // Had he his connection still, he would have all answers by reading now.
+    // If its connection were still open, it would now receive all answers.
     let (rest, _) = rest(deaf, since);
     let got = rest.matches("HTTP/1.1 200").count();
     assert!(got > 0 && got < PIECES, "{got} of {PIECES} answers");

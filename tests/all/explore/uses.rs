@@ -1,4 +1,4 @@
-//! What the page asks for, as it asks for it.
+//! The requests of the page, as it sends them.
 
 use std::fs;
 
@@ -107,7 +107,7 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     for exact in why["exact"].as_array().unwrap() {
         assert_eq!(exact["visited"], exact["leaf"] == visited, "{exact}");
     }
-    // What the signs of a question meant is on both pages.
+    // Both pages show the meaning of a question's signs.
     for path in ["/api/search", "/api/why"] {
         let signed = session.post(path, &json!({ "question": "+tree -leaf", "k": 5 })).ok();
         let signs = &signed["signs"];
@@ -281,7 +281,7 @@ fn judgments_are_kept_listed_and_undone_and_questions_logged_when_asked() {
     judge(&id(6), 0).ok();
     judge("absent", 1).ok();
     assert_eq!(judge("", 1).refused(400), "bad_request");
-    // Others see them at once.
+    // Other processes see them at once.
     let said = flow.run("judgments", &["--json"]).ok();
     assert_eq!(said.lines().count(), 3, "{said}");
     let list = session.get("/api/judgments").ok();

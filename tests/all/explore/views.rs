@@ -1,4 +1,4 @@
-//! What the views Why, Leaves and State are made from.
+//! The data of the views Why, Leaves and State.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The calls of an index that operations stand for.
+//! The index calls behind the operations.
 
 use std::ops::ControlFlow;
 
@@ -11,11 +11,11 @@ use ehi::{Analyzer, Index, LearnedFusion, ModelChange, Progress};
 use super::operations::{Op, QUESTIONS};
 use super::world::{World, distil, document, id, judgments, silent, vector};
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub change: Option<ModelChange>,
-    /// Whether another model serves.
+    /// Whether another model is in service.
     pub changed: bool,
     pub fusion: Option<LearnedFusion>,
     pub fast: Option<DistilReport>,
@@ -23,14 +23,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What the call that a killed process was in came to, as far as the index says.
+    /// The result of a killed process's last call, as far as the index shows it.
     pub fn found(index: &Index) -> Self {
         let (fusion, fast, curve) = (index.fusion(), index.query_encoder(), index.recall_curve());
         Self { change: None, changed: false, fusion, fast, curve }
     }
 }
 
-/// Does what an operation says.
+/// Executes an operation.
 pub fn act(
     index: &Index,
     op: &Op,
@@ -68,7 +68,7 @@ pub fn act(
         Op::Learn { seed, taken, query_encoder } => {
             let learned = told.learn_if(&learn(seed, query_encoder), |_| taken)?;
             outcome.change = learned.change;
-            // What is measured of a model that does not come to serve is not kept.
+            // Measurements of a model that does not go into service are not kept.
             let is_kept = learned.change.is_some() || learned.decision == Decision::TooFew;
             outcome.fusion = learned.fusion.filter(|_| is_kept);
         }
@@ -85,7 +85,7 @@ pub fn act(
     Ok(outcome)
 }
 
-/// A learning of a few steps.
+/// A learning with few steps.
 fn learn(seed: u64, query_encoder: bool) -> LearnOptions {
     let mut config = TrainConfig::default();
     config.seed = seed;

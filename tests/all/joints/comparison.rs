@@ -1,4 +1,4 @@
-//! Whether an index is as the model says.
+//! Compares an index with the model.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::names;
 use super::operations::{Origin, QUESTIONS};
 use super::world::question;
 
-/// What rounding to f16 may do to a cosine.
+/// The effect of rounding to f16 on a cosine.
 const ROUNDING: f64 = 2e-3;
 /// More passages than a document has.
 const PASSAGES: usize = 9;
-/// Hits of a search whose order counts.
+/// Hits of a search whose order is compared.
 const K: usize = 10;
 
 pub type Checked = Result<(), String>;
@@ -30,7 +30,7 @@ macro_rules! ensure {
 }
 pub(super) use ensure;
 
-/// Compares all that an index answers. `number` chooses the questions.
+/// Compares all answers of an index. `number` selects the questions.
 pub fn compare(index: &Index, model: &Model, number: u16) -> Checked {
     let serving = &model.serving;
     let (found, expected) = (index.bundle().hash(), serving.bundle.hash());
@@ -81,7 +81,7 @@ fn differing(found: &[Document], expected: &[&Document]) -> String {
     format!("{} and not {}: {more:?} are not expected, {fewer:?} are missing", found.len(), expected.len())
 }
 
-/// Every document is found, by the cosine of its embedding, or the best of its passages'.
+/// Every document is found, by the cosine of its embedding, or that of its best passage.
 fn dense(index: &Index, model: &Model, asked: &str) -> Checked {
     let serving = &model.serving;
     let all = serving.rows.len();
@@ -113,7 +113,7 @@ fn dense(index: &Index, model: &Model, asked: &str) -> Checked {
     Ok(())
 }
 
-/// The best of a hit's passages, which are all of its text.
+/// The best of a hit's passages, which cover its whole text.
 fn of_passages(serving: &Slot, hit: &Hit, cosine: &dyn Fn(&[f32]) -> f64) -> Result<f64, String> {
     let Document { title, text, .. } = &hit.document;
     let (mut best, mut covered) = (f64::NEG_INFINITY, vec![false; text.len()]);
@@ -130,7 +130,7 @@ fn of_passages(serving: &Slot, hit: &Hit, cosine: &dyn Fn(&[f32]) -> f64) -> Res
     Ok(best)
 }
 
-/// Those and only those are found that share a term with the question.
+/// Exactly the documents that share a term with the question are found.
 fn lexical(index: &Index, model: &Model, asked: &str) -> Checked {
     let serving = &model.serving;
     ensure!(index.is_lexical() == model.lexical, "it has words: {}", index.is_lexical());
@@ -156,7 +156,7 @@ fn lexical(index: &Index, model: &Model, asked: &str) -> Checked {
     Ok(())
 }
 
-/// The words of a text: of the vocabulary no two have one stem.
+/// The words of a text: no two words of the vocabulary share a stem.
 fn terms(model: &Model, text: &str) -> Vec<String> {
     if model.origin == Origin::Stems {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -173,7 +173,7 @@ fn terms(model: &Model, text: &str) -> Vec<String> {
     all[around..all.len() - around].iter().map(u32::to_string).collect()
 }
 
-/// Both scores are joined by the weight that belongs to the model, for either encoder.
+/// Both scores are combined with the weight that belongs to the model, for either encoder.
 fn joined(index: &Index, model: &Model, asked: &str) -> Checked {
     let serving = &model.serving;
     for encoder in [QueryEncoder::Full, QueryEncoder::Fast] {
@@ -183,7 +183,7 @@ fn joined(index: &Index, model: &Model, asked: &str) -> Checked {
             ensure!(found.is_err(), "there is a fast encoder");
             continue;
         }
-        // The fast one hands questions that it is unsure of to the other.
+        // The fast encoder passes questions that it is unsure of to the full one.
         let read_by = said(found)?.stats.encoder;
         let (alpha, words_help) = serving.weight(read_by.unwrap_or(encoder));
         let mut best = hits(index, asked, &by(RankBy::Dense))?;
@@ -205,13 +205,13 @@ pub fn hits(index: &Index, asked: &str, request: &SearchRequest) -> Result<Vec<(
     Ok(said(index.search_with(asked, &request))?.into_iter().map(|hit| (hit.id, hit.score)).collect())
 }
 
-/// Whether scores are the same but for rounding, which may put documents in another order.
+/// Whether scores are the same apart from rounding, which may change the order of documents.
 pub fn alike(found: &[(String, f32)], expected: &[(String, f32)], rounding: f32) -> bool {
     let near = |(found, expected): (&(String, f32), &(String, f32))| (found.1 - expected.1).abs() < rounding;
     found.len() == expected.len() && found.iter().zip(expected).all(near)
 }
 
-/// It is sound, and nothing lies there that no one knows of.
+/// Checks that it is sound, and contains no unknown files.
 fn whole(index: &Index) -> Checked {
     let report = said(index.verify())?;
     ensure!(report.is_sound(), "{:?}", report.problems);
@@ -228,7 +228,7 @@ fn whole(index: &Index) -> Checked {
     }
     let mut strange = names::strange(index.path()).map_err(|error| error.to_string())?;
     if index.is_read_only() {
-        // The next writer is the one to remove it.
+        // The next writer must remove it.
         strange.retain(|path| !named.iter().any(|named| path.starts_with(named)));
     }
     ensure!(strange.is_empty(), "{strange:?} is nobody's; `verify` names {named:?}");

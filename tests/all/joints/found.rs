@@ -1,4 +1,4 @@
-//! Sequences that failed once, in short; and that the comparison sees what is wrong.
+//! Sequences that failed once, shortened; and a test that the comparison detects errors.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn a_rollback_brings_back_what_was_measured_for_its_model() {
     let rollback = || Do(Op::Rollback);
     assert_holds(&[TUNE, FUSE, rollback(), rollback()]);
     assert_holds(&[distil(1), FUSE, TUNE, distil(0), FUSE, rollback(), distil(2), FUSE, rollback()]);
-    // The same tree again is the one that is kept.
+    // Tuning gives the same tree again, which is the kept one.
     assert_holds(&[TUNE, rollback(), FUSE, TUNE, rollback()]);
     assert_holds(&[Do(Op::Reencode(Which::Tree)), Do(Op::Calibrate), FUSE, rollback(), FUSE, rollback()]);
 }

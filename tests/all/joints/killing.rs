@@ -1,4 +1,4 @@
-//! A process that calls an index and is killed in the last call.
+//! A process that makes calls to an index and is killed in the last call.
 
 use std::env;
 use std::io::Write;
@@ -27,12 +27,12 @@ struct Task {
     point: Point,
 }
 
-/// What a process said before its end: of each call that returned, whether it was done.
+/// What a process reported before its end: for each call that returned, whether it succeeded.
 pub struct Killed {
     pub returned: Vec<bool>,
 }
 
-/// Has another process do `calls`, and kills it in the last one, unless that ends before.
+/// Runs `calls` in another process, and kills it in the last one, unless that ends first.
 pub fn killed(world: &World, index: &Path, calls: Vec<Op>, point: Point) -> Result<Killed, String> {
     let task = Task { world: world.dir().to_owned(), index: index.to_owned(), calls, point };
     let output = Command::new(env::current_exe().unwrap())
@@ -60,7 +60,7 @@ pub fn killed(world: &World, index: &Path, calls: Vec<Op>, point: Point) -> Resu
 }
 
 fn say(line: &str) {
-    // Past the test harness and its buffers: the parent must see it before the next call.
+    // Bypasses the test harness and its buffers: the parent must see it before the next call.
     let mut out = std::io::stdout().lock();
     // The harness leaves a line unfinished before the first one.
     writeln!(out, "\n{line}").unwrap();
@@ -74,8 +74,8 @@ fn kill_this() -> ! {
     }
 }
 
-/// Whether a write beyond the limit is an error, as on a full disk, or the end of the process. Some programs
-/// start others with the signal ignored.
+/// Whether a write beyond the limit is an error, as on a full disk, or ends the process. Some programs start
+/// others with the signal ignored.
 #[allow(unsafe_code, reason = "no safe interface sets a signal's disposition")]
 fn survive_the_limit(survives: bool) {
     let disposition = if survives { libc::SIG_IGN } else { libc::SIG_DFL };
@@ -83,7 +83,7 @@ fn survive_the_limit(survives: bool) {
     unsafe { libc::signal(libc::SIGXFSZ, disposition) };
 }
 
-/// Not a test: the process that is killed.
+/// Not a test: the process to be killed.
 #[test]
 fn child() {
     let Ok(task) = env::var(TASK) else { return };
@@ -124,6 +124,6 @@ fn child() {
             Err(_) => say("@refused"),
         }
     }
-    // Neither flushed nor dropped: as a kill at the very end.
+    // Neither flushed nor dropped: like a kill at the very end.
     kill_this();
 }

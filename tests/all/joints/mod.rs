@@ -1,5 +1,5 @@
-//! The joints between commands: random sequences of all calls that change what serves, against a model that
-//! knows what every search must answer after each of them.
+//! The interplay of commands: random sequences of all calls that change what is served, compared with a model
+//! that knows the right answer of every search after each of them.
 //!
 //! | File | What it has |
 //! |---|---|
@@ -32,17 +32,17 @@ use running::run;
 use shrinking::shrunk;
 use world::World;
 
-/// Sequences of a run of the tests.
+/// Sequences per test run.
 const SEQUENCES: u64 = 50;
-/// Sequences at a time.
+/// Sequences run concurrently.
 const WORKERS: usize = 2;
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|number| number.parse().ok())
 }
 
-/// `EHI_JOINTS` asks for so many sequences, from the seed `EHI_JOINTS_SEED` on; the documented long run has
-/// 10,000.
+/// `EHI_JOINTS` is the number of sequences, starting with the seed `EHI_JOINTS_SEED`; the documented long run
+/// has 10,000.
 #[test]
 fn after_every_sequence_of_calls_an_index_answers_as_it_must() {
     let first = number("EHI_JOINTS_SEED").unwrap_or(0);

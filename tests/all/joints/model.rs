@@ -1,4 +1,4 @@
-//! What an index must hold and answer after a sequence of calls.
+//! What an index must contain and answer after a sequence of calls.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +14,12 @@ use super::acting::Outcome;
 use super::operations::{Op, Origin};
 use super::world::{Coder, World, document, id, judgments, silent, unit, vector};
 
-/// A document with its embedding, if that is not the encoder's.
+/// A document with its embedding, if that differs from the encoder's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub document: Document,
     pub given: Option<Vec<f32>>,
-    /// A call that was cut off may have encoded it.
+    /// An interrupted call may have encoded it.
     pub unsure: bool,
 }
 
@@ -33,7 +33,7 @@ impl Row {
     }
 }
 
-/// A model of an index with its rows and what was measured for it.
+/// A model of an index with its rows and measurements.
 #[derive(Clone)]
 pub struct Slot {
     pub bundle: Arc<Bundle>,
@@ -43,11 +43,11 @@ pub struct Slot {
     pub fast: Option<DistilReport>,
     /// The file of the query encoder.
     file: Option<String>,
-    /// What was learned of words, and the file of the query encoder for which its part for that was.
+    /// What was learned about words, and the file of the query encoder that its `fast` part belongs to.
     learned: Option<(LearnedFusion, Option<String>)>,
 }
 
-/// How many times a collection may grow or shrink before a curve counts no more.
+/// By which factor a collection may grow or shrink before a curve does not apply any more.
 const MOST_CHANGE: usize = 2;
 
 impl Slot {
@@ -59,7 +59,7 @@ impl Slot {
         }
     }
 
-    /// What is known of words: of the query encoder only while it is the one that it was learned for.
+    /// What is known about words; for the query encoder only if it was learned for the current one.
     pub fn fusion(&self) -> Option<LearnedFusion> {
         let (mut fusion, file) = self.learned.clone()?;
         if file != self.file {
@@ -82,7 +82,7 @@ impl Slot {
         (own.alpha, own.words_help)
     }
 
-    /// The curve that searches go by.
+    /// The curve that searches use.
     pub fn curve_in_use(&self) -> Option<RecallCurve> {
         let curve = self.curve.clone()?;
         let (then, now) = (curve.documents, self.rows.len());
@@ -94,7 +94,7 @@ impl Slot {
     }
 }
 
-/// Whether a call must work.
+/// Whether a call must succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     Done,
@@ -131,7 +131,7 @@ impl Model {
         Self { kept: None, ..self.clone() }
     }
 
-    /// Whether documents of the index have to be encoded for another model and cannot be.
+    /// Whether documents must be encoded for another model but cannot be.
     fn lacks_texts(&self, bundle: &Bundle, rows: Option<&BTreeMap<String, Row>>) -> bool {
         let has = |row: &Row| {
             let there = rows.and_then(|rows| rows.get(&row.document.id));
@@ -153,7 +153,7 @@ impl Model {
             self.serving.coder.bundle.model().encoder().describe().is_ok_and(|own| own.layers == 0);
         match *op {
             Op::Rollback => self.returning(),
-            // Nothing says which passage an embedding is of.
+            // An embedding does not say which passage it belongs to.
             Op::Vectors { .. } if self.origin == Origin::Passages => Expected::Refused,
             Op::Reencode(which) => {
                 let bundle = world.bundle(which);
@@ -166,7 +166,7 @@ impl Model {
                 if self.lacks_texts(&bundle, None) { Expected::Refused } else { Expected::Done }
             }
             Op::Fuse { .. } if !self.lexical => Expected::Refused,
-            // It has others.
+            // It has another analyzer.
             Op::Lexical if self.origin == Origin::Stems => Expected::Refused,
             Op::Calibrate if self.serving.bundle.has_tree() && self.serving.rows.len() > 1 => Expected::Done,
             Op::Calibrate => Expected::Refused,
@@ -177,7 +177,7 @@ impl Model {
         }
     }
 
-    /// What a call has done that answered `outcome`, after which `now` serves.
+    /// Applies a call with the result `outcome`, after which `now` is in service.
     pub fn apply(
         &mut self,
         op: &Op,
@@ -219,7 +219,7 @@ impl Model {
                     return Err("a tree of its own came with another encoder".to_owned());
                 }
                 let mut target = self.successor(now);
-                // Of the encoder, and no part of the tree.
+                // Belongs to the encoder, not to the tree.
                 target.fast = self.serving.fast.clone().map(untreed);
                 target.file.clone_from(&self.serving.file);
                 let target = self.kept_or(now, target);
@@ -244,7 +244,7 @@ impl Model {
                 self.change_to(target);
             }
             Op::Fuse { .. } | Op::Learn { .. } => {
-                // Nothing else tells of another process whether it had questions enough.
+                // After another process, nothing else shows whether it had enough questions.
                 if let Some(fusion) = outcome.fusion.filter(|own| Some(own) != self.serving.fusion().as_ref())
                 {
                     self.serving.learn(fusion);
@@ -272,7 +272,7 @@ impl Model {
         Ok(())
     }
 
-    /// A return to the kept model was cut off: what that lacks it may have got.
+    /// A return to the kept model was interrupted: missing documents may have been added to it.
     pub fn return_cut_off(&mut self) {
         let Some(kept) = &mut self.kept else { return };
         for (id, row) in &mut kept.rows {
@@ -281,7 +281,7 @@ impl Model {
         }
     }
 
-    /// What came of a training is the very model that is kept, where it is done again: that is returned to.
+    /// A repeated training gives exactly the kept model, which is then returned to.
     fn kept_or(&mut self, now: &Bundle, new: Slot) -> Slot {
         let is_kept = self.is_kept(now);
         self.kept.take().filter(|_| is_kept).unwrap_or(new)
@@ -291,7 +291,7 @@ impl Model {
         self.kept.as_ref().is_some_and(|kept| kept.bundle.hash() == bundle.hash())
     }
 
-    /// A new model with nothing in it. What was learned of words holds for every model of the encoder.
+    /// A new, empty model. What was learned about words applies to every model of the encoder.
     fn successor(&self, bundle: &Arc<Bundle>) -> Slot {
         let same = bundle.has_encoder_of(&self.serving.bundle);
         let coder = match same {
@@ -303,8 +303,8 @@ impl Model {
         Slot { bundle: Arc::clone(bundle), coder, rows, curve: None, fast, file, learned }
     }
 
-    /// With the same encoder embeddings go with their documents. With another one what is stored of a
-    /// document stays, and what the target lacks is encoded.
+    /// With the same encoder, embeddings move with their documents. With another one, stored documents stay,
+    /// and missing ones are encoded.
     fn change_to(&mut self, mut target: Slot) {
         if target.bundle.has_encoder_of(&self.serving.bundle) {
             target.rows.clone_from(&self.serving.rows);
@@ -320,13 +320,13 @@ impl Model {
     }
 }
 
-/// The name of the file of a bundle's query encoder, which has its checksum.
+/// The name of a bundle's query encoder file, which contains its checksum.
 fn query_file(bundle: &Bundle) -> Option<String> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.path().join("ehi.json")).ok()?).unwrap();
     manifest["query_encoder"]["file"].as_str().map(str::to_owned)
 }
 
-/// The same query encoder beside whatever tree.
+/// The same query encoder regardless of the tree.
 fn untreed(mut report: DistilReport) -> DistilReport {
     report.tree = None;
     report

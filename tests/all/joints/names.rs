@@ -1,4 +1,4 @@
-//! Files of an index, by what `docs/format.md` says.
+//! The files of an index, according to `docs/format.md`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -23,7 +23,7 @@ impl Current {
     }
 }
 
-/// Files and directories of an index that nothing owns, relative to it.
+/// Unknown files and directories of an index, relative to it.
 pub fn strange(index: &Path) -> io::Result<Vec<String>> {
     let mut strange = Vec::new();
     let current = Current::read(index)?;
@@ -48,7 +48,7 @@ pub fn strange(index: &Path) -> io::Result<Vec<String>> {
     Ok(strange)
 }
 
-/// What is strange in the directory of a store.
+/// Unknown files in the directory of a store.
 fn store(index: &Path, dir: &str, has_bundle: bool, strange: &mut Vec<String>) -> io::Result<()> {
     let path = index.join(dir);
     for name in names(&path)? {
@@ -79,7 +79,7 @@ fn store(index: &Path, dir: &str, has_bundle: bool, strange: &mut Vec<String>) -
     Ok(())
 }
 
-/// Files that a bundle's manifest names, and those beside them.
+/// Files named by a bundle's manifest, and the files next to it.
 fn of_bundle(dir: &Path) -> io::Result<HashSet<String>> {
     let manifest: Value = serde_json::from_slice(&fs::read(dir.join("ehi.json"))?)?;
     let files = manifest["files"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
@@ -88,7 +88,7 @@ fn of_bundle(dir: &Path) -> io::Result<HashSet<String>> {
     Ok(files.chain(fast).chain(beside).collect())
 }
 
-/// Files of the segments that a manifest names.
+/// Files of the segments named by a manifest.
 fn of_manifest(path: &Path) -> io::Result<HashSet<String>> {
     let bytes = fs::read(path)?;
     let mut named = HashSet::new();
@@ -131,7 +131,7 @@ fn below(dir: &Path, prefix: &str) -> io::Result<Vec<String>> {
     Ok(files)
 }
 
-/// Bytes of all files of an index but those that only keep space.
+/// Size of all files of an index except those that only reserve space.
 pub fn bytes(index: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for file in below(index, "")? {

@@ -1,51 +1,51 @@
-//! What a sequence is made of, and how one is drawn from a seed.
+//! The elements of a sequence, and how one is drawn from a seed.
 
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// Places that documents have: an origin fills the first [`FILLED`] of them.
+/// Number of document places: an origin fills the first [`FILLED`] of them.
 pub const PLACES: u8 = 54;
 /// Documents of an origin.
 pub const FILLED: u8 = 48;
-/// Questions of the pool.
+/// Number of questions in the pool.
 pub const QUESTIONS: u16 = 280;
 
-/// What an index is made as.
+/// The initial configuration of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// Words are the encoder's tokens.
+    /// Terms are the encoder's tokens.
     Tokens,
-    /// Words are stems.
+    /// Terms are stems.
     Stems,
-    /// It has no words, unless it gets them later.
+    /// Without words, unless they are added later.
     Bare,
-    /// A document has several rows.
+    /// Documents have several rows.
     Passages,
 }
 
-/// Bundles that an index is changed over to.
+/// Bundles that an index can change to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
-    /// The encoder that indexes begin with, without a tree.
+    /// The initial encoder, without a tree.
     Plain,
     /// The same encoder with a tree and a query encoder.
     Tree,
-    /// Another encoder, of another width.
+    /// Another encoder, with another width.
     Other,
     /// A table of token vectors, which cannot be distilled.
     Table,
 }
 
-/// One call of an index. Numbers are taken as they are, so a sequence may lose any part of it.
+/// A call of an index. Numbers are used as they are, so any part of a sequence can be removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
     Insert {
         places: Vec<u8>,
         version: u8,
     },
-    /// Documents with embeddings of the caller, with texts or without.
+    /// Documents with embeddings from the caller, with or without texts.
     Vectors {
         places: Vec<u8>,
         seed: u8,
@@ -61,9 +61,9 @@ pub enum Op {
         from: u16,
         count: u16,
     },
-    /// Seed 0 takes the query encoder away.
+    /// Seed 0 removes the query encoder.
     Distil(u64),
-    /// With so many questions of the pool from one on.
+    /// With this many questions of the pool, starting with one of them.
     Fuse {
         from: u16,
         count: u16,
@@ -72,7 +72,7 @@ pub enum Op {
         seed: u64,
         always: bool,
     },
-    /// `taken`: whether the index changes over to what is learned.
+    /// `taken`: whether the index changes to the learned model.
     Learn {
         seed: u64,
         taken: bool,
@@ -83,7 +83,7 @@ pub enum Op {
     DropPrevious,
     Calibrate,
     Compact,
-    /// Gives the index words, those of the encoder.
+    /// Adds words, with the encoder's tokens.
     Lexical,
     Rebuild,
     Flush,
@@ -92,42 +92,42 @@ pub enum Op {
 /// When a process is killed in its last call.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Point {
-    /// By itself, when it is told of progress for this time.
+    /// By itself, at this report of progress.
     Progress(u32),
-    /// By the system, when a file is written beyond this length.
+    /// By the system, when it writes a file beyond this length.
     FileBytes(u64),
-    /// After so much time.
+    /// After this time.
     Micros(u64),
-    /// At its end, in which no file could be written beyond this length.
+    /// At its end, with no file allowed to grow beyond this length.
     Full(u64),
 }
 
-/// What happens to an index.
+/// A step of a sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Step {
     Do(Op),
-    /// The call is told to stop when it tells of progress for this time.
+    /// The call is cancelled at this report of progress.
     Cancel {
         op: Op,
         at: u32,
     },
-    /// While the call goes on another one writes.
+    /// Another call writes during the call.
     Meanwhile {
         op: Op,
         at: u32,
         write: Op,
     },
     Reopen,
-    /// Of an index that needs none.
+    /// Repairs an index that does not need it.
     Repair,
-    /// A read-only handle follows.
+    /// Refreshes a read-only handle.
     Refresh,
     Snapshot,
-    /// Goes on with the last snapshot in place of the index.
+    /// Continues with the last snapshot instead of the index.
     Restore,
-    /// Gives all space back that is not needed, and compares with a fresh index.
+    /// Frees all unneeded space, and compares with a fresh index.
     Shrink,
-    /// Calls of another process, which is killed in the last of them.
+    /// Calls of another process, which is killed in the last one.
     Kill {
         before: Vec<Op>,
         last: Op,
@@ -135,7 +135,7 @@ pub enum Step {
     },
 }
 
-/// An index and what happens to it.
+/// An index and its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequence {
     pub origin: Origin,
@@ -179,7 +179,7 @@ fn step(random: &mut ChaCha8Rng) -> Step {
         _ => {
             let before = (0..random.random_range(0..3)).map(|_| write(random)).collect();
             let last = if random.random_bool(0.8) { change(random) } else { write(random) };
-            // Longer ones are written by stores alone, which make 256 KiB at a time.
+            // Only stores write longer ones, in steps of 256 KiB.
             let bytes = *[1 << 10, 4 << 10, 12 << 10, 32 << 10, 48 << 10, 300 << 10].choose(random).unwrap();
             let point = match random.random_range(0..10) {
                 0..3 => Point::Progress(random.random_range(0..40)),
@@ -196,7 +196,7 @@ fn op(random: &mut ChaCha8Rng) -> Op {
     if random.random_bool(0.4) { write(random) } else { change(random) }
 }
 
-/// What is as cheap as a search.
+/// A call as cheap as a search.
 fn write(random: &mut ChaCha8Rng) -> Op {
     let mut places = |most| -> Vec<u8> {
         let count = random.random_range(1..=most);
@@ -220,7 +220,7 @@ fn write(random: &mut ChaCha8Rng) -> Op {
     }
 }
 
-/// What changes how an index serves.
+/// A call that changes how an index serves.
 fn change(random: &mut ChaCha8Rng) -> Op {
     let seed = random.random_range(1..6);
     match random.random_range(0..32) {

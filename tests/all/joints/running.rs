@@ -17,7 +17,7 @@ use super::operations::{FILLED, Op, Origin, Point, QUESTIONS, Sequence, Step};
 use super::world::{World, builder, document, question};
 use crate::support::copy_directory;
 
-/// Bytes that an index may have beside those of a fresh one: what was measured, and notes of learnings.
+/// Bytes that an index may have in excess of a fresh one: measurements, and notes of learnings.
 const BESIDE: u64 = 16 << 10;
 
 /// Where a sequence failed, and how.
@@ -32,7 +32,7 @@ pub fn run(world: &World, sequence: &Sequence) -> Result<(), Failure> {
     run_and(world, sequence, |_| {})
 }
 
-/// As [`run`], and then does something behind the model's back to the index, which is closed.
+/// As [`run`], then changes the closed index without the model's knowledge.
 pub fn run_and(world: &World, sequence: &Sequence, then: impl FnOnce(&Path)) -> Result<(), Failure> {
     let mut step = 0;
     let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -64,7 +64,7 @@ struct Run<'w> {
     /// `None` while another process has it.
     index: Option<Index>,
     model: Model,
-    /// That of [`Step::Refresh`].
+    /// The handle of [`Step::Refresh`].
     reader: Option<Index>,
     snapshot: Option<(PathBuf, Model)>,
     snapshots: usize,
@@ -145,7 +145,7 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
-    /// Whether a call may answer so; the model then follows.
+    /// Whether a call may return this; the model then follows.
     fn answered(&mut self, op: &Op, expected: Expected, called: ehi::Result<Outcome>) -> Checked {
         match called {
             Ok(_) if expected == Expected::Refused => Err(format!("{op:?} was done, which cannot be")),
@@ -158,7 +158,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Nothing lies there but what serves.
+    /// Checks that the index contains only what is in service.
     fn is_clean(&self) -> Checked {
         let strange = names::strange(&self.path).map_err(|error| error.to_string())?;
         ensure!(strange.is_empty(), "{strange:?} is left by `drop-previous`");
@@ -183,7 +183,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Has `write` done in the midst of `op`.
+    /// Runs `write` in the middle of `op`.
     fn meanwhile(&mut self, op: &Op, at: u32, write: &Op) -> Checked {
         let (index, world) = (self.index(), self.world);
         let expected = self.model.expected(op, world);
@@ -210,14 +210,14 @@ impl<'w> Run<'w> {
         self.model.apply(write, written, &now, world)
     }
 
-    /// A call was left in its midst.
+    /// Handles a call that was interrupted.
     fn cut_off(&mut self, op: &Op) {
         if matches!(op, Op::Rollback | Op::Reencode(_)) {
             self.model.return_cut_off();
         }
     }
 
-    /// What is flushed is what a read-only handle shows, one that was open before too.
+    /// A read-only handle, even one opened earlier, shows what was flushed.
     fn follow(&mut self) -> Checked {
         let reader = match self.reader.take() {
             Some(reader) => reader,
@@ -239,7 +239,7 @@ impl<'w> Run<'w> {
         compare(&copy, model, 5).map_err(|error| format!("a snapshot: {error}"))
     }
 
-    /// After all: the index opens as it is, and so does the snapshot, whatever was done to the index since.
+    /// At the end: the index opens as it is, and so does the snapshot, whatever was done to the index since.
     fn end(mut self, then: impl FnOnce(&Path)) -> Checked {
         self.index = None;
         then(&self.path);
@@ -318,7 +318,7 @@ impl<'w> Run<'w> {
             }
         }
         let mut allowed = vec![self.model.clone()];
-        // What an error stopped may have taken effect.
+        // A call that ended with an error may have taken effect.
         let is_done = returned.len() == calls.len() && returned.last() == Some(&true);
         let in_midst = calls.get(returned.len()).or(calls.last()).filter(|_| !is_done);
         if let Some(op) = in_midst {
@@ -339,7 +339,7 @@ impl<'w> Run<'w> {
         Err(format!("killed in {in_midst:?}: {}", failures.join("; or ")))
     }
 
-    /// The answer of a call that another process had, as far as the index tells it.
+    /// The result of another process's call, as far as the index shows it.
     fn found_after(&self, op: &Op, found: &Outcome, now: &Arc<ehi::Bundle>) -> Outcome {
         let changed = now.hash() != self.model.serving.bundle.hash();
         let mut outcome = found.clone();
@@ -349,7 +349,7 @@ impl<'w> Run<'w> {
         outcome
     }
 
-    /// What an index may be that was left in the midst of a call.
+    /// The possible states of an index after an interrupted call.
     fn after(&self, op: &Op, found: &Outcome, now: &Arc<ehi::Bundle>) -> Result<Vec<Model>, String> {
         let changes = matches!(op, Op::Tune { .. } | Op::Learn { .. } | Op::Reencode(_) | Op::Rollback);
         if self.model.expected(op, self.world) == Expected::Refused

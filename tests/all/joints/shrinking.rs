@@ -1,9 +1,9 @@
-//! A shorter sequence that fails as well.
+//! Finds a shorter sequence that still fails.
 
 use super::operations::{Sequence, Step};
 
-/// Leaves out whatever is not needed for `fails`, until nothing more can be. Costs a run for each step, twice
-/// or a little more.
+/// Removes everything not needed for `fails`, until nothing more can be removed. Costs a run per step, twice
+/// or slightly more.
 pub fn shrunk(sequence: Sequence, fails: impl Fn(&Sequence) -> bool) -> Sequence {
     let Sequence { origin, mut steps } = sequence;
     let fails = |steps: &[Step]| fails(&Sequence { origin, steps: steps.to_vec() });

@@ -1,4 +1,4 @@
-//! Encoders of some kilobytes, documents and questions: made once for a run of the tests, and opened by the
+//! Encoders of a few kilobytes, documents and questions: created once per test run, and opened by the
 //! processes that are killed.
 
 use std::collections::HashMap;
@@ -24,10 +24,10 @@ const WORDS: [&str; 24] = [
 ];
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
 
-/// Embeddings by text, and whether it is a question.
+/// Embeddings by text, and by whether it is a question.
 type Known = HashMap<(String, bool), Arc<Vec<f32>>>;
 
-/// A bundle whose encoder says what an embedding must be.
+/// A bundle whose encoder gives the expected embeddings.
 pub struct Coder {
     pub bundle: Arc<Bundle>,
     known: Mutex<Known>,
@@ -59,7 +59,7 @@ pub fn unit(row: &[f32]) -> Vec<f32> {
     row.iter().map(|&x| (f64::from(x) / norm) as f32).collect()
 }
 
-/// What sequences begin with.
+/// The starting point of sequences.
 pub struct World {
     dir: PathBuf,
 }
@@ -121,18 +121,18 @@ impl World {
     }
 }
 
-/// How an index is made.
+/// The configuration of an index.
 pub fn builder(origin: Origin) -> IndexBuilder {
     match origin {
         Origin::Tokens => Index::builder(),
         Origin::Stems => Index::builder().analyzer(Analyzer::Stems(Language::English)),
         Origin::Bare => Index::builder().lexical(false),
-        // Two passages of most documents.
+        // Gives most documents two passages.
         Origin::Passages => Index::builder().passages(10, 2),
     }
 }
 
-/// Options of a query encoder that takes a fifth of a second.
+/// Options for a query encoder that takes a fifth of a second.
 pub fn distil(seed: u64) -> DistilOptions {
     let questions = (0..100).map(|number| sentence(&mut ChaCha8Rng::seed_from_u64(1_000 + number), 5));
     DistilOptions { passes: 1, texts: 120, seed, questions: questions.collect(), ..DistilOptions::default() }
@@ -151,7 +151,7 @@ fn random_of(place: u8, version: u8) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(u64::from(place) << 8 | u64::from(version))
 }
 
-/// What lies at a place.
+/// The document at a place.
 pub fn document(place: u8, version: u8) -> Document {
     let mut random = random_of(place, version);
     let title = sentence(&mut random, 2);
@@ -159,12 +159,12 @@ pub fn document(place: u8, version: u8) -> Document {
     Document::new(id(place), title, text.trim()).with_metadata(json!({ "version": version }))
 }
 
-/// The same without a word.
+/// The same without text.
 pub fn silent(place: u8) -> Document {
     Document::new(id(place), "", "").with_metadata(json!({ "silent": true }))
 }
 
-/// `[dim]` f32, of no encoder.
+/// `[dim]` f32, not from an encoder.
 pub fn vector(place: u8, seed: u8, dim: usize) -> Vec<f32> {
     let mut random = random_of(place, seed);
     (0..dim).map(|_| random.random_range(-1.0..1.0)).collect()
@@ -176,7 +176,7 @@ pub fn question(number: u16) -> String {
     let words: Vec<&str> = document.text.split([' ', '.']).filter(|word| !word.is_empty()).collect();
     let mut random = ChaCha8Rng::seed_from_u64(5_000 + u64::from(number));
     let asked = (0..4).map(|_| words[random.random_range(0..words.len())]);
-    // What makes it another one than any other question.
+    // Makes it different from any other question.
     asked.chain(["what", &number.to_string()]).collect::<Vec<_>>().join(" ")
 }
 
@@ -185,13 +185,13 @@ pub fn answer(number: u16) -> u8 {
     (number % u16::from(FILLED)) as u8
 }
 
-/// Judgments of so many questions from one on.
+/// Judgments of `count` questions, starting with `from`.
 pub fn judgments(from: u16, count: u16, grade: i32) -> Vec<Judgment> {
     let numbers = (0..count).map(|more| (from + more) % super::operations::QUESTIONS);
     numbers.map(|number| Judgment::new(question(number), id(answer(number)), grade).at(1)).collect()
 }
 
-/// A DistilBERT of one layer with random weights, which reads with the fixture's tokenizer.
+/// A DistilBERT of one layer with random weights, which uses the fixture's tokenizer.
 fn write_encoder(dir: &Path, width: usize, seed: u64) {
     let fixture = Path::new(FIXTURES).join("distilbert-768");
     fs::create_dir_all(dir.join("1_Pooling")).unwrap();

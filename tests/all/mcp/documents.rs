@@ -1,4 +1,4 @@
-//! Documents, read whole by their parts: by `get`, by passages, and as resources.
+//! Documents, read completely in parts: by `get`, by passages, and as resources.
 
 use ehi::{Document, Index};
 use rmcp::model::{PaginatedRequestParams, ReadResourceRequestParams, ResourceContents};
@@ -30,7 +30,7 @@ fn a_long_document_is_read_by_parts() {
     let flow = with(&[], vec![document, Document::new("short", "", "leaf")]);
     let session = Session::open(&flow, &[]);
     for (part, whole) in [("text", &text), ("title", &title), ("metadata", &metadata.to_string())] {
-        // Odd, so that it falls into characters.
+        // Odd, so that it falls inside characters.
         for limit in [16_001, 65_536] {
             let (mut read, mut offset) = (String::new(), json!(0));
             while offset != Value::Null {
@@ -47,7 +47,7 @@ fn a_long_document_is_read_by_parts() {
             assert_eq!(&read, whole);
         }
     }
-    // Within a character: from its start.
+    // Inside a character: continues from its start.
     let inside = text.find('é').unwrap() + 1;
     let answer = session.call("get", json!({ "id": "long", "offset": inside, "limit": 16 }));
     assert_eq!(answer["start"], json!(inside - 1));
@@ -143,7 +143,7 @@ fn a_hit_of_an_index_with_passages_shows_the_best_one() {
     session.done();
 }
 
-/// Ids that no URI holds as they are, and one that looks like a way out of the folder.
+/// Ids that a URI cannot contain unescaped, and one that looks like a path out of the folder.
 const IDS: [&str; 8] =
     ["plain-1", "a/b?c#d", "../../etc/passwd", "%2e%2e", "é 漢", "\u{202e}x\u{7f}", "a\nb", "?offset=3"];
 

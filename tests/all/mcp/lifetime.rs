@@ -1,4 +1,4 @@
-//! How a session begins and ends, and what other processes do to its index meanwhile.
+//! How a session begins and ends, and what other processes do to its index in the meantime.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use super::{Session, error_of, ids};
 use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
 use crate::support::{bundle, documents};
 
-/// Of the error of a second writer.
+/// Part of the error of a second writer.
 const LOCKED: &str = "open for writing";
 
 fn given(range: std::ops::Range<usize>) -> Vec<Value> {
@@ -31,11 +31,11 @@ fn count(flow: &Flow) -> u64 {
 #[test]
 fn the_end_of_input_ends_it() {
     let flow = Flow::new();
-    // Nobody says a word.
+    // Without any message.
     let ran =
         Ran::of(command().args(["mcp", "--index", &flow.index()]).stdin(Stdio::null()).output().unwrap());
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
-    // In the midst of an insert, which is done to its end where it does not take long.
+    // In the middle of an insert, which is completed if it does not take long.
     let mut wire = Wire::open(&flow, &["--write"], "");
     wire.call(1, "insert", json!({ "documents": given(0..100) }));
     let (left, code, said) = wire.end();
@@ -51,7 +51,7 @@ fn a_signal_ends_it_in_good_order() {
         let flow = Flow::new();
         let mut wire = Wire::open(&flow, &["--write"], "");
         wire.call(1, "insert", json!({ "documents": given(0..1_000) }));
-        // It is at work.
+        // It is working.
         assert_eq!(wire.read()["method"], json!("notifications/progress"));
         kill_process(Pid::from_child(&wire.child), signal).unwrap();
         // Standard input stays open.
@@ -72,12 +72,12 @@ fn a_signal_ends_it_in_good_order() {
 fn a_signal_ends_it_before_anybody_spoke() {
     let flow = Flow::new();
     let mut command = command();
-    // It waits where the other command is first.
+    // It waits if the other command is first.
     command.args(["mcp", "--index", &flow.index(), "--write", "--wait", "60"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take();
-    // It heeds signals before it takes the lock.
+    // It handles signals before it takes the lock.
     while !flow.run("delete", &["absent"]).failure().contains(LOCKED) {
         assert!(child.try_wait().unwrap().is_none(), "it has not been asked to end");
         thread::sleep(Duration::from_millis(50));
@@ -147,12 +147,12 @@ fn what_another_process_writes_is_found() {
     assert_eq!(ids(&reader.call("search", search.clone())), [""; 0]);
     flow.insert(20);
     assert_eq!(ids(&reader.call("search", search.clone())).len(), 10);
-    // Another model serves it from now on.
+    // From now on, another model is in service.
     let other = bundle(crate::support::Shape::of_height(1));
     flow.run("reencode", &["--model", text(other.path())]).ok();
     assert_eq!(ids(&reader.call("search", search.clone())).len(), 10);
     assert_eq!(reader.call("stats", json!({}))["model"], json!(other.hash().to_string()));
-    // A session that writes beside one that reads; a second one cannot.
+    // A session that writes alongside one that reads; a second writer is refused.
     let writer = Session::open(&flow, &["--write"]);
     writer.call(
         "insert",
@@ -215,7 +215,7 @@ fn a_writer_whose_index_vanishes_or_is_replaced_says_so_until_it_is_back() {
     all_say("is gone");
     ehi(["create", "--index", &flow.index(), "--model", text(bundle(SHAPE).path())]).ok();
     all_say("was replaced by another");
-    // Nothing was written to the other one, and nothing has spoiled the session.
+    // Nothing was written to the other one, and the session is still usable.
     assert_eq!(count(&flow), 0);
     fs::rename(flow.path("index"), flow.path("other")).unwrap();
     fs::rename(flow.path("away"), flow.path("index")).unwrap();
@@ -224,7 +224,7 @@ fn a_writer_whose_index_vanishes_or_is_replaced_says_so_until_it_is_back() {
     assert_eq!(ids(&writer.call("search", json!({ "question": "gene" }))).len(), 10);
     fs::remove_dir_all(flow.path("index")).unwrap();
     all_say("is gone");
-    // Nothing waits: the end says what has become of the index, and nothing of a flush.
+    // Nothing waits: the final message says what happened to the index, and does not mention a flush.
     let (code, said) = writer.end();
     assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
     assert!(said.contains("is gone") && !said.contains("flush"), "{said}");

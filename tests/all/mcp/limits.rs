@@ -1,4 +1,4 @@
-//! What an answer and a client may take.
+//! Limits of answers and clients.
 
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -15,7 +15,7 @@ use super::documents::with;
 use super::wire::Wire;
 use crate::program::Flow;
 
-/// Bytes of an answer as JSON, and of the line in which it is: as it is, and once more as a text.
+/// Bytes of an answer as JSON, and of its line: it is included once as JSON, and once as text.
 const ANSWER: usize = 64 << 10;
 const LINE: usize = 3 * ANSWER + 1_000;
 
@@ -26,7 +26,7 @@ fn line(wire: &mut Wire) -> (Value, usize) {
     (serde_json::from_str(&line).unwrap(), line.len())
 }
 
-/// Documents whose every character takes six bytes as JSON.
+/// Documents in which every character takes six bytes as JSON.
 fn hostile() -> Vec<Document> {
     let document = |number: usize| {
         let id = format!("{number:03}{}", "\u{1}".repeat(500));
@@ -133,7 +133,7 @@ fn requests_wait_where_answers_are_not_read() {
             count.store(id + 1, Ordering::Relaxed);
         }
     });
-    // Until it comes no further.
+    // Until it makes no more progress.
     let mut before = usize::MAX;
     loop {
         let now = sent.load(Ordering::Relaxed);

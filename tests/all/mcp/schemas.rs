@@ -1,4 +1,4 @@
-//! The schemas of all tools, held to the forms that every client takes.
+//! The schemas of all tools, restricted to forms that every client accepts.
 //!
 //! What clients refuse is from public reports: a schema that is a boolean (issue 92900 of
 //! anthropics/claude-code, 49464 of anomalyco/opencode, 1 of agent-sh/computer-use-linux), references (13326
@@ -12,9 +12,9 @@ use super::Session;
 use crate::program::Flow;
 
 const TYPES: [&str; 6] = ["object", "array", "string", "integer", "number", "boolean"];
-/// Characters of a description: some providers refuse more.
+/// Maximum characters of a description: some providers refuse more.
 const DESCRIPTION: usize = 1_024;
-/// Characters of a name, with the prefix that a client puts in front of it.
+/// Maximum characters of a name, with the prefix that a client adds.
 const NAME: usize = 64;
 const PREFIX: &str = "mcp__a-name-of-a-server-of-thirty-two__";
 
@@ -32,8 +32,8 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Lists what a client may refuse in a schema and in all schemas inside it: any keyword that is not named
-/// here, too.
+/// Lists what a client may refuse in a schema and all schemas inside it, including any keyword not named
+/// here.
 fn refused(schema: &Value, place: &str, found: &mut Vec<String>) {
     let Some(fields) = schema.as_object() else {
         return found.push(format!("{place}: {schema} is not an object"));

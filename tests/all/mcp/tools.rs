@@ -1,4 +1,4 @@
-//! The tools that read: what they are, what they answer, what they refuse.
+//! The tools that read: their descriptions, answers and refusals.
 
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ fn what_kept_a_search_from_hits_is_said() {
         assert!(notes.contains("the field `place` holds numbers"), "{notes}");
     }
     assert!(!notes.contains("--mode"), "{notes}");
-    // A filter as models write it at times.
+    // A filter in the form that models sometimes write.
     let answer = session.call("search", json!({ "question": "cell", "filter": "{\"place\": 17}" }));
     assert_eq!(ids(&answer), [id(17)]);
     session.done();

@@ -1,4 +1,4 @@
-//! The protocol line by line: what a client never does, or cannot see.
+//! The protocol line by line: what a client never sends, or cannot see.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -14,12 +14,12 @@ pub struct Wire {
     pub child: Child,
     pub input: ChildStdin,
     pub output: BufReader<ChildStdout>,
-    /// All of standard error, which is read so that it never blocks.
+    /// All of standard error, read continuously so that it never blocks.
     said: JoinHandle<String>,
 }
 
 impl Wire {
-    /// A session that nothing was sent to.
+    /// A session before any message.
     pub fn begin(flow: &Flow, options: &[&str], log: &str) -> Self {
         let mut command = command();
         command.args(["mcp", "--index", &flow.index()]).args(options).env("RUST_LOG", log);
@@ -71,7 +71,7 @@ impl Wire {
         message
     }
 
-    /// The next answer, over what is told of progress.
+    /// The next answer, skipping progress notifications.
     pub fn answer(&mut self) -> Value {
         loop {
             let message = self.read();
@@ -81,7 +81,7 @@ impl Wire {
         }
     }
 
-    /// Ends its input; the messages that were left, the exit status, and what was said on standard error.
+    /// Ends its input; returns the remaining messages, the exit status, and standard error.
     pub fn end(mut self) -> (Vec<Value>, Option<i32>, String) {
         drop(self.input);
         let mut left = Vec::new();
@@ -160,7 +160,7 @@ fn what_is_no_message_does_not_end_the_session() {
         if answer["id"] == 1 {
             break answer;
         }
-        // Of JSON that is no request, without an id to answer to.
+        // Valid JSON that is not a request, without an id to answer to.
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!(-32600)));
     };
     assert_eq!(answer["result"]["structuredContent"]["documents"], json!(5));
@@ -221,7 +221,7 @@ fn a_cancelled_insert_stops_and_stores_what_it_had() {
         (&json!("notifications/progress"), &json!(7))
     );
     wire.cancel(7);
-    // It has no answer; what was being done is done before the next write.
+    // It has no answer; the call in progress is completed before the next write.
     wire.call(8, "delete", json!({ "ids": ["absent"] }));
     let answer = wire.answer();
     assert_eq!(answer["id"], json!(8), "{answer}");

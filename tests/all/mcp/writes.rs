@@ -17,7 +17,7 @@ fn documents_are_stored_replaced_and_deleted() {
     let session = Session::open(&flow, &["--write"]);
     let answer = session.call("insert", json!({ "documents": given(40) }));
     assert_eq!((&answer["inserted"], &answer["documents"]), (&json!(40), &json!(40)));
-    // On disk, and seen by others.
+    // On disk, and visible to others.
     assert_eq!(flow.run("count", &[]).ok(), "40\n");
     let stored = flow.run("get", &[&id(3)]).json();
     assert_eq!((&stored["text"], &stored["metadata"]), (&given(4)[3]["text"], &given(4)[3]["metadata"]));

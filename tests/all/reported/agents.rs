@@ -1,4 +1,4 @@
-//! `ehi mcp` with what agents and editors were seen to do. The forms of schemas that clients refuse are in
+//! `ehi mcp` with observed behaviour of agents and editors. The schema forms that clients refuse are in
 //! `mcp/schemas.rs`.
 
 use std::io::{BufRead, BufReader, Write};
@@ -22,8 +22,8 @@ fn request(id: u64, method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method })
 }
 
-/// A client of any version is answered with one that both may know, and never with an error: pull request 428
-/// of lossless-claude/lcm, issue 1003 of sickn33/agentic-awesome-skills, issue 329 of
+/// A client of any version gets an answer in a version that both may know, and never an error: pull request
+/// 428 of lossless-claude/lcm, issue 1003 of sickn33/agentic-awesome-skills, issue 329 of
 /// coddingtonbear/obsidian-local-rest-api.
 #[test]
 fn a_client_of_any_version_is_answered() {
@@ -47,13 +47,13 @@ fn a_client_of_any_version_is_answered() {
         wire.call(1, "stats", json!({}));
         let result = &wire.answer()["result"];
         let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
-        // The text is for clients that do not know the other, older ones at that.
+        // The text is for clients that do not know the other form, in particular older ones.
         assert_eq!((&text, &text["documents"]), (&result["structuredContent"], &json!(3)), "{asked}");
         assert_eq!(wire.end().1, Some(0));
     }
 }
 
-/// Requests before the client has said that it is ready, and signals that mean nothing here: issue 23 of
+/// Requests before the client's initialized notification, and signals without a meaning here: issue 23 of
 /// f/mcptools.
 #[test]
 fn a_client_need_not_say_that_it_is_ready() {
@@ -69,7 +69,7 @@ fn a_client_need_not_say_that_it_is_ready() {
     for method in ["notifications/roots/list_changed", "notifications/message", "notifications/unknown"] {
         wire.send(&json!({ "jsonrpc": "2.0", "method": method, "params": {} }));
     }
-    // What this server does not offer, asked for all the same.
+    // Requests for features that this server does not offer.
     for (id, method) in [(3, "prompts/list"), (4, "completion/complete"), (5, "logging/setLevel")] {
         wire.send(&request(id, method));
         let answer = wire.answer();
@@ -80,7 +80,7 @@ fn a_client_need_not_say_that_it_is_ready() {
     assert_eq!(wire.end().1, Some(0));
 }
 
-/// A client that ends takes all pipes with it, and what is then to be said cannot be: pull request 153 of
+/// A client that exits closes all pipes, so the last messages cannot be written: pull request 153 of
 /// a-bonus/google-docs-mcp, issue 60 of codefuturist/email-mcp.
 #[test]
 fn a_server_outlives_its_standard_error_and_not_its_standard_input() {
@@ -101,8 +101,8 @@ fn a_server_outlives_its_standard_error_and_not_its_standard_input() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Lists, objects and numbers that come as texts of JSON: issue 59227 of anthropics/claude-code, issue 6067
-/// of webstudio-is/webstudio, issue 1093 of netclaw-dev/netclaw.
+/// Lists, objects and numbers given as JSON texts: issue 59227 of anthropics/claude-code, issue 6067 of
+/// webstudio-is/webstudio, issue 1093 of netclaw-dev/netclaw.
 #[test]
 fn arguments_may_come_as_texts_of_json() {
     let flow = Flow::new();
@@ -128,7 +128,7 @@ fn arguments_may_come_as_texts_of_json() {
     );
     assert!(call("judge", json!({ "question": "q", "id": "7", "forget": "true" }))["forgotten"] == true);
     assert_eq!(call("delete", json!({ "ids": "[\"7\", \"absent\"]" }))["deleted"], json!(1));
-    // A text stays one.
+    // A text stays a text.
     assert_eq!(call("get", json!({ "id": "doc-0001", "limit": "16" }))["id"], json!("doc-0001"));
     assert_eq!(wire.end().1, Some(0));
 }

@@ -1,4 +1,4 @@
-//! Parquet and Arrow: times, decimals, numbers without an end, and large rows.
+//! Parquet and Arrow: times, decimals, infinite numbers, and large rows.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -50,7 +50,7 @@ fn each_form(dir: &Path, batch: &RecordBatch, mut check: impl FnMut(&Path)) {
     check(&file);
 }
 
-/// What is in the metadata of each row, and what is said of the file.
+/// The metadata of each row, and the notes on the file.
 fn read(file: &Path) -> (Vec<Value>, Vec<Note>) {
     let mut documents = Input::new().open(file).unwrap();
     let rows: Result<Vec<Document>, _> = documents.by_ref().collect();
@@ -64,7 +64,7 @@ fn ids(count: usize) -> [(&'static str, ArrayRef); 2] {
     [("id", Arc::new(ids)), ("text", Arc::new(text))]
 }
 
-/// apache/arrow#37110: times with and without fractions of a second are in the order of the clock.
+/// apache/arrow#37110: times with and without fractions of a second are ordered chronologically.
 #[test]
 fn times_are_in_the_order_of_the_clock() {
     let micros = |fraction: i64| Some(TEN * 1_000_000 + fraction);
@@ -98,8 +98,8 @@ fn times_are_in_the_order_of_the_clock() {
     });
 }
 
-/// chroma-core/chroma#7751, apache/orc#1866: decimals compare as numbers where a number holds all of their
-/// digits, and a column of which it does not is text as a whole, which is said.
+/// chroma-core/chroma#7751, apache/orc#1866: decimals compare as numbers if a number can represent all of
+/// their digits; otherwise the whole column is text, with a note.
 #[test]
 fn decimals_are_numbers_or_all_of_them_text() {
     let decimals = |values: Vec<Option<i128>>, digits, scale| -> ArrayRef {
@@ -143,8 +143,8 @@ fn decimals_are_numbers_or_all_of_them_text() {
     assert_eq!(ids, ["1.00", "2.50"]);
 }
 
-/// apache/arrow#37110's sibling for numbers: JSON has no infinity, so that it is left out, counted, and
-/// named.
+/// apache/arrow#37110's sibling for numbers: JSON has no infinity, so infinite values are left out, counted,
+/// and named.
 #[test]
 fn infinity_is_named_where_it_is_left_out() {
     let numbers = vec![Some(1.5), Some(f64::NAN), Some(f64::INFINITY), Some(f64::NEG_INFINITY)];
@@ -172,7 +172,7 @@ fn packed(codec: Compression) -> WriterProperties {
         .build()
 }
 
-/// apache/arrow-rs#7243: many rows of one long text, which the file has once.
+/// apache/arrow-rs#7243: many rows of one long text, stored once in the file.
 #[test]
 fn many_rows_of_one_long_text_are_read() {
     let (rows, bytes) = (256, 10 << 20);
@@ -188,8 +188,7 @@ fn many_rows_of_one_long_text_are_read() {
     assert_eq!(read.map(|document| document.unwrap().text.len()).sum::<usize>(), rows * (bytes / 6 * 6));
 }
 
-/// apache/arrow-rs#7973: rows that are large each, in every codec, and written as differences to the row
-/// before.
+/// apache/arrow-rs#7973: individually large rows, in every codec, and delta-encoded.
 #[test]
 fn large_rows_are_read_a_few_at_a_time() {
     let rows = 24;
@@ -216,7 +215,7 @@ fn large_rows_are_read_a_few_at_a_time() {
     }
 }
 
-/// A list of one long text again and again is refused before it takes the memory of all of them.
+/// A list that repeats one long text is refused before it takes the memory of all repetitions.
 #[test]
 fn a_row_that_unpacks_to_too_much_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Evaluation on datasets of others.
+//! Evaluation on third-party datasets.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn arguments(flow: &Flow, name: &str) -> PathBuf {
     dataset(flow, name, &documents, &[question], "a1\ta2\t1\n")
 }
 
-/// What `ehi eval` prints and writes.
+/// The output and files of `ehi eval`.
 fn evaluated(flow: &Flow, data: &str, more: &[&str]) -> (String, Value, String) {
     let (json, run) = (flow.path("eval.json"), flow.path("run.txt"));
     let files = ["--data", data, "--json", text(&json), "--run", text(&run)];
@@ -37,8 +37,8 @@ fn evaluated(flow: &Flow, data: &str, more: &[&str]) -> (String, Value, String) 
     (table, report, fs::read_to_string(&run).unwrap())
 }
 
-/// A question that finds itself first has a reciprocal rank of a half at best. Issue 198 of lightonai/pylate,
-/// on ArguAna; BEIR leaves such hits out (`ignore_identical_ids`).
+/// A question that finds itself first has a reciprocal rank of at most a half. Issue 198 of lightonai/pylate,
+/// on ArguAna; BEIR omits such hits (`ignore_identical_ids`).
 #[test]
 fn a_question_that_is_a_document_does_not_find_itself() {
     let flow = Flow::new();
@@ -63,7 +63,8 @@ fn a_question_that_is_a_document_does_not_find_itself() {
     assert!(run.lines().count() == 1 && run.starts_with("a1 Q0 a2 1 "), "{run}");
 }
 
-/// The rule belongs to the datasets, whose folders have their names. Issue 219 of allenai/ir_datasets.
+/// The rule belongs to the datasets, recognised by the names of their folders. Issue 219 of
+/// allenai/ir_datasets.
 #[test]
 fn datasets_that_ask_with_their_own_documents_are_known_by_name() {
     let flow = Flow::new();
@@ -87,8 +88,8 @@ fn datasets_that_ask_with_their_own_documents_are_known_by_name() {
     }
 }
 
-/// The ids of a dataset may be integers in its JSON, while its judgments are text in any case. A question and
-/// a document that have one id by chance are two things: issue 187 of beir-cellar/beir.
+/// The ids of a dataset may be integers in its JSON, while judgments are always text. A question and a
+/// document with the same id by chance are different things: issue 187 of beir-cellar/beir.
 #[test]
 fn ids_of_a_dataset_may_be_integers() {
     let flow = Flow::new();
@@ -118,7 +119,7 @@ fn no_figure_is_a_negative_zero() {
     let mut said = vec![flow.run("stats", &["--json"]).ok(), flow.run("stats", &[]).ok()];
     let data = arguments(&flow, "arguments");
     flow.run("insert", &[text(&data)]).ok();
-    // No word of this question is in any document, so that it finds nothing.
+    // No document contains a word of this question, so it finds nothing.
     let question = json!({ "_id": "q", "text": "virus" });
     let data = dataset(&flow, "other", &[], &[question], "q\ta2\t1\n");
     let (per_query, modes) = (flow.path("queries.jsonl"), ["--modes", "lexical,dense"]);
@@ -134,8 +135,8 @@ fn no_figure_is_a_negative_zero() {
 }
 
 /// Judgments of questions without a text, of documents that are in no corpus, and of grade 0 alone: counted,
-/// said, and without effect on the other questions. Issue 5170 of embeddings-benchmark/mteb, issues 101 and
-/// 202 of beir-cellar/beir, issue 49 of cvangysel/pytrec_eval.
+/// reported, and without effect on the other questions. Issue 5170 of embeddings-benchmark/mteb, issues 101
+/// and 202 of beir-cellar/beir, issue 49 of cvangysel/pytrec_eval.
 #[test]
 fn judgments_of_what_is_not_there_are_counted() {
     let flow = Flow::new();

@@ -1,4 +1,4 @@
-//! What the tests of files share: a folder of them, and the documents that it gives.
+//! Shared by the tests of files: a folder with them, and the resulting documents.
 
 use std::fs;
 

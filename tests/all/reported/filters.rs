@@ -1,4 +1,4 @@
-//! Filters: null, missing fields, and fields that hold several kinds of values.
+//! Filters: null, missing fields, and fields with several kinds of values.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn index(documents: &[(&str, Value)]) -> (TempDir, Index) {
     (dir, index)
 }
 
-/// What a filter finds by a search and in the list of ids, which must agree.
+/// The results of a filter in a search and in the list of ids, which must agree.
 fn found(index: &Index, filter: &Value) -> BTreeSet<String> {
     let filter = Filter::from_json(filter).unwrap();
     let hits = index.search_with("tree", &SearchRequest::dense().filter(&filter).k(100)).unwrap();
@@ -46,7 +46,8 @@ fn check(index: &Index, cases: &[(Value, &[&str])]) {
     }
 }
 
-/// After chroma#4316 and unstructured#2438: null and missing, as MongoDB has it, wherever documents lie.
+/// After chroma#4316 and unstructured#2438: null and missing values as in MongoDB, wherever documents are
+/// stored.
 #[test]
 fn null_is_as_missing_but_for_exists() {
     let (_dir, index) = index(&[
@@ -95,8 +96,8 @@ fn null_in_lists_and_at_the_end_of_paths() {
     );
 }
 
-/// After super#2315: a column of numbers and text hides rows from a filter with either; where a filter finds
-/// nothing for that reason, every answer says so.
+/// After super#2315: a column of numbers and text hides rows from a filter with either type; if a filter
+/// finds nothing for that reason, every answer says so.
 #[test]
 fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     let zips = [("a", json!({ "zip": "02134" })), ("b", json!({ "zip": 90210, "n": 1 }))];
@@ -114,7 +115,7 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
         notes(&Filter::eq("n", "1"))[0].contains("holds numbers, and the filter compares it with strings")
     );
     assert!(notes(&Filter::eq("town", "x"))[0].contains("no document has the field `town`"));
-    // Where the filter is not the reason, it is not blamed.
+    // If the filter is not the reason, it is not blamed.
     for filter in [Filter::eq("zip", "02134"), Filter::ids(["none"]), Filter::eq("n", 2)] {
         assert_eq!(notes(&filter), [""; 0], "{filter}");
     }
@@ -136,7 +137,7 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     assert!(ran.code == Some(0) && ran.err.contains(says), "{}", ran.err);
     let found = flow.run("search", &[&["--json"], &filter[..]].concat()).json();
     assert!(found["notes"][0].as_str().unwrap().contains(says), "{found}");
-    // Lists of documents say it too.
+    // Lists of documents report it too.
     for (command, printed) in
         [("ids", ""), ("count", "0\n"), ("export", ""), ("delete", "deleted 0 documents, 2 left\n")]
     {
@@ -146,7 +147,7 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     }
 }
 
-/// After arrow#37110: the same moment is equal in every zone, as front matter in TOML and JSON has it.
+/// After arrow#37110: the same moment is equal in every zone, in the forms of TOML and JSON front matter.
 #[test]
 fn times_with_an_offset_compare_by_the_clock() {
     let (_dir, index) = index(&[

@@ -1,11 +1,11 @@
-//! Folders: which files are read, and which of them are read again.
+//! Folders: which files are read, and which are read again.
 
 use std::fs::{self, File, FileTimes};
 
 use crate::program::{Flow, text};
 
-/// vitepress-plugin-simple-search#5 and yoyo#105: what a project's own lists leave out is left out, and
-/// counted.
+/// vitepress-plugin-simple-search#5 and yoyo#105: files that a project's own ignore lists exclude are left
+/// out, and counted.
 #[test]
 fn what_gitignore_names_is_left_out_and_counted() {
     let flow = Flow::new();
@@ -29,13 +29,13 @@ fn what_gitignore_names_is_left_out_and_counted() {
     let said = flow.run("insert", &[text(&project)]).ok();
     assert_eq!(said, "2 inserted, 0 replaced; not read: 3 hidden, 5 ignored; the index has 2 documents\n");
     assert_eq!(flow.run("ids", &[]).ok(), "docs/guide.md\nkept.draft.md\n");
-    // A folder inside of the repository has the lists above it.
+    // The lists above it also apply to a folder inside the repository.
     let said = flow.run("insert", &["--prefix", "d/", text(&project.join("docs"))]).ok();
     assert!(said.starts_with("1 inserted, 0 replaced; not read: 1 hidden, 2 ignored;"), "{said}");
 }
 
-/// restic#2179 and restic#5711: content that changed under the same size and time is seen.
-/// restic#2495: a copy whose inodes and change times are all new is not stored again.
+/// restic#2179 and restic#5711: changed content with the same size and time is noticed. restic#2495: a copy
+/// with all new inodes and change times is not stored again.
 #[test]
 fn a_change_is_seen_and_a_copy_is_none() {
     let flow = Flow::new();
@@ -57,7 +57,7 @@ fn a_change_is_seen_and_a_copy_is_none() {
     assert!(said.starts_with("0 inserted, 0 replaced, 2 unchanged;"), "{said}");
 }
 
-/// thoth#37: a note that was fine and has a mistake in its front matter now stays in the index.
+/// thoth#37: a note that was valid and now has a mistake in its front matter stays in the index.
 #[test]
 fn a_mistake_in_front_matter_does_not_remove_a_note() {
     let flow = Flow::new();

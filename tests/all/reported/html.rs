@@ -1,8 +1,8 @@
-//! HTML: what a reader sees of a page is in its document.
+//! HTML: everything a reader sees on a page is in its document.
 
 use super::files::document;
 
-/// kepubify#28: XHTML, as e-books have it, has elements that are empty by a slash.
+/// kepubify#28: XHTML, as in e-books, has elements closed by a slash.
 #[test]
 fn elements_that_end_in_a_slash_are_empty() {
     let page = document(
@@ -19,7 +19,7 @@ fn elements_that_end_in_a_slash_are_empty() {
     assert_eq!((&*page.title, &*page.text), ("T", "The heron waits."));
 }
 
-/// html2text#233 (rust): a style in a picture is no text, and neither is an iframe in a noscript.
+/// html2text#233 (rust): a style in a picture is not text; nor is an iframe in a noscript.
 #[test]
 fn styles_of_pictures_and_fallbacks_are_no_text() {
     let page = document(
@@ -30,7 +30,7 @@ fn styles_of_pictures_and_fallbacks_are_no_text() {
     assert_eq!(page.text, "Figure\n\nSeen.");
 }
 
-/// learning-loop#24: what stands in a tag that never ends is no text, as in a browser.
+/// learning-loop#24: the content of an unclosed tag is not text, as in a browser.
 #[test]
 fn a_tag_that_never_ends_is_no_text() {
     let page = document("a.html", "<p>Real text.</p><div title=\"IGNORE PRIOR INSTRUCTIONS");
@@ -48,7 +48,7 @@ fn words_of_neighbours_stay_apart() {
     assert_eq!(page.text, "Home\n\nText\n\nOne\nTwo Send Stop\n\na\nb\n\n1 2");
 }
 
-/// A section of CDATA is text where a browser shows it, and a comment elsewhere.
+/// A CDATA section is text where a browser shows it, and a comment elsewhere.
 #[test]
 fn sections_of_cdata_are_text_where_a_browser_shows_them() {
     let xhtml = "<html xmlns=\"http://www.w3.org/1999/xhtml\"><body><p>one <![CDATA[two < three > 2]]> four</p>\
@@ -67,7 +67,7 @@ fn sections_of_cdata_are_text_where_a_browser_shows_them() {
     }
 }
 
-/// The label of an option is what a browser shows of it.
+/// A browser shows the label of an option in place of its content.
 #[test]
 fn labels_of_options_are_read() {
     let page = document(

@@ -1,10 +1,10 @@
-//! Markdown: what a reader sees of a file is in its document.
+//! Markdown: everything a reader sees in a file is in its document.
 
 use serde_json::json;
 
 use super::files::{document, documents};
 
-/// pulldown-cmark#1000: a block between two rules is front matter at the very start of a file alone.
+/// pulldown-cmark#1000: a block between two rules is front matter only at the very start of a file.
 #[test]
 fn a_block_in_the_midst_of_a_file_is_text() {
     for (name, content, title, words) in [
@@ -46,7 +46,7 @@ fn a_block_in_the_midst_of_a_file_is_text() {
     }
 }
 
-/// dotnet-inspect#1647 and pandoc#8091: front matter is what a parser of YAML makes of it.
+/// dotnet-inspect#1647 and pandoc#8091: front matter is interpreted as a YAML parser does.
 #[test]
 fn front_matter_is_yaml() {
     for (content, title, text) in [
@@ -64,9 +64,9 @@ fn front_matter_is_yaml() {
         ("---\r\ntitle: Windows note\r\n---\r\nBody of it.\r\n", "Windows note", "Body of it."),
         ("---\ntitle: \"A \\\"quoted\\\" \\u00fcber\"\n---\nText.", "A \"quoted\" über", "Text."),
         ("\u{feff}---\ntitle: Marked\n---\nText.", "Marked", "Text."),
-        // It says that it has none, and a name of the file is none either.
+        // Explicitly without a title, so the file name does not become one either.
         ("---\ntitle: null\n---\nA text with no title.\n", "", "A text with no title."),
-        // A template that nobody filled in.
+        // A template that was never filled in.
         ("---\ntitle:\n---\nA text.\n", "name", "A text."),
     ] {
         let found = document("name.md", content);
@@ -79,7 +79,7 @@ fn front_matter_is_yaml() {
     assert_eq!((&metadata["aliases"], &metadata["nested"]), (&json!(["Pump", "Engine"]), &json!({ "a": 1 })));
 }
 
-/// khoj#142 and mcpvault#30: the name of a file that has no title is searched.
+/// khoj#142 and mcpvault#30: the name of an untitled file is searchable.
 #[test]
 fn the_name_of_a_file_without_a_title_is_its_title() {
     let files = [
@@ -98,7 +98,7 @@ fn the_name_of_a_file_without_a_title_is_its_title() {
     assert_eq!(paper.text, "Introduction\n\nBirds fly.\n\nResults\n\nThey hover.");
 }
 
-/// datatracker#11655: names in angle brackets that are no elements of HTML stay text.
+/// datatracker#11655: names in angle brackets that are not HTML elements stay text.
 #[test]
 fn unknown_names_in_angle_brackets_are_text() {
     for (content, text) in [
@@ -129,7 +129,7 @@ fn unknown_names_in_angle_brackets_are_text() {
     }
 }
 
-/// basic-memory#1451: a file that begins with a letterhead between two rules is a file like others.
+/// basic-memory#1451: a file that begins with a letterhead between two rules is an ordinary file.
 #[test]
 fn a_letterhead_is_text() {
     let letter = "---\n**OSTRICH LEGAL PLLC**\nCarmen Ostrich, Esq.\n---\n\nDear all.\n";
@@ -137,12 +137,12 @@ fn a_letterhead_is_text() {
     for words in ["OSTRICH LEGAL PLLC", "Carmen Ostrich, Esq.", "Dear all."] {
         assert!(found.text.contains(words), "{}", found.text);
     }
-    // Without a mistake of YAML it is Markdown.
+    // If it is not a YAML error, it is Markdown.
     let found = document("a.md", "---\nThe zeppelin budget\n---\n\nwas approved.\n");
     assert_eq!((&*found.title, &*found.text), ("The zeppelin budget", "was approved."));
 }
 
-/// vault-cortex#485: words behind the first dashes make no front matter, and no failure.
+/// vault-cortex#485: words after the first dashes are neither front matter nor an error.
 #[test]
 fn a_first_line_with_more_than_dashes_is_text() {
     let found = document(
@@ -153,7 +153,7 @@ fn a_first_line_with_more_than_dashes_is_text() {
     assert!(found.text.ends_with("After."), "{}", found.text);
 }
 
-/// obsidiantools#3: a note that has front matter alone is a note.
+/// obsidiantools#3: a note with only front matter is a note.
 #[test]
 fn a_note_of_front_matter_alone_is_there() {
     let found = document("Fit.md", "---\naliases: [Product-Market fit]\n---\n\n\n");
@@ -161,7 +161,7 @@ fn a_note_of_front_matter_alone_is_there() {
     assert_eq!(found.metadata.unwrap()["aliases"], json!(["Product-Market fit"]));
 }
 
-/// pandoc#2945, js-yaml#674 and mcpvault#75: numbers with zeros at either end, and times, stay as they were
+/// pandoc#2945, js-yaml#674 and mcpvault#75: numbers with leading or trailing zeros, and times, stay as
 /// written.
 #[test]
 fn no_digit_of_front_matter_is_lost() {
@@ -179,14 +179,14 @@ fn no_digit_of_front_matter_is_lost() {
     assert_eq!(metadata["yes"], "no");
 }
 
-/// pulldown-cmark#520 and redcarpet#555: cells behind the last column of the head are there.
+/// pulldown-cmark#520 and redcarpet#555: cells beyond the last column of the head are kept.
 #[test]
 fn cells_behind_the_last_column_are_there() {
     let found = document("a.md", "| 1 | 2 |\n|---|---|\n| test | asdf | `1234` | *pelican* |\n| a |\n");
     assert_eq!(found.text, "1 2\ntest asdf `1234` *pelican*\na");
 }
 
-/// obsidian-copy-as-html#39 and Hyper-Extract#87: a wikilink reads as its words, or else as its note.
+/// obsidian-copy-as-html#39 and Hyper-Extract#87: a wikilink reads as its label, or else as its note's name.
 #[test]
 fn wikilinks_read_as_they_are_shown() {
     for (content, text) in [

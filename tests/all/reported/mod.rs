@@ -1,4 +1,5 @@
-//! Tests after public bug reports, of other tools too: one file a kind, and each test names its thread.
+//! Tests based on public bug reports, including those of other tools: one file per kind, and each test names
+//! its thread.
 
 #[cfg(feature = "mcp")]
 mod agents;

@@ -1,4 +1,4 @@
-//! Null, missing and empty, in every form of input.
+//! Null, missing and empty values, in every form of input.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -15,7 +15,7 @@ fn metadata(input: &Input, text: &str) -> Vec<Value> {
     documents.map(|document| document.unwrap().metadata.unwrap_or_default()).collect()
 }
 
-/// unstructured#2438, chroma-core/chroma#4316: null is the same wherever it stands.
+/// unstructured#2438, chroma-core/chroma#4316: null is the same in every position.
 #[test]
 fn null_is_the_same_wherever_it_stands() {
     let null = json!({ "lang": null });
@@ -31,11 +31,11 @@ fn null_is_the_same_wherever_it_stands() {
     }
     let several = r#"{"_id": "a", "text": "x", "metadata": {"lang": null}, "url": "x"}"#;
     assert_eq!(metadata(&Input::new(), several), [json!({"lang": null, "url": "x"})]);
-    // An empty cell is no null.
+    // An empty cell is not null.
     assert_eq!(metadata(&Input::new(), "id,text,lang,n\na,x,,1\n"), [json!({"n": 1})]);
 }
 
-/// The same through the program: the documents with null are there for `$exists`.
+/// The same through the program: `$exists` finds the documents with null.
 #[test]
 fn null_is_found_as_it_was_inserted() {
     let flow = Flow::new();
@@ -57,14 +57,14 @@ fn null_is_found_as_it_was_inserted() {
     let exported = flow.run("export", &[]).ok();
     assert!(exported.contains(r#""_id":"bmissing","title":"","text":"apples","metadata":{}"#), "{exported}");
 
-    // An export makes the same documents, empty metadata and nulls too.
+    // An export recreates the same documents, including empty metadata and nulls.
     let other = Flow::new();
     fs::write(&file, &exported).unwrap();
     other.run("insert", &[text(&file)]).ok();
     assert_eq!(other.run("export", &[]).ok(), exported);
 }
 
-/// cityjson/specs#2: of a key that comes twice in an object one value would be lost without a word.
+/// cityjson/specs#2: if an object repeats a key, one value would be silently lost.
 #[test]
 fn a_key_that_comes_twice_is_refused() {
     let flow = Flow::new();
@@ -80,7 +80,7 @@ fn a_key_that_comes_twice_is_refused() {
     }
 }
 
-/// maxlath/wikibase-dump-filter#13: a filter of many ids is longer than a command line holds.
+/// maxlath/wikibase-dump-filter#13: a filter of many ids exceeds the length of a command line.
 #[test]
 fn a_filter_of_many_ids_is_read_from_a_file_and_from_standard_input() {
     let flow = Flow::new();
@@ -88,7 +88,7 @@ fn a_filter_of_many_ids_is_read_from_a_file_and_from_standard_input() {
     let lines: String = (0..20).map(|id| format!("{{\"id\": {id}, \"text\": \"apples\"}}\n")).collect();
     fs::write(&file, lines).unwrap();
     flow.run("insert", &[text(&file)]).ok();
-    // More than the 2 MiB that Linux takes.
+    // More than the 2 MiB that Linux accepts.
     let ids: Vec<String> = (17..200_000).map(|id| id.to_string()).collect();
     let filter = json!({ "$ids": ids }).to_string();
     assert!(filter.len() > 1 << 20);
@@ -116,7 +116,7 @@ fn a_filter_of_many_ids_is_read_from_a_file_and_from_standard_input() {
     assert!(missing.line().contains("cannot be read: No such file"), "{}", missing.err);
 }
 
-/// A document of a program keeps its empty metadata through export and insert.
+/// A document of the library keeps its empty metadata through export and insert.
 #[test]
 fn empty_metadata_is_not_none() {
     let line = r#"{"_id":"a","title":"","text":"x","metadata":{}}"#;

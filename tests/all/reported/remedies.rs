@@ -1,10 +1,11 @@
-//! Damage: what is said leads to what helps.
+//! Damage: messages lead to a remedy.
 
 use std::fs;
 
 use crate::program::Flow;
 
-/// After qdrant#4763 and chroma#2922: a folder that an index had is not taken for one that never had any.
+/// After qdrant#4763 and chroma#2922: a folder that contained an index is not mistaken for one that never
+/// did.
 #[test]
 fn an_index_without_its_manifests_is_damaged_and_not_elsewhere() {
     for gone in [&["models/1/MANIFEST", "models/1/MANIFEST.copy"][..], &["models/1"]] {
@@ -24,7 +25,7 @@ fn an_index_without_its_manifests_is_damaged_and_not_elsewhere() {
     }
 }
 
-/// What `health` compares with is a part of the index: its damage is named and mended.
+/// The reference of `health` is part of the index: its damage is named and repaired.
 #[test]
 fn a_damaged_report_of_the_training_is_set_aside() {
     let flow = Flow::new();
@@ -40,7 +41,7 @@ fn a_damaged_report_of_the_training_is_set_aside() {
     assert!(flow.run("health", &[]).ok().contains("no reference is known"));
 }
 
-/// After weaviate#5241: documents that a repair drops though nobody deleted them are named as lost.
+/// After weaviate#5241: undeleted documents that a repair drops are named as lost.
 #[test]
 fn a_repair_that_drops_documents_says_so() {
     let flow = Flow::new();

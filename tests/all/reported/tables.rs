@@ -1,4 +1,4 @@
-//! CSV and TSV: what separates cells, quotes, and what becomes a number.
+//! CSV and TSV: separators, quotes, and which cells become numbers.
 
 use std::fs;
 use std::io::Cursor;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Flow, Ran, text};
 
-/// The documents of a table, and what is said of it.
+/// The documents of a table, and the notes on it.
 fn read(input: &Input, table: &str) -> (Vec<Document>, Vec<Note>) {
     let mut documents = input.read(Cursor::new(table.to_owned()), "in").unwrap();
     let read: Result<Vec<_>, _> = documents.by_ref().collect();
@@ -32,7 +32,8 @@ fn insert(table: &str, rest: &[&str]) -> (Flow, Ran) {
 const ZIP: &str = "id,text,zip,version,flag,amount\n1,clock shop in Boston,02134,1.9,TRUE,\"1,200\"\n\
                    2,clock shop in Beverly Hills,90210,1.10,FALSE,300\n3,clock shop in Denver,80202,1.10.1,TRUE,45\n";
 
-/// brimdata/super#2315: a column of codes of which some begin with a zero is one kind of value, and is named.
+/// brimdata/super#2315: a column of codes, some of which begin with a zero, has a single kind of value, and
+/// is named.
 #[test]
 fn a_column_of_codes_is_text_as_a_whole() {
     let (flow, ran) = insert(ZIP, &[]);
@@ -56,8 +57,8 @@ fn a_column_of_codes_is_text_as_a_whole() {
     }
 }
 
-/// pandas-dev/pandas#13746: one kind also where the only cell that is no number comes after thousands that
-/// are, from a file and from a stream that is longer than what is kept in memory.
+/// pandas-dev/pandas#13746: also a single kind if the only non-numeric cell comes after thousands of numbers,
+/// from a file and from a stream that is longer than the buffer in memory.
 #[test]
 fn a_column_is_told_by_its_last_cell_too() {
     let mut table = "id,text,code,year\n".to_owned();
@@ -92,7 +93,7 @@ fn cells_stay_text_where_that_is_asked_for() {
     assert!(notes.is_empty());
 }
 
-/// PapaParse#600: a sign in the names of columns, or in the text, is not what separates them.
+/// PapaParse#600: a sign in column names, or in the text, is not mistaken for the separator.
 #[test]
 fn what_separates_cells_is_told_by_the_rows() {
     let semicolons = "sku;name (100 characters or less, required);text (long, with line ends, required);images \
@@ -111,7 +112,7 @@ fn what_separates_cells_is_told_by_the_rows() {
     assert_eq!(documents[0].metadata, Some(json!({"x": 2})));
 }
 
-/// The same for a sign that no program would guess: an option reads it, and the errors lead to the option.
+/// The same for a sign that no program would guess: an option sets it, and the errors lead to the option.
 #[test]
 fn a_delimiter_can_be_given() {
     let (_, ran) = insert("id:text\n1:A pump\n", &[]);
@@ -136,7 +137,7 @@ const EXCEL: &str = "id\ttitle\ttext\tauthor\r\n1\tPumps\t\"A pump, blue, for 5\
                      2\tLamps\tA lamp\tRoe\r\n";
 const LITERAL: &str = "id\ttext\n1\t5'9\" tall\n2\t\"quoted\" at the start only\n";
 
-/// univocity-parsers#208: quotes around the cells of TSV are taken off where the file was written with them.
+/// univocity-parsers#208: quotes around TSV cells are removed if the file was written with them.
 #[test]
 fn quotes_in_tsv_are_read_as_they_were_written() {
     let (documents, notes) = read(&Input::new(), EXCEL);
@@ -161,13 +162,13 @@ fn quotes_in_tsv_are_read_as_they_were_written() {
         ran.err
     );
     assert_eq!(flow.run("get", &["1"]).json()["metadata"]["author"], "\"Smith, John\"");
-    // A cell with the end of a line in it, far behind the start.
+    // A cell with a line break in it, far from the start.
     let long = format!("{}{}", "1\tx\n".repeat(100_000), "2\t\"two\nlines\"\n");
     let (documents, _) = read(&Input::new(), &format!("id\ttext\n{long}"));
     assert_eq!((documents.len(), documents[100_000].text.as_str()), (100_001, "two\nlines"));
 }
 
-/// harelba/q#199: numbers whose digits would be lost, and numbers written for people, stay as they are.
+/// harelba/q#199: numbers that would lose digits, and numbers formatted for people, stay as they are.
 #[test]
 fn no_digit_of_a_number_is_lost() {
     let table = "id,text,big,money,share,code\n1,x,12345678901234567890,\"1,200\",5%,1e4\n2,y,7,300,6%,001\n";
@@ -177,7 +178,7 @@ fn no_digit_of_a_number_is_lost() {
     assert_eq!(found[1], json!({"big": "7", "money": "300", "share": "6%", "code": "001"}));
 }
 
-/// JuliaData/CSV.jl#88: integers and fractions in one column are numbers all of them.
+/// JuliaData/CSV.jl#88: integers and fractions in one column are all numbers.
 #[test]
 fn integers_and_fractions_are_one_kind() {
     let found = metadata(&Input::new(), "id,text,n\n1,x,7\n2,y,7096.5\n");
@@ -185,7 +186,7 @@ fn integers_and_fractions_are_one_kind() {
 }
 
 /// python/cpython#119123, python/cpython#97611, AndreaBozzo/dataprof#423: commas within cells, quotes that
-/// begin with a tab, and ends of lines in quotes do not mislead.
+/// begin with a tab, and line ends in quotes are not misread.
 #[test]
 fn cells_do_not_mislead_about_what_separates_them() {
     let lists = "id;has_data;cost;group;text\n1;False;62.25;['345'];a\n2;False;46.50;['112', '112'];b\n\

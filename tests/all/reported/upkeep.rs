@@ -1,4 +1,4 @@
-//! What is left on the disk, and what a change of model or a clean-up may not lose.
+//! Remains on the disk, and what a change of model or a clean-up must not lose.
 
 use std::fs;
 
@@ -8,8 +8,7 @@ use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest};
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
-/// chroma-core/chroma#5259 and #5520: the folders of a deleted collection stay, and the disk fills with each
-/// turn.
+/// chroma-core/chroma#5259 and #5520: the folders of deleted collections stay, and fill the disk over time.
 #[test]
 fn a_dropped_model_gives_its_space_back_turn_after_turn() {
     let (dir, index) = filled(SHAPE, 60);
@@ -25,8 +24,8 @@ fn a_dropped_model_gives_its_space_back_turn_after_turn() {
     assert_eq!(sizes[1], sizes[3]);
 }
 
-/// neomjs/neo#12140: a clean-up of folders that no collection names removed those that one used under another
-/// name.
+/// neomjs/neo#12140: a clean-up of folders that no collection names removed folders that a collection used
+/// under another name.
 #[test]
 fn a_clean_up_leaves_what_the_serving_and_the_kept_model_use() {
     let (dir, index) = filled(SHAPE, 120);
@@ -36,7 +35,7 @@ fn a_clean_up_leaves_what_the_serving_and_the_kept_model_use() {
     let second = distil(1);
     assert!(first.is_some() && second.is_some());
     drop(index);
-    // Opening clears.
+    // Opening removes them.
     let index = Index::open(dir.path().join("index")).unwrap();
     assert_eq!(index.query_encoder(), second);
     index.rollback().unwrap();
@@ -44,8 +43,8 @@ fn a_clean_up_leaves_what_the_serving_and_the_kept_model_use() {
     assert!(index.verify().unwrap().is_sound());
 }
 
-/// gptme/gptme-contrib#1535: a list of orphans was empty, and the index called clean, where the catalogue
-/// could not be read.
+/// gptme/gptme-contrib#1535: if the catalogue was unreadable, the list of orphans was empty, and the index
+/// was reported clean.
 #[test]
 fn a_bundle_that_cannot_be_read_is_not_called_clean() {
     let (dir, index) = filled(SHAPE, 20);
@@ -60,8 +59,8 @@ fn a_bundle_that_cannot_be_read_is_not_called_clean() {
     assert!(model.join("query-0123456789abcdef.safetensors").exists(), "nothing says that it is not used");
 }
 
-/// FlowiseAI/Flowise#4882 and jgravelle/jdocmunch-mcp#109: another model, the same texts, and all vectors
-/// stayed those of the model before.
+/// FlowiseAI/Flowise#4882 and jgravelle/jdocmunch-mcp#109: after a change of model, the same texts kept the
+/// vectors of the previous model.
 #[test]
 fn a_change_of_model_encodes_texts_that_did_not_change() {
     let dir = tempfile::tempdir().unwrap();
@@ -81,8 +80,8 @@ fn a_change_of_model_encodes_texts_that_did_not_change() {
     assert_eq!(scores(&index), scores(&fresh));
 }
 
-/// NevaMind-AI/memU#678 and asciimoo/hister#605: vectors of two models of one width were mixed without a
-/// word.
+/// NevaMind-AI/memU#678 and asciimoo/hister#605: vectors of two models with the same width were silently
+/// mixed.
 #[test]
 fn vectors_of_another_model_of_the_same_width_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -97,7 +96,7 @@ fn vectors_of_another_model_of_the_same_width_are_refused() {
     assert!(matches!(refused, Some(Error::Input(InputError::ModelMismatch { .. }))), "{refused:?}");
 }
 
-/// lancedb/lancedb#3177: after an optimisation an update matched no row any more, and said nothing.
+/// lancedb/lancedb#3177: after an optimisation, an update silently matched no rows.
 #[test]
 fn a_document_is_replaced_after_a_compaction_as_before() {
     let (_dir, index) = filled(SHAPE, 30);

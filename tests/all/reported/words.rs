@@ -1,4 +1,4 @@
-//! Words, phrases and signs in every script, and letters that have several forms.
+//! Words, phrases and signs in every script, and letters with several forms.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn set(ids: &[&str]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-/// Asserts what each question finds, in every mode in which signs count.
+/// Asserts the results of each question, in every mode in which signs count.
 fn check(texts: &[(&str, &str)], cases: &[(&str, &[&str])]) {
     for analyzer in [Analyzer::Tokens, ENGLISH] {
         let (_dir, index) = index(analyzer, texts);
@@ -77,7 +77,8 @@ const SCRIPTS: [(&str, &str); 7] = [
     ("emoji", "party 🎉🎉 at noon 🐘"),
 ];
 
-/// After edda#402: a word of a script without spaces is found within a longer run, however it is asked for.
+/// After edda#402: a word in a script without spaces is found within a longer run, in whatever form it is
+/// searched.
 #[test]
 fn a_word_within_a_run_is_found_plain_required_and_as_a_phrase() {
     let mut cases: Vec<(String, &str)> = Vec::new();
@@ -115,8 +116,8 @@ fn a_word_within_a_run_is_found_plain_required_and_as_a_phrase() {
     );
 }
 
-/// After transformers#2666 and sentencepiece#877: some tokenizers have other tokens for a word behind a space
-/// than for the same word at the start of a text or a line, or behind a bracket.
+/// After transformers#2666 and sentencepiece#877: some tokenizers use different tokens for a word after a
+/// space than for the same word at the start of a text or a line, or after a bracket.
 #[test]
 fn a_word_is_found_whatever_is_in_front_of_it() {
     let texts = [
@@ -158,7 +159,7 @@ fn a_word_is_found_whatever_is_in_front_of_it() {
 }
 
 /// After meilisearch/product#132, typesense#228, typesense#3025 and deja-vu#2897: words within Thai and Khmer
-/// sentences, the vowel am in either spelling, and tones that tell words apart.
+/// sentences, the vowel am in either spelling, and tones that distinguish words.
 #[test]
 fn thai_and_khmer_words_are_found_within_sentences() {
     let texts = [
@@ -212,7 +213,7 @@ fn chinese_names_are_required_and_excluded_by_parts() {
     );
 }
 
-/// After meilisearch#4162: a document with the word comes before those that share some of its characters.
+/// After meilisearch#4162: a document with the word ranks before those that share some of its characters.
 #[test]
 fn a_document_with_the_word_comes_first() {
     let texts = [
@@ -227,7 +228,7 @@ fn a_document_with_the_word_comes_first() {
     }
 }
 
-/// After chroma#1073 and obelisk#76: two syllables within a longer word are enough, also beside other words.
+/// After chroma#1073 and obelisk#76: two syllables within a longer word are enough, also next to other words.
 #[test]
 fn short_korean_words_are_found_and_required() {
     let texts = [
@@ -289,7 +290,7 @@ fn kana_of_every_width_and_bopomofo_are_found() {
     );
 }
 
-/// After zotero#2044 and contao#8389: ligatures, wide letters, and characters that nobody sees.
+/// After zotero#2044 and contao#8389: ligatures, wide letters, and invisible characters.
 #[test]
 fn other_forms_of_letters_find_the_plain_ones_and_the_other_way_round() {
     let texts = [
@@ -322,7 +323,7 @@ fn other_forms_of_letters_find_the_plain_ones_and_the_other_way_round() {
             ("+SHA-1", &["hyph"]),
         ],
     );
-    // What is stored stays as it was.
+    // Stored text is unchanged.
     let (_dir, index) = index(Analyzer::Tokens, &texts);
     for (id, text) in texts {
         assert_eq!(index.get(id).unwrap().unwrap().text, text);
@@ -361,8 +362,8 @@ fn negative_numbers_and_options_do_not_exclude_their_own_answer() {
     }
 }
 
-/// After loupe-php/matcher#30: a number is excluded where that is asked for without doubt, and the answer
-/// says what a question meant.
+/// After loupe-php/matcher#30: a number is excluded if that is unambiguous, and the answer says how a
+/// question was understood.
 #[test]
 fn a_number_in_quotes_is_excluded() {
     let (_dir, index) = index(Analyzer::Tokens, &SIGNED);
@@ -373,12 +374,12 @@ fn a_number_in_quotes_is_excluded() {
         (found.signs.required, found.signs.excluded_phrases),
         (vec!["order".into()], vec!["9842".into()])
     );
-    // More letters than one may be a word: it is excluded, and said.
+    // More than one letter may be a word: it is excluded, with a note.
     let found = index.search_with("git stash -untracked", &SearchRequest::lexical()).unwrap();
     assert!(found.iter().all(|hit| hit.id != "stash") && found.signs.excluded == ["untracked"]);
 }
 
-/// A search by embeddings alone reads signs as text, and says so; every other mode means the same by them.
+/// A search by embeddings alone reads signs as text, and says so; in every other mode they mean the same.
 #[test]
 fn signs_mean_the_same_in_every_mode_and_are_said() {
     let (dir, index) = index(Analyzer::Tokens, &SIGNED);
@@ -407,13 +408,13 @@ fn signs_mean_the_same_in_every_mode_and_are_said() {
     let why = why_ignored(&index, question, SearchRequest::dense());
     assert!(dense.len() == SIGNED.len() && why.contains("mode `dense`"));
     assert!(!index.search_with("vaccine", &SearchRequest::dense()).unwrap().signs.ignored);
-    // What cannot be meant by signs is text in the default mode, and an error in others.
+    // Signs that cannot be honoured are text in the default mode, and an error in others.
     assert!(why_ignored(&index, "-vaccine", SearchRequest::default()).contains("the question only excludes"));
     let many: String = (0..33).map(|n| format!("+word{n} ")).collect();
     assert!(why_ignored(&index, &many, SearchRequest::default()).contains("more than 32"));
     let excluding = index.search_with("-vaccine", &SearchRequest::hybrid(Fusion::default()));
     assert!(matches!(excluding, Err(Error::Input(InputError::OnlyExclusions))));
-    // Without words there is nothing to look for them with.
+    // Without posting lists, words cannot be searched.
     let without = Index::builder().lexical(false).create(dir.path().join("without"), &bundle(SHAPE)).unwrap();
     without.insert(Document::new("a", "", "the tree")).unwrap();
     assert_eq!(without.search_with("+nothing tree", &SearchRequest::default()).unwrap().len(), 1);
@@ -422,7 +423,8 @@ fn signs_mean_the_same_in_every_mode_and_are_said() {
     );
 }
 
-/// After tantivy#1430: mathematical signs and currencies are found by every analyzer, and obeyed.
+/// After tantivy#1430: every analyzer finds mathematical signs and currencies, also as required or excluded
+/// terms.
 #[test]
 fn symbols_are_found_and_excluded() {
     check(
@@ -443,7 +445,7 @@ fn symbols_are_found_and_excluded() {
     assert!(Signs::of("alpha \"…\"").is_empty());
 }
 
-/// Sigma has another form at the end of a word, which capitals do not show.
+/// Sigma has another form at the end of a word, which capitals do not have.
 #[test]
 fn greek_words_are_found_in_capitals() {
     check(
@@ -475,7 +477,7 @@ fn full_width_signs_are_signs() {
     check(&[("snow", "京都に雪"), ("rain", "京都に雨"), ("sea", "海に雨")], &[("雨 ＋京都 －雪", &["rain"])]);
 }
 
-/// Signs are about whole documents, and a passage with the word is shown.
+/// Signs apply to whole documents, and a passage with the word is shown.
 #[test]
 fn signs_hold_for_documents_with_passages() {
     let dir = tempfile::tempdir().unwrap();
@@ -497,7 +499,7 @@ fn signs_hold_for_documents_with_passages() {
     assert_eq!(ids(&index, "tree -推論", SearchRequest::default()), set(&["other"]));
 }
 
-/// The program says what a question's signs meant, as text and for programs.
+/// The program reports the meaning of a question's signs, as text and for programs.
 #[test]
 fn the_program_says_what_signs_meant() {
     let flow = Flow::new();

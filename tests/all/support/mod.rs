@@ -1,4 +1,4 @@
-//! Small trained bundles and datasets, made on the spot: nothing is downloaded.
+//! Small trained bundles and datasets, created locally: nothing is downloaded.
 
 #![allow(dead_code, reason = "a bench uses a part of it too")]
 
@@ -21,7 +21,7 @@ pub const BRANCHING: u32 = 4;
 /// Documents of the small dataset.
 pub const DOCUMENTS: usize = 120;
 
-/// Words that the fixture's vocabulary has, by subject, so that the documents form clusters.
+/// Words of the fixture's vocabulary, by subject, so that the documents form clusters.
 const SUBJECTS: [[&str; 8]; 6] = [
     ["tree", "leaf", "level", "path", "beam", "index", "search", "near"],
     ["cell", "gene", "protein", "virus", "cancer", "test", "data", "model"],
@@ -31,7 +31,7 @@ const SUBJECTS: [[&str; 8]; 6] = [
     ["a", "b", "c", "d", "e", "f", "g", "h"],
 ];
 
-/// What a small bundle's tree looks like.
+/// The shape of a small bundle's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     pub height: u32,
@@ -64,7 +64,7 @@ pub fn bundle(shape: Shape) -> Bundle {
         .clone()
 }
 
-/// Settings that train the tree alone, in well under a second.
+/// Settings that only train the tree, in well under a second.
 pub fn config(shape: Shape) -> TrainConfig {
     let mut config = TrainConfig::default();
     config.tree.branching_factor = Some(BRANCHING);
@@ -84,8 +84,8 @@ pub const WIDTH: usize = 128;
 /// Width of the fixture's encoder.
 const FULL_WIDTH: usize = 768;
 
-/// A narrow encoder, the corner of each matrix of the fixture's: an eighth of a second for what the whole one
-/// takes some seconds for.
+/// A narrow encoder, cut from the corner of each matrix of the fixture's: it takes an eighth of a second
+/// where the whole one takes seconds.
 pub fn base_model() -> &'static Path {
     static BASE: OnceLock<PathBuf> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -138,7 +138,8 @@ fn unpacked_weights() -> Vec<u8> {
     weights
 }
 
-/// Weights of width [`FULL_WIDTH`] cut to [`WIDTH`]; those that read so many fewer values are as much larger.
+/// Weights of width [`FULL_WIDTH`] cut to [`WIDTH`]; those that read that many fewer values are scaled up
+/// accordingly.
 fn corner(weights: &[u8]) -> Vec<u8> {
     let all = SafeTensors::deserialize(weights).unwrap();
     let cut = |size: usize| if size == FULL_WIDTH { WIDTH } else { size };
@@ -201,7 +202,7 @@ pub fn corpus_lines(documents: &[Document]) -> String {
         .collect()
 }
 
-/// The first `count` of an endless series of different documents.
+/// The first `count` documents of an endless series of different ones.
 pub fn documents(count: usize) -> Vec<Document> {
     (0..count).map(document).collect()
 }
@@ -215,13 +216,13 @@ pub fn id(place: usize) -> String {
     format!("doc-{place:04}")
 }
 
-/// Words of the document's subject, its number among them; the start is the same for any count.
+/// Words of the document's subject, including its number; the start is the same for any count.
 fn words(place: usize, count: usize) -> String {
     let subject = &SUBJECTS[place % SUBJECTS.len()];
     let mut state = place as u64;
     let mut words = Vec::with_capacity(count);
     for number in 0..count {
-        // Knuth's MMIX generator; its high bits are the good ones.
+        // Knuth's MMIX generator; its high bits are the best.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         words.push(match number {
             2 => place.to_string(),
@@ -239,7 +240,7 @@ pub fn filled(shape: Shape, count: usize) -> (TempDir, Index) {
     (dir, index)
 }
 
-/// Copies a folder with all in it.
+/// Copies a folder with its contents.
 pub fn copy_directory(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -252,7 +253,7 @@ pub fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// Folder of this run of this test binary. Statics are never dropped, so a later run removes it.
+/// The folder of this run of this test binary. Statics are never dropped, so a later run removes it.
 pub fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     const KEPT: Duration = Duration::from_secs(3600);

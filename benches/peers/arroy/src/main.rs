@@ -1,5 +1,4 @@
-//! arroy's side of `benches/peers/search.py`: `search-arroy EMBEDDED DIM K DIRECTORY`, as
-//! `benches/vectors.rs`.
+//! arroy in `benches/peers/search.py`: `search-arroy EMBEDDED DIM K DIRECTORY`, like `benches/vectors.rs`.
 
 use std::io::{BufReader, Read};
 use std::num::NonZeroUsize;
@@ -12,7 +11,7 @@ use heed::{CommitOrAbort, EnvOpenOptions};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-/// Nodes to look at: arroy's own knob.
+/// Numbers of nodes to search: arroy's own parameter.
 const STEPS: [usize; 8] = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000];
 
 fn main() -> Result<()> {
@@ -20,7 +19,7 @@ fn main() -> Result<()> {
     let (embedded, directory) = (Path::new(&arguments[1]), Path::new(&arguments[4]));
     let (dim, k): (usize, usize) = (arguments[2].parse().unwrap(), arguments[3].parse().unwrap());
     std::fs::create_dir_all(directory).unwrap();
-    // SAFETY: nobody else has the directory.
+    // SAFETY: no other process uses the directory.
     let env = unsafe { EnvOpenOptions::new().map_size(64 << 30).open(directory) }?;
     let db: Database<Cosine> = env
         .create_databases_and_commit(env.write_txn()?, |dbo, wtxn| -> heed::Result<_> {

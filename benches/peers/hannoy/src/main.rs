@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let (dim, count): (usize, u32) = (arguments[2].parse().unwrap(), arguments[4].parse().unwrap());
     std::fs::create_dir_all(&arguments[3]).unwrap();
-    // SAFETY: nobody else has the directory.
+    // SAFETY: no other process uses the directory.
     let env = unsafe { EnvOpenOptions::new().map_size(64 << 30).open(&arguments[3]) }?;
     let db: Database<Cosine> = env
         .create_databases_and_commit(env.write_txn()?, |dbo, wtxn| -> heed::Result<_> {

@@ -1,8 +1,8 @@
-//! tantivy's side of `benches/peers/words.py`: `words-tantivy DOCUMENTS QUERIES DIRECTORY`.
+//! tantivy in `benches/peers/words.py`: `words-tantivy DOCUMENTS QUERIES DIRECTORY`.
 //!
-//! Both files have a line of token ids for each text. Prints the time of building and the bytes on disk, and
-//! then, for each number of hits read from standard input, the microseconds of each query: scores and
-//! addresses of the best, no stored field.
+//! Both files have a line of token ids for each text. Prints the build time and the bytes on disk, and then,
+//! for each number of hits read from standard input, the microseconds of each query: scores and addresses of
+//! the best, without stored fields.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

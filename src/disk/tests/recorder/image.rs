@@ -13,19 +13,19 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Step;
 
-/// Which of the unsynced operations were on disk when the power failed.
+/// Which of the unsynced operations were on disk at the power failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kept {
     None,
     All,
-    /// The first ones, as many as this share of all.
+    /// The first ones, up to this share of all.
     Prefix(f64),
-    /// Each of them or not.
+    /// Each of them or not, at random.
     Some,
-    /// Contents all, names none; and the other way round.
+    /// All contents and no names; and the other way round.
     Contents,
     Names,
-    /// Each, but writes stop inside, at a multiple of this.
+    /// Each or not, with writes torn at a multiple of this.
     Torn(usize),
 }
 
@@ -40,13 +40,13 @@ impl Kept {
 #[derive(Clone)]
 enum Change {
     Write(u64, Vec<u8>),
-    /// At least so long.
+    /// At least this long.
     Longer(u64),
-    /// At most so long.
+    /// At most this long.
     Shorter(u64),
 }
 
-/// A file or a directory, whatever its names.
+/// A file or a directory, under any name.
 #[derive(Clone)]
 enum Inode {
     File {
@@ -54,11 +54,11 @@ enum Inode {
         /// Number of the step, and the change.
         pending: Vec<(usize, Change)>,
     },
-    /// As the program sees it, and as the medium has it.
+    /// The state seen by the program, and the state on the medium.
     Directory { now: BTreeMap<OsString, usize>, durable: BTreeMap<OsString, usize> },
 }
 
-/// A change of an entry of a directory: it names an inode, or nothing any more.
+/// A change of a directory entry: it refers to an inode, or is removed.
 struct Entry {
     step: usize,
     directory: usize,
@@ -66,7 +66,7 @@ struct Entry {
     inode: Option<usize>,
 }
 
-/// What is on the medium: files with their contents, and directories.
+/// The contents of the medium: files and directories.
 #[derive(Default)]
 pub(crate) struct Image {
     files: BTreeMap<PathBuf, Contents>,
@@ -74,7 +74,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Writes it below `dir`, which is made.
+    /// Writes it below `dir`, which is created.
     pub(crate) fn write(&self, dir: &Path) -> IoResult<()> {
         std::fs::create_dir_all(dir)?;
         self.directories.iter().try_for_each(|path| std::fs::create_dir_all(dir.join(path)))?;
@@ -82,7 +82,7 @@ impl Image {
     }
 }
 
-/// The bytes of a file. Zeros at its end are counted and not kept: they are most of a log and of the reserve.
+/// The bytes of a file. Trailing zeros are counted and not stored: they are most of a log and of the reserve.
 #[derive(Clone, Default)]
 struct Contents {
     bytes: Vec<u8>,
@@ -117,10 +117,11 @@ impl Contents {
     }
 }
 
-/// The files and directories while the steps are done again.
+/// The files and directories during the replay of the steps.
 struct Disk {
     inodes: Vec<Inode>,
-    /// Changes that are not durable. A rename is one change of two entries: it is kept whole or not at all.
+    /// Changes that are not durable. A rename is one change of two entries: it is kept completely or not at
+    /// all.
     pending: Vec<Vec<Entry>>,
 }
 
@@ -130,7 +131,7 @@ impl Disk {
         Self { inodes: vec![root], pending: Vec::new() }
     }
 
-    /// The inode that a path names now.
+    /// The inode of a path at this time.
     fn find(&self, path: &Path) -> Option<usize> {
         path.components().filter(|part| *part != Component::CurDir).try_fold(0, |at, part| {
             match &self.inodes[at] {
@@ -145,7 +146,7 @@ impl Disk {
         self.inodes.len() - 1
     }
 
-    /// The change of an entry, done now and not yet durable; `None` outside of what is recorded.
+    /// A change of an entry, applied now and not yet durable; `None` outside the recorded directory.
     fn entry(&mut self, step: usize, path: &Path, inode: Option<usize>) -> Option<Entry> {
         let directory = self.find(path.parent()?)?;
         let name = path.file_name()?.to_owned();
@@ -158,7 +159,7 @@ impl Disk {
         Some(Entry { step, directory, name, inode })
     }
 
-    /// Makes the changes durable that `keep` picks.
+    /// Makes the changes selected by `keep` durable.
     fn settle(&mut self, keep: &dyn Fn(&[Entry]) -> bool) {
         let (apply, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|change| keep(change));
@@ -234,7 +235,7 @@ impl Disk {
         }
     }
 
-    /// What the medium has below a directory.
+    /// Collects the medium's contents below a directory.
     fn collect(
         &self,
         at: usize,
@@ -256,7 +257,7 @@ impl Disk {
     }
 }
 
-/// What `steps` leave when the power fails after the last of them.
+/// The image after a power failure at the end of `steps`.
 pub(crate) fn image(steps: &[Step], kept: Kept, rng: &mut ChaCha8Rng) -> Image {
     let mut disk = Disk::new();
     steps.iter().enumerate().for_each(|(number, step)| disk.step(number, step));
@@ -291,7 +292,7 @@ pub(crate) fn image(steps: &[Step], kept: Kept, rng: &mut ChaCha8Rng) -> Image {
                 (Kept::Prefix(_), _) => *number < until,
                 (Kept::Some, _) => picks[number],
                 (Kept::Torn(sector), Change::Write(at, bytes)) => {
-                    // Each sector of it or not. Sectors of the file, not of the write.
+                    // Each sector or not. Sectors of the file, not of the write.
                     let first = sector - *at as usize % sector;
                     let (head, rest) = bytes.split_at(first.min(bytes.len()));
                     let mut at = *at;

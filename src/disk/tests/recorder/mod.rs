@@ -1,8 +1,8 @@
-//! A file system that remembers what was done to it, and what a power failure could leave.
+//! A file system that records all operations, and what a power failure could leave.
 //!
-//! The model is that of POSIX and no kinder: bytes written and not synced may be on disk or not, in any
-//! combination and torn at sectors; entries made, renamed or removed in a directory may last or not until
-//! the directory is synced, each apart from the others; syncing a file says nothing of its name.
+//! The model is that of POSIX, without further guarantees: unsynced bytes may be on disk or not, in any
+//! combination and torn at sectors; entries created, renamed or removed in a directory may be durable or not
+//! until the directory is synced, independently of each other; syncing a file does not make its name durable.
 
 mod image;
 mod survey;
@@ -20,16 +20,16 @@ pub(crate) use survey::{Cut, Survey, WITHOUT_A_SYNC, asked, in_memory, promised}
 
 use crate::disk::{Backend, BackendFile, Boot, FileSystem, Identity, Kind, OpenMode, names};
 
-/// One thing that was done, on paths below the directory.
+/// A recorded operation, with paths below the directory.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Made anew, in place of what had the name.
+    /// Created, replacing any file with that name.
     Replace(PathBuf),
     Link(PathBuf, PathBuf),
     Write(PathBuf, u64, Vec<u8>),
-    /// Made so long, with zeros.
+    /// Extended to this length with zeros.
     Allocate(PathBuf, u64),
-    /// Cut to this length.
+    /// Truncated to this length.
     Truncate(PathBuf, u64),
     Sync(PathBuf),
     Rename(PathBuf, PathBuf),
@@ -37,15 +37,15 @@ pub(crate) enum Step {
     MakeDirectory(PathBuf),
     RemoveDirectory(PathBuf),
     SyncDirectory(PathBuf),
-    /// This many batches of the workload were given to the store.
+    /// The store was given this many batches of the workload.
     Tried(usize),
-    /// This many batches of the workload were promised to last.
+    /// This many batches of the workload were acknowledged as durable.
     Acknowledged(usize),
     /// A copy was made here, of the state after this many batches.
     Copied(PathBuf, usize),
 }
 
-/// Syncs that a broken store would leave out, to see that their lack is noticed.
+/// Syncs that a broken store would omit, to check that their absence is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forget {
     Nothing,
@@ -71,7 +71,7 @@ pub(crate) enum Forget {
     Order,
 }
 
-/// The start of the system in which all was recorded. The images are read in another one: the real one.
+/// The boot of the system during the recording. The images are read in another one: the real one.
 const RECORDED: Boot = *b"before the cut..";
 
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl Recorder {
         Self { root, forget, steps: Arc::default() }
     }
 
-    /// Goes on with the same steps, and leaves these syncs out.
+    /// Continues with the same steps, and omits these syncs.
     pub(crate) fn forgetting(&self, forget: Forget) -> Self {
         Self { forget, ..self.clone() }
     }
@@ -108,14 +108,14 @@ impl Recorder {
         let rename = matches!(step, Step::Rename(..));
         steps.push(step);
         if rename && self.forget == Forget::Order {
-            // Before all syncs of files since the rename before it.
+            // Before all syncs of files since the preceding rename.
             let last = steps.len() - 1;
             let since = steps[..last].iter().rposition(|step| matches!(step, Step::Rename(..)));
             let first = steps[since.map_or(0, |at| at + 1)..last]
                 .iter()
                 .position(|step| matches!(step, Step::Sync(path) if !path.ends_with("MANIFEST.new")));
             if let (Some(first), Some(since)) = (first, since) {
-                // The manifest's own steps go along.
+                // The manifest's own steps move along.
                 let manifest: Vec<usize> = (since + 1 + first..=last)
                     .filter(|&at| match &steps[at] {
                         Step::Replace(path) | Step::Write(path, ..) | Step::Sync(path) => {
@@ -144,7 +144,7 @@ impl Recorder {
             Forget::Manifest => path.ends_with("MANIFEST.new"),
             Forget::Segments => path.ends_with("segments"),
             Forget::Root => path.as_os_str().is_empty(),
-            // The one that a repair writes ends with `.log.new`.
+            // The log written by a repair ends with `.log.new`.
             Forget::Log => path.to_string_lossy().contains(".log"),
             Forget::LogName => path.ends_with(names::LOG),
             Forget::Current => path.ends_with(names::CURRENT_NEW),
@@ -187,7 +187,7 @@ impl Backend for Recorder {
         Ok(())
     }
     fn create_directory(&self, path: &Path) -> IoResult<()> {
-        // One at a time, as the file system does it: those above it are made durable, it is not.
+        // One at a time, as the file system does: the parents are made durable, the directory itself is not.
         let above: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
         FileSystem.create_directory(path)?;
         for made in above.iter().rev() {

@@ -1,4 +1,4 @@
-//! Every place where a power failure can cut a run off, and what the images there show.
+//! Every point at which a power failure can interrupt a run, and the images there.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{Kept, Step, image, image::Image};
 
-/// How an image is put together, so that a failure can be looked at again.
+/// How an image is put together, so that a failure can be reproduced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub(crate) after: usize,
@@ -24,7 +24,7 @@ impl Cut {
     }
 }
 
-/// The last batch that was promised to last after these steps, and the last one that was tried.
+/// The last batch acknowledged as durable by these steps, and the last one attempted.
 pub(crate) fn promised(steps: &[Step]) -> (Option<usize>, usize) {
     let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
     let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
@@ -32,33 +32,34 @@ pub(crate) fn promised(steps: &[Step]) -> (Option<usize>, usize) {
     (acknowledged, tried.unwrap_or(0))
 }
 
-/// Of so many places one, for each of the choices another one, where nothing asks for more images.
+/// One in this many cut points is checked, a different one for each of the choices, unless more images are
+/// requested.
 const QUICK: usize = 5;
-/// The same where one violation is looked for, before every place is.
+/// The same when a single violation is searched for, before trying every point.
 const COARSE: usize = 16;
 
-/// About how many images `EHI_POWER_IMAGES` asks for: so many, and every place.
+/// About how many images `EHI_POWER_IMAGES` requests, in addition to every point.
 pub(crate) fn asked() -> Option<usize> {
     std::env::var("EHI_POWER_IMAGES").ok()?.parse().ok()
 }
 
-/// A folder in memory where the system has such: images are written, not synced.
+/// A folder in memory if the system has one: images are written, not synced.
 pub(crate) fn in_memory() -> std::io::Result<TempDir> {
     let shared_memory = Path::new("/dev/shm");
     if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }
 }
 
-/// Enough to show that a sync is missing: nothing that was not synced, or some of it.
+/// Enough to show a missing sync: no unsynced operation, or some of them.
 pub(crate) const WITHOUT_A_SYNC: &[Kept] = &[Kept::None, Kept::Some];
 
 /// The images of several runs.
 pub(crate) struct Survey {
-    /// What is kept, of each place one; of the random choices one a round.
+    /// What is kept, one image per point for each; of the random choices, one per round.
     pub(crate) choices: &'static [Kept],
     pub(crate) rounds: usize,
-    /// Of so many places one is looked at, for each of the choices another one.
+    /// One in this many points is checked, a different one for each of the choices.
     pub(crate) stride: usize,
-    /// Violations after which it ends.
+    /// Ends after this many violations.
     pub(crate) enough: usize,
     pub(crate) images: usize,
     pub(crate) violations: Vec<String>,
@@ -70,8 +71,8 @@ impl Survey {
         Self { choices, rounds: 1, stride: 1, enough: usize::MAX, images: 0, violations: Vec::new() }
     }
 
-    /// Of `places`, as many rounds as give about as many images, one of each choice at least, or a part of
-    /// the places where none are [`asked`] for.
+    /// For `places` points: enough rounds for about this many images, with at least one of each choice, or a
+    /// sample of the points if none are [`asked`] for.
     pub(crate) fn of_size(self, images: Option<usize>, places: usize) -> Self {
         let Some(images) = images else { return Self { stride: QUICK, ..self } };
         let random = self.choices.iter().filter(|kept| kept.is_random()).count();
@@ -79,14 +80,14 @@ impl Survey {
         Self { rounds: images.saturating_sub(once).div_ceil(random * places).max(1), ..self }
     }
 
-    /// The first survey of two that finds a violation: of some places, then of all.
+    /// The first of two surveys that finds a violation: of some points, then of all.
     pub(crate) fn find_one(choices: &'static [Kept], survey: impl Fn(Self) -> Self) -> Self {
         let one = |stride| survey(Self { stride, enough: 1, ..Self::new(choices) });
         let coarse = one(COARSE);
         if coarse.violations.is_empty() { one(1) } else { coarse }
     }
 
-    /// Looks at every place of a run with `check`.
+    /// Runs `check` at every point of a run.
     pub(crate) fn run(
         &mut self,
         name: &str,
