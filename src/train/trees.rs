@@ -11,7 +11,7 @@ use crate::tree::TreeShape;
 /// The tree of each phase: one for both, or a coarse one for the joint phase.
 pub(crate) struct Trees {
     coarse: Option<TrainableIndexer>,
-    /// The tree that the bundle gets.
+    /// The tree of the bundle.
     proper: TrainableIndexer,
 }
 
