@@ -266,7 +266,7 @@ impl TrainableIndexer {
     }
 }
 
-/// Normal values with mean 0 by the Box-Muller transform; candle's own generator cannot be seeded on a CPU.
+/// Normal values with mean 0 by the Box-Muller transform; candle's own generator cannot be seeded.
 pub(crate) fn normal(rng: &mut ChaCha8Rng, count: usize, std: f32) -> Vec<f32> {
     (0..count)
         .map(|_| {
