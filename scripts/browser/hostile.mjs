@@ -1,5 +1,5 @@
-// Documents that were written to do harm, very large and very small ones, other scripts, no hits, and an index that
-// another process writes or takes away.
+// Malicious documents, very large and very small ones, other scripts, no hits, and an index that another
+// process writes or removes.
 
 import assert from "node:assert/strict";
 import { renameSync, writeFileSync } from "node:fs";

@@ -16,7 +16,7 @@ from ehi import Error
 Json: TypeAlias = dict[str, Any]
 # A path, or the URI of an object store.
 Uri: TypeAlias = "str | os.PathLike[str]"
-# Those of an object store, as `obstore` has them.
+# Options of an object store, as in `obstore`.
 Options: TypeAlias = Mapping[str, Any] | None
 
 
