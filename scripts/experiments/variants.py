@@ -58,7 +58,7 @@ PAPER_TERMS |= {"tree.logit_scale": 1.0, "tree.init_scale": 1.0}
 SLOWER = {"tree.logit_scale": 20.0, "encoder.learning_rate": 1e-4, "tree.learning_rate": 1e-3}
 IN_BATCH = {"mining.negatives": "in_batch"}
 
-# Defaults are spelled out where a set varies them, so that a table says what it compares.
+# Defaults are spelled out if a set varies them, so that a table shows what it compares.
 SETS = {
     "leaves": {
         f"{leaves} leaves, projection {width}": tree({"tree.branching_factor": leaves, "tree.routing_dim": width})

@@ -125,7 +125,7 @@ impl Dataset {
     /// has an `lbl.json`, otherwise BEIR's.
     ///
     /// # Errors
-    /// [`DataErrorKind::Missing`] when there is no directory at `dir`.
+    /// [`DataErrorKind::Missing`] if `dir` is not a directory.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let dir = directory(dir)?;
         let layout = LAYOUTS.iter().find(|layout| either_exists(&dir.join(layout.corpus)));

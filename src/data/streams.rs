@@ -45,7 +45,7 @@ pub(super) trait DocumentSource: Send {
         Vec::new()
     }
 
-    /// What a folder holds.
+    /// The report on a folder, if the source is one.
     #[cfg(feature = "folders")]
     fn folder(&self) -> Option<&super::FolderReport> {
         None

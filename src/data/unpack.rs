@@ -98,7 +98,7 @@ impl Unpacked {
         read.map_err(|source| self.error(line, source))
     }
 
-    /// Whether what was read so far is compressed.
+    /// Whether the stream, as far as read, is compressed.
     #[cfg(feature = "parquet")]
     pub fn is_packed(&self) -> bool {
         self.packing != Packing::None

@@ -245,7 +245,7 @@ impl TransformerConfig {
         self.max_positions.min(MOST_TOKENS)
     }
 
-    /// Whether a layer's attention has a norm of its own.
+    /// Whether a layer's attention has its own norm.
     pub(crate) fn has_attention_norm(&self, layer: usize) -> bool {
         self.norms == Norms::After || layer > 0
     }

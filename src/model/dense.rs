@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::error::ModelError;
 use super::weights::Weights;
 
-/// What is applied to the outputs of a Dense module.
+/// The activation of a Dense module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

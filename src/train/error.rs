@@ -216,7 +216,7 @@ pub enum SettingsError {
     Type {
         /// The setting.
         name: String,
-        /// What was found, and what expected.
+        /// The value found, and the expected type.
         source: serde_json::Error,
     },
     /// A setting is given under both its grouped and its dotted name.

@@ -72,7 +72,7 @@ pub(crate) fn contrastive(
     ((sum.log()? + shift)? - own)?.mean_all()
 }
 
-/// `logits` where `valid` is 1, and a value that a softmax ignores where it is 0.
+/// `logits` where `valid` is 1; elsewhere a value that a softmax ignores.
 fn masked(logits: &Tensor, valid: &Tensor) -> candle_core::Result<Tensor> {
     (logits * valid)? + valid.affine(-MASKED_LOGIT, MASKED_LOGIT)?
 }

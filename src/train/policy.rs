@@ -48,7 +48,7 @@ pub(crate) enum Evidence {
 /// Whether an index adopts what it learned, by nDCG@10 and recall@10 of its searches.
 pub(crate) const LEARN: Policy =
     Policy { gain: SMALLEST_GAIN, loss: SMALLEST_GAIN, sure_of_loss: false, comparisons: 1 };
-/// What a training recommends, by recall@100 and recall@10.
+/// The recommendation of a training, by recall@100 and recall@10.
 pub(crate) const TRAIN: Policy = Policy { sure_of_loss: true, comparisons: DECISIVE_COMPARISONS, ..LEARN };
 /// Whether a reranker helps, by nDCG@10.
 pub(crate) const RERANK: Policy = Policy { gain: 0.0, loss: 0.0, sure_of_loss: true, comparisons: 1 };

@@ -48,7 +48,7 @@ impl Trees {
         }
     }
 
-    /// Whether each phase has a tree of its own.
+    /// Whether each phase has its own tree.
     pub(crate) fn are_two(&self) -> bool {
         self.coarse.is_some()
     }

@@ -77,8 +77,8 @@ impl Guard {
     }
 }
 
-/// Whether a browser asks for a document to show in a tab of its own: the user follows a link. The sender
-/// learns nothing from it, and the request carries no data.
+/// Whether a browser requests a top-level document: the user follows a link. The sender learns nothing from
+/// it, and the request carries no data.
 fn is_visit(method: &Method, headers: &HeaderMap) -> bool {
     let only = |name: &HeaderName, value: &str| {
         let mut values = headers.get_all(name).iter();

@@ -134,7 +134,7 @@ impl Server {
         Ok(Reply::json(&json!({ "key": key })))
     }
 
-    /// Ends what is in progress, so that the index can be closed.
+    /// Stops running work, so that the index can be closed.
     pub fn end(&self) {
         self.site.job.end();
     }

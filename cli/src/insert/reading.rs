@@ -101,7 +101,7 @@ impl Reading {
         &self.whole.unseen
     }
 
-    /// Notes on what was read, once the input has ended.
+    /// Notes on the input, once it has ended.
     pub fn notes(&mut self) -> Vec<Note> {
         self.finish();
         std::mem::take(&mut self.whole.notes)

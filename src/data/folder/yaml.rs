@@ -11,7 +11,7 @@ const MOST_VALUES: usize = 50_000;
 /// The first document of a text, whose first line is numbered 2 because `---` precedes it.
 ///
 /// A plain scalar is a number only if JSON would write it the same way, so that `007`, `1.10` and
-/// `2024-01-05` stay text; it is a boolean or null as the core schema of YAML 1.2 has it, so that `no` stays
+/// `2024-01-05` stay text; it is a boolean or null as in the core schema of YAML 1.2, so that `no` stays
 /// text. The name of a field is the text of its scalar. Aliases are not supported.
 ///
 /// # Errors

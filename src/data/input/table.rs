@@ -76,7 +76,7 @@ pub(super) struct Table {
     kept: u64,
 }
 
-/// What a column is used for.
+/// The use of a column.
 enum Use {
     Nothing,
     /// Id, title or text.

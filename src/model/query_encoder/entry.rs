@@ -74,7 +74,7 @@ pub struct EncodeMicroseconds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DistilReport {
-    /// What was made.
+    /// The kind of query encoder.
     pub kind: QueryEncoderKind,
     /// Texts that it was trained on.
     pub texts: usize,

@@ -98,7 +98,7 @@ fn ridge(from: &[f32], to: &[f32], dim: usize) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// Solves `matrix X = right` in place by Cholesky's decomposition; `matrix` `[n, n]`, symmetric and positive
-/// definite, of which the lower triangle is read; `right` `[n, columns]`.
+/// definite, read from its lower triangle; `right` `[n, columns]`.
 pub(super) fn solve(matrix: &mut [f64], right: &mut [f64], n: usize, columns: usize) {
     for i in 0..n {
         for j in 0..=i {

@@ -18,7 +18,7 @@ pub const DECISION_DOCUMENTS: usize = 100;
 /// agrees with.
 pub const CEILING: f64 = 0.98;
 
-/// What the dev queries say about a trained bundle.
+/// The recommendation for a trained bundle, from the dev queries.
 ///
 /// Compares the trained encoder and the learned tree with the base encoder and IVF (the alternative without
 /// training), with [`DECISION_DOCUMENTS`] visited. A gain or a loss is one of at least [`SMALLEST_GAIN`] in

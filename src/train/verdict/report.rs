@@ -56,7 +56,7 @@ pub enum Method {
     TrainedIvf,
     /// As [`Self::BaseIvfBest`], with the trained encoder.
     TrainedIvfBest,
-    /// The trained encoder with the learned tree: what the bundle does.
+    /// The trained encoder with the learned tree, as in the bundle.
     TrainedTree,
 }
 
@@ -112,7 +112,7 @@ pub struct MeasuredPoint {
     pub setting: usize,
     /// Documents scored over documents.
     pub visited_fraction: f64,
-    /// What was found.
+    /// Quality of the results.
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -166,7 +166,7 @@ pub struct Comparison {
     pub against: Method,
     /// Documents scored over documents; 1 for exact search.
     pub visited_fraction: f64,
-    /// What is compared.
+    /// The compared metric.
     pub metric: ComparedMetric,
     /// `None` if one of the two was not measured at this fraction.
     pub difference: Option<Difference>,
@@ -210,7 +210,7 @@ impl Difference {
         }
     }
 
-    /// The larger of the two p-values; 1 where there are none.
+    /// The larger of the two p-values; 1 without any.
     pub(crate) fn p_value(&self) -> f64 {
         self.bootstrap_p.zip(self.t_test_p).map_or(1.0, |(bootstrap, t_test)| bootstrap.max(t_test))
     }
