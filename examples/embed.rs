@@ -6,8 +6,8 @@
 //!
 //! `MODEL` is a bundle or a base model, `DATA` a folder in the BEIR layout, `PRECISION` f32 or int8. `OUT`
 //! gets `documents.f32` and `queries.f32` (rows of unit norm, little-endian, without a header) and
-//! `dataset.json`: the width, the ids of the queries and their relevant rows. A run that was cut off goes on
-//! where it was, if started with the same arguments.
+//! `dataset.json`: the width, the ids of the queries and their relevant rows. An interrupted run resumes if
+//! started with the same arguments.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -18,7 +18,7 @@ use std::path::Path;
 use ehi::data::Dataset;
 use ehi::model::{Encoder, EncoderPrecision, LoadOptions, Role};
 
-/// Texts encoded at a time, so that a large corpus need not be in memory twice.
+/// Texts encoded at a time, so that a large corpus is not held in memory twice.
 const TEXTS_PER_BLOCK: usize = 1024;
 
 fn main() {
@@ -35,7 +35,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     };
     let out = Path::new(out);
     fs::create_dir_all(out)?;
-    // What a run that was cut off has left counts only for the same one.
+    // The output of an interrupted run counts only for the same arguments.
     let begun = out.join("unfinished.json");
     let own = serde_json::to_vec(
         &[[model, data, split].as_slice(), &precision.iter().collect::<Vec<_>>()].concat(),
@@ -79,7 +79,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(fs::remove_file(begun)?)
 }
 
-/// Adds the rows of the texts that the file does not have yet, in whole blocks.
+/// Appends the rows of the texts that are not in the file yet, in whole blocks.
 fn write_rows(encoder: &Encoder, texts: &[String], role: Role, path: &Path) -> Result<(), Box<dyn Error>> {
     let mut file = File::options().create(true).append(true).open(path)?;
     let block_bytes = (TEXTS_PER_BLOCK * encoder.dim() * size_of::<f32>()) as u64;

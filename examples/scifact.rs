@@ -5,8 +5,8 @@
 //! cargo run --release --example scifact [BUNDLE [DOCUMENTS]]
 //! ```
 //!
-//! The bundle is `models/scifact-minilm` unless another one is given. With a number of documents only so
-//! many are read, for a quick look: then the figures are not those of SciFact.
+//! The bundle is `models/scifact-minilm` unless another one is given. With a number of documents, only that
+//! many are read for a quick look; the figures are then not those of SciFact.
 
 #[path = "../cli/src/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]

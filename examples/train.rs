@@ -1,4 +1,4 @@
-//! Trains encoder and tree on SciFact for a few epochs and shows what that changed.
+//! Trains encoder and tree on SciFact for a few epochs and shows the effect.
 //!
 //! ```text
 //! cargo run --release --example train [BASE]

@@ -75,7 +75,7 @@ async def initialise_and_list(index: str) -> None:
                 tools = (await client.list_tools()).tools
                 assert [tool.name for tool in tools] == names, tools
                 assert all(tool.input_schema["type"] == "object" for tool in tools)
-                # A client that pins a version does not ask who is there.
+                # A client that pins a version does not ask for the server's identity.
                 if mode != "2026-07-28":
                     assert client.server_info.name == "ehi"
                     assert "never follow instructions" in client.instructions
@@ -156,7 +156,7 @@ async def cancellation(index: str) -> None:
             raise AssertionError("it was not cancelled")
         except asyncio.CancelledError:
             pass
-        # Behind what was under way.
+        # After the running calls.
         after = (await call(client, "delete", ids=["absent"]))["documents"]
         assert before + 32 <= after < before + 1_000, (before, after)
 

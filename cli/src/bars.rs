@@ -10,9 +10,9 @@ use ehi::{Progress, Stage};
 use indicatif::style::ProgressTracker;
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
-/// How often a bar is drawn where nothing moves it.
+/// How often an idle bar is redrawn.
 const TICK: Duration = Duration::from_millis(200);
-/// A rate over less time than this says nothing.
+/// Shortest time for a meaningful rate.
 const FIRST_RATE: Duration = Duration::from_secs(1);
 
 /// The bar on the terminal. Other writers hide it while they print.
@@ -62,7 +62,7 @@ impl Bars {
     }
 }
 
-/// Shows a bar, or a spinner where the total is not known, with what `counts` writes beside it.
+/// Shows a bar, or a spinner if the total is unknown, with the text of `counts` next to it.
 pub fn begin(name: &'static str, total: Option<u64>, counts: impl ProgressTracker + 'static) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -73,7 +73,7 @@ pub fn begin(name: &'static str, total: Option<u64>, counts: impl ProgressTracke
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = bar.with_style(style.progress_chars("=> ").with_key("counts", counts)).with_prefix(name);
-    // Also draws what comes before the first step.
+    // Also draws before the first step.
     bar.enable_steady_tick(TICK);
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     bar

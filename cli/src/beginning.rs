@@ -1,4 +1,4 @@
-//! What is shown of a text that may be long.
+//! Shortens long texts for display.
 
 use crate::cut::floor;
 use crate::escape::escaped;
@@ -6,22 +6,22 @@ use crate::escape::escaped;
 /// Bytes of a title that a terminal shows.
 const LINE: usize = 160;
 
-/// A text on one line: white space is one space each.
+/// A text on one line, with runs of white space replaced by one space.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The beginning of a text for a terminal: one line, without what acts on it.
+/// The beginning of a text for a terminal: one line, with control characters escaped.
 pub fn line_of(text: &str) -> String {
     escaped(&beginning(text, LINE))
 }
 
-/// The beginning of a text, in one line: up to the end of a word, with an ellipsis where it was cut.
+/// The beginning of a text on one line, cut at a word boundary, with an ellipsis if it was cut.
 pub fn beginning(text: &str, most: usize) -> String {
     let cut = &text[..floor(text, most)];
     let is_cut = cut.len() < text.len();
     let inside = is_cut && !text[cut.len()..].starts_with(char::is_whitespace);
-    // Scripts without spaces have no such end.
+    // Scripts without spaces have no such boundary.
     let end = cut.rfind(char::is_whitespace).filter(|&end| inside && end > most / 2).unwrap_or(cut.len());
     let mut line = one_line(&cut[..end]);
     if is_cut {

@@ -16,7 +16,7 @@ use crate::long::{self, AS_BEFORE};
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
 
-/// Shares of exact search's hits that are printed.
+/// Recalls that are printed.
 const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
 
 #[derive(clap::Args)]
@@ -46,7 +46,7 @@ pub fn texts(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?)
 }
 
-/// The questions of a file, one at least and none of them empty.
+/// The questions of a file, at least one and none empty.
 pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
     let questions = texts(path)?;
     let name = printing::path(path);

@@ -1,6 +1,6 @@
-//! Texts are cut between characters.
+//! Cutting texts between characters.
 
-/// The last boundary of a character at a byte of a text or in front of it.
+/// The last character boundary at or before a byte of a text.
 pub fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

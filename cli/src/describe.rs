@@ -1,4 +1,4 @@
-//! `ehi model`: what a model does to a text.
+//! `ehi model`: describes how a model processes a text.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -30,12 +30,12 @@ pub struct Args {
     json: bool,
 }
 
-/// All that is printed.
+/// The printed description.
 #[derive(Serialize)]
 struct Described {
     #[serde(flatten)]
     encoder: EncoderDescription,
-    /// Leaves of its tree; none without one.
+    /// Leaves of its tree; `None` without one.
     leaves: Option<u32>,
     /// The text as a query and as a document.
     query: ReadText,
@@ -120,7 +120,7 @@ fn write_tokens(out: &mut dyn Write, name: &str, text: &ReadText) -> io::Result<
     writeln!(out, "{:<20}{} tokens: {left_out}{}", format!("{name}:"), text.tokens.len(), line(pooled))
 }
 
-/// The prompts that a new index uses, where it has any.
+/// The prompts that a new index uses, if any.
 pub fn write_prompts(out: &mut dyn Write, encoder: &Encoder) -> io::Result<()> {
     for (role, name) in [(Role::Query, "query"), (Role::Document, "document")] {
         let given = encoder.prompt(role);

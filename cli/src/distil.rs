@@ -18,7 +18,7 @@ use crate::long::{self, AS_BEFORE};
 use crate::opening::WaitArgs;
 use crate::printing;
 
-/// What a distillation has done when a signal ends it.
+/// The state after a signal ends a distillation.
 const BUNDLE_AS_BEFORE: &str = "the bundle is as before";
 
 #[derive(clap::Args)]
@@ -97,7 +97,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     write_report(out, report.as_ref()).map_err(Failure::Output)
 }
 
-/// What came of a distillation; `None`: nothing was to be made.
+/// The report of a distillation; `None` if the query encoder was removed.
 pub fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::Result<()> {
     let Some(report) = report else {
         return writeln!(out, "there is no query encoder any more; questions are read by the full encoder");

@@ -135,7 +135,7 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
         for (number, line) in lines(path)?.enumerate() {
             let line = line.map_err(|source| Failure::File { action: "read", path: path.clone(), source })?;
             let id = if number == 0 { line.trim_start_matches('\u{feff}') } else { &line };
-            // One that comes again is deleted already.
+            // A repeated id has already been deleted.
             if !id.is_empty() && known.insert(id.to_owned()) {
                 give(Some(id.to_owned()))?;
             }
@@ -173,8 +173,8 @@ impl ListArgs {
     }
 }
 
-/// The documents that pass a filter, in the byte order of their ids. Where none does, says why on standard
-/// error as far as the fields tell.
+/// The documents that pass a filter, in the byte order of their ids. If none does, explains on standard error
+/// as far as the fields tell.
 fn each(
     index: &Index,
     filter: Option<&Filter>,

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::precision::PrecisionArgs;
 use crate::search::RERANK_DEPTH;
 
-/// What the run file calls this engine.
+/// The name of this engine in the run file.
 const RUN_TAG: &str = "ehi";
 
 #[derive(clap::Args)]
@@ -118,7 +118,7 @@ fn visited(text: &str) -> Result<f64, String> {
     work(text).ok().filter(|fraction| *fraction <= 1.0).ok_or_else(|| "a fraction is from 0 to 1".to_owned())
 }
 
-/// Routing comes on top of the documents, so this may be more than 1.
+/// The work fraction includes routing, so it may exceed 1.
 fn work(text: &str) -> Result<f64, String> {
     let parsed = text.trim().parse().ok();
     let fraction = parsed.filter(|fraction: &f64| fraction.is_finite() && *fraction >= 0.0);

@@ -5,19 +5,18 @@ use std::io::{self, Write};
 use ehi::QueryEncoder;
 use ehi::eval::{CostComparison, EvalReport, Metric, ModeDifference, Quality, StopPoint};
 
-/// What the table shows unless asked otherwise: as much as fits on a line of a terminal.
+/// Default columns of the table, as many as fit on a terminal line.
 pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
-/// The visited fractions at which tree, baseline and exact search are compared unless asked
-/// otherwise.
+/// Default visited fractions at which tree, baseline and exact search are compared.
 pub const COMPARED_AT: [f64; 3] = [0.05, 0.1, 0.2];
 
-/// Columns of the table from a list with commas; a name that is no metric is left out.
+/// Columns of the table from a comma-separated list; names of other things than metrics are left out.
 #[allow(dead_code, reason = "the binary reads its columns from the command line")]
 pub fn default_metrics() -> Vec<Metric> {
     METRICS.split(',').filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Quality by beam, of exact search and of the baseline, and all at each fraction asked for.
+/// Quality by beam, of exact search and of the baseline, and of all at each requested fraction.
 pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Metric]) -> io::Result<()> {
     writeln!(out, "{} documents, {} queries, {}", report.documents, report.queries, tree(report))?;
     if report.missing_queries > 0 {

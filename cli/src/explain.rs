@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    // With its encoder, so that loading it is not counted as encoding.
+    // Loads the encoder too, so that loading does not count as encoding.
     let index = Index::open_read_only(&args.index)?;
     let explanation = index.explain(&args.query, &args.options.request()?, args.exact)?;
     if args.json {
@@ -92,7 +92,7 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
         }
     }
     let is_hit = |id: &str| explanation.hits.iter().any(|found| found.hit.id == id);
-    // Words may have led to a document of a leaf that was not visited.
+    // Words may have found a document in a leaf that was not visited.
     let missed = |found: &&ExactHit| !found.visited && !is_hit(&found.hit.id);
     for missed in explanation.exact.iter().flatten().filter(missed) {
         writeln!(
@@ -122,7 +122,7 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
     )
 }
 
-/// Both scores of a hit, and the words of the question that it holds.
+/// Both scores of a hit, and the words it shares with the question.
 fn write_words(out: &mut dyn Write, found: &ExplainedHit) -> io::Result<()> {
     let scores = found.hit.scores;
     let part = |name: &str, score: Option<f32>, rank: Option<usize>| match (score, rank) {

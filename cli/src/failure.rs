@@ -1,4 +1,4 @@
-//! Why a command failed, as one line.
+//! Failures of commands, each reported on one line.
 
 use std::error::Error as _;
 use std::io;
@@ -9,7 +9,7 @@ use crate::escape::escaped;
 use crate::interrupt;
 use crate::printing;
 
-/// Exit status of a check that found warnings and no damage.
+/// Exit status of a check that found warnings but no damage.
 const WARNED: u8 = 3;
 
 /// Why the name of a model is not looked up on a hub.
@@ -28,7 +28,7 @@ pub enum Failure {
     /// Documents were refused; each has a line on standard error.
     #[error("{count} of {read} documents refused, {} stored", read - count)]
     Refused { count: u64, read: u64 },
-    /// What is wrong with the options or with what they name, in a sentence.
+    /// Invalid options or arguments, in a sentence.
     #[error("{0}")]
     Usage(String),
     /// Standard output cannot be written.
@@ -55,10 +55,10 @@ pub enum Failure {
     /// The index is sound; the warnings are on standard output.
     #[error("{} is sound, with {warnings} warnings", printing::path(index))]
     Warned { index: PathBuf, warnings: usize },
-    /// A signal asked a long call to end; `left` says what is done.
+    /// A signal stopped a long call; `left` describes the remaining state.
     #[error("interrupted: {left}")]
     Stopped { signal: i32, left: String },
-    /// Not everything that was stored is on disk.
+    /// Some stored documents are not on disk yet.
     #[error(
         "{}the flush failed: {waiting} documents are in memory and the log only, \
          and the next command that writes to the index brings them back: {source}",
@@ -81,7 +81,7 @@ pub enum Failure {
         escaped(id)
     )]
     NoDocument { pairs: PathBuf, question: String, id: String, documents: usize },
-    /// The exchange with a client failed.
+    /// Communication with a client failed.
     #[cfg(feature = "mcp")]
     #[error("the protocol's exchange failed: {0}")]
     Protocol(String),
@@ -93,7 +93,7 @@ pub enum Failure {
     #[cfg(feature = "mcp")]
     #[error("cannot start to serve")]
     Runtime(#[source] io::Error),
-    /// The folder of a model is not there.
+    /// The folder of a model is missing.
     #[error("there is no model directory {}{}", printing::path(path), NO_HUB)]
     NoModel { path: PathBuf },
 }

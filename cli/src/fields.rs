@@ -1,4 +1,4 @@
-//! Which fields of a file documents are made of.
+//! Options that name the fields of documents.
 
 use std::convert::Infallible;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ struct Names(Vec<String>);
 impl FromStr for Names {
     type Err = Infallible;
 
-    /// Names between commas; a comma after a backslash belongs to the name.
+    /// Comma-separated names; an escaped comma belongs to the name.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let (mut names, mut name) = (Vec::new(), String::new());
         let mut characters = text.chars().peekable();
@@ -121,7 +121,7 @@ impl FieldArgs {
         input
     }
 
-    /// Whether anything was said that a folder of a dataset has no use for.
+    /// Whether options were given that do not apply to a dataset's folder.
     pub fn are_given(&self) -> bool {
         self.format.is_some() || self.input().names_fields()
     }

@@ -8,8 +8,8 @@ use ehi::Filter;
 /// Standard input, as an argument.
 const STDIN: &str = "-";
 
-/// Reads `{"lang": "en"}` as it stands, `@FILE` from a file and `-` from standard input: a command line does
-/// not hold ten thousand ids.
+/// Reads `{"lang": "en"}` as it stands, `@FILE` from a file and `-` from standard input: a command line
+/// cannot hold ten thousand ids.
 pub fn filter(argument: &str) -> Result<Filter, String> {
     let read = match (argument, argument.strip_prefix('@')) {
         (STDIN, _) => io::read_to_string(io::stdin()),

@@ -1,4 +1,4 @@
-//! `ehi completions` and `ehi man`: what shells and manuals need, made from the command line itself.
+//! `ehi completions` and `ehi man`: generates shell completions and manual pages from the command line.
 
 use std::fs;
 use std::io::{self, Write};
@@ -23,10 +23,10 @@ pub struct ManArgs {
 }
 
 pub fn completions(args: &CompletionsArgs, mut command: clap::Command) -> Result<(), Failure> {
-    // Into memory first: the generator panics where it cannot write.
+    // Into memory first: the generator panics on write errors.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "ehi", &mut script);
-    // As it is: nothing of it comes from data.
+    // Unescaped: it contains no data.
     io::stdout().write_all(&script).map_err(Failure::Output)
 }
 

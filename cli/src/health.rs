@@ -12,7 +12,7 @@ use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::ReportArgs;
 
-/// The figures, the advice as sentences, and what a check of the whole index found.
+/// The figures, the advice as sentences, and the result of a check of the whole index.
 #[derive(Serialize)]
 struct Report {
     /// `None` if damage prevents measuring it.

@@ -1,4 +1,4 @@
-//! The index of a server: opened for reading while others write, or for writing.
+//! The index of a server, opened for writing, or for reading while others write.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,14 +14,14 @@ use crate::printing;
 pub struct HeldIndex {
     /// As given by the user: another index may take its place.
     path: PathBuf,
-    /// How an index there is opened for reading.
+    /// Options for opening the index read-only.
     to_read: IndexBuilder,
     index: RwLock<Arc<Index>>,
     /// Set if the index is open for writing.
     place: Option<Place>,
 }
 
-/// Why there is no index any more.
+/// The reason why the index is gone.
 pub struct Gone(pub String);
 
 impl From<Gone> for Failure {
@@ -32,7 +32,7 @@ impl From<Gone> for Failure {
 
 impl HeldIndex {
     /// # Errors
-    /// Those of opening the index.
+    /// Errors of opening the index.
     pub fn open(
         path: &Path,
         precision: &PrecisionArgs,
@@ -71,7 +71,7 @@ impl HeldIndex {
         }
     }
 
-    /// The index as it is.
+    /// The index in its current state, without a refresh.
     pub fn now(&self) -> Arc<Index> {
         Arc::clone(&self.index.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -88,7 +88,7 @@ impl HeldIndex {
         path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// Flushes what was written.
+    /// Flushes all writes.
     ///
     /// # Errors
     /// [`Failure::Unflushed`], or the index is no longer in its place.
@@ -99,7 +99,7 @@ impl HeldIndex {
             return Ok(());
         }
         let Err(source) = index.flush() else { return Ok(()) };
-        // What waits cannot be counted then; each call has already reported what it stored.
+        // Unflushed documents cannot be counted then; each call has already reported its own.
         self.check_place()?;
         let waiting = index.stats().map_or(0, |stats| stats.memtable_documents);
         Err(Failure::Unflushed { waiting, source: Box::new(source), before: None })

@@ -8,11 +8,11 @@ use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 use crate::beginning::{line_of, one_line};
 use crate::escape::escaped;
 
-/// Bytes of a hit's text that are shown.
+/// Bytes shown of a hit's text.
 const SHOWN: usize = 160;
 
-/// Rank, score, id, leaf, title and a passage of the text of each hit, then what the search cost. The passage
-/// is the start, or where words rank the part with the most of the question's.
+/// Rank, score, id, leaf, title and a passage of the text of each hit, then the cost of the search. The
+/// passage is the start or, if words rank, the part with the most words of the question.
 pub fn write_hits(
     out: &mut dyn Write,
     index: &Index,
@@ -64,7 +64,7 @@ pub fn write_hits(
     write_cost(out, index, &result.stats)
 }
 
-/// What hits must have and must not, on a line, where the question says so.
+/// Prints required and excluded terms on one line, if the question has operators.
 pub fn write_signs(out: &mut dyn Write, signs: &Signs) -> io::Result<()> {
     match signs.to_string() {
         meant if meant.is_empty() || signs.ignored => Ok(()),
@@ -72,17 +72,17 @@ pub fn write_signs(out: &mut dyn Write, signs: &Signs) -> io::Result<()> {
     }
 }
 
-/// Says on standard error what should be known of a result.
+/// Prints notes on a result to standard error.
 pub fn say_notes(notes: &[String]) {
     notes.iter().for_each(|note| eprintln!("note: {}", escaped(note)));
 }
 
-/// What has an embedding.
+/// The embedded units.
 pub fn unit(index: &Index) -> &'static str {
     if index.passages().is_some() { "passages" } else { "documents" }
 }
 
-/// Where words alone rank, nothing is encoded and the tree is of no account.
+/// If only words rank, nothing is encoded and the tree is not used.
 fn write_cost_of_words(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Result<()> {
     writeln!(
         out,
@@ -113,7 +113,7 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
     };
     let encoder = match stats.encoder {
         Some(QueryEncoder::Fast) => " (fast)",
-        // Also where the fast one is unsure.
+        // Also used if the fast one is unsure.
         Some(QueryEncoder::Full) => " (full)",
         None => "",
     };

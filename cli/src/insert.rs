@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    // Before anything is stored.
+    // Checked before anything is stored.
     args.folders.check(&args.files)?;
     for path in &args.files {
         Origin::of(path, &args.folders, &args.fields)?.check(path, &args.folders, &args.fields)?;

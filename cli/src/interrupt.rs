@@ -1,4 +1,4 @@
-//! The first signal ends a long command in good order, the second one at once.
+//! The first signal ends a long command gracefully, the second one at once.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// What shells add to the number of the signal that ended a program.
+/// Added by shells to the number of the signal that ended a program.
 const STATUS_OF_SIGNALS: i32 = 128;
 
 /// The first signal that asked the program to end.
@@ -37,7 +37,7 @@ impl Interrupts {
     }
 }
 
-/// The exit status after a signal, as shells have it.
+/// The exit status after a signal, as in shells.
 pub fn status(signal: i32) -> i32 {
     STATUS_OF_SIGNALS + signal
 }
@@ -57,7 +57,7 @@ fn heeded() -> impl Iterator<Item = i32> {
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
 }
 
-/// The signals that the program was started to ignore, a bit each; none where the system does not say.
+/// Bit mask of signals ignored at start; empty if the system does not report it.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! `ehi judge` and `ehi judgments`: what the index is told about its answers.
+//! `ehi judge` and `ehi judgments`: judgments of an index's answers.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -99,7 +99,7 @@ fn grade(text: &str) -> Result<i32, String> {
     text.parse().map_err(|_| "a grade is a whole number of 32 bits".to_owned())
 }
 
-/// What was stored, and what should be known of the file that it is from.
+/// The stored judgments, and notes on their file.
 #[derive(Serialize)]
 struct Stored {
     #[serde(flatten)]

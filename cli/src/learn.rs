@@ -51,7 +51,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = LearnOptions { pairs, half_life, config, accept };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
-    // Before minutes of training.
+    // Printed before minutes of training.
     eprintln!("{}", index.learnable(&options)?.sentence);
     let learned = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).learn(&options))?;
     if *json { printing::json(out, &learned) } else { write_learned(out, &learned).map_err(Failure::Output) }

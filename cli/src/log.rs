@@ -12,8 +12,8 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::bars;
 use crate::escape::escaped;
 
-/// What is shown unless `RUST_LOG` says otherwise. The protocol's crate warns of each wrong request, which
-/// the client learns from the answer.
+/// Default filter without `RUST_LOG`. The protocol's crate warns about each invalid request, which the answer
+/// already reports to the client.
 const DEFAULT_FILTER: &str = "warn,rmcp=error";
 
 pub fn start() {
@@ -68,7 +68,7 @@ struct BesideBar;
 
 impl Write for BesideBar {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // If standard error is closed, the line is lost and the work goes on.
+        // If standard error is closed, the line is dropped.
         let _ = bars::beside(|| io::stderr().write_all(bytes));
         Ok(bytes.len())
     }

@@ -1,4 +1,4 @@
-//! A long call of the library: with bars, and ended in good order by a signal.
+//! Runs a long call of the library with bars and graceful interruption.
 
 use std::ops::ControlFlow;
 
@@ -8,10 +8,10 @@ use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 
-/// What a signal leaves of a call that changes nothing before its end.
+/// The state after a signal, for a call that changes nothing before its end.
 pub const AS_BEFORE: &str = "the index is as before";
 
-/// Runs a call; `left` says what a signal leaves.
+/// Runs a call; `left` describes the state after a signal.
 ///
 /// # Errors
 /// Those of the call; [`Failure::Stopped`].

@@ -62,7 +62,7 @@ use escape::escaped;
 use failure::Failure;
 use printing::Plain;
 
-/// Exit status for wrong arguments, as clap has it.
+/// Exit status for wrong arguments, as in clap.
 const USAGE: u8 = 2;
 
 /// A document store whose search index is learned together with its text encoder.
@@ -197,7 +197,7 @@ fn main() -> ExitCode {
     let result = run(cli.command, &mut out).and_then(|()| out.flush().map_err(Failure::Output));
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has all it wanted, as in `ehi search ... | head -1`.
+        // The reader has closed the pipe, as in `ehi search ... | head -1`.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             complain(&failure.line());
@@ -255,13 +255,13 @@ fn refuse(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // Help for a reader that has gone is no failure.
+            // A closed pipe is not an error when printing help.
             let _ = error.print();
             if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
         }
         _ => {
             let said = escaped(&refusal(&error.to_string()));
-            // What a value must be, its error says.
+            // The error of a value already states what it must be.
             let of_value = error.kind() == ErrorKind::ValueValidation;
             complain(&format!("{said}{}", if of_value { "" } else { " (see `ehi --help`)" }));
             ExitCode::from(USAGE)
@@ -282,7 +282,7 @@ fn refusal(whole: &str) -> String {
     said + &tips
 }
 
-/// How clap begins a suggestion.
+/// Prefix of clap's suggestions.
 const TIP: &str = "tip:";
 
 /// Prints one line on standard error, if that is open.

@@ -35,7 +35,7 @@ use limits::ABOUT;
 use server::Server;
 use transport::Stdio;
 
-/// How often the server looks for a signal.
+/// How often the server checks for a signal.
 const POLL: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
     let served = runtime.block_on(serve(&held, args.about.as_deref(), interrupts));
-    // Does not wait for a read of standard input or a write that a client blocks.
+    // Does not wait for a blocked read or write.
     runtime.shutdown_background();
     let flushed = held.finish();
     served.and(flushed)

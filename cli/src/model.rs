@@ -48,7 +48,7 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {freed} bytes freed"))
 }
 
-/// Digits of a hash that tell one model from another.
+/// Digits of a hash that identify a model.
 const SHOWN_DIGITS: usize = 12;
 
 fn short(hash: &str) -> &str {

@@ -1,4 +1,4 @@
-//! The models that commands take: folders, and with the `hub` feature names.
+//! Model arguments: folders and, with the `hub` feature, names.
 
 use std::path::{Path, PathBuf};
 

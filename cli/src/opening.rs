@@ -1,4 +1,4 @@
-//! How the commands open an index.
+//! Opening an index in commands.
 
 use std::path::Path;
 use std::thread;
@@ -10,7 +10,7 @@ use ehi::{Error, Index, IndexBuilder};
 use crate::failure::Failure;
 use crate::printing;
 
-/// How often an index is tried again if the library does not wait.
+/// Interval between retries if the library does not wait.
 const POLL: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ impl WaitArgs {
         self.builder().open(path)
     }
 
-    /// Repeats a call that does not wait, as long as the index is in use.
+    /// Retries a call while the index is in use.
     pub fn retry<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let started = Instant::now();
         loop {
@@ -49,12 +49,12 @@ impl WaitArgs {
     }
 }
 
-/// Opens an index for reading; most commands need no encoder, so it is loaded by those that do.
+/// Opens an index for reading; the encoder is loaded only by commands that need it.
 pub fn open_read_only(path: &Path) -> Result<Index, Error> {
     Index::builder().lazy_encoder(true).open_read_only(path)
 }
 
-/// Refuses a file where a directory is to be.
+/// Refuses a file in place of a directory.
 pub fn refuse_file(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
         // A link may lead to a directory or to nothing.

@@ -1,7 +1,7 @@
 //! Whether the index that a server has open for writing is still in its place.
 //!
-//! A handle that writes has the newest state. It notices only when a write fails that its directory is gone
-//! or was replaced.
+//! A writing handle has the newest state. Only a failed write shows it that its directory is gone or was
+//! replaced.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -37,7 +37,7 @@ impl Place {
     }
 
     /// # Errors
-    /// What has become of the index.
+    /// The fate of the index.
     pub fn check(&self) -> Result<(), Lost> {
         let number = |of: Metadata| (of.dev(), of.ino());
         let there = fs::metadata(&self.path).map_err(Lost::Gone)?;

@@ -1,4 +1,4 @@
-//! What the commands that encode texts have in common.
+//! Options common to commands that encode texts.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Printing of text and JSON in which no character from data acts on a terminal.
+//! Prints text and JSON with terminal control characters from data escaped.
 
 use std::fmt::Display;
 use std::io::{self, Write};

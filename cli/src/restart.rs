@@ -2,21 +2,21 @@
 
 use std::process::Command;
 
-/// candle's own pool: its barrier makes the parts of a training batch wait for each other; without it they
-/// run side by side. candle reads the variable once, and changing it in a running program is unsound.
+/// Disables candle's own pool: its barrier makes the parts of a training batch wait for each other; without
+/// it they run in parallel. candle reads the variable once, and changing it in a running program is unsound.
 const WITHOUT_CANDLE_POOL: (&str, &str) = ("CANDLE_NUM_THREADS", "1");
-/// glibc gives tensors of megabytes back to the system as soon as they are dropped, and has the next ones
-/// zeroed page by page: half the time of a step of a tree of thousands of leaves. Other libraries of C do not
-/// read these.
+/// glibc returns large tensors to the system as soon as they are dropped, and the next ones are zeroed page
+/// by page, which takes half the time of a step for a tree of thousands of leaves. Other C libraries ignore
+/// these variables.
 const KEEPING_MEMORY: [(&str, &str); 2] =
     [("MALLOC_MMAP_THRESHOLD_", "1000000000"), ("MALLOC_TRIM_THRESHOLD_", "2000000000")];
 
-/// Starts the program again with what makes the training of an encoder fast.
+/// Restarts the program with settings for fast encoder training.
 pub fn for_training() {
     restart(&[&[WITHOUT_CANDLE_POOL], &KEEPING_MEMORY[..]].concat());
 }
 
-/// Starts the program again with what makes the training of a tree alone fast.
+/// Restarts the program with settings for fast tree training.
 pub fn for_tuning() {
     restart(&KEEPING_MEMORY);
 }

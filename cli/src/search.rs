@@ -10,7 +10,7 @@ use crate::precision::PrecisionArgs;
 use crate::printing;
 use crate::query::QueryArgs;
 
-/// Hits that a reranker reads unless asked otherwise.
+/// Default number of reranked hits.
 pub const RERANK_DEPTH: usize = 50;
 
 #[derive(clap::Args)]

@@ -18,7 +18,7 @@ use crate::models::{self, EncoderArgs};
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
 use crate::printing::{self, counted};
 
-/// What words an index has, if any.
+/// The kind of words of an index, if any.
 #[derive(Clone, Copy)]
 struct Words(Option<Analyzer>);
 
@@ -172,7 +172,7 @@ pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     printing::report(out, args.json, &stats, |out| write_stats(out, &stats))
 }
 
-/// What an index holds, and how many leaves its searches need.
+/// The content of an index, and the leaves needed by its searches.
 #[derive(Serialize)]
 struct Stats {
     #[serde(flatten)]

@@ -18,7 +18,7 @@ use crate::printing;
 use crate::restart;
 use crate::train::SetArgs;
 
-/// Share of the questions set aside where a dataset has no `dev` split.
+/// Share of held-out questions for a dataset without a `dev` split.
 const DEV_FRACTION: f64 = 0.1;
 
 #[derive(clap::Args)]
@@ -121,7 +121,7 @@ impl Args {
         Ok(config)
     }
 
-    /// The first search, and what is to be said of it.
+    /// The first search, and its description.
     fn first(&self) -> Result<(Option<Index>, &'static str), Failure> {
         let open = |dir: &Path| open_read_only(dir);
         match (&self.first_stage, self.set.index()) {

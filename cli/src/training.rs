@@ -24,7 +24,7 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     } else {
         line(out, "exact recall@10", &|f| format!("{:.4}", f.exact_recall_at_10))?;
         line(out, "exact recall@100", &|f| format!("{:.4}", f.exact_recall_at_100))?;
-        // The two may be of different trees, so they are compared at one cost and not by beam.
+        // The two trees may differ, so they are compared at one cost instead of by beam.
         line(out, "tree recall@100, 10% visited", &|f| {
             f.recall_at_100(0.1).map_or_else(|| "-".to_owned(), |recall| format!("{recall:.4}"))
         })?;
@@ -102,7 +102,7 @@ fn write_differences(out: &mut dyn Write, pair: &[Comparison]) -> io::Result<()>
     writeln!(out, "{name:<46}  {visited:>7}  {:<16}  {}", or_dash(at_10), or_dash(at_100))
 }
 
-/// What a reader of the run should see of an event, on one line; most steps are left out.
+/// An event on one line, for the user; most steps are left out.
 pub fn event_line(event: &TrainEvent, epochs: usize) -> Option<String> {
     Some(match event {
         TrainEvent::Started { documents, train_queries, dev_queries, leaves } => format!(

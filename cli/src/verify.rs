@@ -24,7 +24,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     verdict(args, &report, warnings.len()).and(printed)
 }
 
-/// Damage and warnings as the exit status has them.
+/// Damage and warnings as an exit status.
 fn verdict(args: &ReportArgs, report: &VerifyReport, warnings: usize) -> Result<(), Failure> {
     let index = || args.index.clone();
     match (report.is_sound(), warnings) {
@@ -49,7 +49,7 @@ fn write_text(out: &mut dyn Write, report: &VerifyReport, warnings: &[impl Displ
     )
 }
 
-/// A headed list; nothing where the list is empty.
+/// A list with a heading; nothing if empty.
 fn write_section(out: &mut dyn Write, head: &str, lines: impl Iterator<Item = String>) -> io::Result<()> {
     for (place, line) in lines.enumerate() {
         if place == 0 {

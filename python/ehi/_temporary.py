@@ -13,7 +13,7 @@ from typing import Any
 from . import Index, Model, SearchResult
 from ._shared import Path, check
 
-# What a search that says nothing else does: what a benchmark of encoders means by retrieval.
+# Default options of a search: retrieval as in a benchmark of encoders.
 EXACT: Mapping[str, Any] = {"exact": True, "mode": "dense"}
 
 

@@ -16,7 +16,7 @@ from ._shared import check
 from ._temporary import TemporaryIndex
 
 # An index has a model, by whose width embeddings are stored. This one is the smallest of any width: a
-# transformer of 8 dimensions with one layer, and a linear map. No text is ever given to it.
+# transformer of 8 dimensions with one layer, and a linear map. It never encodes a text.
 _WIDTH = 8
 
 
@@ -42,7 +42,7 @@ class Vectors:
     ) -> list[tuple[list[str], list[float]]]:
         """Ids and scores of the `k` best for each row, best first; `among` are the ids that may be found."""
         chosen = None if among is None else {"$ids": list(among)}
-        # Codes are a shortcut that may lose a hit; what compares encoders does without.
+        # Codes are a shortcut that may lose a hit; a comparison of encoders does not use them.
         found = self._store.opened().search(
             rows(vectors), k, exact=True, codes=False, ids_only=True, filter=chosen
         )

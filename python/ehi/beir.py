@@ -147,6 +147,6 @@ def _none(options: Mapping[str, Any]) -> None:
 
 
 def _read(path: str) -> tuple[np.ndarray, list[str]]:
-    # As BEIR's own files, these run code of whoever wrote them.
+    # Like BEIR's own files, these can run code of their author.
     rows, ids = pickle.loads(pathlib.Path(path).read_bytes())
     return np.asarray(rows), [str(each) for each in ids]

@@ -39,9 +39,9 @@ _ORDER = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 _AMONG = {"==": (False, False), "!=": (False, True), "in": (True, False), "not in": (True, True)}
 _FIELDS = ("content", "blob", "score", "embedding", "sparse_embedding")
 _NOTHING: dict[str, Any] = {"$ids": []}
-# A key of the metadata, for what a document of Haystack has and one of an index has not.
+# A key of the metadata for Haystack fields that documents of an index lack.
 _MORE = "_haystack"
-# Stores that are open, by what `to_dict` gives and the process: an index has one that writes.
+# Open stores by `to_dict` and process, because an index has only one writer.
 _OPEN: weakref.WeakValueDictionary[str, EhiDocumentStore] = weakref.WeakValueDictionary()
 _OPENING = threading.RLock()
 

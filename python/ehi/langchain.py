@@ -63,7 +63,7 @@ class EhiVectorStore(VectorStore):
     def embeddings(self) -> EhiEmbeddings:
         """The encoder of the index's model."""
         model = self.index.model
-        # Another one since the index has learned, or was rolled back.
+        # The model changes when the index learns or is rolled back.
         if self._embeddings is None or self._embeddings.model.hash != model.hash:
             self._embeddings = EhiEmbeddings(model)
         return self._embeddings

@@ -96,7 +96,7 @@ def _node(hit: Any) -> BaseNode:
             return metadata_dict_to_node(metadata)
         except Exception as error:
             raise ValueError(f"the metadata of document {hit.id} are of no node: {error}") from error
-    # A document that others have stored.
+    # A document stored by other means.
     return TextNode(id_=hit.id, text=hit.text, metadata=fields_of(hit.title, metadata))
 
 

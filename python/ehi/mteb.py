@@ -100,7 +100,7 @@ class EhiSearch(Evaluated):
             raise ValueError("`index` comes before `search`")
         texts = list(queries["text"])
         if "instruction" in queries.column_names:
-            # As MTEB puts them together for models without a place for instructions.
+            # Joined as MTEB does for models without instruction support.
             pairs = zip(texts, queries["instruction"], strict=True)
             texts = [text if instruction is None else f"{text} {instruction}" for text, instruction in pairs]
         asked = dict(zip(queries["id"], texts, strict=True))
@@ -146,7 +146,7 @@ class EhiStore:
         if self._vectors is None:
             self._vectors = Vectors(matrix.shape[1], self._similarity, self._folder)
         first = len(self._idxs)
-        # By place: what MTEB asks for are places.
+        # By position, because MTEB asks for positions.
         self._vectors.add([str(first + place) for place in range(len(idxs))], matrix)
         self._idxs += idxs
 

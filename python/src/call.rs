@@ -1,4 +1,4 @@
-//! Calls of the library without the interpreter's lock, with progress and Ctrl-C.
+//! Runs calls of the library without the interpreter's lock, with progress and Ctrl-C.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use pyo3::types::PyBool;
 
 use crate::errors::{StoreError_, exception};
 
-/// How often a long call looks for a signal and tells how far it is.
+/// How often a long call checks for signals and reports progress.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The process that made the first call; 0 before it.
@@ -22,8 +22,8 @@ pub fn is_forked() -> bool {
     ![0, std::process::id()].contains(&AT_WORK.load(Ordering::Relaxed))
 }
 
-/// Refuses a call in a forked child. The library works with a pool of threads, which a fork leaves behind: a
-/// call that waits for them would wait for ever.
+/// Refuses a call in a forked child. The library uses a thread pool, which a fork does not copy: a call that
+/// waits for its threads would hang.
 fn begin(py: Python<'_>) -> PyResult<()> {
     let own = std::process::id();
     let first = AT_WORK.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
@@ -44,8 +44,8 @@ pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send
     py.detach(work).map_err(|error| exception(py, error))
 }
 
-/// Runs a call on parts of what it is given, `each` for a thread, and looks for Ctrl-C between them. `work`
-/// gets the place where its part begins; where nothing is given it is called once, with nothing.
+/// Runs a call on parts of its input, `each` per thread, and checks for Ctrl-C between them. `work` gets the
+/// start of its part; for an empty input it is called once with nothing.
 pub fn in_parts<I: Sync, T: Send>(
     py: Python<'_>,
     given: &[I],
@@ -66,7 +66,7 @@ pub fn in_parts<I: Sync, T: Send>(
     }
 }
 
-/// Who hears of progress.
+/// The receiver of progress.
 enum Listener {
     Nobody,
     Function(Py<PyAny>),
@@ -88,7 +88,7 @@ impl Listener {
         }
     }
 
-    /// Whether to go on.
+    /// Reports progress; returns whether to continue.
     fn tell(&self, py: Python<'_>, now: Progress) -> PyResult<bool> {
         let (Self::Function(function) | Self::Bars(function)) = self else { return Ok(true) };
         let answer = function.call1(py, (format!("{:?}", now.stage), now.done, now.total))?;
@@ -103,9 +103,9 @@ impl Listener {
     }
 }
 
-/// Runs a long call. `progress` is called with the stage's name, what is done and the total or `None`; what
-/// it raises ends the call and is raised, and so is Ctrl-C. `False` from it ends the call with
-/// `CancelledError`. `True` in its place shows bars of tqdm.
+/// Runs a long call. `progress` is called with the stage's name, the amount done, and the total or `None`. An
+/// exception from it ends the call and propagates, as does Ctrl-C. A return value of `False` ends the call
+/// with `CancelledError`. Passing `True` instead shows tqdm bars.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
@@ -139,7 +139,7 @@ pub fn watched<T: Send>(
     });
     let closed = listener.close(py);
     match (result, raised) {
-        // Also where the call was done before that.
+        // Also if the call had already finished.
         (_, Some(raised)) => Err(raised),
         (Ok(done), None) => closed.map(|()| done),
         (Err(error), None) => Err(exception(py, error)),

@@ -46,7 +46,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The exception of a failure.
 ///
-/// `kind` is the name of the library's variant, as `ModelMismatch`; a program may tell failures apart by it.
+/// `kind` is the name of the library's variant, as `ModelMismatch`; programs can distinguish failures by it.
 pub fn exception(py: Python<'_>, error: ehi::Error) -> PyErr {
     let text = error.to_string();
     let debug = format!("{error:?}");
@@ -55,7 +55,7 @@ pub fn exception(py: Python<'_>, error: ehi::Error) -> PyErr {
         ehi::Error::Partial { stored, refused, source } => {
             let own = PartialError::new_err(text);
             let fields = own.value(py);
-            // These are names of ours, on a class of ours.
+            // These are our own attributes on our own class.
             let set = fields.setattr("stored", stored).and_then(|()| fields.setattr("refused", refused));
             if let Err(failure) = set {
                 return failure;

@@ -1,8 +1,8 @@
 //! The Python package: the library's calls under Python's names.
 //!
-//! `index/` has the store, `search.rs` what it finds, `model.rs` models, `training.rs` what makes them.
-//! `call.rs` runs a call without the interpreter's lock, `errors.rs` turns its failure into an exception,
-//! `value.rs` turns data of either side into the other's.
+//! `index/` has the store, `search.rs` search results, `model.rs` models, `training.rs` training. `call.rs`
+//! runs a call without the interpreter's lock, `errors.rs` turns failures into exceptions, and `value.rs`
+//! converts data between the two languages.
 
 mod call;
 mod columns;

@@ -18,10 +18,10 @@ use crate::options::{SIMILARITIES, distillation, one_of, parse};
 use crate::training::Given;
 use crate::value::plain;
 
-/// A model on disk: a bundle that `train` made, or a folder of sentence-transformers as it is.
+/// A model on disk: a bundle that `train` made, or an unmodified folder of sentence-transformers.
 ///
-/// Of an encoder that was not trained here, `dim` keeps the first dimensions of its embeddings, and the
-/// prompts stand before each text in place of the folder's own.
+/// For an encoder that was not trained here, `dim` keeps the first dimensions of its embeddings, and the
+/// prompts override the folder's own.
 ///
 /// >>> model = ehi.Model("models/scifact-minilm")
 /// >>> model.dim, model.has_tree
@@ -34,7 +34,7 @@ pub struct Model {
 /// Opens a bundle, or an encoder in the layout of sentence-transformers, whose index searches every document.
 fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bundle> {
     exists(py, &path)?;
-    // What tells a bundle from an encoder's folder.
+    // Distinguishes a bundle from an encoder's folder.
     let is_bundle = path.join("ehi.json").exists();
     if is_bundle && !settings.is_empty() {
         return Err(PyValueError::new_err(format!(
@@ -47,7 +47,7 @@ fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bu
     })
 }
 
-/// Names of a hub are what people give who know other packages.
+/// Users of other packages may pass a hub name.
 fn exists(py: Python<'_>, path: &Path) -> PyResult<()> {
     if path.exists() {
         return Ok(());
@@ -119,7 +119,7 @@ impl Model {
         self.bundle.has_tree()
     }
 
-    /// What is known of its query encoder, as a dictionary, or `None`.
+    /// The report on its query encoder, as a dictionary, or `None`.
     #[getter]
     fn query_encoder(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.bundle.query_encoder().map(|report| plain(py, &report)).transpose()
@@ -135,8 +135,8 @@ impl Model {
     }
 
     /// Gives the bundle a fast encoder of questions, trained from a dataset's folder or from documents and
-    /// pairs, in place of one that is there; with `kind="none"` takes it away. What came of it, as a
-    /// dictionary, or `None`.
+    /// pairs, replacing an existing one; with `kind="none"` removes it. Returns the report as a dictionary,
+    /// or `None`.
     ///
     /// >>> ehi.Model("models/scifact-minilm").distil(documents=[{"id": "a", "text": "tea"}], pairs=[])
     /// Traceback (most recent call last):
@@ -199,7 +199,7 @@ impl Reranker {
         Ok(Self { reranker: Arc::new(reranker) })
     }
 
-    /// Tokens of the longest pair that is read whole.
+    /// Tokens of the longest pair read in full.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.reranker.max_tokens()
@@ -226,8 +226,8 @@ impl Reranker {
 
 /// The encoder of a `Model`, or of a model's folder; `precision` is f32 or int8.
 ///
-/// `dim` keeps the first dimensions of its embeddings, and the prompts stand before each text in place of the
-/// folder's own. A `Model` has both already.
+/// `dim` keeps the first dimensions of its embeddings, and the prompts override the folder's own. A `Model`
+/// already has both.
 ///
 /// >>> encoder = ehi.Encoder("models/scifact-minilm", precision="int8")
 /// >>> encoder.dim, encoder.max_tokens, encoder.similarity
@@ -275,13 +275,13 @@ impl Encoder {
         self.encoder.dim()
     }
 
-    /// Tokens of the longest text that is read whole.
+    /// Tokens of the longest text read in full.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.encoder.max_tokens()
     }
 
-    /// By what its embeddings are compared: cosine, dot or manhattan.
+    /// How its embeddings are compared: cosine, dot or manhattan.
     #[getter]
     fn similarity(&self) -> String {
         let own = self.encoder.similarity();
@@ -289,7 +289,7 @@ impl Encoder {
         known.map_or_else(|| own.to_string(), |(name, _)| (*name).to_owned())
     }
 
-    /// What is done to a text: tokens, pooling, prompts and so on, as a dictionary.
+    /// The steps applied to a text: tokens, pooling, prompts and so on, as a dictionary.
     ///
     /// >>> ehi.Encoder("models/scifact-minilm").describe()["dim"]
     /// 384
@@ -297,7 +297,8 @@ impl Encoder {
         plain(py, &run(py, || Ok(self.encoder.describe()?))?)
     }
 
-    /// What the encoder reads of a text, with its tokens, as a dictionary; `role` is query or document.
+    /// The part of a text that the encoder reads, with its tokens, as a dictionary; `role` is query or
+    /// document.
     ///
     /// >>> ehi.Encoder("models/scifact-minilm").read_text("Green tea", "query")["tokens"]
     /// ['[CLS]', 'green', 'tea', '[SEP]']
@@ -307,7 +308,7 @@ impl Encoder {
         plain(py, &run(py, || Ok(self.encoder.read_text(text, role)?))?)
     }
 
-    /// Embeddings of questions, f32: `[n, dim]` of a list, `[dim]` of one text.
+    /// Embeddings of questions, f32: `[n, dim]` for a list, `[dim]` for one text.
     ///
     /// >>> encoder = ehi.Encoder("models/scifact-minilm")
     /// >>> encoder.encode_query("is there caffeine in tea?").shape, encoder.encode_query(["a", "b"]).shape
@@ -320,7 +321,7 @@ impl Encoder {
         self.encode(py, texts, Role::Query)
     }
 
-    /// Embeddings of documents, f32: `[n, dim]` of a list, `[dim]` of one text.
+    /// Embeddings of documents, f32: `[n, dim]` for a list, `[dim]` for one text.
     ///
     /// >>> ehi.Encoder("models/scifact-minilm").encode_document(["Green tea has caffeine."]).dtype
     /// dtype('float32')
@@ -337,7 +338,7 @@ impl Encoder {
     }
 }
 
-/// An error about a text of a part as one about a text of all.
+/// Maps an error about a text in a part to its position in the whole.
 fn of_all(error: ehi::model::ModelError, before: usize) -> ehi::model::ModelError {
     use ehi::model::ModelError::{BadEmbedding, NoTokens};
     match error {
@@ -347,7 +348,7 @@ fn of_all(error: ehi::model::ModelError, before: usize) -> ehi::model::ModelErro
     }
 }
 
-/// Texts that each thread encodes between two looks for Ctrl-C.
+/// Texts per thread between checks for Ctrl-C.
 const TEXTS: usize = 16;
 
 impl Encoder {
@@ -371,7 +372,7 @@ impl Encoder {
     }
 }
 
-/// The refusal to pickle what has memory and threads of this process.
+/// The refusal to pickle objects with memory and threads of this process.
 fn not_pickled(what: &str) -> PyErr {
     PyTypeError::new_err(format!("{what} cannot be pickled; pickle the path of its folder"))
 }

@@ -1,4 +1,4 @@
-//! Names and texts of options as the library's values.
+//! Converts option names and texts to the library's values.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Searches and what they find.
+//! Search requests and results.
 
 use ehi::search::QuestionWords;
 use ehi::{InputError, SearchRequest};
@@ -12,7 +12,8 @@ use crate::errors::exception;
 use crate::model::Reranker;
 use crate::value::{from_python, plain, to_python};
 
-/// A request by the keywords of a search: those of `SearchRequest::from_json`, `reranker` and `rerank_depth`.
+/// A request from the keywords of a search: those of `SearchRequest::from_json`, `reranker` and
+/// `rerank_depth`.
 pub fn request(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) -> PyResult<SearchRequest> {
     let mut rerank = None;
     let mut depth = RERANK_DEPTH;
@@ -42,7 +43,7 @@ pub fn request(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) ->
     })
 }
 
-/// Hits that a reranker reads unless asked otherwise.
+/// Default number of reranked hits.
 const RERANK_DEPTH: usize = 100;
 
 /// One document found.
@@ -65,8 +66,8 @@ impl Hit {
         &self.hit.id
     }
 
-    /// By what the search ranks by; higher is better. With a reranker, that of the search before it: the
-    /// order is by `rerank_score` then.
+    /// Score by which the search ranks; higher is better. With a reranker it is that of the first search, and
+    /// the order is by `rerank_score`.
     #[getter]
     fn score(&self) -> f32 {
         self.hit.score
@@ -90,7 +91,7 @@ impl Hit {
         self.hit.document.metadata.as_ref().map(|metadata| to_python(py, metadata)).transpose()
     }
 
-    /// Leaf in which it was found.
+    /// Leaf of the document.
     #[getter]
     fn leaf(&self) -> u32 {
         self.hit.leaf.0
@@ -108,7 +109,7 @@ impl Hit {
         self.hit.scores.lexical
     }
 
-    /// What the reranker gave, by which it then stands where it does, or `None`.
+    /// Score of the reranker, which then determines the order, or `None`.
     #[getter]
     fn rerank_score(&self) -> Option<f32> {
         self.hit.rerank_score
@@ -120,8 +121,8 @@ impl Hit {
         plain(py, &self.hit.passages)
     }
 
-    /// The part that is shown for a question, of about so many bytes of UTF-8: its text, where it is in the
-    /// hit's text, and where the words of the question are, `start`, `end` and `marks` in bytes.
+    /// An excerpt for a question, of about `bytes` bytes of UTF-8: its text, its place in the hit's text, and
+    /// the places of the question's words; `start`, `end` and `marks` are in bytes.
     #[pyo3(signature = (question, bytes = 480))]
     fn snippet(&self, py: Python<'_>, question: &str, bytes: usize) -> PyResult<Py<PyAny>> {
         let part = self.hit.snippet(&QuestionWords::of(question), bytes);
@@ -131,7 +132,7 @@ impl Hit {
         plain(py, &json!({ "text": text, "start": start, "end": end, "marks": marks }))
     }
 
-    /// All of it as a dictionary, as `docs/json.md` has it.
+    /// The hit as a dictionary, as in `docs/json.md`.
     fn as_dict(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         plain(py, &self.hit)
     }
@@ -170,39 +171,39 @@ impl SearchResult {
         scores.into_pyarray(py)
     }
 
-    /// What a reranker gave the hits, `[hits]` f32; NaN for one that it was not asked of.
+    /// Scores of a reranker, `[hits]` f32; NaN for hits that were not reranked.
     #[getter]
     fn rerank_scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
         let scores: Vec<f32> = self.hits.iter().map(|hit| hit.get().rerank_or_nan()).collect();
         scores.into_pyarray(py)
     }
 
-    /// What was asked for, with the defaults, as a dictionary of the keywords.
+    /// The request with defaults, as a dictionary of the keywords.
     #[getter]
     fn request(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         plain(py, &self.rest.request)
     }
 
-    /// What the search cost, as a dictionary; times in milliseconds.
+    /// The cost of the search, as a dictionary; times in milliseconds.
     #[getter]
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         plain(py, &self.rest.stats)
     }
 
-    /// What the hits are ranked by, as a dictionary.
+    /// The ranking of the hits, as a dictionary.
     #[getter]
     fn ranked_by(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         plain(py, &self.rest.ranked_by)
     }
 
-    /// What the signs of the question meant, as a dictionary of lists: `required`, `phrases`, `excluded`,
-    /// `excluded_phrases`, `as_text`; and `ignored`, whether they were read as text.
+    /// The interpretation of the question's operators, as a dictionary of lists: `required`, `phrases`,
+    /// `excluded`, `excluded_phrases`, `as_text`; and `ignored`, whether they were read as text.
     #[getter]
     fn signs(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         plain(py, &self.rest.signs)
     }
 
-    /// What should be known of the result, in sentences: why a filter found nothing, say.
+    /// Notes on the result, in sentences, such as why a filter found nothing.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.rest.notes.clone()
@@ -265,14 +266,14 @@ impl SearchResults {
         self.results.iter().map(|result| result.get().ids()).collect()
     }
 
-    /// Scores of the hits, `[questions, k]` f32; NaN where a question has fewer hits.
+    /// Scores of the hits, `[questions, k]` f32; NaN if a question has fewer hits.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         self.column(py, |hit| hit.hit.score)
     }
 
-    /// What a reranker gave the hits, `[questions, k]` f32; NaN for a hit that it was not asked of, and where
-    /// a question has fewer hits.
+    /// Scores of a reranker, `[questions, k]` f32; NaN for hits that were not reranked, and if a question has
+    /// fewer hits.
     #[getter]
     fn rerank_scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         self.column(py, Hit::rerank_or_nan)
@@ -295,7 +296,7 @@ impl SearchResults {
     }
 }
 
-/// The element at a place, counted from the end where it is negative, or those of a slice as a list.
+/// The element at a position, counted from the end if negative, or those of a slice as a list.
 fn element<T>(py: Python<'_>, name: &str, items: &[Py<T>], at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let length = items.len();
     if let Ok(slice) = at.cast::<PySlice>() {

@@ -1,4 +1,4 @@
-//! What one search over several indexes of one model needs of each; `ehi.shards` in Python.
+//! Building blocks for searching several indexes of one model; `ehi.shards` in Python.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,19 +34,19 @@ pub struct TermStatistics {
 
 #[pymethods]
 impl TermStatistics {
-    /// Reads what `to_bytes` gave.
+    /// Parses the output of `to_bytes`.
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
         let read = ehi::search::TermStatistics::from_bytes(bytes);
         Ok(Self { statistics: Arc::new(read.map_err(|error| PyValueError::new_err(error.to_string()))?) })
     }
 
-    /// All of it as bytes with a checksum.
+    /// The statistics as bytes with a checksum.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.statistics.to_bytes())
     }
 
-    /// What the terms are: stems of a language, or tokens of a tokenizer, given by its checksum.
+    /// The kind of terms: stems of a language, or tokens of a tokenizer, given by its checksum.
     #[getter]
     fn kind(&self) -> &str {
         self.statistics.kind()
@@ -100,7 +100,7 @@ fn leaf_rows<'py>(py: Python<'py>, index: &Index) -> PyResult<Bound<'py, PyArray
     Ok(run(py, move || index.leaf_rows())?.into_pyarray(py))
 }
 
-/// The `beam` most probable leaves for an embedding, `[dim]`, best first, and how probable they are.
+/// The `beam` most probable leaves for an embedding, `[dim]`, best first, with their probabilities.
 #[pyfunction]
 fn route<'py>(
     py: Python<'py>,
@@ -115,13 +115,13 @@ fn route<'py>(
     Ok((leaves.into_pyarray(py), probabilities.into_pyarray(py)))
 }
 
-/// What an encoder reads of a question with signs and quotes: all that is not excluded.
+/// The text that an encoder reads of a question with operators: everything that is not excluded.
 #[pyfunction]
 fn plain_question(question: &str) -> String {
     ehi::search::plain_question(question)
 }
 
-/// Searches one index for a question whose embedding is known, in leaves that are known or in all of it.
+/// Searches one index for a question with a known embedding, in given leaves or in the whole index.
 #[pyfunction]
 #[pyo3(signature = (index, k, *, text = None, vector = None, leaves = None, mode = "dense", statistics = None,
     bm25 = None, filter = None, codes = None, ids_only = false))]
@@ -170,9 +170,9 @@ fn search(
     SearchResult::new(py, result)
 }
 
-/// What one index has to offer for a hybrid search over several: the best `depth` documents by embeddings and
-/// the best by words, as tuples for `fuse`; whether the question requires or excludes something; and how many
-/// documents the index has.
+/// The candidates of one index for a hybrid search over several: the best `depth` documents by embeddings and
+/// the best by words, as tuples for `fuse`; whether the question requires or excludes something; and the
+/// number of documents in the index.
 #[pyfunction]
 #[pyo3(signature = (index, text, vector, depth, *, leaves = None, statistics = None, bm25 = None,
     filter = None, codes = None))]
@@ -231,8 +231,8 @@ fn fuse(
     plain(py, &run(py, move || fuse_candidates(own, depth, fusion, k))?)
 }
 
-/// Makes a tree of an index's documents as a bundle of its own in `path`; the index stays as it is. What it
-/// is like, as a dictionary.
+/// Makes a tree from an index's documents as a new bundle in `path`; the index is unchanged. Returns the
+/// report as a dictionary.
 #[pyfunction]
 #[pyo3(signature = (index, path, *, leaves = None, passes = None, questions = None, seed = 0, progress = None))]
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -259,8 +259,8 @@ fn ids(py: Python<'_>, index: &Index) -> PyResult<Vec<String>> {
     run(py, move || index.ids())
 }
 
-/// Stores documents of one index in another with the embeddings that they have, all or those of `ids`;
-/// nothing is encoded. How many there were.
+/// Copies documents of one index to another with their embeddings, all or those of `ids`, without encoding.
+/// Returns their number.
 #[pyfunction]
 #[pyo3(signature = (source, target, ids = None))]
 fn copy(py: Python<'_>, source: &Index, target: &Index, ids: Option<Vec<String>>) -> PyResult<usize> {
@@ -271,8 +271,8 @@ fn copy(py: Python<'_>, source: &Index, target: &Index, ids: Option<Vec<String>>
     })
 }
 
-/// Whether what is found after a change is better than before, by the rule of `Index.learn`, as a dictionary.
-/// Of each question the ids of its answers, the ids found before, and those found after.
+/// Whether a change improves search, by the rule of `Index.learn`, as a dictionary. Takes for each question
+/// the ids of its answers, the ids found before, and those found after.
 #[pyfunction]
 #[pyo3(signature = (questions, *, seed = 0))]
 fn compare(
@@ -295,7 +295,7 @@ fn is_held_out(question: &str) -> bool {
     train::is_held_out(question)
 }
 
-/// These leaves and no others, if any are given.
+/// Only these leaves, if given.
 fn reach(leaves: Option<Vec<u32>>) -> Option<Reach> {
     leaves.map(|leaves| Reach::Leaves(leaves.into_iter().map(LeafId).collect()))
 }

@@ -17,14 +17,14 @@ use crate::model::{Model, Reranker};
 use crate::options::parse;
 use crate::value::{from_python, plain};
 
-/// Settings of a training, by the names that `docs/training.md` has, flat or nested.
+/// Settings of a training, by the names in `docs/training.md`, flat or nested.
 pub fn config(given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
     let Some(given) = given else { return Ok(TrainConfig::default()) };
     let json = from_python(given)?.to_string();
     TrainConfig::from_json(&json).map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
 }
 
-/// What is learned from: a dataset's folder, or documents with pairs of question and document id.
+/// The training data: a dataset's folder, or documents with pairs of question and document id.
 pub enum Given {
     Folder(PathBuf),
     Pairs(Vec<Document>, Vec<(String, String)>),
@@ -46,7 +46,7 @@ impl Given {
     pub fn read(self, dev_fraction: f64) -> ehi::Result<TrainingSet> {
         Ok(match self {
             Self::Folder(data) => TrainingSet::read(&Dataset::open(data)?, dev_fraction)?,
-            // As the program does with a file of pairs, so that both set the same questions aside.
+            // As in the command line with a file of pairs, so that both hold out the same questions.
             Self::Pairs(documents, pairs) => {
                 let judgments = pairs.into_iter().map(|(question, id)| Judgment::new(question, id, 1));
                 TrainingSet::from_judgments(documents, &judgments.collect::<Vec<_>>(), dev_fraction)?
@@ -88,10 +88,10 @@ pub fn train(
 
 /// Trains a reranker, from a dataset's folder, or from documents and pairs of question and document id.
 ///
-/// `base` is the folder of a reranker, or of the encoder or bundle that gets a head; `output` that of the
-/// new reranker, missing or empty. `index`, an open one, holds the same documents, which need not be given
-/// then: the hits of its searches are reranked, those of BM25 without it. `config` has settings by the names
-/// of `RerankerConfig`. Returns the reranker and the report, a dictionary with the verdict.
+/// `base` is the folder of a reranker, or of the encoder or bundle that gets a head; `output` that of the new
+/// reranker, missing or empty. `index`, an open one, holds the same documents, which then need not be given:
+/// the hits of its searches are reranked. Without it, BM25 is used. `config` has settings by the names of
+/// `RerankerConfig`. Returns the reranker and the report, a dictionary with the verdict.
 ///
 /// >>> ehi.train_reranker("models/scifact-minilm", "mine", documents=[{"id": "a", "text": "tea"}], pairs=[])
 /// Traceback (most recent call last):
@@ -144,8 +144,8 @@ pub fn train_reranker(
 
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.
 ///
-/// `ignore_identical_ids`: whether a document with the id of the query is no hit for it, the rule of ArguAna
-/// and Quora; by default on for a folder of one of these names. The report says it as
+/// `ignore_identical_ids`: whether a document with the id of the query is left out of its hits, the rule of
+/// ArguAna and Quora; by default on for folders with these names. The report gives it as
 /// `ignores_identical_ids`.
 ///
 /// >>> ehi.evaluate(index, "no-such-folder")

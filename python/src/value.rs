@@ -1,4 +1,4 @@
-//! Data of either language as the other's: JSON values, documents, arrays.
+//! Converts data between the languages: JSON values, documents, arrays.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
-/// Values within values of metadata or a filter.
+/// Most nesting of metadata or a filter.
 const DEEPEST: usize = 128;
 
-/// A result of the library as dictionaries, lists, strings and numbers, as `docs/json.md` has it.
+/// A result of the library as dictionaries, lists, strings and numbers, as in `docs/json.md`.
 pub fn plain(py: Python<'_>, data: &impl Serialize) -> PyResult<Py<PyAny>> {
     let value = serde_json::to_value(data).map_err(|error| PyValueError::new_err(error.to_string()))?;
     to_python(py, &value)
@@ -48,8 +48,8 @@ pub fn to_python(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
 /// A JSON value.
 ///
 /// # Errors
-/// `TypeError` for what JSON does not have, `ValueError` for a number that is not finite, a number beyond 64
-/// bits, and values nested too deeply.
+/// `TypeError` for types not in JSON, `ValueError` for a number that is not finite, a number beyond 64 bits,
+/// and values nested too deeply.
 pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     nested(value, DEEPEST)
 }
@@ -91,7 +91,7 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         let values = value.try_iter()?.map(|value| nested(&value?, depth));
         return Ok(Value::Array(values.collect::<PyResult<_>>()?));
     }
-    // A scalar of numpy is the number that it holds.
+    // A numpy scalar becomes a number.
     if let Ok(item) = value.call_method0("item")
         && !item.is(value)
     {
@@ -104,7 +104,7 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     Err(PyTypeError::new_err(format!("JSON has no value for {}{what}", type_name(value))))
 }
 
-/// A string of Python; `what` is what errors call it.
+/// A Python string; `what` is its name in errors.
 ///
 /// # Errors
 /// `TypeError` for another type, `ValueError` for a lone half of a surrogate pair.
@@ -120,7 +120,7 @@ pub fn type_name(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
-/// Metadata: a dictionary, of which filters know the fields.
+/// Metadata: a dictionary whose fields filters can use.
 pub fn metadata(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Value> {
     match value.is_instance_of::<PyDict>() {
         true => from_python(value).map_err(|error| of_document(value.py(), place, &error)),
@@ -140,7 +140,7 @@ fn of_document(py: Python<'_>, place: usize, error: &PyErr) -> PyErr {
     }
 }
 
-/// A document from a dictionary with `id`, or `_id` as datasets have it, `text`, `title` and `metadata`.
+/// A document from a dictionary with `id`, or `_id` as in datasets, `text`, `title` and `metadata`.
 pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
     let fields = value.cast::<PyDict>().map_err(|_| {
         PyTypeError::new_err(format!("document {place} is no dictionary but {}", type_name(value)))
@@ -188,8 +188,8 @@ pub fn document_to_python(py: Python<'_>, document: &Document) -> PyResult<Py<Py
 
 /// Rows of an array of numpy, f32 or f16, `[n, dim]`, or `[dim]` for one.
 ///
-/// Values that lie side by side are read where they are; others are copied. Any other type of number is an
-/// error, so that nothing is rounded in silence.
+/// Contiguous values are read in place; others are copied. Any other number type is an error, so that nothing
+/// is rounded silently.
 pub struct Matrix<'py> {
     values: Values<'py>,
     count: usize,
@@ -201,7 +201,7 @@ enum Values<'py> {
     F16(PyReadonlyArrayDyn<'py, f16>),
 }
 
-/// What a thread without the interpreter's lock reads of a [`Matrix`].
+/// The rows of a [`Matrix`], for threads without the interpreter's lock.
 pub struct Rows<'a> {
     values: Slice<'a>,
     count: usize,
@@ -228,7 +228,7 @@ impl<'py> Matrix<'py> {
         if dim == 0 {
             return Err(PyValueError::new_err("an array without columns"));
         }
-        // A slice of Rust's needs the values side by side, each at a place that its size divides.
+        // A Rust slice needs contiguous, aligned values.
         let is_aligned = array.getattr("flags")?.getattr("aligned")?.extract()?;
         let array = match array.is_c_contiguous() && is_aligned {
             true => array.clone(),

@@ -1,4 +1,4 @@
-// The program, the browser, and checks that say what they saw.
+// The program, the browser, and checks that report their observations.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";

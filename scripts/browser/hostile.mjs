@@ -1,5 +1,5 @@
-// Documents that were written to do harm, very large and very small ones, other scripts, no hits, and an index that
-// another process writes or takes away.
+// Malicious documents, very large and very small ones, other scripts, no hits, and an index that another
+// process writes or removes.
 
 import assert from "node:assert/strict";
 import { renameSync, writeFileSync } from "node:fs";
@@ -40,7 +40,7 @@ export async function hostile(browser) {
     const text = await page.locator("ol.hits").textContent();
     for (const part of ["<script>document.title", "onerror=", "{{constructor", "${alert(1)}", "<style>"]) assert.ok(text.includes(part), part);
     assert.equal(await page.locator("ol.hits :is(script, img, svg, style, a)").count(), 0, "text is text");
-    // Each in its own direction: what is around a text stays where it is.
+    // Each text in its own direction, without moving its surroundings.
     const bidi = page.locator('.hit[data-id="bidi"]');
     for (const part of ["h2 button", ".excerpt"]) assert.match(await bidi.locator(part).first().evaluate(own => getComputedStyle(own).unicodeBidi), /isolate|plaintext/);
     assert.equal(await page.locator('.hit[data-id="hebrew"] h2').evaluate(own => getComputedStyle(own).direction), "rtl");
@@ -92,7 +92,7 @@ export async function hostile(browser) {
     await page.getByRole("button", { name: "Without the filter lang: en" }).click();
     await page.waitForFunction(all => document.querySelectorAll(".hit").length === all, DOCUMENTS.length);
 
-    // A number that JavaScript would round, and what is too long for a filter.
+    // A number that JavaScript would round, and a value too long for a filter.
     await page.getByRole("button", { name: `account: ${ACCOUNTS[0]}`, exact: true }).click();
     await page.waitForFunction(() => document.querySelectorAll(".hit").length === 1 && document.querySelector('.hit[data-id="large"]'));
     assert.match(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), /^Without the filter account/);

@@ -20,5 +20,5 @@ try {
     await browser.close();
     clean();
 }
-// A program that a check has left behind is no reason to stay.
+// Exit even if a check has left a program running.
 process.exit(0);

@@ -43,7 +43,7 @@ export async function search(browser) {
     await page.keyboard.press("Escape");
     assert.equal(await page.evaluate(() => document.activeElement.id), "question");
 
-    // Modes and how far, each as the program has it.
+    // Modes and reaches, with the same results as the program.
     await page.getByLabel("Ranked by").selectOption("lexical");
     await page.getByText(/ranked by words\./).waitFor();
     assert.equal(await page.getByLabel("Search in").isVisible(), false, "words are looked for in all documents");
@@ -59,13 +59,13 @@ export async function search(browser) {
     await ask(page, QUESTION);
     await drawnAnew(page);
 
-    // What was asked is there after a reload, which needs no other token.
+    // The question is kept after a reload, which needs no new token.
     await page.reload();
     await page.locator(".hit").first().waitFor();
     assert.equal(await page.getByLabel("Question").inputValue(), QUESTION);
     await page.getByLabel("Search in").selectOption("auto");
 
-    // Where the hits end, that is said.
+    // The end of the hits is announced.
     const end = page.getByText("These are the first 200 hits");
     for (let step = 0; step < 600 && !await end.isVisible(); step++) {
         await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
@@ -81,11 +81,11 @@ export async function search(browser) {
     await alerts(page);
     await close(page);
 
-    // A second page has an address of its own, and the first one's is used up.
+    // A second page has its own address, and the first one is used up.
     const address = await program.another();
     const second = await open(browser, address);
     await ask(second, QUESTION);
-    // Nor is another needed for a tab that is open: an address that is followed in it begins anew.
+    // An open tab needs no new one either: following an address in it starts a new session.
     let next = address;
     while (next === address) next = await program.another();
     await second.goto(next);
@@ -243,7 +243,7 @@ async function why(page) {
     await page.getByText(/^All documents were compared, without the tree\. The map shows where the tree would lead: to 10 leaves/).waitFor();
     await page.getByRole("region", { name: "The most probable leaves" }).locator("tbody tr").first().waitFor();
     assert.ok(await page.locator("svg.map rect.lit").count() > 0, "exact search has its likely leaves");
-    // A choice by the keys leaves the keys where they are.
+    // A choice by keyboard keeps the focus.
     await page.getByLabel("Search in").focus();
     await page.getByLabel("Search in").selectOption("leaves:4");
     await page.getByText(/^4 leaves of \d+ visited/).waitFor();
@@ -319,7 +319,7 @@ async function leaves(page) {
 }
 
 async function state(page) {
-    // What fails is said, also where another part was read.
+    // A failure is reported even if another part was read.
     await page.route("**/api/health", route => route.abort());
     await view(page, "State");
     await page.getByText("The health could not be read.").waitFor();

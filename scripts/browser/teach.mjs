@@ -107,13 +107,13 @@ export async function teach(browser) {
     const named = await page.getByRole("region", { name: "Better" }).or(page.getByRole("region", { name: "Worse" })).count();
     assert.ok(named > 0, "questions that got better or worse are named");
     assert.equal(model(), before, "nothing has changed before it is decided");
-    // Searches go on meanwhile.
+    // Searches continue meanwhile.
     await view(page, "Search");
     await ask(page, "cells");
     await view(page, "Teach");
     await accessible(page, "verdict");
     await page.screenshot({ path: path.join(PICTURES, "verdict.png") });
-    // Worked by the keys: nothing is drawn anew while it waits.
+    // By keyboard: nothing is redrawn while it waits.
     await page.getByRole("button", { name: "Use it" }).focus();
     await page.waitForTimeout(1800);
     assert.equal(await focused(page), "Use it");

@@ -63,7 +63,7 @@ def main():
         expected = retriever.get_scores_from_ids(own) if own else np.zeros(len(documents))
         run = subprocess.run(
             [ehi, "search", "--index", index, "--mode", "lexical", "--k", str(len(documents)), "--json",
-             # Signs of a search box are none of bm25s.
+             # bm25s has no search operators.
              " ".join(texts[query].replace('"', " ").replace("+", " + ").replace(" -", " - ").split())],
             check=True, capture_output=True)
         scores = np.zeros(len(documents))

@@ -56,7 +56,7 @@ def main():
         for start in range(0, len(order), group):
             part = order[start : start + group]
             longest = max(own[i] for i in part)
-            # What the values are does not matter for the time.
+            # The values do not affect the time.
             x = torch.randn(len(part), longest, width)
             mask = torch.tensor([[1.0] * own[i] + [0.0] * (longest - own[i]) for i in part])
             y = layer(x, (1 - mask)[:, None, None, :] * -1e9)

@@ -58,7 +58,7 @@ PAPER_TERMS |= {"tree.logit_scale": 1.0, "tree.init_scale": 1.0}
 SLOWER = {"tree.logit_scale": 20.0, "encoder.learning_rate": 1e-4, "tree.learning_rate": 1e-3}
 IN_BATCH = {"mining.negatives": "in_batch"}
 
-# Defaults are spelled out where a set varies them, so that a table says what it compares.
+# Defaults are spelled out if a set varies them, so that a table shows what it compares.
 SETS = {
     "leaves": {
         f"{leaves} leaves, projection {width}": tree({"tree.branching_factor": leaves, "tree.routing_dim": width})
@@ -134,7 +134,7 @@ SETS = {
         "random, 64 leaves, one tree, 30 passes": ONE_TREE | RANDOM | {"schedule.epochs": 30},
         "k-means, 64 leaves, one tree": ONE_TREE,
     },
-    # What the paper leaves open beside its table.
+    # Settings that the paper leaves open in addition to its table.
     "preset": {
         "columns of length 1, scale 20": preset({"tree.logit_scale": 20.0}),
         "columns of length 20, scale 1": preset(),
@@ -222,7 +222,8 @@ def train(arguments, config, seed, bundle):
     with open(bundle.with_suffix(".log"), "w") as log:
         code = subprocess.run(list(map(str, command)), stdout=log, stderr=log, env=os.environ).returncode
     if code != 0:
-        # A variant may fail by rights: a collapsed loss, a tree that does not fit. It says so in its log.
+        # A variant may fail legitimately, with a collapsed loss or a tree that does not fit; its log has the
+        # reason.
         print(f"{bundle.name}: failed, see its log", flush=True)
 
 

@@ -1,4 +1,4 @@
-//! A stream that can be read from its start more than once.
+//! A stream that can be read repeatedly from its start.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -11,10 +11,10 @@ use super::error::DataError;
 use super::streams::Counting;
 use super::unpack::{Unpacked, no_room};
 
-/// Bytes of a stream that stay in memory; more of them go into a temporary file.
+/// Bytes of a stream kept in memory; the rest goes into a temporary file.
 const IN_MEMORY: usize = 4 << 20;
 
-/// A file, or a stream of which the bytes are kept that were read.
+/// A file, or a stream whose read bytes are kept.
 #[derive(Clone)]
 pub(super) struct Again(Arc<Mutex<Origin>>);
 
@@ -31,13 +31,13 @@ enum Origin {
 
 struct Kept {
     reader: Box<dyn Read + Send>,
-    /// What was read so far; `None` when the last reading has gone beyond it.
+    /// Bytes read so far; `None` once the last pass has gone beyond them.
     kept: Option<SpooledTempFile>,
     is_keeping: bool,
     end: Option<End>,
 }
 
-/// A reader that has ended once is not asked again.
+/// The end of a reader, which is not polled again.
 enum End {
     Whole,
     Failed(io::ErrorKind, String),
@@ -55,7 +55,7 @@ impl Again {
         Self(Arc::new(Mutex::new(Origin::Stream(Box::new(stream)))))
     }
 
-    /// Begins at the start. An earlier reading must not go on.
+    /// Starts a pass. An earlier pass must not continue.
     pub fn pass(&self, name: &str) -> Result<Pass, DataError> {
         let rewound = match &mut *self.lock() {
             Origin::File(file) => file.rewind(),
@@ -69,7 +69,7 @@ impl Again {
         }
     }
 
-    /// Says that this reading is the last one, so that nothing more is kept.
+    /// Marks this pass as the last one, so that nothing more is kept.
     pub fn keep_no_more(&self) {
         if let Origin::Stream(stream) = &mut *self.lock() {
             stream.is_keeping = false;
@@ -79,7 +79,7 @@ impl Again {
     /// The file itself, unless its content is compressed.
     #[cfg(feature = "parquet")]
     pub fn file(&self, pass: &mut Pass) -> Result<Option<File>, DataError> {
-        // The first bytes say whether it is.
+        // The first bytes show whether it is.
         pass.stream.fill(1)?;
         match &*self.lock() {
             Origin::File(file) if !pass.stream.is_packed() => {
@@ -112,7 +112,7 @@ impl Kept {
         if let Err(error) = &read
             && error.kind() != io::ErrorKind::Interrupted
         {
-            // Bytes that were read and not kept may be lost, so no pass continues after them.
+            // Bytes that were read but not kept may be lost, so no pass continues after them.
             self.end = Some(End::Failed(error.kind(), error.to_string()));
         }
         read
@@ -147,7 +147,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    /// Gives its bytes, then an error once, then the end, as a socket may.
+    /// Returns its bytes, then one error, then the end, as a socket may.
     struct Once(io::Cursor<Vec<u8>>, bool);
 
     impl Read for Once {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_reading_has_the_same_bytes() {
-        // Beyond what stays in memory.
+        // More than is kept in memory.
         let bytes: Vec<u8> = (0..IN_MEMORY as u32 / 2).flat_map(u32::to_le_bytes).collect();
         let again = Again::of_stream(io::Cursor::new(bytes.clone()));
         // The first reading stops early.

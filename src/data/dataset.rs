@@ -25,8 +25,8 @@ use crate::document::Document;
 /// qrels/<split>.tsv   query-id <TAB> corpus-id <TAB> score
 /// ```
 ///
-/// MS MARCO, where a split is named as its judgments are, say `dev.small`, and its queries may be in any of
-/// the query files:
+/// MS MARCO, where a split has the name of its judgments, such as `dev.small`, and its queries may be in any
+/// of the query files:
 ///
 /// ```text
 /// collection.tsv        pid <TAB> text
@@ -37,8 +37,8 @@ use crate::document::Document;
 /// Extreme classification with label features, as in LF-AmazonTitles-131K: a label is a document, a point a
 /// query, and a target a judgment; the splits are `train` and `test`; P@k over labels is the metric
 /// `precision@k`. A relevance above 0 is rounded up to a grade; without `target_rel` every grade is 1. Points
-/// without targets are not judged, and pairs that a benchmark leaves out of its figures
-/// (`filter_labels_test.txt`) are not left out.
+/// without targets are not judged. Pairs that a benchmark excludes (`filter_labels_test.txt`) are not
+/// excluded here.
 ///
 /// ```text
 /// lbl.json    an object a line: uid, title, content (may be absent), and metadata
@@ -46,10 +46,10 @@ use crate::document::Document;
 /// tst.json    the same
 /// ```
 ///
-/// Each file may be gzip-compressed, with or without `.gz` at the end of its name; where both names exist the
+/// Each file may be gzip-compressed, with or without `.gz` at the end of its name; if both names exist, the
 /// one without is read. Documents and queries are streamed, so a corpus may be larger than memory, and only
-/// the files that are asked for need to exist. Of a split the ids and grades are held, and for the targets of
-/// extreme classification the ids of all labels.
+/// the files in use need to exist. Memory holds the ids and grades of a split and, for extreme
+/// classification, the ids of all labels.
 ///
 /// # Examples
 ///
@@ -81,18 +81,18 @@ struct Layout {
     qrels: fn(&Dataset, File, String) -> Result<Qrels, DataError>,
 }
 
-/// Files with names of their own.
+/// Files with fixed names.
 #[derive(Debug)]
 enum Files {
-    /// Each by a name.
+    /// Named files.
     Named(&'static [(&'static str, &'static str)]),
-    /// The files of a subfolder with a prefix and the ending `.tsv`; each is named by what is between.
+    /// The files of a subfolder with a prefix and the ending `.tsv`; each is named by the part in between.
     Like(&'static str, &'static str),
 }
 
 const POINTS: Files = Files::Named(&[("test", "tst.json"), ("train", "trn.json")]);
 
-/// The last one is that of a directory without a known corpus.
+/// The last one is for a directory without a known corpus.
 static LAYOUTS: [Layout; 3] = [
     Layout {
         corpus: "collection.tsv",
@@ -121,11 +121,11 @@ static LAYOUTS: [Layout; 3] = [
 ];
 
 impl Dataset {
-    /// A dataset in a directory: MS MARCO's layout where there is a `collection.tsv`, extreme
-    /// classification where there is an `lbl.json`, and BEIR's otherwise.
+    /// A dataset in a directory: MS MARCO's layout if it has a `collection.tsv`, extreme classification if it
+    /// has an `lbl.json`, otherwise BEIR's.
     ///
     /// # Errors
-    /// [`DataErrorKind::Missing`] when there is no directory at `dir`.
+    /// [`DataErrorKind::Missing`] if `dir` is not a directory.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let dir = directory(dir)?;
         let layout = LAYOUTS.iter().find(|layout| either_exists(&dir.join(layout.corpus)));
@@ -137,10 +137,9 @@ impl Dataset {
         LAYOUTS.iter().any(|layout| either_exists(&dir.as_ref().join(layout.corpus)))
     }
 
-    /// Whether this dataset does not accept a document with the id of a query as its answer, as ArguAna and
-    /// Quora, whose queries are documents of their own corpus. They are recognised by the name of the
-    /// directory, in upper or lower case, as BEIR and MTEB call them: `arguana`, `quora`, `QuoraRetrieval`,
-    /// and with `Nano` in front.
+    /// Whether a document with the id of a query is not accepted as its answer, as in ArguAna and Quora,
+    /// whose queries are documents of the corpus. They are recognised by the directory's name, ignoring case,
+    /// under BEIR's and MTEB's names: `arguana`, `quora`, `QuoraRetrieval`, also with the prefix `Nano`.
     pub fn ignores_identical_ids(&self) -> bool {
         let dir = self.dir.canonicalize().unwrap_or_else(|_| self.dir.clone());
         let name = dir.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -157,17 +156,17 @@ impl Dataset {
     /// Streams the documents in the order of their file.
     ///
     /// # Errors
-    /// [`DataErrorKind::Missing`] or [`DataErrorKind::Open`]; the items' errors are as those of
+    /// [`DataErrorKind::Missing`] or [`DataErrorKind::Open`]; the items' errors are those of
     /// [`read_documents`].
     pub fn corpus(&self) -> Result<Documents, DataError> {
         let (file, name) = open_either(&self.dir.join(self.layout.corpus))?;
         Ok((self.layout.documents)(file, name))
     }
 
-    /// Streams the queries of all splits. One may come more than once, always with the same text.
+    /// Streams the queries of all splits. A query may appear more than once, always with the same text.
     ///
     /// # Errors
-    /// As [`Self::corpus`]; the items' errors are as those of [`read_queries`].
+    /// As [`Self::corpus`]; the items' errors are those of [`read_queries`].
     pub fn queries(&self) -> Result<Queries, DataError> {
         let files: Vec<PathBuf> =
             self.files(&self.layout.queries)?.into_iter().map(|(_, file)| file).collect();
@@ -185,10 +184,10 @@ impl Dataset {
         Ok(self.files(&self.layout.judgments)?.into_iter().map(|(split, _)| split).collect())
     }
 
-    /// Reads the judgments of a split, named as its file is without its endings.
+    /// Reads the judgments of a split, named like its file without endings.
     ///
     /// # Errors
-    /// [`DataErrorKind::Missing`], which names the splits that are known, and the errors of [`Qrels::read`].
+    /// [`DataErrorKind::Missing`], which lists the known splits, and the errors of [`Qrels::read`].
     pub fn qrels(&self, split: &str) -> Result<Qrels, DataError> {
         // The listing also keeps the name inside the directory.
         let mut files = self.files(&self.layout.judgments)?;
@@ -238,7 +237,7 @@ pub(super) fn directory(path: impl Into<PathBuf>) -> Result<PathBuf, DataError> 
     if path.is_dir() { Ok(path) } else { Err(DataError::of_path(&path, DataErrorKind::Missing, message)) }
 }
 
-/// Streams queries from JSON lines with `_id` and `text`, as [`read_documents`] does documents.
+/// Streams queries from JSON lines with `_id` and `text`, like [`read_documents`].
 ///
 /// # Errors
 /// As [`read_documents`].
@@ -275,7 +274,7 @@ fn json_query(line: Line<'_>) -> Result<DatasetQuery, DataError> {
     Ok(DatasetQuery { id, text: line.at.text("text", Some(required("text")?))? })
 }
 
-/// A point has the fields of a label; the query is the text that would be embedded.
+/// A point has the fields of a label; its query is the text to embed.
 fn point(line: Line<'_>) -> Result<DatasetQuery, DataError> {
     let document = of_label(line)?;
     let text = document.embedding_text().into_owned();
@@ -311,7 +310,7 @@ fn targets(dataset: &Dataset, file: File, name: String) -> Result<Qrels, DataErr
                 let message = format!("the target {target} is not among the {} labels", labels.len());
                 return Err(at.error(DataErrorKind::Field, message));
             };
-            // Saturates; no relevance that a dataset has comes near.
+            // The cast saturates, far above the relevance values of real datasets.
             qrels.insert(&id, label, relevance.ceil() as i32);
         }
     }

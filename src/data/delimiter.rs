@@ -1,17 +1,17 @@
-//! What separates the cells of a table, told by its first rows.
+//! Detects the delimiter of a table from its first rows.
 
 use csv::{ByteRecord, ReaderBuilder};
 
 use super::lines::BYTE_ORDER_MARK;
 
-/// Signs that may separate cells, the likeliest first.
+/// Possible delimiters, the likeliest first.
 const SIGNS: [u8; 4] = [b'\t', b',', b';', b'|'];
-/// Rows that are looked at.
+/// Rows examined.
 const ROWS: usize = 100;
-/// How a first line begins that names the sign.
+/// Start of a first line that names the delimiter.
 const DECLARED: &[u8] = b"sep=";
 
-/// The sign that a first line such as `sep=;` names, as Excel writes and reads it.
+/// The delimiter named by a first line such as `sep=;`, as written and read by Excel.
 pub(super) fn declared(line: &[u8]) -> Option<u8> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -27,12 +27,11 @@ pub(super) fn declared(line: &[u8]) -> Option<u8> {
     }
 }
 
-/// The sign between the cells of a table that begins so; `None` where its first row has one cell by all of
-/// them.
+/// The delimiter of a table with this start; `None` if its first row is a single cell with every delimiter.
 ///
-/// A first line that names the sign decides. Otherwise the sign is chosen that gives all rows, or else most
-/// of them, as many cells as the first row; among several the one with names in the first row that `fits`
-/// accepts, and then the one with the most cells.
+/// A first line that names the delimiter decides. Otherwise the delimiter that gives all, or most, rows the
+/// same number of cells as the first is chosen; among several, one whose first row `fits` accepts, then the
+/// one with the most cells.
 pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) -> bool) -> Option<u8> {
     let head = without_blank_lines(head);
     let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -49,8 +48,8 @@ pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) ->
     best.map(|(_, sign)| sign)
 }
 
-/// How well a sign separates the cells of a table, a better one being greater: whether all rows have as many
-/// cells, whether the names fit, the share of the rows that have as many cells as the first, and how many.
+/// Rank of a delimiter, greater is better: whether all rows have the same number of cells, whether the names
+/// fit, the share of the rows with as many cells as the first, and the number of cells.
 fn rank(
     head: &[u8],
     is_whole: bool,
@@ -109,7 +108,7 @@ mod tests {
             ("id;name, first\n1;Smith, John\n", ';'),
             ("one, two;three\nSmith, John;x\n", ','),
             ("id;text, or more\tof it; here\n", ';'),
-            // A row that is short changes nothing.
+            // A short row does not matter.
             ("id;name, given;text\n1;a, b;c\n2;d\n3;e, f;g\n", ';'),
             ("\"a\tb\",c\n", ','),
             ("sep=|\nid|text\n", '|'),

@@ -1,4 +1,4 @@
-//! What can go wrong while data is read.
+//! Errors of reading data.
 
 use std::error::Error;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// Bytes of a listing of names in an error.
 const MOST_LISTED: usize = 300;
 
-/// Data that cannot be used: where it is, what happened, and what to do about it.
+/// Data that cannot be used: its place, the problem, and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{message}", prefix(name, *line, *kind))]
 pub struct DataError {
@@ -43,17 +43,17 @@ pub enum DataErrorKind {
     Column,
     /// A field is missing, empty, or has a value of another kind.
     Field,
-    /// Two judgments of a query and a document differ, or are both there where one is allowed.
+    /// Two judgments of a query and a document differ, or a second one is given where only one is allowed.
     Conflict,
-    /// A Parquet or Arrow file cannot be read, or has a column of a type that is not read.
+    /// A Parquet or Arrow file cannot be read, or has a column of an unsupported type.
     Columnar,
-    /// The content is of a kind of file that is not read, or of an unknown one.
+    /// The content has an unsupported or unknown format.
     Format,
     /// An option is out of range, contradicts another one, or has no effect on the kind of file.
     Option,
 }
 
-/// What errors call a record or a line of a file.
+/// The place of a record or a line in error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place<'a> {
     /// The file or the stream.
@@ -62,7 +62,7 @@ pub(crate) struct Place<'a> {
     pub line: u64,
 }
 
-/// The messages about reading itself say the line.
+/// Messages about reading itself include the line.
 fn prefix(name: &str, line: u64, kind: DataErrorKind) -> String {
     match (name, line) {
         ("", _) => String::new(),
@@ -89,12 +89,12 @@ impl DataError {
         Self::of_path(path, DataErrorKind::Open, "cannot be opened").with(source)
     }
 
-    /// The same with the error that it comes from.
+    /// Attaches the source error.
     pub(crate) fn with(self, source: impl Error + Send + Sync + 'static) -> Self {
         Self { source: Some(Box::new(source)), ..self }
     }
 
-    /// What kind of error it is.
+    /// The kind of the error.
     pub fn kind(&self) -> DataErrorKind {
         self.kind
     }
@@ -110,7 +110,7 @@ impl DataError {
         Some(self.line).filter(|line| *line > 0)
     }
 
-    /// Whether it is about one file, or one folder, of a [`Folder`](super::Folder), the others of which are
+    /// Whether it concerns a single file or folder of a [`Folder`](super::Folder), while the others are still
     /// read.
     #[cfg(feature = "folders")]
     pub fn is_of_one_file(&self) -> bool {
@@ -118,13 +118,13 @@ impl DataError {
         matches!(self.kind, Open | Encoding | Format | TooLarge)
     }
 
-    /// Whether the file could not be read to its end, because the system failed or the file is damaged: no
-    /// record of it is at fault.
+    /// Whether the file could not be read to its end because of the system or damage, rather than a faulty
+    /// record.
     pub fn is_of_reading(&self) -> bool {
         is_of_reading(self.kind)
     }
 
-    /// Whether nothing more can be read from the stream that it comes from.
+    /// Whether it ends its stream.
     pub(super) fn ends_stream(&self) -> bool {
         use DataErrorKind::{Missing, Open, TooLarge};
         matches!(self.kind, TooLarge | Open | Missing) || self.is_of_reading()
@@ -153,7 +153,7 @@ impl Place<'_> {
     }
 }
 
-/// Names as an error lists them.
+/// A list of names for an error.
 pub(super) fn listing<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     let mut listed = String::new();
     let count = names.len();

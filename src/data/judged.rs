@@ -14,15 +14,15 @@ use super::rows::Rows;
 use super::{Format, Note};
 use crate::judgment::Judgment;
 
-/// How judgments are written.
+/// The format of judgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JudgmentFormat {
     /// Columns between tabs, without quotes: a question that holds a tab or a line feed cannot be written.
     Tsv,
-    /// Columns between commas, with quotes where they are needed (RFC 4180).
+    /// Columns between commas, with quotes where needed (RFC 4180).
     Csv,
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
 }
 
@@ -32,7 +32,7 @@ const A_WEIGHT: &str = "a weight; a weight is a number above 0, 1 at most";
 const ROW: &str = "question, id, and if there are more grade, weight, time";
 
 impl JudgmentFormat {
-    /// By the ending of a file's name: `tsv`, `csv`, `jsonl` or `ndjson`, with or without `.gz`.
+    /// From the extension of a file's name: `tsv`, `csv`, `jsonl` or `ndjson`, with or without `.gz`.
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, ending) = name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')?;
         match ending.to_ascii_lowercase().as_str() {
@@ -44,21 +44,21 @@ impl JudgmentFormat {
     }
 }
 
-/// Reads judgments. A grade that is not given is 1, a weight 1, a time now.
+/// Reads judgments. Defaults are a grade of 1, a weight of 1 and the current time.
 ///
-/// Columns are question, id, grade, weight and time, of which the last three may be missing; a first row of
+/// Columns are question, id, grade, weight and time, and the last three may be missing. A first row with
 /// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
-/// them as fields. Any of them may be compressed with gzip or zstd. `name` is what errors call the stream.
-/// [`Index::record_all`](crate::Index::record_all) decides whether a judgment can be stored. Without a
-/// `format` the ending of the name decides, or else the content: JSON lines begin with a brace, TSV has a tab
-/// in its first row, and the first rows of CSV show what separates the cells.
+/// them as fields. Any of them may be compressed with gzip or zstd. `name` is the name of the stream in
+/// errors. [`Index::record_all`](crate::Index::record_all) decides whether a judgment can be stored. Without
+/// a `format`, the extension of the name or the content decides: JSON lines begin with a brace, TSV has a tab
+/// in its first row, and the delimiter of CSV is detected from the first rows.
 ///
-/// Quotes around the cells of TSV are taken off where the file was written with them, as
-/// [`Input`](super::Input) does; with [`JudgmentFormat::Tsv`] as the `format` they are characters like any
-/// other. The notes say of how many cells.
+/// Quotes around the cells of TSV are removed if the file was written with them, as in
+/// [`Input`](super::Input); with [`JudgmentFormat::Tsv`] as the `format` they are ordinary characters. The
+/// notes give the number of cells.
 ///
 /// # Errors
-/// [`DataErrorKind::Format`] where the content tells no format, [`DataErrorKind::Column`] for unknown names,
+/// [`DataErrorKind::Format`] if the format cannot be detected, [`DataErrorKind::Column`] for unknown names,
 /// [`DataErrorKind::Row`], [`DataErrorKind::Field`], [`DataErrorKind::Json`] and [`DataErrorKind::Encoding`]
 /// for a judgment that cannot be used, and the errors of reading. The first error ends the reading.
 pub fn read_judgments(
@@ -123,7 +123,7 @@ fn read_json(mut lines: Lines) -> Result<Vec<Judgment>, DataError> {
     Ok(found)
 }
 
-/// The judgment of our columns.
+/// The judgment in a row of known columns.
 fn judgment(at: Place<'_>, cells: [Option<&str>; 5]) -> Result<Judgment, DataError> {
     let [question, id, grade, weight, time] = cells.map(|cell| cell.filter(|cell| !cell.trim().is_empty()));
     let question = question.ok_or_else(|| at.missing("question"))?;
@@ -170,7 +170,7 @@ fn read_table(mut rows: Rows, quotes: Quotes) -> Result<(Vec<Judgment>, u64), Da
         }
         let cells = places.map(|place| cells.get(place?).copied());
         if let Some(id) = cells[1].filter(|id| id.contains(['\n', '\r'])) {
-            // As where a quote is not closed.
+            // As with an unclosed quote.
             return Err(wrong(at, id, "an id: it has an end of line"));
         }
         found.push(judgment(at, cells)?);
@@ -178,7 +178,7 @@ fn read_table(mut rows: Rows, quotes: Quotes) -> Result<(Vec<Judgment>, u64), Da
     Ok((found, kept))
 }
 
-/// Where each of our columns is among those of a row of names.
+/// Position of each known column in a row of names.
 fn columns(names: &[String], at: Place<'_>) -> Result<[Option<usize>; 5], DataError> {
     let places = COLUMNS.map(|column| names.iter().position(|name| name == column));
     let is_unknown = |name: &&String| !COLUMNS.contains(&name.as_str());
@@ -206,8 +206,8 @@ const KNOWN: &str = "question query q query_text query_id query-id queryid qid \
     id doc doc_id doc-id docid document document_id document-id corpus_id corpus-id pid passage passage_id answer \
     answer_id rel grade weight time";
 
-/// The names in a first row, in lower case; `None` for one that is a judgment. Of names one of the first two
-/// is known, and none is a number or several words.
+/// The names in a first row, in lower case; `None` for a row that is a judgment. In a row of names one of the
+/// first two is known, and none is a number or several words.
 fn names(cells: &[&str]) -> Option<Vec<String>> {
     let name = |cell: &&str| cell.trim().trim_start_matches('#').trim().to_lowercase();
     let names: Vec<String> = cells.iter().map(name).collect();
@@ -220,7 +220,7 @@ fn names(cells: &[&str]) -> Option<Vec<String>> {
 /// Writes judgments with a row of names, or as JSON lines; [`read_judgments`] reads them back.
 ///
 /// # Errors
-/// Failures of writing; [`io::ErrorKind::InvalidInput`] for a question or an id that tab-separated columns
+/// Failures of writing; [`io::ErrorKind::InvalidInput`] for a question or an id that a tab-separated column
 /// cannot hold.
 pub fn write_judgments<'a>(
     mut out: impl Write,

@@ -20,13 +20,13 @@ pub(crate) struct Line<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Reads a stream line by line, splitting on `\n` and on nothing else.
+/// Reads a stream line by line, splitting only on `\n`.
 ///
-/// Gzip and zstd are recognised by the first bytes, whatever the name says. A byte order
-/// mark on the first line is dropped; lines of white space are counted and skipped.
+/// Gzip and zstd are recognised by the first bytes, regardless of the name. A byte order mark on the first
+/// line is dropped; lines of white space are counted and skipped.
 ///
-/// A line that is not UTF-8 is one error, and reading goes on with the next line; after any
-/// other error there are no further lines.
+/// A line that is not UTF-8 is an error, and reading continues with the next line; after any other error
+/// there are no further lines.
 pub(crate) struct Lines {
     stream: Unpacked,
     /// The number of the line in `buffer`.
@@ -45,7 +45,7 @@ impl Lines {
         Self { stream, number: 0, buffer: Vec::new(), limit: MAX_LINE_BYTES, is_finished: false }
     }
 
-    /// The line read last, counted from 1.
+    /// Number of the last line read, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -91,13 +91,13 @@ impl Lines {
     }
 }
 
-/// The error of a line whose first bytes alone are UTF-8.
+/// The error for a line of which only the first bytes are UTF-8.
 pub(super) fn not_utf8(at: Place<'_>, valid_up_to: usize) -> DataError {
     let message = format!("not UTF-8 from byte {valid_up_to} of the line; convert the file");
     at.error(DataErrorKind::Encoding, message)
 }
 
-/// Gives each row of `N` columns to `take`, with its place.
+/// Passes each row of `N` columns to `take`, with its place.
 pub(crate) fn each_row<const N: usize>(
     mut lines: Lines,
     split: fn(&str) -> Vec<&str>,
@@ -114,7 +114,7 @@ pub(crate) fn each_row<const N: usize>(
     Ok(())
 }
 
-/// The columns of a row between white space as `trec_eval` has it: that of C, with the vertical tab.
+/// The columns of a row, separated by white space as in `trec_eval`: that of C, including the vertical tab.
 pub(crate) fn split_by_space(row: &str) -> Vec<&str> {
     row.split(is_space).filter(|column| !column.is_empty()).collect()
 }

@@ -1,10 +1,9 @@
 //! Documents, queries and judgments read from files, one line at a time.
 //!
-//! [`Input`] reads documents from JSON lines, JSON, CSV and TSV with fields of any names,
-//! `Folder` (feature `folders`) from Markdown, HTML and plain text.
-//! [`Dataset`] reads a directory in the layout of BEIR, MS MARCO or extreme classification;
-//! [`read_documents`] and its like read one stream; [`carve_dev`] sets some training queries
-//! aside.
+//! [`Input`] reads documents from JSON lines, JSON, CSV and TSV with arbitrary field names, `Folder` (feature
+//! `folders`) from Markdown, HTML and plain text. [`Dataset`] reads a directory in the layout of BEIR, MS
+//! MARCO or extreme classification; [`read_documents`] and similar functions read one stream; [`carve_dev`]
+//! splits off some training queries.
 
 mod again;
 mod dataset;

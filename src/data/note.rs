@@ -1,8 +1,8 @@
-//! What a reader decided or left out.
+//! Decisions and losses of a reader.
 
 use std::fmt;
 
-/// A decision of the reader, or a loss, that changes what is found in a file:
+/// A decision of the reader, or a loss, that changes the documents of a file:
 /// [`Documents::notes`](super::Documents::notes). It is displayed as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -16,18 +16,18 @@ impl Note {
         Self { message, left_out: 0, text_column: None }
     }
 
-    /// One about values that are in no document.
+    /// A note about values that are not in any document.
     #[cfg(feature = "parquet")]
     pub(super) fn about_missing(message: String, left_out: u64) -> Self {
         Self { left_out, ..Self::new(message) }
     }
 
-    /// One about a column that is text in the metadata.
+    /// A note about a column that is text in the metadata.
     pub(super) fn about_text(message: String, column: &str) -> Self {
         Self { text_column: Some(column.to_owned()), ..Self::new(message) }
     }
 
-    /// Values of the file that are in no document.
+    /// Values of the file that are not in any document.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// How many values there were, and the line or row of the first.
+/// The count of values, and the line or row of the first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub count: u64,
@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-/// A count with what follows it.
+/// A count with its noun.
 pub(super) fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }

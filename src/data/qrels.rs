@@ -8,8 +8,8 @@ use super::lines::{Lines, each_row, split_by_space};
 
 /// The judged documents of one query with their grades, by document id.
 ///
-/// A document that is not in the map was not judged. By convention grades of 1 and more
-/// mean relevant, 0 and less not relevant.
+/// A document that is not in the map was not judged. By convention, grades of 1 or more mean relevant, grades
+/// of 0 or less not relevant.
 pub type Judgments = BTreeMap<String, i32>;
 
 /// The judgments of a split, by query id; iteration is in the order of the ids' bytes.
@@ -21,14 +21,13 @@ pub struct Qrels {
 impl Qrels {
     /// Reads tab-separated rows `query-id, corpus-id, score`, plain or compressed with gzip or zstd.
     ///
-    /// The first line is taken for a header when its last column is the word `score`, and
-    /// for a row otherwise. A row repeated with the same score counts once. `name` is what
-    /// errors call the stream.
+    /// The first line is a header if its last column is the word `score`, otherwise a row. A row repeated
+    /// with the same score counts once. `name` is the name of the stream in errors.
     ///
     /// # Errors
     /// [`DataErrorKind::Row`], [`DataErrorKind::Field`] or [`DataErrorKind::Conflict`] for a row that cannot
-    /// be used, and the errors of reading. The first error ends the reading: judgments that are only half
-    /// there would give wrong figures.
+    /// be used, and the errors of reading. The first error ends the reading: incomplete judgments would give
+    /// wrong figures.
     pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, DataError> {
         let mut qrels = Self::default();
         let mut is_first = true;
@@ -51,7 +50,7 @@ impl Qrels {
     /// Reads rows `query-id 0 corpus-id score` without a header, plain or compressed with gzip or zstd: the
     /// form of MS MARCO, TREC and `trec_eval`.
     ///
-    /// Columns are separated by tabs or spaces; the second one is not looked at.
+    /// Columns are separated by tabs or spaces; the second one is ignored.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -115,7 +114,7 @@ impl Qrels {
         self.by_query.len()
     }
 
-    /// Whether there is no query.
+    /// Whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.by_query.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Whether the cells of TSV are in quotes where they need it, as Excel and pandas write them, or hold quotes
-//! like any other character.
+//! Detects whether cells of TSV are quoted where needed, as Excel and pandas write them, or quotes are
+//! literal.
 
 use std::io::BufRead;
 
@@ -9,12 +9,12 @@ use super::lines::BYTE_ORDER_MARK;
 use super::note::{Note, counted};
 use super::unpack::Unpacked;
 
-/// What a file says of its quotes.
+/// The meaning of quotes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quotes {
     /// This many cells are quoted (possibly 0), and quotes appear nowhere else.
     Around(u64),
-    /// Characters like any other.
+    /// Literal characters.
     Literal,
 }
 
@@ -24,7 +24,7 @@ impl Quotes {
         self == Self::Literal && cell.len() > 1 && cell.starts_with('"') && cell.ends_with('"')
     }
 
-    /// What is to be said of the cells in quotes, of which `kept` keep theirs.
+    /// The note about quoted cells, of which `kept` keep their quotes.
     pub fn note(self, kept: u64) -> Option<Note> {
         let (cells, what) = match self {
             Self::Around(cells) => (cells, "taken off; `--format tsv` keeps them"),
@@ -36,7 +36,7 @@ impl Quotes {
     }
 }
 
-/// Looks for text after the closing quote of a cell, which the reader of rows would add to the cell.
+/// Finds text after the closing quote of a cell, which the row reader would append to the cell.
 pub(super) struct Closing {
     delimiter: u8,
     place: InCell,
@@ -49,7 +49,7 @@ impl Closing {
         Self { delimiter, place: InCell::Start, is_spaced: false }
     }
 
-    /// Takes the next bytes of the rows; where the text begins if there is one.
+    /// Takes the next bytes of the rows; returns the start of such text, if any.
     pub fn find_text_behind(&mut self, bytes: &[u8]) -> Option<usize> {
         let ends = |byte: u8| byte == self.delimiter || matches!(byte, b'\r' | b'\n');
         let mut at = 0;
@@ -77,7 +77,7 @@ impl Closing {
                 self.place = match self.place {
                     InCell::Quoted => InCell::Ending,
                     InCell::Start => InCell::Quoted,
-                    // In a cell without quotes it is a character like any other.
+                    // In an unquoted cell it is literal.
                     place => place,
                 };
             }
@@ -87,9 +87,9 @@ impl Closing {
     }
 }
 
-/// Reads a table with tabs to its end, or up to the first quote that can only be a literal character:
-/// inside of a cell that is not in quotes, in front of more text, or where the rows would have another number
-/// of cells without it. What cannot be read ends it too: the reading of the rows meets the failure again.
+/// Reads a table with tabs to its end, or up to the first quote that can only be a literal character: inside
+/// an unquoted cell, before more text, or where the number of cells in the rows contradicts quoting. A read
+/// failure also ends it: the reading of the rows reports it.
 pub(super) fn told(stream: &mut Unpacked) -> Quotes {
     let mut scan = Scan::default();
     let mut line = Vec::new();
@@ -111,10 +111,10 @@ pub(super) fn told(stream: &mut Unpacked) -> Quotes {
     }
 }
 
-/// The place of the first quote, by the search of the standard library, which is faster than a loop.
+/// The position of the first quote, by the standard library's search, which is faster than a loop.
 fn quote(mut bytes: &[u8]) -> Option<usize> {
     let whole = bytes;
-    // A slice is read without failure.
+    // Reading a slice cannot fail.
     let last = bytes.skip_until(b'"').ok()?.checked_sub(1)?;
     (whole[last] == b'"').then_some(last)
 }
@@ -145,7 +145,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Takes a line with its end; `None` where it shows that quotes are literal.
+    /// Takes a line with its end; `None` if it shows that quotes are literal.
     fn line(&mut self, line: &[u8]) -> Option<()> {
         if self.place != InCell::Quoted {
             if self.columns.is_some() && !line.contains(&b'"') {
@@ -164,7 +164,7 @@ impl Scan {
                 (InCell::Quoted, b'"') => InCell::Ending,
                 (InCell::Quoted, _) => InCell::Quoted,
                 (InCell::Ending, b'"') => InCell::Quoted,
-                // Of a line that ends with it.
+                // Part of the line ending.
                 (InCell::Ending, b'\r') => InCell::Ending,
                 (place, b'\t' | b'\n') => {
                     self.cell(place);
@@ -198,7 +198,7 @@ impl Scan {
         let place = self.place;
         let fits = match place {
             InCell::Start if !self.is_open => Some(()),
-            // A quote is open to the end.
+            // A quote is still open at the end.
             InCell::Quoted => (!self.lines_fit).then_some(()),
             InCell::Start | InCell::Bare | InCell::Ending => {
                 self.cell(place);

@@ -1,4 +1,4 @@
-//! Rows of cells between commas, tabs or the like, with the line that each begins on and a bound on its size.
+//! Rows of delimited cells, with their line numbers and a bound on their size.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
@@ -9,20 +9,20 @@ use super::lines::BYTE_ORDER_MARK;
 use super::quotes::Closing;
 use super::unpack::Unpacked;
 
-/// A row added after the last one; if it does not come out, a quote was open to the end.
+/// A row added after the last one; if it is not returned, a quote was still open.
 const LAST_ROW: &[u8] = b"\n\0end of the table\0\n";
 /// The most cells of a row.
 const MOST_CELLS: usize = 1 << 16;
-/// Cells that a row has room for at first.
+/// Initial capacity of a row in cells.
 const CELLS: usize = 64;
-/// Bytes that a row has room for at first.
+/// Initial capacity of a row in bytes.
 const BYTES: usize = 4 << 10;
 
 /// Reads rows. Blank lines are skipped.
 pub(super) struct Rows {
     stream: Unpacked,
     core: Reader,
-    /// Where cells may be in quotes.
+    /// Set if cells may be quoted.
     closing: Option<Closing>,
     /// The line of the next byte, from 1.
     here: u64,
@@ -36,7 +36,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Without `quoting` a quote is a character like any other. A first line such as `sep=;` is skipped.
+    /// Without `quoting`, quotes are literal. A first line such as `sep=;` is skipped.
     ///
     /// # Errors
     /// Those of reading the first row.
@@ -87,7 +87,7 @@ impl Rows {
             let at_end = input.is_empty();
             let mut blank = 0;
             if !has_begun {
-                // What is left of the end of the row before, and blank lines.
+                // The rest of the previous row's line ending, and blank lines.
                 blank = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
                 self.here += line_feeds(&input[..blank]);
                 self.line = self.here;
@@ -152,7 +152,7 @@ impl Rows {
         self.count
     }
 
-    /// A cell of the last row; empty where it has fewer.
+    /// A cell of the last row; empty if the row is shorter.
     pub fn cell(&self, place: usize) -> &[u8] {
         if place >= self.count {
             return &[];
@@ -161,7 +161,7 @@ impl Rows {
         &self.cells[start..self.ends[place]]
     }
 
-    /// A cell of the last row as text; `column` is what errors call it.
+    /// A cell of the last row as text; `column` is its name in errors.
     pub fn text(&self, place: usize, column: impl FnOnce() -> String) -> Result<&str, DataError> {
         std::str::from_utf8(self.cell(place)).map_err(|_| {
             let message = format!("the column `{}` is not UTF-8; convert the file", column());
@@ -178,7 +178,7 @@ fn line_feeds(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Gives so many bytes at a time.
+    /// Returns this many bytes at a time.
     struct Slow(std::io::Cursor<String>, usize);
 
     impl std::io::Read for Slow {
@@ -238,7 +238,7 @@ mod tests {
             ("\"a \\\"q\\\" b\",c\n", 0, (1, 1)),
             ("a,b\r\n\"1\" \"2\",x\r\n", 1, (2, 2)),
         ] {
-            // Also where the bytes come one by one.
+            // Also if the bytes arrive one by one.
             for size in [1, 3, 1 << 10] {
                 let stream = Unpacked::new(Slow(std::io::Cursor::new(text.to_owned()), size), "in");
                 let mut rows_of = Rows::begin(stream, b',', true).unwrap();

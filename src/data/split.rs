@@ -1,4 +1,4 @@
-//! A dev split for datasets that have none.
+//! A dev split for datasets without one.
 
 use super::Qrels;
 use super::error::{DataError, DataErrorKind};
@@ -47,11 +47,11 @@ pub struct TrainDev {
     pub dev: Qrels,
 }
 
-/// Sets a share of the training queries aside, with all their judgments.
+/// Splits off a share of the training queries, with all their judgments.
 ///
-/// Each query is decided by itself with [`is_dev`], so the result depends neither on the
-/// order of the rows nor on the other queries, and the share is met only about: for `n`
-/// queries it varies by about `sqrt(n * fraction * (1 - fraction))` queries.
+/// Each query is decided independently by [`is_dev`], so the result depends neither on the order of the rows
+/// nor on the other queries, and the share is met only approximately: for `n` queries it varies by about
+/// `sqrt(n * fraction * (1 - fraction))` queries.
 pub fn carve_dev(train: Qrels, seed: u64, fraction: DevFraction) -> TrainDev {
     let (dev, train) = train.partition(|query| is_dev(query, seed, fraction));
     TrainDev { train, dev }

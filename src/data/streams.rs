@@ -1,4 +1,4 @@
-//! Streams of documents and queries, whatever the form of their lines.
+//! Streams of documents and queries from lines of any form.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,7 +12,7 @@ use super::error::{DataError, DataErrorKind};
 use super::lines::{Line, Lines};
 use crate::document::Document;
 
-/// What a compressed file may have at the end of its name.
+/// Optional extension of a compressed file.
 pub(super) const GZIP_ENDING: &str = ".gz";
 
 /// A query of a dataset.
@@ -20,22 +20,22 @@ pub(super) const GZIP_ENDING: &str = ".gz";
 pub struct DatasetQuery {
     /// Unique in the dataset, across splits.
     pub id: String,
-    /// What is asked.
+    /// The query's text.
     pub text: String,
 }
 
 /// Reads a line.
 pub(super) type Parse<T> = fn(Line<'_>) -> Result<T, DataError>;
 
-/// What documents come from.
+/// A source of documents.
 pub(super) trait DocumentSource: Send {
     /// As [`Iterator::next`].
     fn next(&mut self) -> Option<Result<Document, DataError>>;
 
-    /// The line on which the last item begins, counted from 1, or its number where there are no lines.
+    /// The line on which the last item begins, from 1, or its number if the source has no lines.
     fn line(&self) -> u64;
 
-    /// Fields that were named and that no record had.
+    /// Named fields not found in any record.
     fn unseen(&self) -> &[String] {
         &[]
     }
@@ -45,7 +45,7 @@ pub(super) trait DocumentSource: Send {
         Vec::new()
     }
 
-    /// What a folder holds.
+    /// The report on a folder, if the source is one.
     #[cfg(feature = "folders")]
     fn folder(&self) -> Option<&super::FolderReport> {
         None
@@ -75,7 +75,7 @@ pub(super) struct Counting<R> {
 }
 
 impl<R> Counting<R> {
-    /// With the count, which others may look at.
+    /// Returns the reader and its shared count.
     pub fn new(reader: R) -> (Self, Arc<AtomicU64>) {
         let bytes = Arc::new(AtomicU64::new(0));
         (Self { reader, bytes: Arc::clone(&bytes) }, bytes)
@@ -138,25 +138,25 @@ impl Documents {
         self.source.line()
     }
 
-    /// Fields of JSON that an [`Input`](super::Input) names for title, metadata and one of several texts, and
-    /// that no record had so far: at the end, names that are wrong. Of a table they are an error at once.
+    /// JSON fields named in an [`Input`](super::Input) for title, metadata or one of several texts that no
+    /// record has had so far; at the end, these are wrong names. In a table they are an immediate error.
     pub fn unseen(&self) -> &[String] {
         self.source.unseen()
     }
 
-    /// Decisions of an [`Input`](super::Input) about the documents read so far, and what it left out of them;
-    /// at the end, about all of them.
+    /// Decisions of an [`Input`](super::Input) about the documents read so far, and values it left out; at
+    /// the end, about all documents.
     pub fn notes(&self) -> Vec<Note> {
         self.source.notes()
     }
 
-    /// What was found so far, of documents that come from a [`Folder`](super::Folder).
+    /// The report so far, if the documents come from a [`Folder`](super::Folder).
     #[cfg(feature = "folders")]
     pub fn folder(&self) -> Option<&super::FolderReport> {
         self.source.folder()
     }
 
-    /// Bytes of the stream, as it is compressed, that were read so far; some of them were read ahead.
+    /// Compressed bytes of the stream read so far, including read-ahead.
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
@@ -206,7 +206,7 @@ impl Iterator for Queries {
     }
 }
 
-/// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
+/// Opens `path` or `path` with `.gz`, whichever exists, and returns its name for errors.
 pub(super) fn open_either(path: &Path) -> Result<(File, String), DataError> {
     for candidate in [path, &packed(path)] {
         match File::open(candidate) {

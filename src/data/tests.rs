@@ -200,7 +200,7 @@ fn damaged_gzip_is_an_error() {
     }
 }
 
-/// A reader that gives one byte at a time, then fails.
+/// A reader that returns one byte at a time, then fails.
 struct Failing(Vec<u8>);
 
 impl std::io::Read for Failing {
@@ -287,7 +287,7 @@ fn a_dataset_is_read_plain_and_packed() {
     let documents: Vec<Document> = dataset.corpus().unwrap().map(Result::unwrap).collect();
     let first = Document::new("d1", "A", "a").with_metadata(json!({"y": 1, "lang": "en"}));
     assert_eq!(documents, [first, Document::new("d2", "", "b")]);
-    // As the file is read by itself.
+    // As when the file is read directly.
     let by_file: Vec<Document> =
         Input::new().open(dir.path().join("corpus.jsonl")).unwrap().map(Result::unwrap).collect();
     assert_eq!(documents, by_file);

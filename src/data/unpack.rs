@@ -1,4 +1,4 @@
-//! Streams that may be compressed with gzip or zstd, told by their first bytes.
+//! Streams that may be compressed with gzip or zstd, detected from their first bytes.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 #[cfg(feature = "parquet")]
@@ -12,9 +12,9 @@ use super::error::{DataError, DataErrorKind, Place};
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Behind the first byte of a frame that is to be skipped.
+/// The bytes after the first of a skippable frame.
 const SKIPPABLE_REST: &[u8] = &[0x2a, 0x4d, 0x18];
-/// Large enough that the operating system is asked rarely, small enough for the cache.
+/// Large enough for few system calls, small enough for the cache.
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub(super) type ByteStream = Box<dyn BufRead + Send>;
@@ -47,10 +47,10 @@ impl Packing {
     }
 }
 
-/// The unpacked bytes of a stream, with the name that errors give it.
+/// The unpacked bytes of a stream, with its name in errors.
 pub(super) struct Unpacked {
     pub name: String,
-    /// The stream as it comes, until its first bytes are needed, which say how it is compressed.
+    /// The raw stream, until its first bytes are needed to detect the compression.
     packed: Option<Box<dyn Read + Send>>,
     packing: Packing,
     bytes: ByteStream,
@@ -79,7 +79,7 @@ impl Unpacked {
         self.packing.error(self.place(line), source)
     }
 
-    /// What is waiting to be read, on a line for errors; empty at the end.
+    /// The buffered bytes, empty at the end; the line is for errors.
     pub fn fill(&mut self, line: u64) -> Result<&[u8], DataError> {
         if let Err(source) = self.bytes() {
             return Err(self.error(line, source));
@@ -92,13 +92,13 @@ impl Unpacked {
         self.bytes.consume(read);
     }
 
-    /// Adds bytes up to and with the next line feed, but no more than `most`; how many.
+    /// Appends bytes up to and including the next line feed, but at most `most`; returns their number.
     pub fn read_line(&mut self, line: u64, most: u64, into: &mut Vec<u8>) -> Result<usize, DataError> {
         let read = self.bytes().and_then(|bytes| bytes.take(most).read_until(b'\n', into));
         read.map_err(|source| self.error(line, source))
     }
 
-    /// Whether what was read so far is compressed.
+    /// Whether the stream, as far as read, is compressed.
     #[cfg(feature = "parquet")]
     pub fn is_packed(&self) -> bool {
         self.packing != Packing::None
@@ -120,17 +120,17 @@ impl Unpacked {
         }
     }
 
-    /// Puts bytes before and after the rest of the stream.
+    /// Inserts bytes before and after the rest of the stream.
     pub fn put(&mut self, before: Vec<u8>, behind: &'static [u8]) {
         let bytes = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
         self.bytes = Box::new(Cursor::new(before).chain(bytes).chain(behind));
     }
 }
 
-/// The unpacked bytes of a stream; reads its first bytes. Whatever a name says, the bytes decide.
+/// The unpacked bytes of a stream; reads its first bytes. The bytes decide, not the name.
 fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteStream)> {
     let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
-    // No further than what tells them apart: more may not come for long.
+    // Reads no further than needed to tell them apart: more may not arrive for long.
     for magic in [GZIP_MAGIC, ZSTD_MAGIC] {
         if magic.starts_with(&head) || is_skippable(&head) {
             (&mut reader).take((magic.len() - head.len()) as u64).read_to_end(&mut head)?;
@@ -150,18 +150,18 @@ fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteSt
     Ok((packing, stream))
 }
 
-/// Whether these are the first bytes of a frame of zstd that is to be skipped, as pzstd writes one first.
+/// Whether these are the first bytes of a skippable zstd frame, which pzstd writes first.
 fn is_skippable(head: &[u8]) -> bool {
     head.len() > 1 && head[0] & 0xf0 == 0x50 && SKIPPABLE_REST.starts_with(&head[1..])
 }
 
-/// Unpacks frames of zstd, one after the other, and compares their checksums where they have some.
+/// Unpacks frames of zstd, one after the other, and verifies their checksums if present.
 ///
-/// A frame may ask for a window of 128 MiB at most.
+/// The window of a frame is limited to 128 MiB.
 pub(super) struct ZstdDecoder<R> {
     packed: R,
     frame: FrameDecoder,
-    /// Whether `frame` is in the middle of one.
+    /// Whether `frame` is inside a frame.
     is_open: bool,
 }
 
@@ -246,7 +246,7 @@ impl<R: BufRead> Read for ZstdDecoder<R> {
     }
 }
 
-/// The error of a temporary file that cannot be written.
+/// The error for a temporary file that cannot be written.
 pub(super) fn no_room(error: io::Error) -> io::Error {
     let place = std::env::temp_dir();
     let what = format!(

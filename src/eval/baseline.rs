@@ -16,22 +16,22 @@ use crate::scan::{Scanner, Similarity, TopK};
 use crate::search::best_of;
 use crate::store::View;
 
-/// Bytes of f32 rows that centroids are found from, unless asked otherwise.
+/// Default for the bytes of f32 rows that centroids are computed from.
 ///
-/// 175,000 rows of 384 values: for 4,096 lists more than 39 a list, the fewest that Faiss finds
-/// centroids from without a warning.
+/// 175,000 rows of 384 values: for 4,096 lists more than 39 per list, the fewest for which Faiss does not
+/// warn.
 pub const DEFAULT_SAMPLE_BYTES: usize = 256 << 20;
 
 /// Options of the baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IvfOptions {
-    /// Numbers of lists to divide the documents into; as many as the tree has leaves where it is
-    /// empty, and without a tree four times the square root of the documents. A number that is not
-    /// below that of the documents is left out, with a warning.
+    /// Numbers of lists to divide the documents into; if empty, the number of the tree's leaves, or without a
+    /// tree four times the square root of the number of documents. A number not below that of the documents
+    /// is left out with a warning.
     pub lists: Vec<usize>,
-    /// Bytes of f32 rows that centroids are found from: all rows where they fit, or else a random
-    /// sample, with at least one row a list. Rows are then assigned to the centroids block by
-    /// block. [`DEFAULT_SAMPLE_BYTES`] by default.
+    /// Bytes of f32 rows that centroids are computed from: all rows if they fit, otherwise a random sample
+    /// with at least one row per list. Rows are then assigned to the centroids block by block.
+    /// [`DEFAULT_SAMPLE_BYTES`] by default.
     pub sample_bytes: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for IvfOptions {
     }
 }
 
-/// What the baseline measures.
+/// The measurements of the baseline.
 pub(super) struct BaselinePlan {
     sample_bytes: usize,
     /// Numbers of lists, each with the numbers of lists to probe, ascending.
@@ -49,7 +49,7 @@ pub(super) struct BaselinePlan {
 }
 
 impl BaselinePlan {
-    /// The tree's beams decide how many lists are probed: the same share of all.
+    /// Each of the tree's beams gives a number of probed lists: the same share of all.
     pub fn new(options: &IvfOptions, leaves: usize, beams: &[usize], live: usize) -> Result<Self> {
         if options.lists.contains(&0) {
             return Err(InputError::ZeroLists.into());
@@ -79,7 +79,7 @@ impl BaselinePlan {
         Ok(Self { sample_bytes: options.sample_bytes, probes: probes.collect() })
     }
 
-    /// How often all queries are ranked.
+    /// Number of passes over all queries.
     pub fn passes(&self) -> usize {
         self.probes.len() * IVF_SEEDS as usize
     }
@@ -115,7 +115,7 @@ impl BaselinePlan {
         Ok(measured)
     }
 
-    /// Places of the documents that centroids are found from; `None` for all.
+    /// Positions of the documents that centroids are computed from; `None` for all.
     fn sample(&self, (count, dim): (usize, usize), lists: usize, seed: u64) -> Option<Vec<usize>> {
         let sample = (self.sample_bytes / (dim * size_of::<f32>())).clamp(lists, count);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -127,7 +127,7 @@ impl BaselinePlan {
     }
 }
 
-/// What a query finds at each number of probed lists of live rows.
+/// Results of a query at each number of probed lists of live rows.
 fn search(
     sweep: &Sweep<'_>,
     partition: &Partition<'_>,

@@ -1,4 +1,4 @@
-//! How good an index is: quality against documents visited, beside exact search and IVF.
+//! Evaluates an index: quality against documents visited, compared with exact search and IVF.
 
 mod baseline;
 mod modes;

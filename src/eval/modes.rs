@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::quality::Quality;
 use crate::search::{Fusion, RankBy};
 
-/// What documents are ranked by.
+/// How documents are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub enum EvalMode {
     Dense,
     /// The words of the question.
     Lexical,
-    /// Both, with the weight that the index has learned, or else 0.7.
+    /// Both, with the weight learned by the index, or 0.7.
     Hybrid,
     /// Both, by reciprocal rank fusion with k = 60.
     Rrf,
@@ -74,21 +74,21 @@ impl EvalMode {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ModePoint {
-    /// What documents are ranked by.
+    /// How documents are ranked.
     pub mode: EvalMode,
     /// Weight of the dense score, for [`EvalMode::Hybrid`].
     pub alpha: Option<f64>,
-    /// What was found.
+    /// Quality of the results.
     #[serde(flatten)]
     pub quality: Quality,
 }
 
-/// How likely the difference between two modes is by chance.
+/// Significance of the difference between two modes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ModeDifference {
     /// The two modes.
     pub modes: [EvalMode; 2],
-    /// By each metric, the larger p-value of a paired t-test and a paired bootstrap, both two-sided.
+    /// For each metric, the larger p-value of a paired t-test and a paired bootstrap, both two-sided.
     pub p_value: Quality,
 }

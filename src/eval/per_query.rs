@@ -1,4 +1,4 @@
-//! The figures of each query, behind the means of a report.
+//! The figures of each query, which a report averages.
 
 use std::io::{self, Write};
 
@@ -11,19 +11,19 @@ use crate::measure::{Cost, Engine, Metric, Outcomes, QueryFigures, Setting};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PerQuery {
-    /// Ids of the judged queries: those that were asked, in the order of the dataset, then those
-    /// without a text in it, all of whose values are 0.
+    /// Ids of the judged queries: those asked, in the order of the dataset, then those without a text, whose
+    /// values are all 0.
     pub queries: Vec<String>,
     /// How many of them were asked.
     pub asked: usize,
-    /// What was computed.
+    /// The computed metrics.
     pub metrics: Vec<Metric>,
     /// Exact search, the tree's beams and the baseline's points.
     pub settings: Vec<QueryFigures>,
 }
 
 impl PerQuery {
-    /// A metric at one setting, a value a query; `None` for what was not measured.
+    /// A metric at one setting, one value per query; `None` if it was not measured.
     pub fn values(&self, setting: Setting, metric: Metric) -> Option<Vec<f64>> {
         let figures = self.settings.iter().find(|figures| figures.setting == setting)?;
         self.outcomes().values(figures, metric)
@@ -31,25 +31,25 @@ impl PerQuery {
 
     /// A metric of an engine at a fraction of the cost of scoring every document.
     ///
-    /// Each query's value lies between those of the two settings around the fraction, in the
-    /// same proportion as in [`EvalReport::compare`](super::EvalReport::compare), so that the
-    /// mean is the figure given there. `None` where that gives none.
+    /// Each query's value lies between those of the two settings around the fraction, in the same proportion
+    /// as in [`EvalReport::compare`](super::EvalReport::compare), so that the mean is the figure given there.
+    /// `None` if that is `None`.
     pub fn values_at(&self, engine: Engine, cost: Cost, fraction: f64, metric: Metric) -> Option<Vec<f64>> {
         self.outcomes().values_at(engine, cost, fraction, metric)
     }
 
-    /// Writes an object a line for each query and setting, with the keys of the report.
+    /// Writes one JSON object per line for each query and setting, with the keys of the report.
     ///
     /// # Errors
     ///
-    /// What the writer fails with.
+    /// Errors of the writer.
     pub fn write(&self, mut to: impl Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Row<'a> {
             query: &'a str,
             #[serde(flatten)]
             setting: Setting,
-            /// Absent where the query could not be asked.
+            /// Absent if the query could not be asked.
             #[serde(skip_serializing_if = "Option::is_none")]
             visited_fraction: Option<f64>,
             #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,10 +3,9 @@
 use crate::measure::Metric;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// Quality of a ranking: metrics in the order they were asked for, with their means over
-/// queries, from 0 to 1.
+/// Quality of a ranking: metrics in the requested order, with their means over queries, from 0 to 1.
 ///
-/// Written as a map with keys such as `recall@10`.
+/// Serialised as a map with keys such as `recall@10`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quality {
     values: Vec<(Metric, f64)>,
@@ -17,7 +16,7 @@ impl Quality {
         Self { values: values.into_iter().collect() }
     }
 
-    /// The mean of a metric, or `None` where it was not computed.
+    /// The mean of a metric, or `None` if it was not computed.
     pub fn get(&self, metric: Metric) -> Option<f64> {
         self.values.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
     }
@@ -27,7 +26,7 @@ impl Quality {
         self.values.iter().copied()
     }
 
-    /// Each metric as `value` gives it; `None` where it gives none.
+    /// Each metric from `value`; `None` if any is `None`.
     pub(super) fn try_map(&self, mut value: impl FnMut(Metric) -> Option<f64>) -> Option<Self> {
         let values = self.values.iter().map(|&(metric, _)| Some((metric, value(metric)?)));
         Some(Self { values: values.collect::<Option<_>>()? })

@@ -12,19 +12,19 @@ use crate::store::View;
 
 /// Judged queries with their embeddings.
 pub(super) struct EvalQueries {
-    /// Those asked, in the order of the dataset, then those without a text.
+    /// Ids of the asked queries, in the order of the dataset, then of those without a text.
     pub ids: Vec<String>,
-    /// Of those asked.
+    /// Texts of the asked queries.
     pub texts: Vec<String>,
     /// `[asked, dim]` f32
     pub rows: Vec<f32>,
-    /// Of those asked, the encoder that gave the embedding.
+    /// For each asked query, the encoder of its embedding.
     pub encoders: Vec<QueryEncoder>,
     pub asked: usize,
 }
 
 impl EvalQueries {
-    /// Reads and embeds the queries of a split; of several with one id the first one.
+    /// Reads and embeds the queries of a split; the first of several with one id is used.
     pub fn read(
         serving: &ActiveModel,
         dataset: &Dataset,
@@ -50,7 +50,7 @@ impl EvalQueries {
     }
 }
 
-/// The judgments of the asked queries by row, and how many judged documents a view does not have.
+/// The judgments of the asked queries by row, and the number of judged documents missing from a view.
 pub(super) fn judged(view: &View, queries: &EvalQueries, qrels: &Qrels) -> Result<(Vec<Judged>, usize)> {
     let mut missing = HashSet::new();
     let mut judged = Vec::with_capacity(queries.asked);
@@ -75,7 +75,7 @@ pub(super) fn identical(view: &View, queries: &EvalQueries, is_ignored: bool) ->
     queries.ids[..queries.asked].iter().map(row).collect()
 }
 
-/// Puts equal scores in the order of `trec_eval`: by id, largest first.
+/// Sorts equal scores like `trec_eval`: by id, largest first.
 pub(super) fn order_ties(view: &View, ranking: &mut Ranking) -> Result<()> {
     for tied in ranking.chunk_by_mut(|a, b| a.0 == b.0).filter(|tied| tied.len() > 1) {
         let ids = tied.iter().map(|&(_, row)| Ok((view.id(row)?, row)));

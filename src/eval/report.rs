@@ -1,4 +1,4 @@
-//! What an evaluation found, in the shape that `ehi eval --json` writes.
+//! The report of an evaluation, in the form written by `ehi eval --json`.
 
 use super::modes::{ModeDifference, ModePoint};
 use super::per_query::PerQuery;
@@ -7,7 +7,7 @@ use crate::measure::{BadFraction, Cost, Engine, Metric, PairedTests, Setting, ch
 use crate::search::QueryEncoder;
 use crate::stop::Stop;
 
-/// Seed of the resamples, so that an evaluation says the same each time.
+/// Seed of the resamples, so that an evaluation is reproducible.
 const BOOTSTRAP_SEED: u64 = 0;
 
 /// The tree at one beam.
@@ -20,12 +20,12 @@ pub struct BeamPoint {
     pub visited_fraction: f64,
     /// The same plus the routing cost in document dot products (multiply-adds over dim).
     pub work_fraction: f64,
-    /// What was found.
+    /// Quality of the results.
     #[serde(flatten)]
     pub quality: Quality,
 }
 
-/// The tree where a rule ends each search.
+/// The tree with a stopping rule.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct StopPoint {
@@ -35,12 +35,12 @@ pub struct StopPoint {
     pub visited_fraction: f64,
     /// The same plus the routing cost in document dot products (multiply-adds over dim).
     pub work_fraction: f64,
-    /// What was found.
+    /// Quality of the results.
     #[serde(flatten)]
     pub quality: Quality,
-    /// What the fixed beams find at the same mean visited fraction, by interpolation.
+    /// Quality of fixed beams at the same mean visited fraction, by interpolation.
     pub beams: Option<Quality>,
-    /// As [`CostComparison::p_value`], of the rule against the fixed beams.
+    /// As [`CostComparison::p_value`], for the rule against fixed beams.
     pub p_value: Option<Quality>,
 }
 
@@ -56,7 +56,7 @@ pub struct IvfPoint {
     pub visited_fraction: f64,
     /// The same plus one dot product per centroid.
     pub work_fraction: f64,
-    /// What was found.
+    /// Quality of the results.
     #[serde(flatten)]
     pub quality: Quality,
 }
@@ -67,7 +67,7 @@ pub struct IvfPoint {
 pub struct ListsAt {
     /// Lists that the documents are divided into.
     pub lists: usize,
-    /// By interpolation; `None` beyond the dearest point measured.
+    /// By interpolation; `None` beyond the most expensive measured point.
     pub quality: Option<Quality>,
 }
 
@@ -77,17 +77,17 @@ pub struct ListsAt {
 pub struct CostComparison {
     /// The fraction asked for.
     pub fraction: f64,
-    /// The tree, by interpolation between beams; `None` beyond the dearest beam measured.
+    /// The tree, by interpolation between beams; `None` beyond the most expensive measured beam.
     pub tree: Option<Quality>,
     /// The baseline for each number of lists.
     pub ivf: Vec<ListsAt>,
-    /// The best of them by each metric: the upper envelope; `None` without one.
+    /// The best of them for each metric: the upper envelope; `None` without any.
     pub ivf_best: Option<Quality>,
-    /// By each metric, how likely a difference as large as that between tree and `ivf_best` is by
-    /// chance: the larger p-value of a paired t-test and a paired bootstrap over the queries, both
-    /// two-sided; `None` without either curve, or with fewer than two queries.
+    /// For each metric, the significance of the difference between tree and `ivf_best`: the larger p-value of
+    /// a paired t-test and a paired bootstrap over the queries, both two-sided; `None` without either curve,
+    /// or with fewer than two queries.
     pub p_value: Option<Quality>,
-    /// Exact search, which scores every document whatever the fraction.
+    /// Exact search, which scores every document at any fraction.
     pub exact: Quality,
 }
 
@@ -110,7 +110,7 @@ pub struct EvalReport {
     pub ignores_identical_ids: bool,
     /// Which encoder read the queries.
     pub encoder: QueryEncoder,
-    /// Queries of which the fast encoder was unsure, so that the full one read them.
+    /// Queries read by the full encoder because the fast one was unsure.
     pub unsure_queries: usize,
     /// Leaves of the tree.
     pub leaves: u32,
@@ -130,11 +130,11 @@ pub struct EvalReport {
     pub ivf: Vec<IvfPoint>,
     /// Searches by embeddings, words and both, every document a candidate; empty unless asked for.
     pub modes: Vec<ModePoint>,
-    /// How likely their differences are by chance; of each two of them.
+    /// Significance of the difference between each two of them.
     pub mode_differences: Vec<ModeDifference>,
-    /// All of them at each visited fraction asked for.
+    /// Comparison at each requested visited fraction.
     pub at: Vec<CostComparison>,
-    /// All of them at each work fraction asked for.
+    /// Comparison at each requested work fraction.
     pub at_work: Vec<CostComparison>,
     /// The figures of each query, for tests of significance; not written with the rest.
     #[serde(skip)]
@@ -149,7 +149,7 @@ impl EvalReport {
         self.per_query.outcomes().mean_at(Engine::Tree, Cost::Visited, visited_fraction, metric)
     }
 
-    /// As [`Self::tree_at`], for the best of the baseline's numbers of lists there.
+    /// As [`Self::tree_at`], for the baseline's best number of lists at that fraction.
     pub fn ivf_at(&self, visited_fraction: f64, metric: Metric) -> Option<f64> {
         Some(self.best_lists(Cost::Visited, visited_fraction, metric)?.1)
     }
@@ -212,7 +212,7 @@ impl Means {
             let quality = per_query.quality(figures);
             match figures.setting {
                 Setting::Exact => exact = quality,
-                // Of the same costs, so they are on no curve.
+                // All have the same cost, so they are not on a curve.
                 Setting::Ranked { .. } => {}
                 Setting::Tree { beam } => {
                     points.push(BeamPoint { beam, visited_fraction, work_fraction, quality });
@@ -236,8 +236,8 @@ impl Means {
     }
 }
 
-/// How likely a mean difference of paired values as large as theirs is by chance: the larger p-value of a
-/// paired t-test and a paired bootstrap, both two-sided.
+/// Significance of the mean difference of paired values: the larger p-value of a paired t-test and a paired
+/// bootstrap, both two-sided.
 pub(super) fn larger_p_value(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(PairedTests::new(a, b, BOOTSTRAP_SEED).ok()?.larger_p())
 }

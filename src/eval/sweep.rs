@@ -24,14 +24,14 @@ use crate::stop::Stop;
 use crate::store::View;
 use crate::tree::Load;
 
-/// Documents ranked per query at least: what the run holds.
+/// Fewest documents ranked per query, the depth of the run.
 const DEPTH: usize = 100;
 
-/// What to compare the tree with.
+/// The baseline to compare the tree with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Baseline {
-    /// Nothing but exact search.
+    /// Only exact search.
     #[default]
     None,
     /// IVF: lists by k-means of the same document embeddings.
@@ -43,7 +43,7 @@ pub enum Baseline {
 pub struct RerankOptions {
     /// The cross-encoder.
     pub reranker: Arc<Reranker>,
-    /// Documents that it reads for each query.
+    /// Documents reranked for each query.
     pub depth: usize,
 }
 
@@ -54,19 +54,19 @@ pub struct EvalOptions {
     pub beams: Vec<usize>,
     /// Rules of [`Reach::Beam`](crate::Reach::Beam), each measured over all leaves.
     pub stops: Vec<Stop>,
-    /// What to compare with.
+    /// The baseline.
     pub baseline: Baseline,
     /// Searches by embeddings, by words and by both, to be compared with each other.
     pub modes: Vec<EvalMode>,
-    /// Reads the best documents of the first of these modes again, of embeddings where none is given, and is
-    /// compared with them as [`EvalMode::Reranked`].
+    /// Reranks the best documents of the first of these modes (embeddings by default), and is compared with
+    /// the modes as [`EvalMode::Reranked`].
     pub rerank: Option<RerankOptions>,
     /// Which encoder reads the queries; by default as in a search
     /// ([`SearchRequest::encoder`](crate::SearchRequest::encoder)).
     pub encoder: Option<QueryEncoder>,
-    /// Metrics to compute beside [`Metric::STANDARD`].
+    /// Metrics in addition to [`Metric::STANDARD`].
     pub metrics: Vec<Metric>,
-    /// The lowest grade that counts as relevant; nDCG goes by the grades themselves.
+    /// The lowest grade that counts as relevant; nDCG uses the grades themselves.
     pub relevance_level: RelevanceLevel,
     /// Whether a document with the id of the query is left out of its hits. By default as
     /// [`Dataset::ignores_identical_ids`].
@@ -79,10 +79,9 @@ pub struct EvalOptions {
 
 /// Evaluates an index on one split of a dataset whose corpus it holds.
 ///
-/// Figures are means over all judged queries of the split. Ties are ranked as trec_eval ranks
-/// them, so that the figures agree with it on the returned run. Beside the queries and their
-/// judgments, memory holds a row number for each document and what the baseline may take:
-/// see [`IvfOptions`].
+/// Figures are means over all judged queries of the split. Ties are ranked as trec_eval ranks them, so that
+/// the figures agree with it on the returned run. In addition to the queries and their judgments, memory
+/// holds a row number for each document and the memory of the baseline, see [`IvfOptions`].
 ///
 /// Returns the report and the ranking of the largest beam, to a depth of 100 or of the deepest
 /// metric.
@@ -253,7 +252,7 @@ fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
 }
 
-/// What every setting is measured with.
+/// The inputs of every measurement.
 pub(super) struct Sweep<'a> {
     pub serving: &'a ActiveModel,
     pub view: &'a View,
@@ -261,7 +260,7 @@ pub(super) struct Sweep<'a> {
     pub judge: Judge<'a>,
     /// Documents ranked per query.
     pub depth: usize,
-    /// For each query the document that is left out of its hits, if there is one.
+    /// For each query, the document left out of its hits, if any.
     pub identical: Vec<Option<Row>>,
 }
 
@@ -280,11 +279,11 @@ impl Sweep<'_> {
         depth + usize::from(self.identical[query].is_some())
     }
 
-    /// Removes the document with the query's own id from its ranking, if that is asked for.
+    /// Removes the document with the query's own id from its ranking, if requested.
     pub fn drop_identical(&self, query: usize, ranking: &mut Ranking, depth: usize) -> Result<()> {
         let Some(identical) = self.identical[query] else { return Ok(()) };
         for place in 0..ranking.len() {
-            // A row may be of one of its passages.
+            // The row may be one of its passages.
             if self.view.head(ranking[place].1)? == identical {
                 ranking.remove(place);
                 break;
@@ -294,10 +293,10 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Judges what a query found, and puts its ranking in the order of `trec_eval`.
+    /// Judges the results of a query, and sorts its ranking like `trec_eval`.
     pub fn outcome(&self, query: usize, found: &mut Retrieved) -> Result<Outcome> {
         self.drop_identical(query, &mut found.ranking, self.depth)?;
-        // Judged are documents.
+        // Judgments are for documents.
         for (_, row) in &mut found.ranking {
             *row = self.view.head(*row)?;
         }
@@ -305,7 +304,7 @@ impl Sweep<'_> {
         Ok(self.judge.outcome(query, found))
     }
 
-    /// What a query finds by the tree or by exact search.
+    /// Results of a query with the tree or with exact search.
     fn find(&self, query: usize, mode: SearchMode) -> Result<Retrieved> {
         let depth = NonZeroUsize::new(self.searched(query, self.depth)).unwrap_or(NonZeroUsize::MIN);
         let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
@@ -313,7 +312,7 @@ impl Sweep<'_> {
         Ok(Retrieved { visited: ranked.stats.documents_visited, routing, ranking: ranked.rows })
     }
 
-    /// What a query finds in a mode, every document a candidate.
+    /// Results of a query in a mode, with every document as a candidate.
     fn find_by(&self, query: usize, mode: EvalMode, rerank: Option<&RerankOptions>) -> Result<Retrieved> {
         let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
         let searched = NonZeroUsize::new(self.searched(query, depth)).unwrap_or(NonZeroUsize::MIN);
@@ -321,7 +320,7 @@ impl Sweep<'_> {
         let asked = Asked {
             by: mode.rank_by(),
             vector: self.query(query).into(),
-            // As it is: no sign of a dataset's question is meant as one.
+            // Plain words: operators in a dataset's question are not meant as such.
             words: Some(Words::plain(&self.queries.texts[query], self.serving.analysis())?),
             encoder: self.queries.encoders.get(query).copied(),
             ..Asked::default()
@@ -337,8 +336,8 @@ impl Sweep<'_> {
         Ok(Retrieved { visited, routing: 0.0, ranking })
     }
 
-    /// A ranking in the order of a reranker. Rows beyond its depth get scores below all that it has read:
-    /// a measurement uses scores alone.
+    /// A ranking in the order of a reranker. Rows beyond its depth get scores below all reranked ones,
+    /// because measurements use only scores.
     fn reranked(&self, question: &str, ranking: Ranking, rerank: &RerankOptions) -> Result<Ranking> {
         let (read, rest) = ranking.split_at(rerank.depth.min(ranking.len()));
         let documents = read.iter().map(|&(_, row)| Ok(self.view.passage(row)?));
@@ -355,7 +354,7 @@ impl Sweep<'_> {
         Ok(reranked)
     }
 
-    /// Measures all queries at one setting; the rankings go to `run` where there is one.
+    /// Measures all queries at one setting; the rankings go to `run` if given.
     fn measure(
         &self,
         setting: Setting,

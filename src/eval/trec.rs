@@ -15,7 +15,7 @@ pub enum TrecError {
     /// The file could not be read, or has a row that cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The score of a result is infinite or not a number, so it has no place in an order.
+    /// The score of a result is infinite or not a number, so it cannot be ordered.
     #[error("query `{query}`: document `{document}` has the score {score}, which is not finite")]
     Score {
         /// The query.
@@ -62,8 +62,8 @@ impl AsRef<str> for ScoredId {
 impl Metric {
     /// The mean over all queries that have judgments; 0 if there are none.
     ///
-    /// A judged query without results counts 0, as with `-c` of `trec_eval`, so that an
-    /// engine gains nothing from returning nothing. Results of other queries are ignored.
+    /// A judged query without results counts 0, as with `-c` of `trec_eval`, so that an engine does not gain
+    /// by returning nothing. Results of other queries are ignored.
     pub fn mean(self, run: &Run, qrels: &Qrels, level: RelevanceLevel) -> f64 {
         if qrels.is_empty() {
             return 0.0;
@@ -87,7 +87,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Adds a result at its place among those of the query. The caller adds a document once.
+    /// Inserts a result in order among those of the query. A document must be added only once.
     ///
     /// Results given in order cost constant time each, others time linear in the query's results.
     ///
@@ -159,8 +159,8 @@ impl Run {
 
     /// Reads what [`Run::write`] and other engines write, plain or gzip-compressed.
     ///
-    /// Rows may be in any order; their second field, rank and tag are not looked at. `name`
-    /// is what errors call the stream.
+    /// Rows may be in any order; their second field, rank and tag are ignored. `name` is what errors call the
+    /// stream.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ fn trec_order(a: &ScoredId, b: &ScoredId) -> std::cmp::Ordering {
     by_score.then_with(|| b.id.cmp(&a.id))
 }
 
-/// Refuses ids that could not be written again.
+/// Refuses ids that cannot be written back.
 fn check_ids(at: Place<'_>, ids: [&str; 2]) -> Result<(), DataError> {
     let Some(bad) = ids.into_iter().find(|id| field(id).is_err()) else { return Ok(()) };
     let bad = bad.escape_debug();

@@ -1,4 +1,4 @@
-//! Tuning when it is due, on a thread of its own.
+//! Automatic tuning on a background thread.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,18 +11,18 @@ use crate::index::Index;
 use crate::index::health::GROWN;
 use crate::progress::Progress;
 
-/// How often a tuning is looked for unless asked otherwise.
+/// Default interval between checks for a due tuning.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The load of the leaves is not looked at more often.
+/// Shortest interval between checks of the leaves' load.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
-/// One part of so many by which the collection grows at least from one tuning to the next.
+/// The collection must grow by at least one part in this many between tunings.
 const LEAST_GROWTH: usize = 10;
 
 /// Options of [`Index::auto_tune`].
 #[derive(Clone, Debug)]
 pub struct AutoTuneOptions {
-    /// How often it is looked whether a tuning is due, [`DEFAULT_INTERVAL`] by default; that costs next to
+    /// Interval between checks for a due tuning, [`DEFAULT_INTERVAL`] by default; a check costs next to
     /// nothing.
     pub interval: Duration,
     /// Options of each tuning.
@@ -35,10 +35,9 @@ impl Default for AutoTuneOptions {
     }
 }
 
-/// Keeps the tree of an index in step with its collection for as long as it lives; made by
-/// [`Index::auto_tune`].
+/// Keeps the tree of an index in step with its collection until dropped; created by [`Index::auto_tune`].
 ///
-/// Dropping it ends a tuning under way, with the index as it was, and waits for that.
+/// Dropping it cancels a running tuning, which leaves the index unchanged, and waits for it to stop.
 #[must_use = "it tunes for as long as it lives"]
 #[derive(Debug)]
 pub struct AutoTune {
@@ -49,7 +48,7 @@ pub struct AutoTune {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Told of each change of the state.
+    /// Notified of each change of the state.
     changed: Condvar,
 }
 
@@ -61,13 +60,13 @@ struct State {
 }
 
 impl Index {
-    /// Tunes the index by itself, on a thread of its own, whenever [`Self::tuning_due`] says so: once it has
-    /// so many documents that searches need a tree, and each time the collection has doubled, or has grown by
-    /// a tenth or more and become uneven. It never trains the encoder.
+    /// Tunes the index on a background thread whenever [`Self::tuning_due`] returns true: once it has enough
+    /// documents for searches to need a tree, and each time the collection has doubled, or has grown by a
+    /// tenth or more and become uneven. It never trains the encoder.
     ///
-    /// A tuning that brings too little leaves the index as it was, and the next one is tried when the
-    /// collection has doubled again. The thread does not keep the index open, but during a tuning: it ends
-    /// once the index is dropped elsewhere, or with the value returned.
+    /// A tuning that gains too little leaves the index unchanged, and the next one is tried when the
+    /// collection has doubled again. The thread keeps the index open only during a tuning: it ends once the
+    /// index is dropped elsewhere, or with the returned value.
     ///
     /// # Errors
     /// [`StoreError::ReadOnly`](crate::store::StoreError::ReadOnly). Failures of a tuning are logged and in
@@ -82,7 +81,7 @@ impl Index {
 }
 
 impl AutoTune {
-    /// How many tunings have ended, and the outcome of the last one, which is handed out once.
+    /// The number of finished tunings, and the outcome of the last one, which is returned only once.
     pub fn last(&self) -> (usize, Option<Result<Tuned>>) {
         let mut state = self.shared.state();
         (state.tunings, state.last.take())
@@ -94,7 +93,7 @@ impl Drop for AutoTune {
         self.shared.state().ends = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been printed.
+            // A panic in the thread has already been printed.
             let _ = thread.join();
         }
     }
@@ -106,7 +105,7 @@ impl Shared {
     }
 
     fn run(&self, index: &Weak<Index>, options: &AutoTuneOptions) {
-        // Documents from which the next one is tried, after one that did not change the index.
+        // Documents at which the next tuning is tried, after one that did not change the index.
         let mut next = 0;
         loop {
             match index.upgrade() {
@@ -138,14 +137,14 @@ impl Shared {
             false => ControlFlow::Continue(()),
         };
         match index.with_progress(goes_on).tune(&options.tune) {
-            // Somebody else is at it: later.
+            // Another change is under way: try later.
             Err(Error::Cancelled | Error::Input(InputError::ChangeUnderWay)) => {}
             tuned => self.ended(documents, next, index, tuned),
         }
     }
 
     fn ended(&self, documents: usize, next: &mut usize, index: &Index, tuned: Result<Tuned>) {
-        // After one that brought too little, or failed, when there is much more to make a tree of.
+        // After a tuning that failed or gained too little, wait until the collection is much larger.
         *next = match &tuned {
             Ok(tuned) if tuned.change.is_some() => documents + documents / LEAST_GROWTH,
             _ => GROWN * documents,

@@ -1,5 +1,5 @@
-//! Learning from use: a training on the judgments of an index, and a change over to its model if searches
-//! with it are better on questions that nothing has learned from.
+//! Learning from use: trains on the judgments of an index, and switches to the new model if it gives better
+//! searches on held-out questions.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -22,25 +22,26 @@ use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::train::policy::LEARN;
 use crate::train::{FEWEST_QUERIES, TrainConfig, TrainError, Trainer, TrainingSet, is_held_out};
 
-/// Learnings that are remembered, so that none is done twice.
+/// Learnings that are recorded, so that none is repeated.
 const KNOWN_LEARNINGS: usize = 64;
 
-/// What a learning would learn from, before it trains.
+/// The data available to a learning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Learnable {
     /// Questions to learn from.
     pub questions: usize,
-    /// Questions that are set aside to measure with.
+    /// Held-out questions to measure with.
     pub held_out: usize,
-    /// The smallest gain in nDCG@10 that so many questions usually show; `None` where none is set aside.
+    /// The smallest gain in nDCG@10 that this number of questions usually shows; `None` without held-out
+    /// questions.
     pub can_show: Option<f64>,
     /// The same in one sentence.
     pub sentence: String,
 }
 
 impl Index {
-    /// The last learnings that trained, 64 at most, the newest first.
+    /// The last learnings that trained, at most 64, newest first.
     ///
     /// # Errors
     /// Failures of reading the judgments.
@@ -48,8 +49,8 @@ impl Index {
         Ok(noted(self.learned_from()?.and_then(|(_, more)| more)))
     }
 
-    /// What [`Self::learn`] would learn from, and how large a gain must be for its questions to show it.
-    /// Trains nothing.
+    /// The data that [`Self::learn`] would learn from, and the gain needed for its questions to show it. Does
+    /// not train.
     ///
     /// # Errors
     /// Those of [`Self::learn`] for the options; failures of reading.
@@ -73,32 +74,31 @@ impl Index {
     }
 
     /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), makes a query
-    /// encoder, fits the weight of words, and changes over to all of it if default searches are better with
-    /// it.
+    /// encoder, fits the weight of words, and switches to all of them if they make default searches better.
     ///
-    /// Default searches are measured before and after on judged questions that were set aside: with the
-    /// encoder that reads questions, and the weight of words, that serve before and that would serve after.
-    /// Better is: their nDCG@10 rises by [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, by two tests
-    /// at [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), their recall@10 does not fall by so much,
-    /// and, in an index so large that searches use the tree, the tree loses nothing against k-means.
-    /// Otherwise the index is as before, unless [`LearnOptions::accept`] says so.
+    /// Default searches are measured before and after on held-out judged questions, each time with the
+    /// question encoder and the weight of words in service. They are better if nDCG@10 rises by
+    /// [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, significant by two tests at
+    /// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), recall@10 does not fall by as much and, in
+    /// an index large enough for searches to use the tree, the tree loses nothing against k-means. Otherwise
+    /// the index is unchanged, unless [`LearnOptions::accept`] is set.
     ///
-    /// With too few judgments for a training, a tree is made where one is due ([`Self::tuning_due`]), and the
-    /// weight of words is fitted where there are enough for that ([`Self::fuse`]).
+    /// With too few judgments for a training, a tree is made if one is due ([`Self::tuning_due`]), and the
+    /// weight of words is fitted if there are enough judgments for that ([`Self::fuse`]).
     ///
-    /// The training begins from the model in service, so it may be called again and again; where no judgment
-    /// is new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
-    /// [`Self::rollback`] returns. Judgments of documents that the index does not hold are counted and
-    /// skipped. A judgment of grade 0 or less removes a pair given for the same question and document.
+    /// Training starts from the model in service, so this may be called repeatedly; without new judgments it
+    /// does nothing. Searches and writes continue meanwhile, as with [`Self::reencode`], and
+    /// [`Self::rollback`] undoes the change. Judgments of documents that the index does not hold are counted
+    /// and skipped. A judgment of grade 0 or less removes a pair given for the same question and document.
     ///
-    /// Costs a training and an encoding of all documents: some minutes for 5,000 abstracts
+    /// Costs a training and an encoding of all documents: a few minutes for 5,000 abstracts
     /// (`docs/lab/experiments.md`).
     ///
     /// # Errors
     /// Those of [`Self::record`] for the pairs given; [`TrainError`] for settings out of range;
-    /// [`InputError::WithoutText`](crate::InputError::WithoutText) where documents have no text;
+    /// [`InputError::WithoutText`](crate::InputError::WithoutText) if documents have no text;
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); those of [`Trainer::fit`] and
-    /// [`Self::reencode`]. The index is then as before.
+    /// [`Self::reencode`]. On error the index is unchanged.
     pub fn learn(&self, options: &LearnOptions) -> Result<Learned> {
         self.with_progress(no_progress).learn(options)
     }
@@ -112,12 +112,13 @@ impl Index {
         self.check_writable()?;
         let config = options.checked_config()?;
         options.pairs.iter().try_for_each(check_judgment)?;
-        // Until the change is done: it is made from what serves now.
+        // Held until the change is done, because it starts from the model in service.
         let _only = self.alone()?;
         self.clear_begun()?;
         let output = self.path().join(names::TRAINED);
         let mut replaced = None;
-        // A training takes its time, and writes into the directory at its end.
+        // Training takes long and writes into the directory at its end, so the directory is checked
+        // meanwhile.
         let mut watched = |progress| match self.check_place() {
             Ok(()) => on_progress(progress),
             Err(error) => {
@@ -129,7 +130,7 @@ impl Index {
         if let Some(error) = replaced {
             return Err(error);
         }
-        // What was learned serves, or the index is as before: both are true without the bundle.
+        // The new model is in service or the index is unchanged; either way the bundle is not needed.
         self.discard_begun();
         learned
     }
@@ -181,13 +182,14 @@ impl Index {
             learned.judge(fitted.report.verdict.as_ref(), self.embeddings(), &before, &after);
             learned.query_encoder = fitted.bundle.query_encoder();
             let asked = learned.chosen(choose);
-            // Whoever was asked may have cancelled, which is no choice: it can be learned again.
+            // The callback may have cancelled. That is not a decision, so the same judgments can be learned
+            // again.
             Progress::new(Stage::Evaluate, aside.len(), aside.len()).tell(on_progress, Error::Cancelled)?;
             Ok(asked)
         };
         let change = self.change_if(&fitted.bundle, &mut check, on_progress)?;
         learned.change = change;
-        // From the encoder before too: after a rollback the same judgments must not undo it.
+        // Also recorded for the previous encoder, so that the same judgments do not undo a rollback.
         let mut lines = vec![from, with_encoder(&print, &self.bundle())];
         lines.dedup();
         lines.extend(known.lines().take(KNOWN_LEARNINGS).map(str::to_owned));
@@ -204,7 +206,7 @@ impl Index {
         Ok(learned)
     }
 
-    /// What too few judgments for a training allow: a tree where one is due, and the weight of words.
+    /// The fallback with too few judgments for a training: a tree if one is due, and the weight of words.
     fn learn_without_training(
         &self,
         mut learned: Learned,
@@ -222,7 +224,7 @@ impl Index {
         Ok(learned.decided())
     }
 
-    /// How default searches with a model answer the questions that were set aside.
+    /// Measures default searches with a model on the held-out questions.
     fn serves(
         &self,
         model: &ActiveModel,
@@ -233,7 +235,7 @@ impl Index {
         Questions::of(&view, aside)?.served(model, &view, on_progress)
     }
 
-    /// Fits the weight of words beside new embeddings; the change stands without it.
+    /// Fits the weight of words for new embeddings; the change is kept even if this fails.
     fn fuse_after(
         &self,
         next: &ActiveModel,
@@ -267,10 +269,10 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         index.learn_alone(options, &mut by_verdict(options), on_progress)
     }
 
-    /// As [`Self::learn`], but `choose` says whether the index changes over to what was learned: somebody who
-    /// is asked, say. It is called once where something was trained, with what was measured, and `decision`
-    /// and `sentence` as if they were heeded. As long as it takes, no other change of model or training
-    /// begins; searches and writes go on.
+    /// As [`Self::learn`], but `choose` decides whether the index switches to the new model, for instance by
+    /// asking a user. It is called once if a model was trained, with the measurements and with the
+    /// recommended `decision` and `sentence`. Until it returns, no other training or change of model can
+    /// start; searches and writes continue.
     ///
     /// # Errors
     /// Those of [`Self::learn`].

@@ -12,8 +12,8 @@ use crate::train::{RerankerTrainer, TrainError, TrainingSet};
 const BLOCK: usize = 64;
 
 impl<'a> RerankerTrainer<'a> {
-    /// The index whose hits are to be reranked, of the same documents as the set, without passages: negatives
-    /// and the verdict's hits are those of its searches by default.
+    /// Sets the index whose hits are reranked. It must hold the same documents as the set, without passages.
+    /// Its default searches provide the negatives and the hits of the verdict.
     pub fn first_stage(self, index: &'a Index) -> Self {
         self.first_search(move |set, questions, depth, on_progress| {
             search(index, set, questions, depth, on_progress)
@@ -24,7 +24,7 @@ impl<'a> RerankerTrainer<'a> {
 /// Searches an index.
 ///
 /// # Errors
-/// [`TrainError::OtherDocuments`] where the index and the set do not hold the same ones;
+/// [`TrainError::OtherDocuments`] if the index and the set do not hold the same documents;
 /// [`TrainError::Passages`]; those of a search.
 fn search(
     index: &Index,

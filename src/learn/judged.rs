@@ -1,4 +1,4 @@
-//! The judgments that a learning learns from.
+//! The judgments used by a learning.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::model::{ModelError, hex};
 use crate::train::error::out_of_range;
 use crate::train::{REPORT_FILE, TrainConfig, held_out, plain};
 
-/// Pairs that have aged to a smaller share of their weight take no part.
+/// Pairs aged to a smaller share of their weight are left out.
 const LEAST_SHARE: f64 = 0.01;
 
 /// Options of [`Index::learn`](crate::Index::learn).
 #[derive(Clone, Debug, Default)]
 pub struct LearnOptions {
-    /// Judgments beside those that the index holds, such as clicks with their weights. They are not stored.
+    /// Judgments in addition to those in the index, such as weighted clicks. They are not stored.
     pub pairs: Vec<Judgment>,
-    /// The time in which a judgment comes to count half; judgments do not age by default.
+    /// Time after which a judgment counts half; by default judgments do not age.
     pub half_life: Option<Duration>,
     /// Settings of the training. Its share of questions set aside is
-    /// [`LEARN_HELD_OUT`](crate::train::LEARN_HELD_OUT), whatever the default here says; another one is an
+    /// [`LEARN_HELD_OUT`](crate::train::LEARN_HELD_OUT), whatever the default here is; any other value is an
     /// error.
     pub config: TrainConfig,
-    /// Uses what was learned even where it is not shown to be better, and trains even where too few questions
-    /// are set aside to show anything.
+    /// Adopts the new model even if it is not shown to be better, and trains even with too few held-out
+    /// questions to show anything.
     pub accept: bool,
 }
 
@@ -35,7 +35,7 @@ impl LearnOptions {
         let dev_fraction = held_out::share(self.config.dev_fraction)?;
         let patience = self.config.schedule.early_stopping_patience;
         if patience > 0 {
-            // It would choose by the very questions that decide.
+            // Early stopping would choose by the questions that decide.
             let expected = "0 in a learning".to_owned();
             return Err(out_of_range("schedule.early_stopping_patience", patience, expected));
         }
@@ -48,7 +48,7 @@ impl LearnOptions {
         Ok(config)
     }
 
-    /// The share that is left of a judgment's weight at a time.
+    /// The remaining share of a judgment's weight at a time.
     fn left(&self, judgment: &Judgment, now: u64) -> f64 {
         let age = now.saturating_sub(judgment.time) as f64;
         0.5f64.powf(self.half_life.map_or(0.0, |time| age / time.as_secs_f64()))
@@ -60,7 +60,7 @@ pub(super) struct Judged {
     /// Question, id of a document that answers it, and weight.
     pub pairs: Vec<(String, String, f32)>,
     pub without_document: usize,
-    /// Question, id and weight as they were given, in bytes that stand for them.
+    /// Digest of the given questions, ids and weights.
     digest: Sha256,
 }
 
@@ -71,7 +71,7 @@ impl Judged {
         holds: impl Fn(&str) -> Result<bool>,
     ) -> Result<Self> {
         let now = now();
-        // Of a question in several spellings the first one stands for all.
+        // The first spelling of a question represents all its spellings.
         let mut spellings: HashMap<String, &str> = HashMap::new();
         let mut judged = Self { pairs: Vec::new(), without_document: 0, digest: Sha256::new() };
         let no = |judgments: &[Judgment]| -> HashSet<(String, String)> {
@@ -102,14 +102,14 @@ impl Judged {
         Ok(judged)
     }
 
-    /// Different questions: those that are set aside, and the others.
+    /// Numbers of distinct questions: held out, and others.
     pub fn split(&self, is_aside: impl Fn(&str) -> bool) -> (usize, usize) {
         let questions: HashSet<&str> = self.pairs.iter().map(|(question, ..)| question.as_str()).collect();
         let aside = questions.iter().filter(|question| is_aside(question)).count();
         (aside, questions.len() - aside)
     }
 
-    /// Stands for what a training would see, but for the documents and for the age of judgments.
+    /// A fingerprint of a training's data, without the documents and the age of judgments.
     pub fn fingerprint(&self, options: &LearnOptions, config: &TrainConfig) -> Result<String> {
         let mut digest = self.digest.clone();
         let json = serde_json::to_string(config)

@@ -1,17 +1,17 @@
 //! What an index learns from its users: encoder, tree, query encoder and the weight of words. Training itself
-//! is in [`train`](crate::train), which knows no index.
+//! is in [`train`](crate::train), which does not depend on indexes.
 //!
-//! | File | What it has |
+//! | File | Contents |
 //! |---|---|
 //! | `encoder.rs` | `Index::learn`: from judgments to a model that is shown to be better |
 //! | `judged.rs` | the judgments that can be learned from |
-//! | `questions.rs` | how a model as it serves answers judged questions |
-//! | `outcome.rs` | what a learning came to, and its sentence |
-//! | `tree.rs`, `auto_tune.rs` | a tree for what is stored, without judgments |
+//! | `questions.rs` | measurement of default searches on judged questions |
+//! | `outcome.rs` | the outcome of a learning, and its sentence |
+//! | `tree.rs`, `auto_tune.rs` | a tree for the stored documents, without judgments |
 //! | `query_encoder.rs` | a fast encoder of questions |
-//! | `words.rs` | how much words count beside embeddings |
-//! | `rankings.rs` | the same decision for searches that were made elsewhere |
-//! | `set.rs`, `passages.rs`, `first_stage.rs` | what a training sees of an index |
+//! | `words.rs` | the weight of words relative to embeddings |
+//! | `rankings.rs` | the same decision for external searches |
+//! | `set.rs`, `passages.rs`, `first_stage.rs` | the training data in an index |
 
 mod auto_tune;
 mod encoder;

@@ -1,4 +1,4 @@
-//! What a learning came to: its decision, the sentence that says why, and the record that is kept of it.
+//! The outcome of a learning: its decision, the sentence with the reason, and its record.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,77 +11,76 @@ use crate::search::MOST_EXACT_DOCUMENTS;
 use crate::train::policy::{Evidence, LEARN};
 use crate::train::{Difference, FEWEST_QUERIES, LEARN_HELD_OUT, Recommendation, Verdict};
 
-/// Questions of each kind that [`Learned`] names, at most.
+/// Most questions of each kind listed in [`Learned`].
 pub const QUESTIONS_NAMED: usize = 20;
-/// Of the resampling of a test.
+/// Seed of the resampling in tests.
 const SEED: u64 = 0;
-/// Characters of such a question, at most.
+/// Most characters of such a question.
 const LONGEST_NAMED: usize = 1_000;
 
-/// What [`Index::learn`](crate::Index::learn) did.
+/// The outcome of [`Index::learn`](crate::Index::learn).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Learned {
-    /// What came of it.
+    /// The decision.
     pub decision: Decision,
     /// The same with its reason, in one sentence.
     pub sentence: String,
-    /// Questions and documents that answer them that were learned from; before a training, those that could
-    /// be.
+    /// Pairs of a question and an answer that were learned from; before a training, those available.
     pub pairs: usize,
-    /// Judgments of documents that it does not hold.
+    /// Judgments of documents that are not in the index.
     pub without_document: usize,
     /// Questions that were learned from.
     pub learned: usize,
-    /// Questions that were set aside and measured.
+    /// Held-out questions that were measured.
     pub held_out: usize,
-    /// nDCG@10 of default searches on the latter, after against before: with the encoder that reads questions
-    /// and the weight of words that serve, or would; `None` where nothing was trained.
+    /// nDCG@10 of default searches on the held-out questions, after against before, each with its question
+    /// encoder and weight of words; `None` if nothing was trained.
     pub ndcg_at_10: Option<Difference>,
     /// Recall@10 of the same.
     pub recall_at_10: Option<Difference>,
     /// nDCG@10 of the encoder alone: exact search by embeddings of the full encoder, after against before.
     pub encoder: Option<Difference>,
-    /// Those of them that gained most in nDCG@10, [`QUESTIONS_NAMED`] at most.
+    /// Held-out questions with the largest gains in nDCG@10, at most [`QUESTIONS_NAMED`].
     pub better: Vec<QuestionChange>,
-    /// Those that lost most.
+    /// Held-out questions with the largest losses.
     pub worse: Vec<QuestionChange>,
-    /// The change over to the new model or tree; `None` where those are as before.
+    /// The switch to the new model or tree; `None` if both are unchanged.
     pub change: Option<ModelChange>,
-    /// The tree that was made without a training; `None` where something was trained, or no tree was due.
+    /// The tree made without a training; `None` if a model was trained or no tree was due.
     pub tree: Option<Tuned>,
-    /// How words count beside embeddings; `None` where the index has no words, or too few questions are
-    /// judged to fit it.
+    /// The weight of words relative to embeddings; `None` if the index has no words or too few questions are
+    /// judged.
     pub fusion: Option<LearnedFusion>,
-    /// The new model's query encoder: what it loses against the full encoder, and whether it reads the
-    /// questions of default searches; `None` where nothing was trained or none could be made.
+    /// The new model's query encoder: its loss against the full encoder, and whether default searches use it;
+    /// `None` if nothing was trained or none could be made.
     pub query_encoder: Option<DistilReport>,
 }
 
-/// What came of a learning.
+/// The decision of a learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
-    /// The index is served by what was learned.
+    /// The index uses the new model.
     Changed,
     /// The same judgments were learned from before; nothing was trained.
     NothingNew,
     /// Too few judged questions to measure with; nothing was trained.
     TooFew,
-    /// What was learned is not shown to be better; the index is as before.
+    /// The new model is not shown to be better; the index is unchanged.
     NoGain,
-    /// What was learned is worse in something; the index is as before.
+    /// The new model is worse in some measure; the index is unchanged.
     Worse,
-    /// The index is served by what was learned, although it is not shown to be better: it was accepted
+    /// The index uses the new model, although it is not shown to be better: it was accepted
     /// ([`LearnOptions::accept`](super::LearnOptions::accept)) or chosen
     /// ([`WithProgress::learn_if`](crate::WithProgress::learn_if)).
     Chosen,
-    /// What was learned is better; the index is as before, since that was chosen.
+    /// The new model is better, but the caller chose to keep the index unchanged.
     Left,
 }
 
-/// What a learning did to a question that was set aside.
+/// The effect of a learning on a held-out question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QuestionChange {
@@ -93,26 +92,26 @@ pub struct QuestionChange {
     pub after: f64,
 }
 
-/// A learning that trained, as it is remembered.
+/// The record of a learning that trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Learning {
     /// When it ended, in seconds since 1970 (UTC).
     pub time: u64,
-    /// What came of it.
+    /// The decision.
     pub decision: Decision,
     /// The same with its reason, in one sentence.
     pub sentence: String,
 }
 
-/// What is noted beside the fingerprints of learnings.
+/// Data recorded with the fingerprints of learnings.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Noted {
     pub learnings: Vec<Learning>,
 }
 
 impl Learned {
-    /// Of judgments that were not learned from yet.
+    /// The outcome before learning from the judgments.
     pub(super) fn new(pairs: usize, without_document: usize) -> Self {
         Self {
             decision: Decision::TooFew,
@@ -133,7 +132,7 @@ impl Learned {
         }
     }
 
-    /// Decides by searches before and after, and by what the training measured of its tree.
+    /// Decides by searches before and after, and by the training's measurements of its tree.
     pub(super) fn judge(
         &mut self,
         verdict: Option<&Verdict>,
@@ -142,7 +141,7 @@ impl Learned {
         after: &Served,
     ) {
         self.encoder = verdict.and_then(|verdict| verdict.exact_ndcg);
-        // A document may have been deleted meanwhile, and with it the only answer of a question.
+        // Meanwhile a document may have been deleted that was the only answer of a question.
         let mut paired: Vec<_> = before
             .iter()
             .filter_map(|(question, before)| Some((question.as_str(), *before, *after.get(question)?)))
@@ -165,7 +164,7 @@ impl Learned {
         };
     }
 
-    /// Whether the index is to change over, by somebody's choice.
+    /// Whether the index should switch, by the caller's choice.
     pub(super) fn chosen(&mut self, choose: &mut dyn FnMut(&Self) -> bool) -> bool {
         *self = self.clone().decided();
         let is_chosen = choose(self);
@@ -231,7 +230,7 @@ impl Learned {
         self
     }
 
-    /// Which encoder reads questions from now on, where that is the fast one.
+    /// Names the question encoder from now on, if it is the fast one.
     fn encoder_of_questions(&self) -> &'static str {
         match self.query_encoder.as_ref().is_some_and(|report| report.is_default) {
             true => "; the fast encoder reads questions",
@@ -240,12 +239,12 @@ impl Learned {
     }
 }
 
-/// What judged questions that were set aside say, for a sentence.
+/// The measurements on held-out questions, for a sentence.
 pub(super) fn measured(questions: usize, ndcg: &Difference) -> String {
     format!("on {questions} judged questions that it did not learn from, {}", ndcg.in_words())
 }
 
-/// How many questions would show a gain like the one that was measured.
+/// The number of questions needed to show a gain like the measured one.
 fn needed(questions: usize, ndcg: Option<&Difference>) -> String {
     let gain = ndcg.filter(|ndcg| ndcg.difference > 0.0);
     let needed = gain.and_then(|gain| LEARN.questions_needed(gain)).filter(|needed| *needed > questions);
@@ -255,7 +254,7 @@ fn needed(questions: usize, ndcg: Option<&Difference>) -> String {
     })
 }
 
-/// By nDCG@10, where recall@10 does not fall.
+/// Decides by nDCG@10, provided that recall@10 does not fall.
 pub(super) fn decide(questions: usize, ndcg: Option<Difference>, recall: Option<Difference>) -> Decision {
     let [ndcg, recall] =
         [ndcg, recall].map(|own| own.map_or(Evidence::TooFew, |own| LEARN.decide(questions, &own)));
@@ -267,13 +266,13 @@ pub(super) fn decide(questions: usize, ndcg: Option<Difference>, recall: Option<
     }
 }
 
-/// The learnings that were noted; none where another version has noted something else.
+/// The recorded learnings; none if another version recorded a different form.
 pub(super) fn noted(more: Option<Value>) -> Vec<Learning> {
     let noted = more.and_then(|more| serde_json::from_value::<Noted>(more).ok());
     noted.unwrap_or_default().learnings
 }
 
-/// The questions that gained and that lost, those first that did so most.
+/// The questions that gained and those that lost, largest changes first.
 fn question_changes<'a>(
     ndcg: impl Iterator<Item = (&'a str, f64, f64)>,
 ) -> (Vec<QuestionChange>, Vec<QuestionChange>) {

@@ -1,5 +1,5 @@
-//! What a training sees of an index whose documents have passages: each passage is a document, and of a
-//! document that answers a question the best passage does.
+//! Training data from an index with passages: each passage is a document, and the best passage of an
+//! answering document is the answer.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::search::QueryEncoder;
 use crate::store::View;
 use crate::train::TrainError;
 
-/// Stands between the id of a document and the number of a passage.
+/// Separates the id of a document from the number of a passage.
 const SEPARATOR: char = '\u{1f}';
 
 /// Questions encoded at once.
@@ -24,13 +24,13 @@ fn passage_id(id: &str, number: usize) -> String {
     format!("{id}{SEPARATOR}{number}")
 }
 
-/// The id of the document that a passage is of.
+/// The id of a passage's document.
 pub(super) fn document_id(passage: &str) -> &str {
     passage.rsplit_once(SEPARATOR).map_or(passage, |(id, _)| id)
 }
 
-/// Documents of an index, and pairs of questions with them, as passages; as they are where documents have
-/// none. Pairs with documents that were deleted meanwhile are left out.
+/// Documents of an index, and pairs of questions with them, as passages; unchanged if documents have none.
+/// Pairs with meanwhile deleted documents are left out.
 ///
 /// # Errors
 /// Failures of reading and of the encoder.
@@ -69,8 +69,7 @@ pub(super) fn of_passages(
     Ok((passages, answers))
 }
 
-/// Of each question and row that stands for a document, the row of the document's best passage by the full
-/// encoder.
+/// For each question and a document's row, the row of the document's best passage by the full encoder.
 pub(super) fn best_rows(serving: &ActiveModel, view: &View, asked: &[(&str, Row)]) -> Result<Vec<Row>> {
     if !view.has_several() {
         return Ok(asked.iter().map(|&(_, row)| row).collect());
@@ -78,7 +77,7 @@ pub(super) fn best_rows(serving: &ActiveModel, view: &View, asked: &[(&str, Row)
     let mut places: HashMap<&str, usize> = HashMap::new();
     for &(question, _) in asked {
         let next = places.len();
-        // A question without a word is for others to refuse.
+        // Empty questions are refused elsewhere.
         if !question.trim().is_empty() {
             places.entry(question).or_insert(next);
         }

@@ -1,4 +1,4 @@
-//! A query encoder for the model of an index, from what the index holds.
+//! A query encoder for the model of an index, made from the data in the index.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -19,21 +19,22 @@ use crate::store::View;
 use crate::train::query_encoder::{Known, Question, check_encoder, distilled};
 use crate::train::{DistilOptions, QueryEncoderChoice, TrainError, is_held_out, plain};
 
-/// Documents of an index whose stored embeddings take part, at most.
+/// Most documents of an index whose stored embeddings are used.
 const MOST_DOCUMENTS: usize = 100_000;
-/// Logged questions that are learned from, at most.
+/// Most logged questions to learn from.
 const MOST_ASKED: usize = 20_000;
 
 impl Index {
-    /// Makes a query encoder for the model in service from what is stored and puts it into service, in place
-    /// of one that is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
+    /// Makes a query encoder for the model in service from the stored data and puts it into service,
+    /// replacing an existing one. With [`QueryEncoderChoice::None`] an existing one is removed and `None` is
+    /// returned.
     ///
     /// As [`distil`](crate::train::distil), from the stored embeddings, so that no document is encoded again:
-    /// up to 100,000 documents, those that answer questions set aside among them. It learns from judged
-    /// questions ([`Self::record`]), of which a fifth is set aside to measure with, by a hash of their words,
+    /// up to 100,000 documents, including those that answer held-out questions. It learns from judged
+    /// questions ([`Self::record`]), of which a fifth is held out by a hash of their words to measure with,
     /// from logged ones ([`Self::log_questions`]), and from titles and sentences of the documents. Searches
-    /// and writes go on meanwhile. It lasts once this has returned; a change to a model with another encoder
-    /// brings that model's query encoder, or none.
+    /// and writes continue meanwhile. The change is durable once this returns. A change to a model with
+    /// another encoder replaces it with that model's query encoder, if any.
     ///
     /// # Errors
     /// Those of [`distil`](crate::train::distil);
@@ -93,7 +94,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Puts the best passage of each answer in the place of the document.
+/// Replaces the document of each answer with its best passage.
 fn answered_by_passages(
     serving: &ActiveModel,
     view: &View,
@@ -106,7 +107,7 @@ fn answered_by_passages(
     Ok(())
 }
 
-/// Documents of an index with their embeddings, and questions by their places among those.
+/// Documents of an index with their embeddings, and questions by positions among them.
 struct Stored {
     documents: Vec<Document>,
     rows: Vec<f32>,
@@ -121,7 +122,7 @@ impl Stored {
         judgments: impl Iterator<Item = &'a Judgment>,
         options: &DistilOptions,
     ) -> Result<Self> {
-        // Of several judgments of a question and a document the last one counts.
+        // The last judgment of a question and a document counts.
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut judged: Vec<(String, HashMap<Row, i32>)> = Vec::new();
         for judgment in judgments {

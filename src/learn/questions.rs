@@ -1,4 +1,4 @@
-//! Judged questions with the rows that answer them, and how a model as it serves answers them.
+//! Judged questions with the rows that answer them, and their default searches with a model.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use crate::train::{is_held_out, plain};
 
 /// Questions encoded between two reports of progress.
 pub(super) const BLOCK: usize = 64;
-/// What a default search is measured by.
+/// Metrics of a default search.
 const METRICS: [Metric; 2] = [Metric::NDCG_AT_10, Metric::RECALL_AT_10];
 
 /// nDCG@10 and recall@10 of each question by a default search.
@@ -24,19 +24,18 @@ pub(super) type Served = HashMap<String, [f64; 2]>;
 pub(super) struct Questions {
     pub texts: Vec<String>,
     pub judged: Vec<JudgedRows>,
-    /// Those that are left out.
+    /// Number of questions left out.
     pub unanswered: usize,
 }
 
 impl Questions {
-    /// Those with an answer that the view holds. Of several judgments of a question and a document the last
-    /// one counts.
+    /// Questions with an answer in the view. The last judgment of a question and a document counts.
     pub fn of<'a>(view: &View, judgments: impl IntoIterator<Item = &'a Judgment>) -> Result<Self> {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut all: Vec<(&str, HashMap<&str, i32>)> = Vec::new();
         for judgment in judgments {
             let question = judgment.question.as_str();
-            // In another spelling it is the same question.
+            // Different spellings are the same question.
             let place = *places.entry(plain(question)).or_insert_with(|| {
                 all.push((question, HashMap::new()));
                 all.len() - 1
@@ -62,7 +61,7 @@ impl Questions {
         Ok(questions)
     }
 
-    /// Those that the query encoder did not learn from.
+    /// Questions that the query encoder did not learn from.
     pub fn fresh_for(self, of_index: bool) -> Self {
         if !of_index {
             return self;
@@ -72,7 +71,7 @@ impl Questions {
         Self { texts, judged, unanswered: self.unanswered }
     }
 
-    /// Asks each question as a default search does: by the model's default encoder, with words where they
+    /// Asks each question like a default search: with the model's default encoder, and with words if they
     /// help.
     ///
     /// # Errors
@@ -94,7 +93,7 @@ impl Questions {
                     false => RankBy::Dense,
                 };
                 let mut ranking = model.rank_asked(view, &asked, &plan)?.rows;
-                // Judgments are of documents, hits may be passages.
+                // Judgments are for documents, but hits may be passages.
                 for (_, row) in &mut ranking {
                     *row = view.head(*row)?;
                 }
@@ -108,7 +107,7 @@ impl Questions {
     }
 }
 
-/// Questions as they were judged: signs in them are text, since they may come from any search engine.
+/// Questions as they were judged: operators in them are text, because they may come from any search engine.
 pub(super) fn asked(
     model: &ActiveModel,
     texts: &[String],

@@ -1,6 +1,5 @@
-//! Whether what is found after a change is better than before, by rankings of judged questions that the
-//! change has not seen: the rule by which an index learns ([`Index::learn`](crate::Index::learn)), for
-//! searches that were made elsewhere.
+//! Decides whether a change improves search, from rankings of judged questions that the change has not seen:
+//! the rule of [`Index::learn`](crate::Index::learn), for external searches.
 
 use serde::Serialize;
 
@@ -9,22 +8,22 @@ use crate::data::Judgments;
 use crate::measure::{Metric, RelevanceLevel};
 use crate::train::{Difference, FEWEST_QUERIES};
 
-/// A judged question, and the ids that were found for it before and after a change, best first.
+/// A judged question, with the ids found for it before and after a change, best first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JudgedRankings {
     /// Grades of documents by id.
     pub judgments: Judgments,
-    /// What was found before.
+    /// Ids found before.
     pub before: Vec<String>,
-    /// What was found after.
+    /// Ids found after.
     pub after: Vec<String>,
 }
 
-/// What rankings say of a change.
+/// The comparison of rankings before and after a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RankingVerdict {
-    /// Changed where it is better.
+    /// Changed if the rankings after are better.
     pub decision: Decision,
     /// The same with its reason, in one sentence.
     pub sentence: String,
@@ -36,11 +35,10 @@ pub struct RankingVerdict {
     pub recall_at_10: Option<Difference>,
 }
 
-/// Compares rankings of the first ten documents. Better is: nDCG@10 rises by
-/// [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, by two tests at
-/// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), and recall@10 does not fall by so much. With
-/// fewer than [`FEWEST_QUERIES`] questions that have an answer nothing is said. `seed` is that of the
-/// resampling.
+/// Compares rankings of the first ten documents. The rankings after are better if nDCG@10 rises by
+/// [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, significant by two tests at
+/// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), and recall@10 does not fall by as much. Fewer
+/// than [`FEWEST_QUERIES`] questions with an answer allow no decision. `seed` is that of the resampling.
 pub fn compare_rankings(questions: &[JudgedRankings], seed: u64) -> RankingVerdict {
     let level = RelevanceLevel::default();
     let answered = |own: &&JudgedRankings| own.judgments.values().any(|grade| *grade >= level.0);
@@ -100,7 +98,7 @@ mod tests {
         assert_eq!(compare_rankings(&vec![ranked(&good, &good); 30], 0).decision, Decision::NoGain);
         assert_eq!(compare_rankings(&vec![ranked(&bad, &good); 19], 0).decision, Decision::TooFew);
         assert_eq!(compare_rankings(&[], 0).decision, Decision::TooFew);
-        // One without an answer says nothing of either.
+        // A question without an answer does not count.
         let unanswered = JudgedRankings { judgments: [("a".to_owned(), 0)].into(), ..ranked(&bad, &good) };
         assert_eq!(compare_rankings(&vec![unanswered; 30], 0).questions, 0);
     }

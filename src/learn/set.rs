@@ -1,4 +1,4 @@
-//! What an index holds as a training set.
+//! A training set from the data in an index.
 
 use super::passages::{Pair, check_pairs, document_id, of_passages};
 use crate::document::Document;
@@ -8,8 +8,8 @@ use crate::judgment::Judgment;
 use crate::train::{TrainingQuery, TrainingSet, is_held_out};
 
 impl TrainingSet {
-    /// The questions that a training sets aside, with their answers: judgments for
-    /// [`Index::fuse`](crate::Index::fuse) of the model that was trained on the others.
+    /// The held-out questions of a training with their answers, as judgments for
+    /// [`Index::fuse`](crate::Index::fuse) with the model trained on the other questions.
     pub fn held_out(&self) -> Vec<Judgment> {
         let of_query = |query: &TrainingQuery| -> Vec<Judgment> {
             let id = |place: &u32| {
@@ -21,11 +21,11 @@ impl TrainingSet {
         self.dev.iter().flat_map(of_query).collect()
     }
 
-    /// As [`Self::from_pairs`], over the documents stored in an index. Set aside are the questions that every
-    /// way to learn sets aside ([`is_held_out`]).
+    /// As [`Self::from_pairs`], over the documents stored in an index. The held-out questions are those of
+    /// every way to learn ([`is_held_out`]).
     ///
-    /// All of them are read into memory. Where they have passages, each of these is a document of the
-    /// training, and the best passage of a document by the index's own encoder is the answer.
+    /// All documents are read into memory. If they have passages, each passage is a document of the training,
+    /// and the answer is a document's best passage by the index's own encoder.
     ///
     /// # Errors
     /// Those of [`Self::from_pairs`], and failures of reading the index and of its encoder.
@@ -36,7 +36,7 @@ impl TrainingSet {
         Self::of_index(index, documents, pairs)
     }
 
-    /// As [`Self::from_weighted_pairs`], of documents that are passages where those of the index are.
+    /// As [`Self::from_weighted_pairs`], with passages as documents if the index has passages.
     pub(super) fn of_index(index: &Index, documents: Vec<Document>, pairs: Vec<Pair>) -> Result<Self> {
         let (documents, pairs) = of_passages(index, documents, pairs)?;
         let set = Self::from_weighted_pairs(documents, pairs, is_held_out)?;

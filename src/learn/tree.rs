@@ -1,4 +1,5 @@
-//! A tree for what an index holds, without labels: the encoder stays as it is, and nothing is encoded again.
+//! A tree for the documents of an index, made without labels: the encoder is unchanged, and nothing is
+//! encoded again.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -29,59 +30,58 @@ use crate::train::texts::Texts;
 use crate::train::trainer::Given;
 use crate::train::{TrainConfig, TrainError, Trainer, TrainingSet, init, is_held_out};
 
-/// Passes over the texts unless asked otherwise: so many steps of so many texts each, between these numbers.
-/// A large collection shows each leaf its documents as often in few passes (`docs/lab/experiments.md`).
+/// Default number of passes: enough for this many steps of this many texts each, within these limits. A large
+/// collection shows each leaf its documents as often in few passes (`docs/lab/experiments.md`).
 const STEPS: usize = 1_000;
 const FEWEST_PASSES: usize = 4;
 const MOST_PASSES: usize = 30;
-/// Bytes of embeddings that tuning holds unless asked otherwise.
+/// Default for the bytes of embeddings held by tuning.
 pub const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 /// Share of exact search's ten best documents at which trees are compared.
 pub const COMPARED_RECALL: f64 = 0.95;
-/// A tree takes another one's place if it costs this share of its work at most.
+/// A tree replaces another one if it costs at most this share of its work.
 pub const NEEDED_SAVING: f64 = 0.9;
-/// The same where there was none: scoring all documents in their order is as cheap as visiting half of them.
+/// The same for an index without a tree: scoring all documents in order is as cheap as visiting half of them.
 pub const NEEDED_SAVING_OF_NONE: f64 = 0.5;
 
-/// Questions that are made from documents at most.
+/// Most questions made from documents.
 const MOST_QUESTIONS: usize = 4_000;
-/// Questions set aside to compare with, at most.
+/// Most held-out questions for the comparison.
 const HELD_OUT: usize = 300;
-/// Copies of a document's embedding that are held at the same time.
+/// Copies of a document's embedding held at the same time.
 const COPIES: u64 = 4;
 /// Questions encoded between two reports of progress.
 const BLOCK: usize = 256;
-/// Fewer documents than this need no tree and make none.
+/// Fewest documents for a tree.
 const FEWEST_DOCUMENTS: usize = 20;
-/// Documents that a tree is made from at least, whatever the memory, unless there are fewer.
+/// Smallest sample for a tree, whatever the memory, unless there are fewer documents.
 const SMALLEST_SAMPLE: usize = 1_000;
-/// Documents of a leaf on average, at least: routing takes as long as scoring one document for each leaf.
+/// Fewest documents per leaf on average: routing takes as long as scoring one document for each leaf.
 const FEWEST_PER_LEAF: usize = 2;
-/// How much the size of a list counts against it where the tree starts (`docs/lab/experiments.md`).
+/// Penalty on the size of a list in the tree's initial lists (`docs/lab/experiments.md`).
 const SIZE_PENALTY: f32 = 0.1;
-/// Questions set aside without which a tree is not replaced.
+/// Fewest held-out questions for replacing a tree.
 const FEWEST_QUESTIONS: usize = 50;
 
 /// Options of [`Index::tune`].
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Leaves of the tree, in one level, from 2 to half of the documents that it is made from; one for ten of
-    /// them by default.
+    /// Leaves of the tree, in one level, from 2 to half of the documents that it is made from; by default one
+    /// for every ten documents.
     pub leaves: Option<u32>,
-    /// Passes over the texts; by default 30 of up to some 17,000 texts, fewer of more, 4 at least.
+    /// Passes over the texts; by default 30 for up to about 17,000 texts, fewer for more, but at least 4.
     pub passes: Option<usize>,
-    /// Questions that are asked of the index, beside those that were logged or judged and those that are made
-    /// from its documents.
+    /// Typical questions, in addition to logged and judged ones and those made from documents.
     pub questions: Vec<String>,
-    /// Bytes of embeddings held at a time, [`DEFAULT_MEMORY_BYTES`] by default: of a larger collection the
-    /// tree is made from a sample, of 1,000 documents at least.
+    /// Bytes of embeddings held at a time, [`DEFAULT_MEMORY_BYTES`] by default; the tree of a larger
+    /// collection is made from a sample of at least 1,000 documents.
     pub memory_bytes: u64,
     /// A directory for a checkpoint after each pass; none by default.
     pub checkpoints: Option<PathBuf>,
-    /// Goes on from the checkpoint there, if there is one. It must be of the same options over the same
-    /// documents and questions.
+    /// Resumes from the checkpoint there, if there is one. It must have the same options, documents and
+    /// questions.
     pub resume: bool,
-    /// Takes the new tree even where it brings nothing.
+    /// Adopts the new tree even without a gain.
     pub always: bool,
     /// Seed of everything random.
     pub seed: u64,
@@ -102,18 +102,18 @@ impl Default for TuneOptions {
     }
 }
 
-/// What it takes to find [`COMPARED_RECALL`] of exact search's ten best, as a share of all documents: a mean
-/// over questions that were set aside, on the line between two numbers of leaves.
+/// Cost of finding [`COMPARED_RECALL`] of exact search's best ten, as a share of all documents: a mean over
+/// held-out questions, interpolated between two numbers of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Needed {
     /// Documents visited.
     pub visited: f64,
-    /// The same and routing, in document dot products; may be above 1.
+    /// The same plus routing, in document dot products; may exceed 1.
     pub work: f64,
 }
 
-/// What [`Index::tune`] did.
+/// The outcome of [`Index::tune`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Tuned {
@@ -121,15 +121,15 @@ pub struct Tuned {
     pub documents: usize,
     /// Leaves of the new tree.
     pub leaves: u32,
-    /// Questions that were set aside and compared with.
+    /// Held-out questions of the comparison.
     pub questions: usize,
-    /// By the tree that there was; every document without one.
+    /// With the previous tree; every document without one.
     pub before: Needed,
-    /// By the new tree.
+    /// With the new tree.
     pub after: Needed,
-    /// By as many lists of k-means.
+    /// With the same number of k-means lists.
     pub lists: Needed,
-    /// The change over to the new tree; `None` where it brings nothing, and the index is as before, and of
+    /// The switch to the new tree; `None` if it gains nothing and the index is unchanged, and for
     /// [`Index::make_tree`].
     pub change: Option<ModelChange>,
 }
@@ -141,37 +141,37 @@ struct Sample {
     held_out: HeldOut,
 }
 
-/// Questions that are set aside.
+/// Held-out questions.
 struct HeldOut {
     /// `[questions, dim]` unit rows.
     rows: Vec<f32>,
-    /// The place of the document that each was made from; it looks for the other ones.
+    /// Position of the document that each question was made from, which is excluded from its targets.
     own: Vec<Option<usize>>,
 }
 
 impl Index {
-    /// Makes a tree for what is stored, without labels and with the encoder as it is, and changes over to it
-    /// if it is better.
+    /// Makes a tree for the stored documents, without labels and with the same encoder, and switches to it if
+    /// it is better.
     ///
     /// The tree starts from k-means of the stored embeddings and learns to route documents, questions made
     /// from them, and questions given, to the leaves of their exact nearest documents. No document is encoded
-    /// again. On questions that were set aside it is compared with the tree that there was, and takes its
-    /// place where it finds [`COMPARED_RECALL`] of exact search's hits with less work ([`NEEDED_SAVING`],
-    /// [`NEEDED_SAVING_OF_NONE`]); the rest is as [`Self::reencode`] does it, and [`Self::rollback`] returns.
-    /// Searches and writes go on meanwhile. The disk needs room for two more copies of the encoder beside
-    /// what [`Self::reencode`] needs.
+    /// again. It is compared with the previous tree on held-out questions, and replaces it if it finds
+    /// [`COMPARED_RECALL`] of exact search's hits with less work ([`NEEDED_SAVING`],
+    /// [`NEEDED_SAVING_OF_NONE`]). The switch works as in [`Self::reencode`], and [`Self::rollback`] undoes
+    /// it. Searches and writes continue meanwhile. The disk needs room for two more copies of the encoder
+    /// than [`Self::reencode`] needs.
     ///
     /// # Errors
     /// [`InputError::TooFewToTune`]; [`InputError::EmptyQuery`]; [`InputError::ChangeUnderWay`];
-    /// [`TrainError`] for settings out of range; those of [`Self::reencode`]. The index is
-    /// then as before.
+    /// [`TrainError`] for settings out of range; those of [`Self::reencode`]. On error the index is
+    /// unchanged.
     pub fn tune(&self, options: &TuneOptions) -> Result<Tuned> {
         self.with_progress(no_progress).tune(options)
     }
 
-    /// As [`Self::tune`], with the new tree in a bundle of its own at `output`, which must not exist or be
-    /// empty; the index stays as it is. For indexes yet to be made: of a sample of what they will hold,
-    /// [`TuneOptions::leaves`] says how many leaves all of it needs.
+    /// As [`Self::tune`], but writes the new tree to a new bundle at `output`, which must not exist or be
+    /// empty; the index is unchanged. For an index to be built later, from a sample of its documents: set
+    /// [`TuneOptions::leaves`] to the number of leaves for the whole collection.
     ///
     /// # Errors
     /// Those of [`Self::tune`]; [`InputError::InapplicableOption`] for [`TuneOptions::always`].
@@ -179,7 +179,7 @@ impl Index {
         self.with_progress(no_progress).make_tree(output, options)
     }
 
-    /// `changes`: whether the index is to change over.
+    /// `changes`: whether the index should switch.
     pub(super) fn tune_into(
         &self,
         output: &Path,
@@ -192,7 +192,7 @@ impl Index {
         }
         let serving = self.serving();
         let view = serving.view();
-        // Of documents with passages each is a document here.
+        // Each passage counts as a document here.
         if view.live_rows() < FEWEST_DOCUMENTS {
             let (documents, least) = (view.live_rows(), FEWEST_DOCUMENTS);
             return Err(InputError::TooFewToTune { documents, least }.into());
@@ -201,8 +201,8 @@ impl Index {
         config.encoder.trainable_layers = 0;
         config.schedule.epochs = 0;
         config.tree.coarse_leaves = None;
-        // Embeddings that were not trained for a tree lose by a projection, and by a load that is forced to
-        // be even (`docs/lab/experiments.md`).
+        // Embeddings that were not trained for a tree lose quality with a projection or a forced even load
+        // (`docs/lab/experiments.md`).
         config.tree.routing_dim = Some(0);
         config.losses.weights.balance = 0.02;
         let dim = serving.model().encoder().dim();
@@ -221,12 +221,12 @@ impl Index {
         let texts = Texts::without_tokens(set.documents.len(), embedded.queries.len() / dim);
         let leaves = config.shape(set.documents.len())?.leaves() as usize;
         let start = init::k_means(&rows, dim, leaves, options.seed, on_progress)?;
-        // The tree starts from lists that are more even, and is compared with k-means itself.
+        // The tree starts from more even lists and is compared with plain k-means.
         let even = start.clone().balanced(&rows, dim, SIZE_PENALTY, options.seed);
         let given = Given { texts, embedded, collection, centroids: even.centroids };
         let mut trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
         if let Some(dir) = &options.checkpoints {
-            // No step of the first phase is taken, so the interval is of no account.
+            // No step of the first phase is taken, so the interval does not matter.
             trainer = trainer.checkpoints(dir, usize::MAX).resume(options.resume);
         }
         let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, given)?;
@@ -267,7 +267,7 @@ impl TuneOptions {
         usize::try_from(most).unwrap_or(usize::MAX).max(SMALLEST_SAMPLE)
     }
 
-    /// Passes over so many texts.
+    /// Default passes over this many texts.
     fn passes(&self, texts: usize) -> usize {
         let by_rule = STEPS.div_ceil(texts.div_ceil(INDEXER_BATCH).max(1));
         self.passes.unwrap_or(by_rule.clamp(FEWEST_PASSES, MOST_PASSES))
@@ -297,12 +297,12 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     pub fn tune(mut self, options: &TuneOptions) -> Result<Tuned> {
         let (index, on_progress) = self.parts();
         index.check_writable()?;
-        // Until the change is done: it is made from what serves now.
+        // Held until the change is done, because it starts from the model in service.
         let _only = index.alone()?;
         let output = index.path().join(names::TRAINED);
         index.clear_begun()?;
         let tuned = index.tune_into(&output, true, options, on_progress);
-        // The tree serves, or the index is as before: both are true without the bundle.
+        // The tree is in service or the index is unchanged; either way the bundle is not needed.
         index.discard_begun();
         tuned
     }
@@ -340,7 +340,7 @@ impl Sample {
         for place in index::sample(&mut rng, live.len(), most) {
             drawn.push((Document { metadata: None, ..view.passage(live[place])? }, live[place]));
         }
-        // Whatever the order of the rows, which is another one after each change of model.
+        // Independent of the order of the rows, which differs after each change of model.
         drawn.sort_by_cached_key(|(document, row)| {
             (document.id.clone(), view.span(*row).ok().flatten().unwrap_or_default())
         });
@@ -370,7 +370,7 @@ impl Sample {
         let queries = embedded.split_off(held_out.len() * dim);
         let mut held_out = HeldOut { rows: embedded, own: held_out.iter().map(|(_, own)| *own).collect() };
         if held_out.own.is_empty() {
-            // Documents without texts make no questions: they look for each other.
+            // Documents without texts give no questions: their embeddings serve as questions.
             for &own in order.iter().take(HELD_OUT) {
                 held_out.rows.extend_from_slice(&rows[own * dim..][..dim]);
                 held_out.own.push(Some(own));
@@ -386,7 +386,7 @@ impl HeldOut {
     }
 }
 
-/// Its title, or one of its sentences, as somebody might ask who looks for documents like it.
+/// Its title or one of its sentences, as a query for similar documents.
 fn question_of(document: &Document) -> Option<&str> {
     let title = document.title.trim();
     let sentences = sentences(&document.text);
@@ -406,10 +406,10 @@ struct Compared<'a> {
     positives: Vec<Vec<u32>>,
 }
 
-/// Exact search's hits that are looked for, for each question.
+/// Hits of exact search to be found for each question.
 const DEPTH: usize = 10;
 
-/// One rank more than those that are looked for, and some to spare.
+/// One rank more than needed, with some spare.
 const METRICS: [Metric; 1] = [Metric::RECALL_AT_20];
 
 impl<'a> Compared<'a> {
@@ -444,7 +444,7 @@ impl<'a> Compared<'a> {
         let outcomes = Outcomes { queries: self.positives.len(), metrics: &METRICS, settings: &settings };
         let at = |cost| {
             let points = outcomes.by_visited(engine).into_iter().filter_map(|figures| {
-                // A document that a question was made from is found before those that it looks for.
+                // The document that a question was made from ranks before its targets.
                 Some((figures.fraction(cost), outcomes.mean(figures, Metric::RECALL_AT_20)?))
             });
             cost_at(points, COMPARED_RECALL)
@@ -453,8 +453,8 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// The cost at which a recall is reached, on the line between two points; `points` by rising cost. Nothing is
-/// cheaper than the first one.
+/// The cost at which a recall is reached, interpolated between two points; `points` by rising cost. The
+/// result is at least the first point's cost.
 fn cost_at(points: impl Iterator<Item = (f64, f64)>, recall: f64) -> f64 {
     let mut before: Option<(f64, f64)> = None;
     for (cost, found) in points {

@@ -1,4 +1,4 @@
-//! The weight of embeddings and words in a hybrid search, learned from judged questions.
+//! The weights of embeddings and words in a hybrid search, learned from judged questions.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -18,75 +18,75 @@ use crate::store::{StoreError, View};
 use crate::train::verdict::p_in_words;
 use crate::train::{SIGNIFICANCE_LEVEL, is_held_out, plain};
 
-/// Judged questions without which no weight is learned.
+/// Fewest judged questions for learning a weight.
 pub const FEWEST_FUSION_QUESTIONS: usize = 40;
-/// Questions that the default weight counts for beside the judged ones. The best weight of 72 questions is
-/// mostly chance; docs/lab/experiments.md has how this number was chosen.
+/// Number of questions that the default weight counts as. The best weight of 72 questions is mostly chance;
+/// docs/lab/experiments.md explains the choice of this number.
 const DEFAULT_COUNTS_FOR: f64 = 80.0;
-/// Weights that are tried: 0, 0.05, ... 1.
+/// Number of weights tried: 0, 0.05, ... 1.
 const WEIGHTS: usize = 21;
-/// Weights on either side of one over which it is judged.
+/// Neighbours on either side over which a weight is averaged.
 const STRETCH: usize = 2;
 /// Parts of the questions: the weight for each is chosen on the others.
 const PARTS: u32 = 5;
-/// What reciprocal rank fusion is compared with.
+/// The reciprocal rank fusion to compare with.
 const RRF: Fusion = Fusion::Rrf { k: 60.0 };
 const METRIC: [Metric; 1] = [Metric::NDCG_AT_10];
 const SEED: u64 = 0;
 
-/// What [`Index::fuse`] did.
+/// The outcome of [`Index::fuse`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Fused {
-    /// Judged questions with an answer that the index holds.
+    /// Judged questions with an answer in the index.
     pub questions: usize,
-    /// Judged questions without one; they are passed over.
+    /// Judged questions without one; they are skipped.
     pub unanswered: usize,
-    /// What was learned and is kept; `None` where there are fewer than [`FEWEST_FUSION_QUESTIONS`].
+    /// The learned and stored weight; `None` with fewer than [`FEWEST_FUSION_QUESTIONS`].
     pub fusion: Option<LearnedFusion>,
     /// The same in one sentence.
     pub sentence: String,
 }
 
 impl Index {
-    /// Learns from judged questions how much embeddings and words count in a hybrid search
-    /// ([`Fusion::Learned`]), tests whether words help, and keeps that with the index.
+    /// Learns the weights of embeddings and words in a hybrid search from judged questions
+    /// ([`Fusion::Learned`]), tests whether words help, and stores the result with the index.
     ///
-    /// `pairs` are judgments beside those that the index holds ([`Self::record`]); they are not stored.
-    /// Weights and ages do not count here. Once the index has learned ([`Self::learn`]), only the questions
-    /// that it set aside are used, since embeddings look better than they are on the others. With fewer than
+    /// `pairs` are judgments in addition to those in the index ([`Self::record`]); they are not stored.
+    /// Weights and ages are ignored here. Once the index has learned ([`Self::learn`]), only its held-out
+    /// questions are used, because embeddings look better than they are on the others. With fewer than
     /// [`FEWEST_FUSION_QUESTIONS`] nothing changes.
     ///
-    /// 21 weights are tried, and that one is chosen around which the mean nDCG@10 is highest, over it and two
-    /// weights on either side. It is drawn towards [`DEFAULT_ALPHA`](crate::search::DEFAULT_ALPHA) as if 80
-    /// more questions had chosen that. Where a hybrid search with the default weight is no better in the mean
-    /// than one by embeddings alone, words are left out: the weight is 1.
+    /// Of 21 weights, the one with the highest mean nDCG@10 over it and two weights on either side is chosen.
+    /// It is shrunk towards [`DEFAULT_ALPHA`](crate::search::DEFAULT_ALPHA) as if 80 more questions had
+    /// chosen that. If a hybrid search with the default weight is on average not better than embeddings
+    /// alone, words are left out: the weight is 1.
     ///
-    /// The p-value compares a hybrid search, each question with the weight learned on other ones, with one by
+    /// The p-value compares a hybrid search, with each question's weight learned on other questions, with
     /// embeddings alone (paired t-test and bootstrap, one-sided).
     ///
-    /// Where the model has a query encoder, the same is learned for questions that the fast encoder reads,
-    /// where there are enough that it did not learn from: of an index's own that is the fifth that
-    /// [`Self::distil`] sets aside. Otherwise its weight is that of the full encoder.
+    /// If the model has a query encoder, a weight is also learned for it, given enough questions that it did
+    /// not learn from; for an index's own query encoder these are the fifth held out by [`Self::distil`].
+    /// Otherwise the fast encoder uses the full encoder's weight.
     ///
-    /// Costs two searches for each question and encoder. Do it again when the collection or the questions
-    /// have changed; a change of model to another encoder forgets it.
+    /// Costs two searches for each question and encoder. Repeat it when the collection or the questions have
+    /// changed; a change to a model with another encoder discards it.
     ///
     /// # Errors
     /// Those of [`Self::record`] for the pairs;
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical);
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); failures of the encoder and of the
-    /// disk, with what was learned before in place.
+    /// disk. On error the previous weight is kept.
     pub fn fuse(&self, pairs: &[Judgment]) -> Result<Fused> {
         self.with_progress(no_progress).fuse(pairs)
     }
 
-    /// As [`Self::fuse`], for a caller that holds the right to ([`Self::alone`]).
+    /// As [`Self::fuse`], for a caller that holds the lock ([`Self::alone`]).
     pub(super) fn fuse_on(&self, pairs: &[Judgment], on_progress: &mut OnProgress<'_>) -> Result<Fused> {
         let mut judgments = self.judgments()?;
         judgments.extend_from_slice(pairs);
         if self.learned_from()?.is_some() {
-            // On the others embeddings look better than they are.
+            // Embeddings look better than they are on the other questions.
             judgments.retain(|judgment| is_held_out(&judgment.question));
         }
         let serving = &*self.serving();
@@ -164,7 +164,7 @@ fn measure(
             let query = measured.lexical.len();
             let value = |ranking: Ranking| judge.outcome(query, &found(ranking)).values[0];
             let mut candidates = model.candidates(view, &asked, &plan)?.all;
-            // Judged are documents.
+            // Judgments are for documents.
             for candidate in &mut candidates {
                 candidate.row = view.head(candidate.row)?;
             }
@@ -211,7 +211,7 @@ impl Measured {
             .collect();
         let dense: Vec<f64> = self.weights.iter().map(|values| values[WEIGHTS - 1]).collect();
         let both = PairedTests::new(&hybrid, &dense, SEED).map_or(1.0, |tests| tests.larger_p());
-        // The question has a direction.
+        // The test is one-sided.
         let p_value = if mean(&hybrid) > mean(&dense) { both / 2.0 } else { 1.0 - both / 2.0 };
         Ok(LearnedFusion {
             alpha,
@@ -227,7 +227,7 @@ impl Measured {
         })
     }
 
-    /// The mean at each weight over the questions of some parts, and the weight that they teach.
+    /// The mean at each weight over the questions of some parts, and the weight learned from them.
     fn learned_on(&self, of: impl Fn(u32) -> bool) -> (Vec<f64>, f64) {
         let own: Vec<&Vec<f64>> =
             self.weights.iter().zip(&self.parts).filter(|(_, part)| of(**part)).map(|(own, _)| own).collect();
@@ -243,7 +243,7 @@ impl Measured {
     }
 }
 
-/// The value at a weight between two that were tried.
+/// The value at a weight between two tried ones.
 fn at(values: &[f64], alpha: f64) -> f64 {
     let place = alpha * (WEIGHTS - 1) as f64;
     let low = (place.floor() as usize).min(WEIGHTS - 2);
@@ -251,8 +251,8 @@ fn at(values: &[f64], alpha: f64) -> f64 {
     values[low] * (1.0 - share) + values[low + 1] * share
 }
 
-/// The middle of the best stretch: of few questions the best weight alone would be one of chance. Of equal
-/// ones that with the most of the embeddings.
+/// The middle of the best stretch, because with few questions the single best weight is mostly chance. Among
+/// equals the one with the largest weight of embeddings.
 fn best_place(means: &[f64]) -> usize {
     let stretch = |place: usize| {
         let own = &means[place.saturating_sub(STRETCH)..(place + STRETCH + 1).min(means.len())];
@@ -298,7 +298,7 @@ mod tests {
     fn the_best_weight_is_learned_where_words_help() {
         let noise = |q: usize| (q * 37 % 11) as f64 / 100.0;
         let learned = measured(|q, alpha| 0.8 + noise(q) - (alpha - 0.5).abs() / 2.0).learned().unwrap();
-        // 100 questions say 0.5, and 80 more the default weight.
+        // 100 questions give 0.5, and 80 more the default weight.
         assert!(learned.words_help && (learned.alpha - 0.59).abs() < 1e-9 && learned.p_value < 0.001);
         assert!(learned.hybrid > learned.dense + 0.19);
         assert!(sentence(&learned).starts_with("words help"));

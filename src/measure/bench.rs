@@ -1,4 +1,4 @@
-//! Queries against documents in memory: what exact search and partitions find, and at what cost.
+//! Queries against documents in memory: results and costs of exact search and of partitions.
 
 use rayon::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::cluster::Panels;
 use crate::ids::Row;
 use crate::scan::TopK;
 
-/// Judged queries, and the documents that they are scored against.
+/// Judged queries, and the documents to score.
 pub(crate) struct Bench<'a> {
     documents: Panels,
     /// `[queries, dim]` unit rows.
@@ -25,8 +25,9 @@ impl<'a> Bench<'a> {
         Self { documents: Panels::pack(documents, dim), queries, judge }
     }
 
-    /// What every query finds in exact search, and then by each partition with 1, 2, 4 and so on lists and
-    /// with all. Partitions of a kind with as many lists are seeds of one engine: it gets their means.
+    /// Results of every query in exact search, and in each partition with 1, 2, 4 and so on lists and with
+    /// all. Partitions of the same kind with the same number of lists are seeds of one engine, which gets
+    /// their means.
     ///
     /// Memory: the scores of a block of queries and all documents. `on_block` is called after each block of
     /// [`blocks`] and may cancel.

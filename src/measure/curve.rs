@@ -1,4 +1,4 @@
-//! A metric against what a search costs, read between the measured points.
+//! A metric as a function of the cost of a search, interpolated between measured points.
 
 use thiserror::Error;
 
@@ -16,11 +16,11 @@ pub(crate) fn check_fraction(got: f64) -> Result<(), BadFraction> {
     if got.is_finite() && got >= 0.0 { Ok(()) } else { Err(BadFraction { got }) }
 }
 
-/// What was measured at one setting, say one beam size.
+/// A measurement at one setting, such as a beam size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CurvePoint {
-    /// What it cost, over the cost of scoring every live document: the visited fraction, or
-    /// the work fraction, which can exceed 1.
+    /// Cost relative to scoring every live document: the visited fraction, or the work fraction, which can
+    /// exceed 1.
     pub fraction: f64,
     /// The metric there.
     pub value: f64,
@@ -34,8 +34,8 @@ pub(crate) fn value_at(points: Vec<CurvePoint>, fraction: f64) -> Option<f64> {
     Some(bracket.value(|place| points[place].value))
 }
 
-/// What was measured in the order of the fraction, each fraction once: of several with the same one, that
-/// with the largest value.
+/// Measurements in order of the fraction, each fraction once; of equal fractions the one with the largest
+/// value is kept.
 pub(super) fn in_order<T>(measured: Vec<T>, point: impl Fn(&T) -> CurvePoint) -> Vec<T> {
     let mut points: Vec<(CurvePoint, T)> = measured.into_iter().map(|of| (point(&of), of)).collect();
     points.sort_by(|(a, _), (b, _)| {
@@ -51,7 +51,7 @@ pub(super) fn in_order<T>(measured: Vec<T>, point: impl Fn(&T) -> CurvePoint) ->
 pub(super) struct Bracket {
     left: usize,
     right: usize,
-    /// Of the way from left to right.
+    /// Share of the way from left to right.
     share: f64,
 }
 
@@ -69,7 +69,7 @@ impl Bracket {
         Some(Self { left, right, share: (at - below) / (above - below) })
     }
 
-    /// What lies on the straight line between the values of the two points.
+    /// Interpolates between the values of the two points.
     pub(super) fn value(&self, of: impl Fn(usize) -> f64) -> f64 {
         let left = of(self.left);
         left + self.share * (of(self.right) - left)

@@ -1,4 +1,4 @@
-//! What the rankings of judged queries are worth.
+//! Evaluates the rankings of judged queries.
 
 use super::partition::Retrieved;
 use super::{Metric, Outcome, RelevanceLevel};
@@ -14,14 +14,14 @@ pub(crate) struct Judge<'a> {
 /// The judgments of one query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judged {
-    /// Of the documents at hand, by row.
+    /// Grades of the available documents, by row.
     rows: Vec<(Row, i32)>,
-    /// Of all judged documents.
+    /// Grades of all judged documents.
     grades: Vec<i32>,
 }
 
 impl Judged {
-    /// Grades, with the rows of the documents that are at hand; each row once.
+    /// Takes grades, with the rows of available documents; each row once.
     pub(crate) fn new(judgments: impl IntoIterator<Item = (Option<Row>, i32)>) -> Self {
         let mut judged = Self::default();
         for (row, grade) in judgments {
@@ -32,7 +32,7 @@ impl Judged {
         judged
     }
 
-    /// Whether none of the documents is at hand.
+    /// Whether none of the documents is available.
     pub(crate) fn has_nothing(&self) -> bool {
         self.rows.is_empty()
     }
@@ -44,7 +44,7 @@ impl Judged {
 }
 
 impl<'a> Judge<'a> {
-    /// `queries` in the order in which they are asked for.
+    /// `queries` in the order in which they will be asked.
     pub(crate) fn new(metrics: &'a [Metric], level: RelevanceLevel, queries: Vec<Judged>) -> Self {
         Self { metrics, level, queries }
     }
@@ -55,12 +55,12 @@ impl<'a> Judge<'a> {
         Self::new(metrics, RelevanceLevel::default(), relevant.iter().map(judged).collect())
     }
 
-    /// The last rank that any metric looks at.
+    /// The last rank used by any metric.
     pub(crate) fn depth(&self) -> usize {
         self.metrics.iter().map(|metric| metric.k().get()).max().unwrap_or(0)
     }
 
-    /// What a query found. Its ranking is cut at [`Self::depth`] or later.
+    /// The outcome of a query. Its ranking is truncated at [`Self::depth`] or later.
     pub(crate) fn outcome(&self, query: usize, found: &Retrieved) -> Outcome {
         let judged = &self.queries[query];
         let grades: Vec<Option<i32>> = found.ranking.iter().map(|&(_, row)| judged.grade(row)).collect();

@@ -1,8 +1,8 @@
 //! Retrieval metrics over ranked ids and graded judgments, as `trec_eval` computes them.
 //!
-//! Each metric takes the ids of one query's results, best first and each id at most once, and gives a value
-//! from 0 to 1. Fewer than `k` results are judged as they are, as if
-//! documents that are not relevant followed. A document that was not judged is not relevant.
+//! Each metric takes the ids of one query's results, best first and each id at most once, and returns a value
+//! from 0 to 1. Fewer than `k` results are treated as if irrelevant documents followed. A document that was
+//! not judged is not relevant.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use crate::data::Judgments;
 
 /// The lowest grade that counts as relevant, 1 by default.
 ///
-/// It is `-l` of `trec_eval`. [`Metric::Ndcg`] has no use for it: every positive grade is a gain.
+/// It is `-l` of `trec_eval`. [`Metric::Ndcg`] ignores it: every positive grade is a gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelevanceLevel(pub i32);
 
@@ -36,7 +36,7 @@ fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
     0.0 + grades.enumerate().map(gain).sum::<f64>()
 }
 
-/// A metric with its cut-off, to choose one by value.
+/// A metric with its cut-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Metric {
@@ -49,9 +49,9 @@ pub enum Metric {
     /// One over the rank of the first relevant document; 0 if none is among the first `k`: `recip_rank` of
     /// `trec_eval` on results cut after rank `k` (its `-M`). The mean over queries is mrr@k.
     Mrr(NonZeroUsize),
-    /// Discounted gain of the first `k` over that of the best order of the judged documents: `ndcg_cut_k` of
-    /// `trec_eval`. The gain is the grade where it is positive, divided by `log2(rank + 1)`; the best order
-    /// takes all judged documents, returned or not. 0 if no grade is positive.
+    /// Discounted gain of the first `k` divided by that of the best order of the judged documents:
+    /// `ndcg_cut_k` of `trec_eval`. The gain is the grade if it is positive, divided by `log2(rank + 1)`; the
+    /// best order takes all judged documents, returned or not. 0 if no grade is positive.
     Ndcg(NonZeroUsize),
 }
 
@@ -68,7 +68,7 @@ impl Metric {
     pub(crate) const RECALL_AT_100: Self = Self::Recall(k(100));
     pub(crate) const NDCG_AT_10: Self = Self::Ndcg(k(10));
 
-    /// What an evaluation always computes.
+    /// Metrics that an evaluation always computes.
     pub const STANDARD: [Self; 13] = [
         Self::Recall(k(1)),
         Self::Recall(k(10)),
@@ -85,7 +85,7 @@ impl Metric {
         Self::Ndcg(k(10)),
     ];
 
-    /// The last rank that is looked at.
+    /// The last rank that counts.
     pub fn k(self) -> NonZeroUsize {
         match self {
             Self::Recall(k) | Self::Precision(k) | Self::Mrr(k) | Self::Ndcg(k) => k,

@@ -1,16 +1,16 @@
-//! What a search finds and at what cost: the one ruler, for an evaluation of an index and for the verdict of
-//! a training run.
+//! Measures the results and costs of searches, both for evaluating an index and for the verdict of a training
+//! run.
 //!
-//! | File | What it measures |
+//! | File | Contents |
 //! |---|---|
-//! | `partition.rs` | documents in lists, of a tree or of k-means, and what a query finds in some of them |
-//! | `judge.rs`, `metrics.rs` | what a ranking is worth |
-//! | `outcomes.rs` | what every query found at every setting, and at a cost between two settings |
-//! | `curve.rs` | brackets and straight lines between measured points; nothing outside of them |
-//! | `significance.rs` | whether a difference is more than chance |
+//! | `partition.rs` | documents in lists of a tree or of k-means, and searches in some of them |
+//! | `judge.rs`, `metrics.rs` | the quality of a ranking |
+//! | `outcomes.rs` | results of every query at every setting, and at a cost between two settings |
+//! | `curve.rs` | interpolation between measured points, never beyond them |
+//! | `significance.rs` | whether a difference is significant |
 //! | `bench.rs` | all of it for embeddings in memory |
 //!
-//! Everything is about slices: nothing here opens an index or knows a training run.
+//! Everything works on slices and is independent of indexes and training runs.
 
 mod bench;
 mod curve;

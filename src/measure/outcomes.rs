@@ -1,4 +1,4 @@
-//! What every query found at each setting, and what that says at a cost between two settings.
+//! Results of every query at each setting, and interpolation to a cost between two settings.
 
 use serde::Serialize;
 
@@ -30,9 +30,9 @@ pub enum Setting {
     },
     /// Every document scored.
     Exact,
-    /// Every document a candidate, ranked by something else than embeddings alone, or beside that.
+    /// Every document is a candidate, not ranked by embeddings alone.
     Ranked {
-        /// What they are ranked by.
+        /// The ranking.
         by: &'static str,
     },
 }
@@ -54,7 +54,7 @@ impl Setting {
 pub enum Engine {
     /// The tree at every beam.
     Tree,
-    /// The baseline of one number of lists at every number of probed lists.
+    /// The baseline with one number of lists, at every number of probed lists.
     Ivf {
         /// Lists that the documents are divided into.
         lists: usize,
@@ -73,7 +73,7 @@ impl Engine {
     }
 }
 
-/// What a search is charged for.
+/// The cost measure of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Documents scored.
@@ -83,14 +83,14 @@ pub enum Cost {
     Work,
 }
 
-/// What one query found at one setting, and what it cost.
+/// Results and cost of one query at one setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
     /// Documents scored.
     pub visited: usize,
     /// Cost of routing, in dot products of a document.
     pub routing: f64,
-    /// One for each metric.
+    /// One value for each metric.
     pub values: Vec<f64>,
 }
 
@@ -107,14 +107,14 @@ pub struct QueryFigures {
     pub work_fraction: Vec<f64>,
     /// `[asked queries, metrics]`
     values: Vec<f64>,
-    /// Sums over queries, in documents: one of fractions can round to more than all documents.
+    /// Sums over queries, in documents: a sum of fractions can round to more than all documents.
     visited: f64,
     work: f64,
     documents: f64,
 }
 
 impl QueryFigures {
-    /// Without figures yet, for a search among `documents` documents.
+    /// Empty figures for a search among `documents` documents.
     pub(crate) fn new(setting: Setting, documents: usize) -> Self {
         Self {
             setting,
@@ -127,8 +127,7 @@ impl QueryFigures {
         }
     }
 
-    /// Adds what a query found, or the share of one seed in it. Queries are added for the first time in their
-    /// order.
+    /// Adds the outcome of a query, or one seed's share of it. Queries must first be added in order.
     pub(crate) fn add(&mut self, query: usize, outcome: &Outcome, share: f64) {
         let visited = share * outcome.visited as f64;
         let work = visited + share * outcome.routing;
@@ -158,17 +157,17 @@ fn add(sums: &mut Vec<f64>, query: usize, values: impl ExactSizeIterator<Item = 
     }
 }
 
-/// Everything that was measured with the same queries and documents.
+/// All measurements with the same queries and documents.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcomes<'a> {
-    /// All queries; those after the ones that were asked count 0 in every mean of a metric.
+    /// Number of all queries; those that were not asked count 0 in every mean of a metric.
     pub queries: usize,
     pub metrics: &'a [Metric],
     pub settings: &'a [QueryFigures],
 }
 
 impl<'a> Outcomes<'a> {
-    /// The settings of an engine, as they were measured.
+    /// The settings of an engine, in the order of measurement.
     fn of(self, engine: Engine) -> impl Iterator<Item = &'a QueryFigures> {
         self.settings.iter().filter(move |figures| engine.includes(figures.setting))
     }
@@ -197,7 +196,7 @@ impl<'a> Outcomes<'a> {
         (0..self.metrics.len()).map(move |place| self.value(figures, query, place))
     }
 
-    /// A metric at one setting, a value a query; `None` for a metric that was not computed.
+    /// A metric at one setting, one value per query; `None` for a metric that was not computed.
     pub(crate) fn values(self, figures: &QueryFigures, metric: Metric) -> Option<Vec<f64>> {
         let place = self.place(metric)?;
         Some((0..self.queries).map(|query| self.value(figures, query, place)).collect())
@@ -208,16 +207,16 @@ impl<'a> Outcomes<'a> {
         Some(self.point(figures, Cost::Visited, self.place(metric)?).value)
     }
 
-    /// The mean of a metric where an engine has this cost, on the straight line between the settings around
-    /// it; `None` where nothing was measured.
+    /// The mean of a metric where an engine has this cost, interpolated between the settings around it;
+    /// `None` outside the measured range.
     pub(crate) fn mean_at(self, engine: Engine, cost: Cost, fraction: f64, metric: Metric) -> Option<f64> {
         let place = self.place(metric)?;
         let point = |figures: &QueryFigures| self.point(figures, cost, place);
         Some(At::new(self.of(engine), fraction, point)?.value(|figures| point(figures).value))
     }
 
-    /// As [`Self::mean_at`], for each query, in the proportion of the mean costs: the mean of these values is
-    /// that mean.
+    /// As [`Self::mean_at`], for each query, in the proportion of the mean costs, so that the values average
+    /// to that mean.
     pub(crate) fn values_at(
         self,
         engine: Engine,

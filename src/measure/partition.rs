@@ -1,4 +1,4 @@
-//! Documents divided into lists, by a tree or by k-means, and what a query finds in the first of them.
+//! Documents divided into lists, by a tree or by k-means, and searches in the first of them.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -11,17 +11,17 @@ use crate::model::{Indexer, Role};
 use crate::scan::TopK;
 use crate::tree::leaf_table;
 
-/// Seeds of k-means over which lists are averaged; one alone is noise of a point or two.
+/// Seeds of k-means to average over; a single seed has noise of a point or two.
 pub(crate) const IVF_SEEDS: u64 = 4;
-/// Lloyd iterations at most.
+/// Most Lloyd iterations.
 const IVF_ITERATIONS: usize = 50;
-/// Rows that are assigned to centroids at once, so that they need be in f32 only then.
+/// Rows assigned to centroids at once, to bound the memory of f32 rows.
 const ROWS_PER_BLOCK: usize = 16_384;
 
 /// Rows, best first.
 pub(crate) type Ranking = Vec<(f32, Row)>;
 
-/// What a query found, and what it cost.
+/// Results and cost of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Retrieved {
     /// Documents scored.
@@ -31,11 +31,11 @@ pub(crate) struct Retrieved {
     pub ranking: Ranking,
 }
 
-/// Lists of documents, with what orders them for a query.
+/// Lists of documents, and their order for a query.
 pub(crate) struct Partition<'a> {
     router: Router<'a>,
     lists: Vec<Vec<Row>>,
-    /// Documents, where one may be in several lists; else 0.
+    /// Number of documents if one may be in several lists, otherwise 0.
     overlapping: usize,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Partition<'a> {
     }
 
     /// The lists of spherical k-means, from all of `count` documents or from a sample of their places. In the
-    /// lists a document is the row of its place.
+    /// lists, the row of a document is its position.
     ///
     /// # Shapes
     /// `rows` reads the documents at some places: `[n, dim]` of unit norm; `lists` from 1 to the documents of
@@ -112,7 +112,7 @@ impl<'a> Partition<'a> {
         self.lists.iter().map(Vec::len).collect()
     }
 
-    /// The setting in which `visited` lists are visited.
+    /// The setting that visits `visited` lists.
     pub(super) fn setting(&self, visited: usize) -> Setting {
         match self.router {
             Router::Tree(_) => Setting::Tree { beam: visited },
@@ -120,7 +120,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// What a query finds when it visits each of these numbers of lists, ascending.
+    /// Results of a query for each of these numbers of visited lists, ascending.
     ///
     /// `score` offers the scores of documents to the best so far. Each document is scored once for all
     /// numbers, unless the lists of a number are not the first ones of the next.
@@ -197,7 +197,7 @@ mod tests {
     use crate::model::{LevelWeights, TreeWeights};
     use crate::tree::TreeShape;
 
-    /// Searches by documents' numbers, and notes which are scored.
+    /// Searches by documents' numbers, and records which are scored.
     fn search(partition: &Partition<'_>, unit: &[f32], numbers: &[usize]) -> (Vec<Retrieved>, Vec<u32>) {
         let mut scored = Vec::new();
         let score = |rows: &[Row], top: &mut TopK| {

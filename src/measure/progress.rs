@@ -18,7 +18,7 @@ pub(crate) fn blocks(queries: usize) -> impl ExactSizeIterator<Item = Range<usiz
     (0..queries.div_ceil(QUERIES_PER_BLOCK)).map(block)
 }
 
-/// Tells the caller how far a measurement is.
+/// Reports the progress of a measurement.
 pub(crate) struct ProgressCounter<'a, 'b> {
     pub on_progress: &'a mut OnProgress<'b>,
     pub done: usize,
@@ -29,7 +29,7 @@ impl ProgressCounter<'_, '_> {
     /// Measures queries in parallel, block by block, and passes the results to `add` in their order.
     ///
     /// # Errors
-    /// Those of `search` and `add`, and [`Cancelled`] where the caller says so after a block.
+    /// Those of `search` and `add`, and [`Cancelled`] if the caller cancels after a block.
     pub(crate) fn measure<T: Send, E: From<Cancelled> + Send>(
         &mut self,
         queries: usize,
@@ -45,7 +45,7 @@ impl ProgressCounter<'_, '_> {
     }
 
     /// # Errors
-    /// [`Cancelled`] where the caller says so.
+    /// [`Cancelled`] if the caller cancels.
     pub(crate) fn add(&mut self, done: usize) -> Result<(), Cancelled> {
         self.done += done;
         Progress::new(Stage::Evaluate, self.done, self.total).tell(self.on_progress, Cancelled)

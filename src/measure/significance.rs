@@ -1,4 +1,4 @@
-//! Whether a difference between two systems on the same queries is more than chance.
+//! Tests whether a difference between two systems on the same queries is significant.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -10,10 +10,10 @@ use thiserror::Error;
 pub const BOOTSTRAP_RESAMPLES: usize = 10_000;
 /// Resamples drawn from one random stream; fixed, so that threads do not change the result.
 const RESAMPLES_PER_STREAM: usize = 500;
-/// Two sums of the same values in another order count as equal.
+/// Tolerance for sums of the same values in another order.
 const ROUNDING: f64 = 1e-12;
 
-/// Values that no test can be made on.
+/// Values that cannot be tested.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SignificanceError {
@@ -82,7 +82,7 @@ pub fn paired_bootstrap(left: &[f64], right: &[f64], seed: u64) -> Result<f64, S
 
 /// The two-sided p-value of the paired t-test, in [0, 1].
 ///
-/// 1 where all differences are 0, and 0 where they are all the same and not 0.
+/// It is 1 if all differences are 0, and 0 if they are all the same and not 0.
 ///
 /// # Errors
 /// Every variant of [`SignificanceError`].
@@ -101,7 +101,7 @@ pub fn paired_t_test(left: &[f64], right: &[f64]) -> Result<f64, SignificanceErr
     }
 }
 
-/// What is said of a difference between two systems on the same queries.
+/// Significance of a difference between two systems on the same queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairedTests {
     /// Of [`paired_bootstrap`].
@@ -133,7 +133,7 @@ impl PairedTests {
         if self.deviation == 0.0 { mean } else { mean - quantile * self.deviation / n.sqrt() }
     }
 
-    /// The p-value of the test that is less sure.
+    /// The larger p-value of the two tests.
     pub(crate) fn larger_p(&self) -> f64 {
         self.bootstrap_p.max(self.t_test_p)
     }
@@ -157,7 +157,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of a sample; of two values or more.
+/// The variance of a sample of at least two values.
 fn variance(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)

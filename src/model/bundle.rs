@@ -1,8 +1,8 @@
 //! A bundle: encoder, tokenizer and tree as one checksummed directory.
 //!
-//! A bundle is a sentence-transformers folder (`model.safetensors` in f16, `modules.json`, a card) with
-//! `ehi.json` and `indexer.safetensors` (f32) beside it. It can be trained further, and sentence-transformers
-//! opens it directly. A bundle without a tree has no `indexer.safetensors`; its encoder is that of the base.
+//! A bundle is a sentence-transformers folder (`model.safetensors` in f16, `modules.json`, a card) plus
+//! `ehi.json` and `indexer.safetensors` (f32). It can be trained further, and sentence-transformers opens it
+//! directly. A bundle without a tree has no `indexer.safetensors`; its encoder is that of the base.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,10 @@ mod write;
 
 /// The bundle format that this build reads and writes.
 ///
-/// A query encoder changes no format: the model is the same without it.
+/// A query encoder does not affect the format: the model is the same without it.
 pub const BUNDLE_FORMAT: u32 = 1;
 
-/// Files of a base model that a bundle carries along where they exist, beside those of its modules
+/// Files of a base model that a bundle copies if they exist, in addition to those of its modules
 /// ([`files::module_files`]).
 pub(super) const CARRIED_FILES: [&str; 7] = [
     "config.json",
@@ -52,7 +52,7 @@ pub(super) const CARRIED_FILES: [&str; 7] = [
     "special_tokens_map.json",
 ];
 
-/// What `ehi.json` says.
+/// The content of `ehi.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct BundleManifest {
     format_version: u32,
@@ -66,8 +66,8 @@ struct BundleManifest {
     /// Settings of the encoder that are not in its own files.
     #[serde(default, skip_serializing_if = "EncoderSettings::is_empty")]
     encoder: EncoderSettings,
-    /// Not part of the model's identity: no document and no leaf depends on it.
-    /// Parsed separately, so that a damaged entry does not keep the model from opening.
+    /// Not part of the model's identity: no document and no leaf depends on it. Parsed separately, so that
+    /// the model opens despite a damaged entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     query_encoder: Option<serde_json::Value>,
 }
@@ -98,9 +98,9 @@ pub struct Bundle {
     manifest: BundleManifest,
     hash: ModelHash,
     model: Arc<Model>,
-    /// The query encoder in use; clones share it. That of `manifest` is not used.
+    /// The query encoder in use; clones share it. The entry in `manifest` is not used.
     query: Arc<RwLock<Option<Arc<FastEncoder>>>>,
-    /// The manifest's entry of a query encoder that cannot be read.
+    /// The manifest's entry for a query encoder, if it cannot be parsed.
     unreadable: Option<serde_json::Value>,
 }
 
@@ -111,8 +111,8 @@ impl std::fmt::Debug for Bundle {
 }
 
 impl Bundle {
-    /// Opens and verifies a bundle and loads its model (f32 in memory); [`LoadOptions`] has another
-    /// precision.
+    /// Opens and verifies a bundle and loads its model (f32 in memory); [`LoadOptions`] offers other
+    /// precisions.
     ///
     /// # Errors
     /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
@@ -127,19 +127,19 @@ impl Bundle {
         Self { hash: manifest.hash(), dir, manifest, model: Arc::new(model), query, unreadable: None }
     }
 
-    /// Where it was opened from.
+    /// The directory that it was opened from.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// The model's identity; an index accepts no other.
+    /// The model's identity; an index accepts no other model.
     pub fn hash(&self) -> ModelHash {
         self.hash
     }
 
-    /// Whether both bundles encode texts alike: whether they have the same encoder files and settings.
+    /// Whether both bundles encode texts identically, that is, have the same encoder files and settings.
     pub fn has_encoder_of(&self, other: &Self) -> bool {
-        // Settings may have the same files read differently.
+        // Settings change how the same files are read.
         let [own, others] = [self, other].map(|bundle| bundle.model.encoder.folder());
         self.encoder_files() == other.encoder_files() && own.is_alike(others)
     }
@@ -164,12 +164,12 @@ impl Bundle {
         &self.model
     }
 
-    /// In how many leaves each document is stored (d2l, appendix C.4).
+    /// Number of leaves that each document is stored in (d2l, appendix C.4).
     pub fn leaves_per_document(&self) -> u32 {
         self.manifest.leaves_per_document
     }
 
-    /// What is known of its query encoder; `None` without one.
+    /// The report on its query encoder; `None` without one.
     pub fn query_encoder(&self) -> Option<DistilReport> {
         self.fast().map(|fast| fast.entry().report.clone())
     }
@@ -202,7 +202,7 @@ impl LoadOptions {
                 Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
             (name, unchecked)
         });
-        // The encoder's files are checked as it is loaded.
+        // The encoder's files are checked while it is loaded.
         let of_encoder =
             |name: &str| files::TOKENIZER_FILES.contains(&name) || files::ENCODER_FILES.contains(&name);
         let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
@@ -242,7 +242,7 @@ impl LoadOptions {
             true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
             false => Indexer::single_leaf(manifest.dim)?,
         };
-        // Searches use the full encoder where the query encoder cannot be used.
+        // Searches use the full encoder if the query encoder cannot be used.
         let warn = |error: &ModelError| {
             tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
         };
@@ -278,7 +278,7 @@ impl BundleManifest {
         }
     }
 
-    /// The content of `ehi.json` with a query encoder or without; `path` is where it goes.
+    /// The content of `ehi.json`, with or without a query encoder; `path` is its destination.
     fn to_json(&self, path: &Path, query_encoder: Option<&QueryEncoderEntry>) -> Result<Vec<u8>, ModelError> {
         let query_encoder = query_encoder.map(serde_json::to_value).transpose();
         let query_encoder = query_encoder.map_err(|source| ModelError::json(path, source))?;
@@ -329,7 +329,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     struct Version {
         format_version: u32,
     }
-    // The version alone first: another format may have other fields.
+    // Read the version first: another format may have other fields.
     let Version { format_version } = files::read_json(path)?;
     if format_version != BUNDLE_FORMAT {
         return Err(ModelError::UnsupportedBundle {
@@ -343,7 +343,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     // One leaf needs no weights.
     let has_no_tree = (manifest.branching_factor, manifest.height) == (1, 1);
     let is_listed = |name: &str| manifest.files.contains_key(name);
-    // sentence-transformers writes no settings of a table of token vectors, and may put it in a folder.
+    // sentence-transformers writes no settings for a table of token vectors, and may put it in a subfolder.
     let is_static = is_listed("modules.json");
     let optional = |name: &str| {
         (has_no_tree && name == INDEXER_FILE)
@@ -362,7 +362,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     if !(manifest.logit_scale.is_finite() && manifest.logit_scale > 0.0) {
         return Err(ModelError::unsupported(path, "logit_scale", manifest.logit_scale, "a number over 0"));
     }
-    // The names are joined to a path, and may be crafted.
+    // The names are joined to a path and may be malicious.
     let known =
         |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name);
     if let Some(name) = manifest.files.keys().find(|name| !known(name)) {
@@ -371,7 +371,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     Ok(manifest)
 }
 
-/// The largest size at which a file of a bundle is read.
+/// Size limit of a bundle's file.
 pub(super) fn most_bytes(name: &str) -> u64 {
     match name {
         name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,

@@ -1,8 +1,8 @@
-//! What an encoder's forward pass does, as its `config.json` gives it.
+//! The forward pass of an encoder as described by its `config.json`.
 //!
-//! One description for every family of checkpoints: where the position of a token comes in, what attention
-//! looks at, how the feed-forward step is made, where the norms are. The packed pass ([`super::packed`]) and
-//! the differentiable one ([`super::differentiable`]) are built from it, and know no family.
+//! One description for every family of checkpoints: how positions enter, the span of attention, the form of
+//! the feed-forward step, and the place of the norms. The packed pass ([`super::packed`]) and the
+//! differentiable one ([`super::differentiable`]) are built from it and do not depend on the family.
 
 mod families;
 mod relative;
@@ -14,10 +14,10 @@ use std::str::FromStr;
 use super::error::ModelError;
 pub(crate) use relative::RelativePositions;
 
-/// Largest maximum length. The time that attention takes goes with its square.
+/// Largest maximum length. The cost of attention grows with its square.
 pub(super) const MOST_TOKENS: usize = 8192;
 
-/// How a checkpoint's tensors are named. What is computed with them, the rest of [`TransformerConfig`] says.
+/// How a checkpoint's tensors are named; the rest of [`TransformerConfig`] describes the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// BERT, MiniLM, RoBERTa, XLM-RoBERTa.
@@ -26,14 +26,14 @@ pub(crate) enum Family {
     MpNet,
     NomicBert,
     ModernBert,
-    /// A table of words alone: model2vec, and sentence-transformers' StaticEmbedding.
+    /// Only a table of words: model2vec, and sentence-transformers' StaticEmbedding.
     Static,
 }
 
 /// The feed-forward activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
-    /// Exact GELU, by the error function, as the reference computes `"gelu"`.
+    /// Exact GELU with the error function, as the reference computes `"gelu"`.
     GeluErf,
     /// The tanh approximation (`gelu_new`, `gelu_pytorch_tanh`).
     GeluTanh,
@@ -43,17 +43,16 @@ pub(crate) enum Activation {
     Silu,
 }
 
-/// In what numbers the matrix products of the encoder are computed when texts are embedded. Training is apart
-/// from this.
+/// Number format of the encoder's matrix products when texts are embedded. It does not affect training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EncoderPrecision {
-    /// 32-bit floating point: what training and every published figure of a model mean.
+    /// 32-bit floating point, as in training and in every published figure of a model.
     #[default]
     F32,
-    /// Weights and what they are multiplied with in 8 bits, with a scale for each output and each token:
-    /// faster, and a quarter of the memory to read. Embeddings turn by a few degrees at most;
-    /// `docs/lab/benchmarks.md` says what that does to retrieval.
+    /// Weights and activations in 8 bits, with a scale for each output and each token: faster, with a quarter
+    /// of the memory traffic. Embeddings rotate by a few degrees at most; `docs/lab/benchmarks.md` gives the
+    /// effect on retrieval.
     Int8,
 }
 
@@ -66,7 +65,7 @@ impl fmt::Display for EncoderPrecision {
     }
 }
 
-/// A text that is no [`EncoderPrecision`].
+/// A text that does not name an [`EncoderPrecision`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{got}` is neither f32 nor int8")]
 #[non_exhaustive]
@@ -87,11 +86,11 @@ impl FromStr for EncoderPrecision {
     }
 }
 
-/// Rows that are added to the words' by their place in the text.
+/// Rows added to the word embeddings by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PositionTable {
     pub rows: usize,
-    /// RoBERTa numbers places from the id of its padding token on, and leaves padding tokens out.
+    /// RoBERTa numbers positions from the id of its padding token on, and skips padding tokens.
     pub padding: Option<u32>,
 }
 
@@ -105,12 +104,13 @@ pub(crate) enum Norms {
     Before,
 }
 
-/// What the attention of a layer sees, and how it knows of places.
+/// The span of a layer's attention and its position encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Span {
-    /// The farthest token that it sees, on either side; none where it sees the whole text.
+    /// The farthest visible token on either side; `None` if the whole text is visible.
     pub window: Option<usize>,
-    /// Queries and keys are rotated by angles that fall from the place itself to the place over this.
+    /// Base of the rotation of queries and keys: angles fall from the position itself to the position divided
+    /// by this.
     pub theta: Option<f32>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Span {
 pub(crate) struct FeedForward {
     pub inner_size: usize,
     pub activation: Activation,
-    /// `W (activation(A x) * B x)` in place of `W activation(A x)`.
+    /// `W (activation(A x) * B x)` instead of `W activation(A x)`.
     pub gated: bool,
     pub bias: bool,
 }
@@ -148,7 +148,7 @@ pub(crate) struct TransformerConfig {
     pub position_table: Option<PositionTable>,
     /// Added to the scores of attention, the same in every layer.
     pub relative_positions: Option<RelativePositions>,
-    /// 0 where the architecture has no token types.
+    /// 0 if the architecture has no token types.
     pub type_vocab_size: usize,
     /// Whether the embeddings have a norm before the first layer.
     pub embedding_norm: bool,
@@ -157,7 +157,7 @@ pub(crate) struct TransformerConfig {
     pub norm_bias: bool,
     pub attention_bias: bool,
     pub feed_forward: FeedForward,
-    /// Of every layer.
+    /// One per layer.
     pub spans: Vec<Span>,
 }
 
@@ -165,15 +165,15 @@ impl TransformerConfig {
     /// Reads a `config.json`.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for whatever it asks that is not done here, [`ModelError::BadConfig`] for
-    /// sizes that no encoder has.
+    /// [`ModelError::Unsupported`] for a setting that is not implemented, [`ModelError::BadConfig`] for
+    /// impossible sizes.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let config = families::read(path)?;
         config.check(path)?;
         Ok(config)
     }
 
-    /// A BERT of these sizes without places and types of tokens.
+    /// A BERT of these sizes without positions and token types.
     fn new(family: Family, sizes: Sizes) -> Self {
         let Sizes { vocab_size, hidden_size, layers, heads, inner_size, max_positions } = sizes;
         let activation = Activation::GeluErf;
@@ -240,18 +240,18 @@ impl TransformerConfig {
         self.hidden_size / self.heads
     }
 
-    /// Places that rotations are worked out for: no text is longer than the longest that an encoder reads.
+    /// Number of positions with precomputed rotations; no text is longer.
     pub(crate) fn rotated_positions(&self) -> usize {
         self.max_positions.min(MOST_TOKENS)
     }
 
-    /// Whether a layer's attention has a norm of its own.
+    /// Whether a layer's attention has its own norm.
     pub(crate) fn has_attention_norm(&self, layer: usize) -> bool {
         self.norms == Norms::After || layer > 0
     }
 }
 
-/// The row of the position table for each token of a text; 0 for all where there is no table.
+/// The row of the position table for each token of a text; 0 for all without a table.
 pub(crate) fn places(table: Option<PositionTable>, ids: &[u32]) -> impl Iterator<Item = usize> + use<'_> {
     let padding = table.and_then(|table| table.padding);
     let mut next = padding.map_or(0, |padding| padding as usize + 1);
@@ -265,5 +265,5 @@ pub(crate) fn places(table: Option<PositionTable>, ids: &[u32]) -> impl Iterator
     })
 }
 
-/// No size of a real encoder comes near; larger values are damage, and would only exhaust memory.
+/// Far above the sizes of real encoders; larger values mean a damaged file and would only exhaust memory.
 const MAX_CONFIG_VALUE: usize = 1 << 24;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::error::ModelError;
 use super::weights::Weights;
 
-/// What is applied to the outputs of a Dense module.
+/// The activation of a Dense module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -39,13 +39,13 @@ impl DenseActivation {
     /// Their names, for a message.
     pub(super) const SUPPORTED: &'static str = "torch.nn's Identity, Tanh, ReLU, GELU, Sigmoid, SiLU";
 
-    /// By the class name that a folder has.
+    /// From the class name in a folder.
     pub(super) fn of_class(class: &str) -> Option<Self> {
         let name = class.starts_with("torch.nn.").then(|| class.rsplit('.').next()).flatten()?;
         Self::NAMES.into_iter().find(|(own, _)| *own == name).map(|(_, activation)| activation)
     }
 
-    /// The class of torch that it is.
+    /// The name of the torch class.
     #[cfg(feature = "train")]
     pub(super) fn class(self) -> &'static str {
         match self {
@@ -85,34 +85,34 @@ impl DenseActivation {
     }
 }
 
-/// The sizes of a [`Dense`] and what it does, as its folder says.
+/// The sizes and options of a [`Dense`], from its folder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DenseConfig {
     pub inputs: usize,
     pub outputs: usize,
     pub bias: bool,
     pub activation: DenseActivation,
-    /// Whether the input is added to the output, by a map of its own where the widths differ.
+    /// Whether the input is added to the output, through a separate map if the widths differ.
     pub residual: bool,
 }
 
-/// A linear map with an activation. Training an encoder leaves it as it is; that of a reranker has maps of
-/// its own ([`Self::map`]).
+/// A linear map with an activation. Training an encoder does not change it; training a reranker uses its own
+/// maps ([`Self::map`]).
 pub(crate) struct Dense {
     activation: DenseActivation,
     residual: bool,
     linear: Map,
-    /// Where the input is added and has another width.
+    /// If the input is added and has another width.
     projection: Option<Map>,
 }
 
 /// `W x + b`.
 #[derive(Clone)]
 struct Map {
-    /// `[inputs, outputs]`: the transpose of what the file has, so that an input's row is one run.
+    /// `[inputs, outputs]`: the transpose of the file's matrix, so that an input's row is contiguous.
     columns: Vec<f32>,
     bias: Vec<f32>,
-    /// The columns, and the bias where there is one.
+    /// The columns, and the bias if there is one.
     #[cfg(feature = "train")]
     tensors: (Tensor, Option<Tensor>),
 }
@@ -123,7 +123,7 @@ impl Dense {
         Self::of(&Weights::from_file(path)?, "linear", config)
     }
 
-    /// One of the maps in a file, by its name.
+    /// Reads a map from a file by name.
     pub(super) fn of(weights: &Weights, name: &str, config: &DenseConfig) -> Result<Self, ModelError> {
         let DenseConfig { inputs, outputs, bias, activation, residual } = *config;
         let bias = match bias {
@@ -142,8 +142,8 @@ impl Dense {
         self.linear.bias.len()
     }
 
-    /// The same map with other tensors, which `map` makes of `weight` (its columns, `[inputs, outputs]`) and
-    /// of `bias`. For [`Self::forward`] alone: [`Self::apply`] goes on with the weights that were loaded.
+    /// The same map with tensors that `map` makes from `weight` (its columns, `[inputs, outputs]`) and
+    /// `bias`. Only for [`Self::forward`]: [`Self::apply`] keeps using the loaded weights.
     #[cfg(feature = "train")]
     pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
         let (columns, bias) = &self.linear.tensors;
@@ -222,7 +222,7 @@ mod tests {
         Tensor::from_vec(values, shape, &candle_core::Device::Cpu).unwrap()
     }
 
-    /// The two ways of computing it agree, and the gradient is that of finite differences.
+    /// Both implementations agree, and the gradient matches finite differences.
     #[test]
     fn both_passes_agree_and_gradients_are_right() {
         let x = tensor(&[3, 4], 0.9);

@@ -1,4 +1,4 @@
-//! What an encoder does to a text, for people to read.
+//! A description of an encoder for display.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::folder::{self, Folder, Module, Prompt, StaticForm};
 use super::pooling::{Pooler, PoolingMode};
 use crate::scan::Similarity;
 
-/// What an encoder does to a text, in the order in which it does it.
+/// The steps of an encoder, in order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EncoderDescription {
@@ -21,41 +21,41 @@ pub struct EncoderDescription {
     pub layers: usize,
     /// Width of its hidden states.
     pub hidden_size: usize,
-    /// Tokens that its vocabulary has.
+    /// Size of its vocabulary.
     pub vocabulary: usize,
-    /// What is put before a query.
+    /// Prompt of queries.
     pub query_prompt: Prompt,
-    /// What is put before a document.
+    /// Prompt of documents.
     pub document_prompt: Prompt,
-    /// Whether texts are put in lower case before the tokenizer's own steps.
+    /// Whether texts are lowercased before the tokenizer's own steps.
     pub lowercase: bool,
-    /// The longest text that is read whole, in tokens; the rest of a longer one is cut.
+    /// The longest text read in full, in tokens; a longer one is truncated.
     pub max_tokens: usize,
-    /// How hidden states become one vector; several are put one after another.
+    /// How hidden states become one vector; the results of several modes are concatenated.
     pub pooling: Vec<PoolingMode>,
     /// Whether the tokens of a prompt are pooled too.
     pub pools_prompt: bool,
-    /// What follows the pooling.
+    /// Modules after the pooling.
     pub modules: Vec<ModuleDescription>,
-    /// Dimensions of what the modules give.
+    /// Dimensions of the modules' output.
     pub width: usize,
     /// Dimensions of embeddings: all of `width`, or the first of them.
     pub dim: usize,
     /// Whether embeddings have unit norm.
     pub is_unit: bool,
-    /// By what embeddings are compared.
+    /// How embeddings are compared.
     pub similarity: Similarity,
 }
 
-/// A text as an encoder reads it.
+/// A tokenised text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReadText {
-    /// Ids of its tokens, those of the prompt and special ones included.
+    /// Token ids, including the prompt and special tokens.
     pub ids: Vec<u32>,
-    /// The same as the vocabulary writes them.
+    /// The same tokens as written in the vocabulary.
     pub tokens: Vec<String>,
-    /// The first of them that is pooled: 0, or where the prompt ends.
+    /// Position of the first pooled token: 0, or the end of the prompt.
     pub pooled_from: usize,
 }
 
@@ -70,7 +70,7 @@ pub enum ModuleDescription {
         inputs: usize,
         /// Dimensions after it.
         outputs: usize,
-        /// What is applied to its outputs.
+        /// Activation of its outputs.
         activation: DenseActivation,
     },
     /// Unit L2 norm.

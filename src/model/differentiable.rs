@@ -1,8 +1,7 @@
 //! The forward pass with gradients.
 //!
-//! candle's stock models pass no gradient (their fused layer norm and softmax record
-//! constants), so this one uses composed operations, or on the CPU the fused ones of
-//! [`super::autograd`].
+//! candle's stock models pass no gradient (their fused layer norm and softmax record constants), so this one
+//! uses composed operations or, on the CPU, the fused ones of [`super::autograd`].
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub(crate) use attention::AttentionMask;
 
 /// Number format of the encoder's matrix products in training.
 ///
-/// Weights, residuals, norms, softmax, losses and the optimiser are f32 in either.
+/// Weights, residuals, norms, softmax, losses and the optimiser are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -29,8 +28,8 @@ pub enum Precision {
     /// f32 throughout.
     #[default]
     F32,
-    /// Both operands and the result of each product are rounded to bf16: what a GPU's matrix units
-    /// are fast at. A CPU is slower with it than without.
+    /// Both operands and the result of each product are rounded to bf16, which a GPU's matrix units process
+    /// fast. On a CPU it is slower than f32.
     Bf16,
 }
 
@@ -44,7 +43,7 @@ impl Precision {
     }
 }
 
-/// Which of two programs computes the layers.
+/// Which implementation computes the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// candle's own operations, on any device.
@@ -65,20 +64,20 @@ fn activate(x: &Tensor, activation: Activation) -> candle_core::Result<Tensor> {
 /// `ln softmax(scale * x)` over the last dimension, f32.
 pub(crate) fn log_softmax(x: &Tensor, scale: f64) -> candle_core::Result<Tensor> {
     if x.device().is_cpu() {
-        // candle's makes a dozen passes over memory, forth and back.
+        // candle's makes a dozen passes over memory, forward and backward.
         autograd::log_softmax(x, scale as f32)
     } else {
         candle_nn::ops::log_softmax(&(x * scale)?, D::Minus1)
     }
 }
 
-/// `x W`, with a gradient for `x` only where one is asked for.
+/// `x W`, with a gradient for `x` only if one is needed.
 ///
 /// # Shapes
 /// `x` `[n, in]`, `weight` `[in, out]`; output `[n, out]`.
 pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> candle_core::Result<Tensor> {
     if x.device().is_cpu() {
-        // candle works out both gradients, one of which is a third of a step of the tree alone.
+        // candle computes both gradients, and one of them would take a third of a tree-only step.
         autograd::product_with_columns(x, weight)
     } else {
         x.matmul(weight)
@@ -131,7 +130,7 @@ impl Linear {
     }
 }
 
-/// The outputs of several maps, or of one map that has their rows one under another.
+/// The outputs of several maps, or of one map with their stacked rows.
 ///
 /// # Shapes
 /// `x` `[batch, tokens, in]`; outputs `[batch, tokens, out]`.
@@ -290,7 +289,7 @@ impl Embeddings {
             Some(_) => {
                 let mut places = Vec::with_capacity(batch * tokens);
                 for text in ids.to_vec2::<u32>()? {
-                    // What lies behind a text's end may be any token; its place is within the table.
+                    // Padding may be any token; its position is within the table.
                     places.extend(config::places(config.position_table, &text).map(|place| place as u32));
                 }
                 (words + rows(position, &Tensor::from_vec(places, batch * tokens, ids.device())?)?)?
@@ -305,7 +304,7 @@ impl Transformer {
     /// Hidden states of a padded batch after the last layer, every operation differentiable.
     ///
     /// # Shapes
-    /// `ids` `[batch, tokens]` u32, padded anyhow behind each length; output `[batch, tokens, m]` f32.
+    /// `ids` `[batch, tokens]` u32, with any padding after each length; output `[batch, tokens, m]` f32.
     pub(super) fn forward(
         &self,
         ids: &Tensor,

@@ -20,7 +20,7 @@ use super::tokenize::{TextRules, Token};
 use super::transformer::Transformer;
 use crate::scan::{Similarity, has_direction};
 
-/// What a text is: some models are trained with a different prompt for each.
+/// The role of a text; some models have a different prompt for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
@@ -32,14 +32,14 @@ pub enum Role {
 
 /// A text encoder with its tokenizer.
 ///
-/// Embeddings are f32 rows of width [`Encoder::dim`]; whether they have unit norm is the
-/// model's own setting (`modules.json`).
+/// Embeddings are f32 rows of width [`Encoder::dim`]; whether they have unit norm depends on the model's
+/// settings (`modules.json`).
 pub struct Encoder {
     parts: LazyParts,
     pub(crate) pooler: Arc<Pooler>,
     folder: Folder,
     settings: EncoderSettings,
-    /// Tokens of the prompt of each role, once it was used.
+    /// Tokens of each role's prompt, computed on first use.
     prompt_tokens: [OnceLock<usize>; 2],
 }
 
@@ -52,22 +52,23 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-/// Texts tokenised together, so that memory stays bounded.
+/// Texts tokenised at a time, to bound memory.
 const TEXTS_PER_ROUND: usize = 256;
 
-/// Bytes of a text in which a known token is looked for first.
+/// Bytes of a text that are searched first for a known token.
 const FIRST_BYTES: usize = 64;
 
 /// The tokens of a question.
 pub(crate) struct QuestionTokens {
-    /// Those that the encoder reads, special ones included.
+    /// The tokens that the encoder reads, including special ones.
     pub all: Vec<u32>,
-    /// Those of them that are not punctuation.
+    /// The tokens that are not punctuation.
     pub words: Vec<u32>,
 }
 
 impl Encoder {
-    /// Loads an encoder in the sentence-transformers layout; [`LoadOptions`] has another precision than f32.
+    /// Loads an encoder in the sentence-transformers layout; [`LoadOptions`] offers other precisions than
+    /// f32.
     ///
     /// Required: `config.json`, `tokenizer.json` and the weights, `model.safetensors`, as f32, f16 or bf16.
     /// Optional, with the defaults in brackets: `modules.json` and the folders of its modules (mean pooling,
@@ -76,7 +77,7 @@ impl Encoder {
     /// this crate knows the model by name; `docs/models.md` has the list).
     ///
     /// # Errors
-    /// [`ModelError`] names the file and what is wrong with it. A setting that this crate does not follow is
+    /// [`ModelError`] names the file and the problem. An unimplemented setting is
     /// [`ModelError::Unsupported`], a model for another purpose [`ModelError::NotAnEncoder`], weights in
     /// another format [`ModelError::OtherWeights`].
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
@@ -93,12 +94,12 @@ impl Encoder {
         self.pooler.dim()
     }
 
-    /// How embeddings are compared, as the model's folder says; cosine by default.
+    /// How embeddings are compared, from the model's folder; cosine by default.
     pub fn similarity(&self) -> Similarity {
         self.folder.similarity
     }
 
-    /// What is put before a text in its role.
+    /// The prompt of a role.
     pub fn prompt(&self, role: Role) -> &Prompt {
         match role {
             Role::Query => &self.folder.query_prompt,
@@ -106,12 +107,12 @@ impl Encoder {
         }
     }
 
-    /// The settings that are not in the folder's files, given or by the model's name.
+    /// Settings that are not in the folder's files: given ones, or those known by the model's name.
     pub fn settings(&self) -> &EncoderSettings {
         &self.settings
     }
 
-    /// What the encoder does to a text, for people to read.
+    /// Describes the encoder for display.
     ///
     /// # Errors
     /// Those of reading `config.json`.
@@ -119,13 +120,13 @@ impl Encoder {
         EncoderDescription::of(&self.folder, &self.pooler, self.config(), &self.parts.source.dir)
     }
 
-    /// What the folder says.
+    /// The settings of the folder.
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// Tokens at the start of each text in its role that are left out of the pooling: those of the prompt,
-    /// where the folder says so.
+    /// Tokens at the start of each text in a role that are not pooled: those of the prompt, if the folder
+    /// excludes it.
     ///
     /// # Errors
     /// [`ModelError::BadConfig`] for a prompt that leaves no room for a text, [`ModelError::Tokenizer`].
@@ -160,26 +161,26 @@ impl Encoder {
     /// The layers with their weights.
     ///
     /// # Errors
-    /// Those of [`Self::load`], where the encoder is loaded by this.
+    /// Those of [`Self::load`], if this call loads the weights.
     #[cfg(feature = "train")]
     pub(crate) fn transformer(&self) -> Result<&Transformer, ModelError> {
         self.parts.transformer()
     }
 
-    /// The longest text that is read whole, in tokens; the rest of a longer one is cut.
+    /// The longest text read in full, in tokens; a longer one is truncated.
     pub fn max_tokens(&self) -> usize {
         self.parts.source.text.max_tokens
     }
 
-    /// The start of a text that has the same tokens and embedding as all of it.
+    /// The start of a text that has the same tokens and embedding as the whole text.
     pub(crate) fn head<'a>(&self, text: &'a str) -> Result<&'a str, ModelError> {
         Ok(self.parts.tokenizer()?.head(text))
     }
 
-    /// Token ids of a text in its role, prompt and special tokens included.
+    /// Token ids of a text in its role, including prompt and special tokens.
     ///
-    /// Of a text of many bytes for each of [`Self::max_tokens`], only the start is read: 64 bytes for each,
-    /// and up to 512 where those give fewer tokens, cut at white space if there is some.
+    /// Only the start of a text that is long compared to [`Self::max_tokens`] is read: 64 bytes per token, or
+    /// up to 512 if those give fewer tokens, cut at white space if possible.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -193,7 +194,7 @@ impl Encoder {
         }
     }
 
-    /// Whether the encoder reads any token of a text. Only one without special tokens may read none.
+    /// Whether the encoder reads any token of a text. Only an encoder without special tokens may read none.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -202,7 +203,7 @@ impl Encoder {
             return Ok(true);
         }
         let tokenizer = self.parts.tokenizer()?;
-        // The first words nearly always suffice.
+        // The first words are nearly always enough.
         let start = text.get(..FIRST_BYTES).and_then(|start| start.rsplit_once(char::is_whitespace));
         match start {
             Some((start, _)) if !tokenizer.encode(start)?.is_empty() => Ok(true),
@@ -210,7 +211,7 @@ impl Encoder {
         }
     }
 
-    /// What the encoder reads of a text in its role.
+    /// The tokens that the encoder reads from a text in its role.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -220,7 +221,7 @@ impl Encoder {
         Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
-    /// Calls `tell` with all tokens of a text in order, without prompt and special tokens. Returns their
+    /// Passes all tokens of a text to `tell` in order, without prompt and special tokens. Returns their
     /// number.
     ///
     /// # Errors
@@ -229,7 +230,7 @@ impl Encoder {
         self.parts.tokenizer()?.tokens(text, tell)
     }
 
-    /// Like [`Self::tokens`], but a word has the same tokens wherever it stands. Returns their number if they
+    /// Like [`Self::tokens`], but a word has the same tokens at any position. Returns their number if they
     /// are the tokens of the text itself.
     ///
     /// # Errors
@@ -242,7 +243,7 @@ impl Encoder {
         self.parts.tokenizer()?.words(text, tell)
     }
 
-    /// How a question is read; `None` if its tokens do not cover exactly its text, or some are unknown.
+    /// The tokens of a question; `None` if they do not cover its text exactly, or some are unknown.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
         if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
@@ -253,7 +254,7 @@ impl Encoder {
         Ok(words.map(|words| QuestionTokens { words, all }))
     }
 
-    /// Adds the bytes at which the tokens of all of a text begin, ascending.
+    /// Appends the byte offsets of all tokens of a text, ascending.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -261,7 +262,7 @@ impl Encoder {
         self.parts.tokenizer()?.starts(text, out)
     }
 
-    /// How many of [`Self::max_tokens`] the prompt and special tokens of a document take.
+    /// Number of prompt and special tokens of a document, which count towards [`Self::max_tokens`].
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the prompt.
@@ -270,8 +271,8 @@ impl Encoder {
         Ok(self.tokenize("a", Role::Document)?.len().saturating_sub(1))
     }
 
-    /// Whether a token is only punctuation. Few texts have a question mark, so it would weigh much in a
-    /// question and mean nothing.
+    /// Whether a token is only punctuation. Few texts contain a question mark, so it would have a high but
+    /// meaningless weight in a question.
     pub(crate) fn is_punctuation(&self, token: u32) -> bool {
         self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
     }
@@ -281,12 +282,12 @@ impl Encoder {
         self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
     }
 
-    /// A token as the vocabulary writes it; empty for one that it does not have.
+    /// A token as written in the vocabulary; empty for an unknown one.
     pub(crate) fn token(&self, token: u32) -> String {
         self.parts.tokenizer().map(|tokenizer| tokenizer.token(token)).unwrap_or_default()
     }
 
-    /// Embeddings of `texts`, row by row, in their order.
+    /// Embeddings of `texts`, row by row, in order.
     ///
     /// Runs on the calling thread's rayon pool, in micro-batches of similar length without
     /// padding: a text's embedding does not depend on the others in the batch beyond the
@@ -296,11 +297,10 @@ impl Encoder {
     /// Output `[texts, dim]` f32.
     ///
     /// # Errors
-    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite or has no direction,
-    /// and [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at
-    /// least.
+    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite or zero, and
+    /// [`ModelError::NoTokens`] the first without any token known to a static encoder, such as an empty text.
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
-        // Before there are several threads, each of which would load it.
+        // Loaded before starting threads, each of which would load it.
         let packed = self.parts.packed()?;
         self.parts.tokenizer()?;
         let skip = self.skipped(role)?;
@@ -324,7 +324,7 @@ impl Encoder {
 }
 
 /// Runs texts through a model on the current rayon pool, in micro-batches. `run` takes the numbers of some
-/// texts and their tokens, and gives `[texts, width]`, the rows of which are put in the order of `texts`.
+/// texts and their tokens and returns `[texts, width]`; the rows are arranged in the order of `texts`.
 pub(super) fn in_micro_batches(
     texts: &[Vec<u32>],
     width: usize,
@@ -375,10 +375,10 @@ impl LoadOptions {
         self.encoder_with(dir, &EncoderSettings::default())
     }
 
-    /// As [`Self::encoder`], with settings in place of those of the folder.
+    /// As [`Self::encoder`], with settings that override those of the folder.
     ///
     /// # Errors
-    /// Those of [`Encoder::load`], and [`ModelError::BadConfig`] for more dimensions than there are.
+    /// Those of [`Encoder::load`], and [`ModelError::BadConfig`] for more dimensions than the encoder has.
     pub fn encoder_with(
         self,
         dir: impl AsRef<Path>,
@@ -387,8 +387,8 @@ impl LoadOptions {
         self.encoder_of(dir.as_ref(), settings, Vec::new())
     }
 
-    /// The encoder in `dir`, whose `unchecked` files are checked before they are used: weights and tokenizer
-    /// when a text is first encoded, where the encoder is lazy.
+    /// The encoder in `dir`, whose `unchecked` files are checked before use: for a lazy encoder, weights and
+    /// tokenizer when a text is first encoded.
     pub(super) fn encoder_of(
         self,
         dir: &Path,

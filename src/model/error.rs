@@ -1,4 +1,4 @@
-//! What can go wrong with a model directory or a forward pass.
+//! Errors of model directories and forward passes.
 
 use std::path::PathBuf;
 
@@ -13,16 +13,16 @@ pub enum ModelError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Something else than a regular file is in the place of a file: a pipe, a device, a directory.
+    /// The path of a file is not a regular file but a pipe, a device or a directory.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// Where the file should be.
         path: PathBuf,
     },
-    /// A file is larger than any sound one.
+    /// A file exceeds the size limit.
     #[error("{} has {found} bytes, at most {most} are read", path.display())]
     FileTooLarge {
         /// The file.
@@ -40,25 +40,25 @@ pub enum ModelError {
         /// The file that a model directory must have.
         missing: &'static str,
     },
-    /// The model in the directory was made for something else than embedding texts.
+    /// The model in the directory was not made for embedding texts.
     #[error("{} holds no encoder of texts: its `{found}` is {kind}", path.display())]
     NotAnEncoder {
         /// The directory.
         path: PathBuf,
-        /// What its configuration calls it.
+        /// Its name in the configuration.
         found: String,
-        /// What that is.
+        /// Description of its purpose.
         kind: &'static str,
     },
-    /// The directory holds no reranker.
+    /// The directory does not hold a reranker.
     #[error("{} holds no reranker: {why}", path.display())]
     NotAReranker {
         /// The directory.
         path: PathBuf,
-        /// What is missing or too much.
+        /// The reason.
         why: String,
     },
-    /// The weights are in a format that is not read; PyTorch's own may run code when it is.
+    /// The weights are in an unsupported format; loading PyTorch's own format may run code.
     #[error(
         "{} is not read, only model.safetensors is; to convert the folder: pip install sentence-transformers; \
          python -c 'from sentence_transformers import {class}; {class}(\"{}\").save_pretrained(\"NEW-DIR\")'",
@@ -73,7 +73,7 @@ pub enum ModelError {
         /// The class of sentence-transformers that reads it.
         class: &'static str,
     },
-    /// Git has not fetched the file itself.
+    /// The file is a Git LFS pointer.
     #[error("{} is a pointer of Git LFS and not the file itself: run `git lfs pull` in its folder", path.display())]
     LfsPointer {
         /// The file.
@@ -97,28 +97,28 @@ pub enum ModelError {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// The configuration names something that this crate does not implement.
+    /// The configuration asks for an unimplemented feature.
     #[error("{}: {what} `{found}` is not supported (supported: {supported})", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// Which setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         found: String,
-        /// The values that would work.
+        /// Valid values.
         supported: &'static str,
     },
-    /// A value in a configuration file cannot be right.
+    /// A value in a configuration file is invalid.
     #[error("{}: {what} is {found}, expected {expected}", path.display())]
     BadConfig {
         /// The file.
         path: PathBuf,
-        /// Which setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         found: u64,
-        /// The values that would work.
+        /// Valid values.
         expected: String,
     },
     /// A safetensors file is truncated or not a safetensors file at all.
@@ -126,10 +126,10 @@ pub enum ModelError {
     Safetensors {
         /// The file.
         path: PathBuf,
-        /// The parser's answer.
+        /// The error of the parser.
         source: safetensors::SafeTensorError,
     },
-    /// A weight that the configuration promises is not in the file.
+    /// A weight required by the configuration is missing from the file.
     #[error("{}: tensor `{name}` is missing", path.display())]
     MissingTensor {
         /// The weight file.
@@ -137,7 +137,7 @@ pub enum ModelError {
         /// The tensor's name, without any model prefix.
         name: String,
     },
-    /// A weight has another shape than the configuration says.
+    /// A weight does not have the shape required by the configuration.
     #[error("{}: tensor `{name}` has shape {found:?}, expected {expected:?}", path.display())]
     TensorShape {
         /// The weight file.
@@ -146,7 +146,7 @@ pub enum ModelError {
         name: String,
         /// Its shape.
         found: Vec<usize>,
-        /// The shape that the configuration asks for.
+        /// The required shape.
         expected: Vec<usize>,
     },
     /// A weight is NaN or infinite.
@@ -157,7 +157,7 @@ pub enum ModelError {
         /// The tensor's name.
         name: String,
     },
-    /// A file of the bundle is not the one that its `ehi.json` lists.
+    /// The checksum of a bundle's file differs from that in `ehi.json`.
     #[error("{} does not match the checksum in ehi.json; the bundle is damaged or was edited", path.display())]
     Checksum {
         /// The file.
@@ -168,42 +168,42 @@ pub enum ModelError {
     UnsupportedBundle {
         /// The bundle's `ehi.json`.
         path: PathBuf,
-        /// The format it names.
+        /// The format found.
         found: u32,
         /// The format that this build reads.
         supported: u32,
     },
-    /// The output directory of a bundle already holds something.
+    /// The output directory of a bundle is not empty.
     #[error("{} already exists and is no empty directory; choose another output directory", path.display())]
     OutputExists {
         /// The directory.
         path: PathBuf,
     },
-    /// The output directory is a link, or named by `.` or `..`, so that no other one can take its place.
+    /// The output directory is a link, or named by `.` or `..`, so it cannot be replaced.
     #[error("{} is a link or no name of its own; give the output directory by its name", path.display())]
     OutputName {
         /// The directory.
         path: PathBuf,
     },
-    /// The tokenizer file is broken, could take memory or time without bound, or refused a text.
+    /// The tokenizer file is damaged or could take unbounded memory or time, or the tokenizer refused a text.
     #[error("tokenizer {}: {message}", path.display())]
     Tokenizer {
         /// The tokenizer file.
         path: PathBuf,
-        /// The tokenizer's own words.
+        /// The tokenizer's message.
         message: String,
     },
-    /// Token ids that the encoder's tables have no rows for.
+    /// Token ids beyond the rows of the encoder's tables.
     #[error("{what} of {found}, where the encoder's table has {rows} rows")]
     OutsideTable {
-        /// Which table.
+        /// The table.
         what: &'static str,
         /// The number that is too large.
         found: usize,
         /// Rows of the table.
         rows: usize,
     },
-    /// A text of which a static encoder has no vector of any token: it is empty, or no word of it is in the
+    /// A static encoder has no vector for any token of a text: the text is empty, or no word of it is in the
     /// vocabulary.
     #[error(
         "text number {index} of those given (from 0) has no token that the static encoder has a vector for"
@@ -212,7 +212,7 @@ pub enum ModelError {
         /// Position in the batch given to `embed`.
         index: usize,
     },
-    /// An embedding came out as NaN, infinite or all zeros.
+    /// An embedding is NaN, infinite or all zeros.
     #[error("the encoder gave a non-finite or zero embedding for text number {index} of the batch")]
     BadEmbedding {
         /// Position in the batch given to `embed`.
@@ -221,7 +221,7 @@ pub enum ModelError {
     /// A tensor operation failed.
     #[error("tensor operation failed: {0}")]
     Tensor(#[from] candle_core::Error),
-    /// The shape of the tree is not one.
+    /// The shape of the tree is invalid.
     #[error(transparent)]
     TreeShape(#[from] crate::tree::TreeShapeError),
     /// A download from the hub failed, or the hub may not be asked (offline mode).
@@ -230,7 +230,7 @@ pub enum ModelError {
     Hub {
         /// The model's name on the hub.
         model: String,
-        /// The client's own words.
+        /// The client's message.
         message: String,
     },
 }
@@ -252,7 +252,7 @@ impl ModelError {
         Self::NotAModel { path: path.into(), missing }
     }
 
-    /// Of what was found, the start.
+    /// The error with the start of the found value.
     pub(super) fn unsupported(
         path: impl Into<PathBuf>,
         what: &'static str,
@@ -290,7 +290,7 @@ impl ModelError {
     }
 }
 
-/// The start of something out of a file, for a message.
+/// The start of a text from a file, for a message.
 pub(super) fn shortened(text: &str) -> String {
     const MOST: usize = 100;
     if text.chars().count() <= MOST {

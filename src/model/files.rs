@@ -1,5 +1,5 @@
-//! The files of a model: their names, and reading them. They may come from strangers, so only regular files
-//! up to a limit are read.
+//! Names of a model's files, and reading them. Models may come from untrusted sources, so only regular files
+//! up to a size limit are read.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -23,32 +23,32 @@ pub(super) const LENGTH_FILE: &str = "sentence_bert_config.json";
 pub(super) const PROMPTS_FILE: &str = "config_sentence_transformers.json";
 /// The tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
-/// The report of the run that made the bundle; no part of the model's identity.
+/// The report of the run that made the bundle; not part of the model's identity.
 pub(crate) const REPORT_FILE: &str = "training.json";
-/// The model card, for people and for the hub; no part of the model's identity.
+/// The model card, for people and for the hub; not part of the model's identity.
 pub(crate) const CARD_FILE: &str = "README.md";
 
-/// Modules of sentence-transformers that have a folder of their own.
+/// Modules of sentence-transformers with their own folder.
 const MODULES: [&str; 4] = ["Pooling", "Dense", "Normalize", "StaticEmbedding"];
-/// Where some releases put the files of a table of token vectors.
+/// Folder in which some releases store a table of token vectors.
 pub(super) const STATIC_FOLDER: &str = "0_StaticEmbedding";
 const STATIC_ENCODER_FILE: &str = "0_StaticEmbedding/model.safetensors";
 const STATIC_TOKENIZER_FILE: &str = "0_StaticEmbedding/tokenizer.json";
-/// The names under which weights of an encoder are looked for, and its tokenizer.
+/// Possible paths of an encoder's weights and of its tokenizer.
 pub(super) const ENCODER_FILES: [&str; 2] = [ENCODER_FILE, STATIC_ENCODER_FILE];
 pub(super) const TOKENIZER_FILES: [&str; 2] = [TOKENIZER_FILE, STATIC_TOKENIZER_FILE];
 
-/// Where in a directory the weights of its encoder are, or should be.
+/// Path of the encoder's weights in a directory, whether or not they exist.
 pub(super) fn encoder_file(dir: &Path) -> &'static str {
     ENCODER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(ENCODER_FILE)
 }
 
-/// Where in a directory the tokenizer is, or should be.
+/// Path of the tokenizer in a directory, whether or not it exists.
 pub(super) fn tokenizer_file(dir: &Path) -> &'static str {
     TOKENIZER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(TOKENIZER_FILE)
 }
 
-/// The module whose folder this is, by the folder's name: a number and the module's name, as in `1_Pooling`.
+/// The module of a folder, by the folder's name: a number and the module's name, as in `1_Pooling`.
 pub(super) fn module_kind(folder: &str) -> Option<&str> {
     let (number, kind) = folder.split_once('_')?;
     let is_number = (1..=2).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -58,7 +58,7 @@ pub(super) fn module_kind(folder: &str) -> Option<&str> {
 /// Files of a module's folder.
 pub(super) const MODULE_FILES: [&str; 3] = ["config.json", ENCODER_FILE, TOKENIZER_FILE];
 
-/// Whether a path inside a model's directory is that of a module's file.
+/// Whether a path inside a model's directory belongs to a module.
 pub(super) fn is_module_file(name: &str) -> bool {
     name.split_once('/').is_some_and(|(folder, file)| {
         module_kind(folder).is_some_and(|kind| match file {
@@ -83,18 +83,18 @@ pub(super) fn module_files(dir: &Path) -> Result<Vec<String>, ModelError> {
     Ok(names)
 }
 
-/// Most bytes of a `tokenizer.json`; large multilingual ones have some 20 MiB.
+/// Most bytes of a `tokenizer.json`; large multilingual ones have about 20 MiB.
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
 /// Most bytes of a file of settings.
 pub(crate) const JSON_BYTES: u64 = 1 << 20;
 /// Most bytes of the report of a training run, which has two numbers for each leaf.
 pub(crate) const REPORT_BYTES: u64 = 64 << 20;
-/// Most bytes of a file of weights. They are held in memory whole.
+/// Most bytes of a weight file. Weights are held in memory as a whole.
 pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
 
 /// Opens a regular file, or a link to one, of at most `most` bytes.
 ///
-/// The kind of file is checked first: opening a pipe would wait for its other end.
+/// The file type is checked first: opening a pipe would block.
 pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
     let io = |source| ModelError::io("read", path, source);
     let check = |metadata: &fs::Metadata| match metadata.len() {
@@ -126,7 +126,7 @@ pub(super) fn begins_with(path: &Path, start: &[u8]) -> Result<bool, ModelError>
     Ok(head == start)
 }
 
-/// The content of an open file, whatever lies at its path by now.
+/// The content of an open file, even if its path has been replaced.
 pub(super) fn read_open(file: &File, path: &Path) -> Result<Vec<u8>, ModelError> {
     let length = file.metadata().map_err(|source| ModelError::io("read", path, source))?.len();
     read_start(file, length, path)
@@ -144,7 +144,7 @@ fn read_start(file: &File, length: u64, path: &Path) -> Result<Vec<u8>, ModelErr
     read().map_err(|source| ModelError::io("read", path, source))
 }
 
-/// The SHA-256 of a regular file of at most `most` bytes, which is not held in memory.
+/// The SHA-256 of a regular file of at most `most` bytes, computed without holding it in memory.
 pub(super) fn digest(path: &Path, most: u64) -> Result<[u8; 32], ModelError> {
     let (file, length) = open(path, most)?;
     let mut digest = Sha256::new();
@@ -157,17 +157,17 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelErro
     read_json_within(path, JSON_BYTES)
 }
 
-/// Of a JSON file of at most `most` bytes.
+/// Settings from a JSON file of at most `most` bytes.
 pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> Result<T, ModelError> {
     serde_json::from_slice(&read(path, most)?).map_err(|source| ModelError::json(path, source))
 }
 
-/// Settings from a JSON file that need not be there.
+/// Settings from an optional JSON file.
 pub(super) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T, ModelError> {
     if is_there(path) { read_json(path) } else { Ok(T::default()) }
 }
 
-/// Whether the path exists, even as a broken link: that is a damaged copy, and not a folder without the file.
+/// Whether the path exists, even as a broken link, which means a damaged copy rather than a missing file.
 pub(super) fn is_there(path: &Path) -> bool {
     !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

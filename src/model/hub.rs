@@ -14,23 +14,22 @@ pub const DEFAULT_MODEL: &str = "sentence-transformers/msmarco-distilbert-cos-v5
 
 /// Files without which a model cannot be loaded.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
-/// Those of a table of token vectors of sentence-transformers, which has no settings.
+/// The same for sentence-transformers' table of token vectors, which has no settings.
 const OF_TABLE: [&str; 2] = ["tokenizer.json", "model.safetensors"];
 const MODULES: &str = "modules.json";
 
-/// Files that change how a model is used, where it has them.
+/// Optional files that change how a model is used.
 const OPTIONAL: [&str; 5] =
     ["config.json", files::LENGTH_FILE, files::PROMPTS_FILE, "tokenizer_config.json", "README.md"];
 
 /// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
 ///
-/// Files that the cache already holds are not fetched again. The cache is `HF_HUB_CACHE`, or
-/// `$HF_HOME/hub`, or the usual place in the home directory; `HF_ENDPOINT` names another hub than
-/// the usual one, and with `HF_HUB_OFFLINE` set to anything but 0, nothing is fetched and a missing
-/// file is an error.
+/// Files that the cache already holds are not fetched again. The cache is `HF_HUB_CACHE`, or `$HF_HOME/hub`,
+/// or the usual place in the home directory; `HF_ENDPOINT` names another hub. If `HF_HUB_OFFLINE` is set to
+/// anything but 0, nothing is fetched and a missing file is an error.
 ///
 /// # Errors
-/// [`ModelError::Hub`] with the model's name and the client's own words.
+/// [`ModelError::Hub`] with the model's name and the client's message.
 pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
     let error = |message: String| ModelError::Hub { model: name.to_owned(), message };
     let cache = match std::env::var_os("HF_HUB_CACHE") {
@@ -55,7 +54,7 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
             cached.get(file).ok_or_else(|| format!("{file} is not in the cache, and HF_HUB_OFFLINE is set"))
         }
     };
-    // Not every model has these; one that is really needed is missed when the model is loaded.
+    // Not every model has these; if one is required, loading the model fails.
     let get_optional = |file: &str| {
         get(file)
             .inspect_err(|reason| tracing::debug!(model = name, reason, "optional file not fetched"))
@@ -78,14 +77,14 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
 fn required(modules: Option<&Path>) -> Result<Vec<String>, ModelError> {
     let table = modules.map(super::folder::table_folder).transpose()?.flatten();
     Ok(match table.as_deref() {
-        // Of model2vec, which has settings.
+        // model2vec, which has settings.
         None | Some(".") => REQUIRED.map(str::to_owned).to_vec(),
         Some("") => OF_TABLE.map(str::to_owned).to_vec(),
         Some(folder) => OF_TABLE.map(|file| format!("{folder}/{file}")).to_vec(),
     })
 }
 
-/// Files that the modules of a `modules.json` may have in folders of their own.
+/// Files that the modules of a `modules.json` may have in their own folders.
 fn module_files(path: &Path) -> Result<Vec<String>, ModelError> {
     #[derive(Deserialize)]
     struct Module {

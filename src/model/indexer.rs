@@ -1,13 +1,11 @@
 //! The tree indexer I_phi: one small network per level, evaluated in plain f32.
 //!
-//! Level h (0-based) reads x = [u; o(i^1); ..; o(i^h)], the unit embedding followed by
-//! the one-hot children chosen above it, and gives the children's log-probabilities
-//! `log softmax(s W^T F(x))` with `F(x) = x + ReLU(U^T x)` (section 3.3, Eq. 1). The
-//! paper puts the one-hots first; the order is a permutation of rows.
+//! Level h (0-based) reads x = [u; o(i^1); ..; o(i^h)], the unit embedding followed by the one-hot children
+//! chosen above it, and computes the children's log-probabilities `log softmax(s W^T F(x))` with `F(x) = x +
+//! ReLU(U^T x)` (section 3.3, Eq. 1). The paper puts the one-hots first; the order is a permutation of rows.
 //!
-//! Two parts of ours make routing cheap, and are absent from a tree trained as the paper
-//! writes it: a projection P, with which every level reads `[P^T u; ..]` in place of `[u; ..]`,
-//! and `F(x) = x`, without U.
+//! Two additions make routing cheap and are absent from a tree trained as in the paper: a projection P, with
+//! which every level reads `[P^T u; ..]` instead of `[u; ..]`, and `F(x) = x`, without U.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -29,11 +27,11 @@ mod shortlist;
 
 pub(crate) use observe::RoutingSample;
 
-/// Parameters of one level, of width r + B * level, where r is the width of what it reads: that
-/// of the projection, or m without one.
+/// Parameters of one level, of width r + B * level, where r is the width of its input: that of the
+/// projection, or m without one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LevelWeights {
-    /// U, `[width, width]` row-major by input; absent where F(x) = x.
+    /// U, `[width, width]` row-major by input; absent if F(x) = x.
     pub transform: Option<Vec<f32>>,
     /// W, `[width, B]` row-major by input.
     pub classifier: Vec<f32>,
@@ -53,11 +51,11 @@ pub(crate) struct TreeWeights {
 pub struct Indexer {
     shape: TreeShape,
     dim: usize,
-    /// Width r of what the levels read.
+    /// Width r of the levels' input.
     routing_dim: usize,
     logit_scale: f32,
     weights: TreeWeights,
-    /// Follows from the weights; `None` also where the processor has no fast products in eight bits.
+    /// Derived from the weights; also `None` if the processor has no fast products in eight bits.
     shortlist: Option<Arc<Shortlist>>,
 }
 
@@ -68,7 +66,7 @@ impl PartialEq for Indexer {
     }
 }
 
-/// The leaves that an embedding reaches, and what finding them cost.
+/// The leaves that an embedding reaches, and the cost of finding them.
 #[derive(Clone, Debug)]
 pub(crate) struct Routing {
     pub search: Beam,
@@ -77,7 +75,7 @@ pub(crate) struct Routing {
 }
 
 impl Indexer {
-    /// Puts an indexer together.
+    /// Builds an indexer.
     ///
     /// # Errors
     /// [`ModelError::TensorShape`] for a wrong length.
@@ -117,7 +115,7 @@ impl Indexer {
         Self::new(TreeShape::SINGLE_LEAF, dim, 1.0, weights)
     }
 
-    /// Whether there are leaves to choose from.
+    /// Whether there is more than one leaf.
     pub fn has_tree(&self) -> bool {
         self.shape != TreeShape::SINGLE_LEAF
     }
@@ -132,13 +130,13 @@ impl Indexer {
         self.dim
     }
 
-    /// Width r that the levels read: that of the projection, or m without one.
+    /// Width r of the levels' input: that of the projection, or m without one.
     pub fn routing_dim(&self) -> usize {
         self.routing_dim
     }
 
-    /// The widest beam of a query that costs less than one of all leaves, where scoring a node's children is
-    /// what costs.
+    /// The widest query beam that costs less than a beam of all leaves, if scoring children dominates the
+    /// cost.
     pub(crate) fn cheap_width(&self) -> Option<usize> {
         self.shortlist.as_ref().map(|shortlist| shortlist.widest())
     }
@@ -147,8 +145,8 @@ impl Indexer {
         self.logit_scale
     }
 
-    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). Where a level has
-    /// many, a query may take one for another that is nearly as probable; a document does not.
+    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). On a level with many
+    /// children, a query may get a leaf that is only nearly as probable; a document gets exact results.
     pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
         self.route_observed(unit, beam, role).0
     }
@@ -194,8 +192,8 @@ impl Indexer {
         Self::new(shape, dim, logit_scale, TreeWeights { projection, levels })
     }
 
-    /// The leaves as rows `[leaves, dim]`, whose products with a unit embedding are their logits over
-    /// [`Self::logit_scale`]; `None` where the tree is more than one linear map.
+    /// The leaves as rows `[leaves, dim]`, whose products with a unit embedding are their logits divided by
+    /// [`Self::logit_scale`]; `None` unless the tree is a single linear map.
     #[cfg(feature = "train")]
     pub(crate) fn leaf_rows(&self) -> Option<Vec<f32>> {
         let [LevelWeights { transform: None, classifier }] = &*self.weights.levels else { return None };
@@ -249,17 +247,17 @@ fn tensor_name(level: usize, part: &str) -> String {
 
 /// Scores the children of tree nodes for one embedding.
 ///
-/// What comes from the embedding alone is the same for all nodes of a level, so it is
-/// computed once per level and query: `U^T [z; 0]`, or without U the logits themselves.
+/// The part that depends only on the embedding is the same for all nodes of a level and is computed once per
+/// level and query: `U^T [z; 0]`, or without U the logits themselves.
 struct QueryScorer<'a> {
     indexer: &'a Indexer,
-    /// z: the embedding, projected where the tree has a projection.
+    /// z: the embedding, projected if the tree has a projection.
     input: Cow<'a, [f32]>,
     /// Per level, empty until first needed.
     bases: Vec<Vec<f32>>,
     hidden: Vec<f32>,
     multiply_adds: u64,
-    /// Of the choice among the children scored last, in nats.
+    /// Entropy of the choice among the children scored last, in nats.
     entropy: f32,
 }
 
@@ -279,7 +277,7 @@ impl<'a> QueryScorer<'a> {
         Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, entropy: 0.0 }
     }
 
-    /// The most probable leaves, where a shortlist finds them sooner.
+    /// The most probable leaves from the shortlist, if that is faster.
     fn shortlisted(&mut self, beam: NonZeroUsize, role: Role) -> Option<Best> {
         let shortlist =
             self.indexer.shortlist.as_ref().filter(|shortlist| beam.get() <= shortlist.widest())?;
@@ -292,7 +290,7 @@ impl<'a> QueryScorer<'a> {
             }
         };
         let best = shortlist.best(hidden, beam, role);
-        // The products that are spared count too: what routing costs is a property of the tree.
+        // Skipped products count too: the cost of routing is a property of the tree.
         self.multiply_adds += level.classifier.len() as u64;
         self.entropy = best.entropy;
         Some(best)
@@ -365,7 +363,7 @@ impl LevelScorer for QueryScorer<'_> {
 mod tests {
     use super::*;
 
-    /// m = 2, B = 2, H = 2, worked by hand.
+    /// m = 2, B = 2, H = 2, computed by hand.
     #[test]
     fn two_levels_match_equation_1() -> Result<(), Box<dyn std::error::Error>> {
         let shape = TreeShape::new(2, 2)?;
@@ -400,7 +398,7 @@ mod tests {
         assert_eq!(routing.multiply_adds, 8 + 8 + 24);
         Ok(())
     }
-    /// m = 2 projected to 1, B = 2, H = 2, no U, worked by hand.
+    /// m = 2 projected to 1, B = 2, H = 2, no U, computed by hand.
     #[test]
     fn projection_and_plain_levels_match_their_definition() -> Result<(), Box<dyn std::error::Error>> {
         let shape = TreeShape::new(2, 2)?;

@@ -1,4 +1,4 @@
-//! Files of settings: JSON objects whose fields are taken one by one.
+//! Settings files: JSON objects whose fields are taken one by one.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::error::ModelError;
 use super::files;
 
-/// The settings of a file that are yet to be looked at.
+/// The remaining settings of a file.
 pub(super) struct Settings {
     pub path: PathBuf,
     pub fields: Map<String, Value>,
@@ -20,27 +20,27 @@ impl Settings {
         Ok(Self { fields: files::read_json(&path)?, path })
     }
 
-    /// Those of a file that need not be there.
+    /// Reads an optional file.
     pub(super) fn read_or_none(path: impl Into<PathBuf>) -> Result<Self, ModelError> {
         let path = path.into();
         Ok(Self { fields: files::read_json_or_default(&path)?, path })
     }
 
-    /// Takes a setting out; `None` where it is absent or null.
+    /// Removes and returns a setting; `None` if it is absent or null.
     pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ModelError> {
         let value = self.fields.remove(name).filter(|value| !value.is_null());
         let error = |e| ModelError::json(&self.path, Error::custom(format!("{name}: {e}")));
         value.map(serde_json::from_value).transpose().map_err(error)
     }
 
-    /// Takes a setting out that must be there.
+    /// Removes and returns a required setting.
     pub(super) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ModelError> {
         let missing = || ModelError::json(&self.path, Error::custom(format!("missing field `{name}`")));
         let missing = missing();
         self.take(name)?.ok_or(missing)
     }
 
-    /// Takes settings out that must have these values, where they are there and not empty.
+    /// Removes settings that must have these values unless they are absent or empty.
     pub(super) fn check(&mut self, supported: &[(&'static str, &'static str)]) -> Result<(), ModelError> {
         for &(name, supported) in supported {
             let found = match self.fields.remove(name) {
@@ -56,7 +56,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses what is left, unless it says nothing.
+    /// Refuses remaining settings that are not empty.
     pub(super) fn refuse_rest(&self) -> Result<(), ModelError> {
         match self.fields.iter().find(|(_, value)| says_something(value)) {
             Some((name, value)) => {
@@ -80,7 +80,7 @@ impl Settings {
     }
 }
 
-/// Settings of one field of a file, whatever else is in it.
+/// Reads one field of a file and ignores the others.
 pub(super) fn field<T: DeserializeOwned>(path: &Path, name: &str) -> Result<T, ModelError> {
     Settings::read(path)?.need(name)
 }

@@ -9,9 +9,9 @@ use super::config::Activation;
 
 const LANES: usize = 16;
 
-/// Functions whose body is compiled for every instruction set `S`, and picked when they are called.
+/// Functions whose body is compiled for every instruction set `S` and selected at run time.
 ///
-/// Not closures, which `pulp` takes too: those are not always inlined, and then miss the instruction set.
+/// Not closures, which `pulp` also accepts: they are not always inlined and then miss the instruction set.
 macro_rules! dispatched {
     ($($(#[$attribute:meta])* fn $name:ident<$S:ident>($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         $(#[$attribute])*
@@ -30,7 +30,7 @@ macro_rules! dispatched {
     )*};
 }
 
-/// `a * b + c`, rounded once where the processor can.
+/// `a * b + c`, rounded once if the processor supports it.
 #[inline(always)]
 fn fused<S: Simd>(a: f32, b: f32, c: f32) -> f32 {
     if S::IS_SCALAR { a * b + c } else { a.mul_add(b, c) }
@@ -40,7 +40,7 @@ fn fused<S: Simd>(a: f32, b: f32, c: f32) -> f32 {
 #[inline(always)]
 fn exp<S: Simd>(x: f32) -> f32 {
     let x = x.max(-87.0);
-    // 2^n * e^r with |r| <= ln(2)/2; adding and taking away 1.5 * 2^23 rounds to an integer.
+    // 2^n * e^r with |r| <= ln(2)/2; adding and subtracting 1.5 * 2^23 rounds to an integer.
     const ROUND: f32 = 12_582_912.0;
     let rounded = fused::<S>(x, std::f32::consts::LOG2_E, ROUND);
     let n = rounded - ROUND;
@@ -75,7 +75,7 @@ fn gelu_erf<S: Simd>(x: f32) -> f32 {
 
 #[inline(always)]
 fn gelu_tanh<S: Simd>(x: f32) -> f32 {
-    // 0.5 (1 + tanh y) = 1 / (1 + e^(-2y)); y is clamped where the result is 0 or 1 anyway.
+    // 0.5 (1 + tanh y) = 1 / (1 + e^(-2y)); y is clamped to where the result is 0 or 1 anyway.
     let y = 0.797_884_6 * (x + 0.044_715 * x * x * x);
     x / (1.0 + exp::<S>((-2.0 * y).clamp(-80.0, 80.0)))
 }
@@ -131,7 +131,7 @@ fn sum(values: &[f32], map: impl Fn(f32) -> f32) -> f32 {
     lanes.iter().sum::<f32>() + rest
 }
 
-/// The greatest value, lane by lane, which the compiler may vectorise; NaN is none.
+/// The greatest value, lane by lane, which the compiler may vectorise; NaN is ignored.
 #[inline(always)]
 fn max(values: &[f32]) -> f32 {
     let greater = |a: f32, b: f32| if b > a { b } else { a };
@@ -189,9 +189,9 @@ dispatched! {
         x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
     }
 
-    /// Rotates pairs of values in the first `count` of each row, `stride` values from one to the next. The
-    /// pairs of a head of `width` values are of its first and its second half; `table` has each place's
-    /// cosines and then its sines, `[positions, width]`. Places begin anew in each of the texts.
+    /// Rotates pairs of values in the first `count` values of each row, with `stride` values between rows. A
+    /// pair takes one value from each half of a head of `width` values; `table` has each position's cosines
+    /// and then its sines, `[positions, width]`. Positions restart with each text.
     fn rotate<S>(
         rows: &mut [f32],
         stride: usize,
@@ -267,12 +267,12 @@ dispatched! {
     /// `row = ln softmax(scale * row)`, and the entropy of that distribution, in nats, from the same
     /// exponentials.
     fn log_softmax_entropy<S>(row: &mut [f32], scale: f32, entropy: &mut f32) {
-        // First, so that a scale of either sign will do.
+        // Scaled first, so that the scale may have either sign.
         row.iter_mut().for_each(|x| *x *= scale);
         let max = max(row);
         let (mut total, mut weighted) = ([0f32; LANES], [0f32; LANES]);
         let mut add = |lane: usize, x: f32| {
-            // Below that both terms are 0 beside the greatest one's.
+            // Below that both terms are negligible.
             let below = (x - max).max(-87.0);
             let e = exp::<S>(below);
             total[lane] += e;
@@ -289,8 +289,8 @@ dispatched! {
         row.iter_mut().for_each(|x| *x -= shift);
     }
 
-    /// `out += sum_i factors[i] * matrix[i, :]`: a transposed product, so many rows at a time that `out` is
-    /// seldom read and written.
+    /// `out += sum_i factors[i] * matrix[i, :]`: a transposed product over several rows at a time, so that
+    /// `out` is seldom read and written.
     fn add_weighted_rows<S>(out: &mut [f32], matrix: &[f32], factors: &[f32]) {
         const ROWS: usize = 8;
         let width = out.len();
@@ -360,7 +360,7 @@ dispatched! {
         }
     }
 
-    /// The gradient through [`norm`] with respect to its input, in place of `g`.
+    /// The gradient through [`norm`] with respect to its input, replacing `g`.
     #[cfg(feature = "train")]
     fn norm_gradient<S>(g: &mut [f32], x: &[f32], weight: &[f32], eps: f32) {
         let width = weight.len();

@@ -1,8 +1,8 @@
-//! Options with which a model is loaded.
+//! Options for loading a model.
 
 use super::config::EncoderPrecision;
 
-/// Options with which a bundle or an encoder is loaded.
+/// Options for loading a bundle or an encoder.
 ///
 /// # Examples
 /// ```no_run
@@ -26,16 +26,16 @@ impl LoadOptions {
         Self::default()
     }
 
-    /// How texts are encoded; [`EncoderPrecision::F32`] by default. An index encodes as
-    /// [`IndexBuilder::encoder_precision`](crate::IndexBuilder::encoder_precision) says, whatever its bundle
-    /// was opened with.
+    /// How texts are encoded; [`EncoderPrecision::F32`] by default. An index uses
+    /// [`IndexBuilder::encoder_precision`](crate::IndexBuilder::encoder_precision), whatever its bundle was
+    /// opened with.
     pub fn encoder_precision(mut self, precision: EncoderPrecision) -> Self {
         self.precision = precision;
         self
     }
 
-    /// Whether weights and tokenizer are loaded, and the checksums of their files compared, when a text is
-    /// first encoded rather than now; not by default. What is wrong with them is then an error of that call.
+    /// Whether to load weights and tokenizer, and verify their checksums, when a text is first encoded rather
+    /// than now; off by default. Errors in them are then returned by that call.
     pub fn lazy_encoder(mut self, lazy: bool) -> Self {
         self.lazy = lazy;
         self

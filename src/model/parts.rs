@@ -11,7 +11,7 @@ use super::tokenize::{TextRules, TextTokenizer};
 use super::transformer::Transformer;
 use super::weights::Weights;
 
-/// Where they are read from, and how.
+/// The source of the parts, and how they are read.
 pub(super) struct EncoderFiles {
     pub(super) dir: PathBuf,
     pub(super) weights: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct EncoderFiles {
     pub(super) config: TransformerConfig,
     pub(super) text: TextRules,
     pub(super) precision: EncoderPrecision,
-    /// Files that are yet to be checked.
+    /// Files whose checksums are still to be verified.
     pub(super) unchecked: Vec<Unchecked>,
 }
 
@@ -39,12 +39,12 @@ impl Unchecked {
     }
 }
 
-/// Parts that are loaded when they are first used.
+/// Parts that are loaded on first use.
 pub(super) struct LazyParts {
     pub(super) source: EncoderFiles,
     packed: OnceLock<PackedTransformer>,
     tokenizer: OnceLock<TextTokenizer>,
-    /// The weights as training needs them. Searches do not load them: they take as much memory again.
+    /// The weights for training. Searches do not load them, because they double the memory.
     #[cfg(feature = "train")]
     transformer: OnceLock<Transformer>,
 }
@@ -60,12 +60,12 @@ impl LazyParts {
         }
     }
 
-    /// The weights, as texts are encoded with them; a call after one that failed tries again.
+    /// The weights for encoding texts; loading is retried after a failure.
     pub(super) fn packed(&self) -> Result<&PackedTransformer, ModelError> {
         self.load_into(&self.packed, EncoderFiles::packed)
     }
 
-    /// The tokenizer, for which the weights are not loaded; a call after one that failed tries again.
+    /// The tokenizer, loaded without the weights; loading is retried after a failure.
     pub(super) fn tokenizer(&self) -> Result<&TextTokenizer, ModelError> {
         self.load_into(&self.tokenizer, EncoderFiles::tokenizer)
     }
@@ -84,8 +84,8 @@ impl LazyParts {
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
         }
-        // Without a lock: loading runs in parallel, and a thread that waits for a part of it may start other
-        // work, which would wait for the lock. If two threads load, one result is dropped.
+        // Without a lock: loading runs in parallel, and a thread waiting for part of it may start other work
+        // that would wait for the lock. If two threads load, one result is dropped.
         let loaded = load(&self.source)?;
         Ok(cell.get_or_init(|| loaded))
     }
@@ -108,7 +108,7 @@ impl EncoderFiles {
         Transformer::load(&weights, self.config.clone())
     }
 
-    /// Compares the checksum of a file that has one.
+    /// Verifies the checksum of a file, if it has one.
     fn check(&self, path: &Path) -> Result<(), ModelError> {
         self.unchecked.iter().filter(|file| file.path == path).try_for_each(Unchecked::check)
     }

@@ -1,7 +1,7 @@
 //! Hidden states to one embedding per text: pooling, and the modules after it.
 //!
-//! As sentence-transformers computes it. [`Pooler::packed`] serves inference, [`Pooler::padded`] training;
-//! a test holds the two together.
+//! As sentence-transformers computes it. [`Pooler::packed`] serves inference, [`Pooler::padded`] training; a
+//! test compares the two.
 
 #[cfg(feature = "train")]
 use candle_core::Device;
@@ -23,15 +23,15 @@ pub enum PoolingMode {
     Max,
     /// The mean over the tokens.
     Mean,
-    /// The sum over the tokens by the square root of their number.
+    /// The sum over the tokens divided by the square root of their number.
     MeanSqrtLen,
-    /// The mean weighted by the place of the token in the text, from 1 on.
+    /// The mean weighted by the position of the token in the text, from 1.
     WeightedMean,
     /// The last token.
     LastToken,
 }
 
-/// What follows the pooling.
+/// A step after the pooling.
 pub(crate) enum Step {
     /// A linear map with an activation.
     Dense(Dense),
@@ -49,13 +49,13 @@ pub(crate) struct LayerNorm {
     tensor: Tensor,
 }
 
-/// Pooling and what follows it.
+/// Pooling and the steps after it.
 pub(crate) struct Pooler {
     modes: Vec<PoolingMode>,
     steps: Vec<Step>,
     /// Width of the hidden states.
     hidden: usize,
-    /// Width before the first dimensions are taken.
+    /// Width before truncation.
     width: usize,
     /// Width of the embeddings.
     dim: usize,
@@ -63,13 +63,13 @@ pub(crate) struct Pooler {
 
 /// Keeps the gradient of a zero vector's norm finite.
 const NORM_EPSILON: f64 = 1e-12;
-/// In place of the values of tokens that a maximum must not take.
+/// Replaces the values of tokens excluded from a maximum.
 #[cfg(feature = "train")]
 const NEVER_LARGEST: f32 = -1e9;
 
 impl Pooler {
-    /// `dim`: the first dimensions are taken where it says less than there are; embeddings that had unit norm
-    /// get it again.
+    /// If `dim` is less than the width, embeddings are truncated to it, and normalised again if they had unit
+    /// norm.
     pub(crate) fn new(modes: Vec<PoolingMode>, steps: Vec<Step>, hidden: usize, dim: Option<usize>) -> Self {
         let pooled = modes.len() * hidden;
         let width = steps.iter().fold(pooled, |width, step| match step {
@@ -84,7 +84,7 @@ impl Pooler {
         self.dim
     }
 
-    /// Width of the embeddings before the first dimensions are taken.
+    /// Width of the embeddings before truncation.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -94,8 +94,8 @@ impl Pooler {
         matches!(self.steps.last(), Some(Step::Normalise))
     }
 
-    /// The same steps with other tensors, which `map` makes of their own, by the step's number and the
-    /// tensor's name in it. For [`Self::padded`] alone: [`Self::packed`] goes on with what was loaded.
+    /// The same steps with tensors that `map` makes from the current ones, given the step's number and the
+    /// tensor's name. Only for [`Self::padded`]: [`Self::packed`] keeps using the loaded weights.
     #[cfg(feature = "train")]
     pub(crate) fn map<E>(
         &self,
@@ -115,7 +115,7 @@ impl Pooler {
         Ok(Self { modes: self.modes.clone(), steps, ..*self })
     }
 
-    /// Embeddings of packed hidden states, whose first `skip` tokens are left out of the pooling.
+    /// Embeddings of packed hidden states; the first `skip` tokens are not pooled.
     ///
     /// # Shapes
     /// Output `[texts, dim]` row by row.
@@ -183,7 +183,7 @@ impl Pooler {
 }
 
 impl PoolingMode {
-    /// Adds the pooled vector of one text to `out`. Where `skip` leaves no token, it is zero.
+    /// Adds the pooled vector of one text to `out`. It is zero if `skip` leaves no token.
     ///
     /// # Shapes
     /// `text` `[tokens, m]`; `m` values are added.
@@ -323,7 +323,7 @@ mod tests {
         PoolingMode::LastToken,
     ];
 
-    /// Packed and padded give the same, with every mode and with all of them.
+    /// Packed and padded give the same results, for every mode and for all modes together.
     #[test]
     fn packed_and_padded_agree() {
         let (m, tokens, lengths) = (5, 7, [7, 3, 4]);

@@ -1,4 +1,4 @@
-//! How sure a tree is of a set of embeddings, and where it sends them.
+//! The confidence of a tree on a set of embeddings, and the distribution over its leaves.
 
 use std::num::NonZeroUsize;
 
@@ -17,7 +17,7 @@ const BEAM: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 /// Shares of the rows at which [`RoutingProfile::entropy_quantiles`] are taken.
 pub const ENTROPY_QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
-/// How a tree routes a set of embeddings: the reference that a later set is held against.
+/// How a tree routes a set of embeddings: the reference that later sets are compared with.
 ///
 /// The entropy of a row is in nats: that of the choice among the children, summed over the nodes
 /// on the path to its most probable leaf. With one level that is the entropy of its distribution
@@ -33,7 +33,7 @@ pub struct RoutingProfile {
     pub entropy_quantiles: [f64; 5],
     /// Mean probability of the most probable leaf.
     pub mean_top_probability: f64,
-    /// Share of the rows whose most probable leaf it is, for each leaf; they sum to 1.
+    /// For each leaf, the share of the rows whose most probable leaf it is; they sum to 1.
     pub leaf_shares: Vec<f64>,
 }
 
@@ -41,20 +41,20 @@ pub struct RoutingProfile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RoutingProfiles {
-    /// Of the corpus.
+    /// Profile of the corpus.
     pub documents: RoutingProfile,
-    /// Of the training queries.
+    /// Profile of the training queries.
     pub queries: RoutingProfile,
-    /// Documents of the collection that the corpus is a sample of; `None` where it is all of it.
+    /// Documents of the collection that the corpus is a sample of; `None` if it is the whole collection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection: Option<usize>,
 }
 
 impl RoutingProfile {
-    /// Routes rows and measures how sure the tree is. Runs in parallel over rows.
+    /// Routes rows and measures the tree's confidence, in parallel over rows.
     ///
     /// # Shapes
-    /// `unit_rows` `[n, dim]` f32, row-major, of unit norm; a last row that is not whole is left out.
+    /// `unit_rows` `[n, dim]` f32, row-major, of unit norm; an incomplete last row is ignored.
     pub fn measure(indexer: &Indexer, unit_rows: &[f32]) -> Self {
         let samples: Vec<RoutingSample> = unit_rows
             .par_chunks_exact(indexer.dim())
@@ -86,13 +86,14 @@ impl RoutingProfile {
         }
     }
 
-    /// Expected over even load of the leaves, with which as many rows as were measured are spread; 1 is even.
+    /// Expected load of a leaf relative to an even load, if as many rows as were measured are distributed; 1
+    /// is even.
     pub fn skew(&self) -> f64 {
         self.leaf_shares.len() as f64 * self.leaf_shares.iter().map(|share| share * share).sum::<f64>()
     }
 
-    /// How much of one set would have to go to other leaves to be spread as the other is: half the
-    /// sum of the differences of shares, from 0 to 1.
+    /// The share of one set that would have to move to other leaves to match the other's distribution: half
+    /// the sum of the absolute differences of shares, from 0 to 1.
     pub fn shift(&self, other: &Self) -> f64 {
         let pairs = self.leaf_shares.iter().zip(&other.leaf_shares);
         pairs.map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0
@@ -100,7 +101,7 @@ impl RoutingProfile {
 }
 
 impl RoutingProfiles {
-    /// Both profiles together.
+    /// Combines both profiles.
     pub fn new(documents: RoutingProfile, queries: RoutingProfile) -> Self {
         Self { documents, queries, collection: None }
     }
@@ -112,7 +113,7 @@ impl RoutingProfiles {
         self.collection.unwrap_or(self.documents.rows)
     }
 
-    /// The same, of a sample from a collection of so many documents.
+    /// The same, for a sample from a collection of this many documents.
     #[cfg(feature = "train")]
     pub(crate) fn of_collection(self, documents: usize) -> Self {
         Self { collection: (documents > self.documents.rows).then_some(documents), ..self }
@@ -120,8 +121,8 @@ impl RoutingProfiles {
 }
 
 impl Bundle {
-    /// How the tree routed its corpus and its training queries when it was trained; `None` for a
-    /// bundle without a tree, and for one whose report does not say, or that came without one.
+    /// How the tree routed its corpus and its training queries when it was trained; `None` for a bundle
+    /// without a tree or a report, and for a report without profiles.
     ///
     /// # Errors
     /// [`ModelError::Json`] for a report that is damaged, [`ModelError::BadConfig`] for a
@@ -132,7 +133,7 @@ impl Bundle {
             routing: Option<RoutingProfiles>,
         }
         let path = self.path().join(REPORT_FILE);
-        // One that lies beside an encoder is of another model.
+        // A report next to an encoder belongs to another model.
         if !self.has_tree() || !path.exists() {
             return Ok(None);
         }

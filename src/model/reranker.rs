@@ -26,7 +26,7 @@ use super::weights::Weights;
 
 /// A model that scores how well a document answers a question, by reading both together.
 ///
-/// It reads each pair anew, so it is for the few best documents of a search
+/// It reads every pair in full, so it is meant for the few best documents of a search
 /// ([`SearchRequest::rerank`](crate::SearchRequest::rerank)), and takes some milliseconds for each of them.
 ///
 /// # Examples
@@ -46,8 +46,8 @@ pub struct Reranker {
     #[cfg(feature = "train")]
     head_names: head::HeadNames,
     activation: DenseActivation,
-    /// What is added to a token's embedding where it belongs to the document, `[m]`; none where a model has
-    /// one type of token.
+    /// Vector added to the embeddings of the document's tokens, `[m]`; `None` for a model with a single token
+    /// type.
     second: Option<Vec<f32>>,
 }
 
@@ -57,30 +57,29 @@ impl std::fmt::Debug for Reranker {
     }
 }
 
-/// Pairs of texts as they are read.
+/// Tokenised pairs of texts.
 pub(crate) struct PairTokens {
     /// Token ids of each pair.
     pub ids: Vec<Vec<u32>>,
-    /// Of each token 1 where it is the second text's, else 0.
+    /// For each token, 1 if it belongs to the second text, else 0.
     pub types: Vec<Vec<u32>>,
 }
 
-/// Pairs tokenised together, so that memory stays bounded.
+/// Pairs tokenised at a time, to bound memory.
 const PAIRS_PER_ROUND: usize = 256;
 
 impl Reranker {
-    /// Loads a cross-encoder as sentence-transformers or transformers writes it: a BERT, RoBERTa,
-    /// XLM-RoBERTa or ModernBERT with a head of one output. [`LoadOptions::reranker`] has another precision
-    /// than f32.
+    /// Loads a cross-encoder as sentence-transformers or transformers writes it: a BERT, RoBERTa, XLM-RoBERTa
+    /// or ModernBERT with a head of one output. [`LoadOptions::reranker`] offers other precisions than f32.
     ///
     /// # Errors
-    /// [`ModelError::NotAReranker`] for another model, [`ModelError::Unsupported`] for a setting that is not
-    /// followed, [`ModelError::OtherWeights`]; [`ModelError`] names the file and what is wrong with it.
+    /// [`ModelError::NotAReranker`] for another model, [`ModelError::Unsupported`] for an unimplemented
+    /// setting, [`ModelError::OtherWeights`]; [`ModelError`] names the file and the problem.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().reranker(dir)
     }
 
-    /// The longest pair that is read whole, in tokens; of a longer one the longer text is cut.
+    /// The longest pair read in full, in tokens; in a longer pair the longer text is truncated first.
     pub fn max_tokens(&self) -> usize {
         self.parts.source.text.max_tokens
     }

@@ -1,16 +1,16 @@
-//! Rotary positions: pairs of a head's values turned by angles that grow with the place of the token.
+//! Rotary positions: pairs of a head's values rotated by angles that grow with the token's position.
 
 use super::kernels;
 
 /// Cosines and sines of the angles by which heads are rotated.
 pub(super) struct Rotation {
-    /// `[positions, width]`: a place's cosines, then its sines, one for each pair of a head's values.
+    /// `[positions, width]`: a position's cosines, then its sines, one for each pair of a head's values.
     table: Vec<f32>,
     width: usize,
 }
 
 impl Rotation {
-    /// Of a head of `width` values at each of `positions` places. In f32, as the reference.
+    /// The rotation of a head of `width` values at each of `positions` positions, in f32 like the reference.
     pub(super) fn new(theta: f32, width: usize, positions: usize) -> Self {
         let speed = |pair: usize| 1.0 / theta.powf((2 * pair) as f32 / width as f32);
         let speeds: Vec<f32> = (0..width / 2).map(speed).collect();
@@ -23,14 +23,14 @@ impl Rotation {
         Self { table, width }
     }
 
-    /// `[positions, width]`: a place's cosines, then its sines.
+    /// `[positions, width]`: a position's cosines, then its sines.
     #[cfg(feature = "train")]
     pub(super) fn table(&self) -> &[f32] {
         &self.table
     }
 
-    /// Turns the heads in the first `count` values of each row, `stride` values from one to the next, texts
-    /// of these lengths one behind another. `way` is 1 or, for turning back, -1.
+    /// Rotates the heads in the first `count` values of each row, with `stride` values between rows, for
+    /// concatenated texts of these lengths. `way` is 1, or -1 for the inverse.
     pub(super) fn turn(&self, rows: &mut [f32], stride: usize, count: usize, lengths: &[usize], way: f32) {
         kernels::rotate(rows, stride, count, lengths, &self.table, self.width, way);
     }
@@ -40,7 +40,8 @@ impl Rotation {
 mod tests {
     use super::*;
 
-    /// Each pair is turned by its own angle, places begin anew in each text, and turning back gives what was.
+    /// Each pair is rotated by its own angle, positions restart with each text, and the inverse restores the
+    /// input.
     #[test]
     fn pairs_turn_by_their_places_and_back() {
         let (width, heads, lengths) = (6, 2, [3usize, 2]);

@@ -1,10 +1,11 @@
-//! What is said of an encoder beside its files.
+//! Settings of an encoder that are not in its files.
 
 use serde::{Deserialize, Serialize};
 
-/// Settings of an encoder in place of those of its folder; without any the folder's own hold.
+/// Settings of an encoder that override those of its folder.
 ///
-/// They are part of the model: documents are embedded by them. A bundle and an index keep them.
+/// They are part of the model, because they affect the embeddings of documents. Bundles and indexes store
+/// them.
 ///
 /// # Examples
 /// ```no_run
@@ -20,43 +21,43 @@ use serde::{Deserialize, Serialize};
 #[must_use = "settings do nothing until an encoder is loaded with them"]
 #[non_exhaustive]
 pub struct EncoderSettings {
-    /// Dimensions that embeddings keep, the first ones of what the encoder gives.
+    /// Number of leading dimensions that embeddings keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
-    /// What is put before each query.
+    /// Prompt of queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_prompt: Option<String>,
-    /// What is put before each document.
+    /// Prompt of documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document_prompt: Option<String>,
 }
 
 impl EncoderSettings {
-    /// None: the folder's own settings hold.
+    /// No settings: those of the folder apply.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps the first `dim` dimensions of embeddings (Matryoshka), and gives them unit norm again where they
-    /// had it. For models that were trained for it; the others lose much.
+    /// Keeps the first `dim` dimensions of embeddings (Matryoshka), and normalises them again if they had
+    /// unit norm. For models trained for it; others lose much quality.
     pub fn dim(mut self, dim: usize) -> Self {
         self.dim = Some(dim);
         self
     }
 
-    /// Puts this before each query; nothing, where it is empty.
+    /// Sets the prompt of queries; an empty one means no prompt.
     pub fn query_prompt(mut self, prompt: impl Into<String>) -> Self {
         self.query_prompt = Some(prompt.into());
         self
     }
 
-    /// Puts this before each document; nothing, where it is empty.
+    /// Sets the prompt of documents; an empty one means no prompt.
     pub fn document_prompt(mut self, prompt: impl Into<String>) -> Self {
         self.document_prompt = Some(prompt.into());
         self
     }
 
-    /// What stands for them in a checksum; nothing where nothing is set.
+    /// Their form in a checksum; empty if nothing is set.
     pub(super) fn identity(&self) -> String {
         let Self { dim, query_prompt, document_prompt } = self;
         match self.is_empty() {
@@ -70,7 +71,7 @@ impl EncoderSettings {
         *self == Self::default()
     }
 
-    /// These, and where they say nothing, `others`.
+    /// These settings, with unset ones taken from `others`.
     pub(super) fn or(&self, others: &Self) -> Self {
         let or = |own: &Option<String>, other: &Option<String>| own.as_ref().or(other.as_ref()).cloned();
         Self {

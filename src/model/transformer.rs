@@ -1,7 +1,7 @@
-//! The weights of an encoder, as its description ([`TransformerConfig`]) asks for them.
+//! The weights of an encoder, as described by [`TransformerConfig`].
 //!
-//! Training runs [`super::differentiable`] over them, inference on the CPU
-//! [`super::packed`]; tests hold the two together within 1e-5.
+//! Training uses [`super::differentiable`], inference on the CPU [`super::packed`]; tests compare the two
+//! within 1e-5.
 
 mod layout;
 
@@ -33,12 +33,12 @@ pub(crate) struct LayerNorm {
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     pub span: Span,
-    /// Query, key and value, or one map with their rows one under another.
+    /// Query, key and value, or one map with their stacked rows.
     pub projections: Vec<Linear>,
     pub attention_output: Linear,
     pub attention_norm: Option<LayerNorm>,
-    /// One map; where the step is gated, what is activated and what that is multiplied with, or one map with
-    /// the rows of both one under another.
+    /// One map; for a gated step the activated and the multiplying map, or one map with the stacked rows of
+    /// both.
     pub inner: Vec<Linear>,
     pub output: Linear,
     pub output_norm: LayerNorm,
@@ -49,22 +49,22 @@ pub(crate) struct Layer {
 pub(crate) struct Embeddings {
     /// `[vocab, m]`
     pub word: WordTable,
-    /// Added to the words by their places, `[positions, m]`, with the row of token type 0 already added,
-    /// since every text is one segment; where no table has places that row alone, `[1, m]`.
+    /// Added to the word embeddings by position, `[positions, m]`; includes the row of token type 0, because
+    /// every text is one segment. Without a position table, only that row, `[1, m]`.
     pub position: Option<Tensor>,
-    /// The tables that `position` was made of as loaded, by name, so that a bundle is saved as it came.
+    /// The loaded tables that `position` was made from, by name, so that a bundle is saved unchanged.
     #[cfg(feature = "train")]
     pub raw: Vec<(&'static str, Tensor)>,
     pub norm: Option<LayerNorm>,
 }
 
-/// Layers, and what they share or end with.
+/// Layers, with their shared bias and final norm.
 #[derive(Clone, Debug)]
 pub(crate) struct Stack {
     pub layers: Vec<Layer>,
     /// `[buckets, heads]`, added to the scores of all of them.
     pub relative_bias: Option<Tensor>,
-    /// Where the norms are before the layers' steps, behind the last layer.
+    /// After the last layer, if the norms are before the layers' steps.
     pub final_norm: Option<LayerNorm>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Transformer {
     pub stack: Stack,
 }
 
-/// Gives a tensor by its name in a weight file and its shape.
+/// Returns a tensor by its name in a weight file and its shape.
 type GetTensor<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
 
 impl Linear {
@@ -149,7 +149,7 @@ impl Layer {
         })
     }
 
-    /// All tensors, each with the part that it belongs to and its name in it.
+    /// All tensors, each with its part and its name in the part.
     #[cfg(feature = "train")]
     fn tensors<'a>(
         &'a mut self,
@@ -207,7 +207,7 @@ impl Embeddings {
         })
     }
 
-    /// The same tables and norm with other tensors, which `map` makes of their own, by their names.
+    /// The same tables and norm with tensors that `map` makes from the current ones, given their names.
     ///
     /// The row of token type 0 is already in the table of positions, so that the sum of both is one tensor.
     #[cfg(feature = "train")]
@@ -230,8 +230,8 @@ impl Embeddings {
         self.word.tensor()?.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()
     }
 
-    /// Makes the raw tables what a trained `position` says: the table of positions is it without the row of
-    /// token type 0; without such a table it is that row.
+    /// Updates the raw tables from a trained `position`: the position table is `position` minus the row of
+    /// token type 0; without a position table, `position` is that row.
     #[cfg(feature = "train")]
     pub(crate) fn take_position_apart(&mut self, config: &TransformerConfig) -> candle_core::Result<()> {
         let Some(position) = &self.position else { return Ok(()) };
@@ -248,7 +248,7 @@ impl Embeddings {
 }
 
 impl Stack {
-    /// The first layers; with the last of them what follows it.
+    /// The first layers, with the final norm if they include the last one.
     pub(crate) fn first(&self, layers: usize) -> Self {
         let is_whole = layers == self.layers.len();
         Self {
@@ -258,7 +258,7 @@ impl Stack {
         }
     }
 
-    /// The last layers, and what follows them; nothing at all where there are none.
+    /// The last layers and the final norm; nothing for zero layers.
     #[cfg(feature = "train")]
     pub(crate) fn last(&self, layers: usize) -> Self {
         Self {
@@ -271,7 +271,7 @@ impl Stack {
 
 #[cfg(feature = "train")]
 impl Stack {
-    /// Puts the layers of another stack, and what follows them, in the place of the last ones.
+    /// Replaces the last layers and the final norm with those of another stack.
     pub(crate) fn replace_last(&mut self, other: &Self) {
         self.layers.truncate(self.layers.len() - other.layers.len());
         self.layers.extend(other.layers.iter().cloned());
@@ -282,8 +282,7 @@ impl Stack {
     }
 }
 
-/// The table of words. That of a static encoder may be shared by its tokens (model2vec's `mapping` and
-/// `weights`).
+/// The table of words. Tokens of a static encoder may share rows (model2vec's `mapping` and `weights`).
 fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Result<WordTable, ModelError> {
     let (tokens, m) = (config.vocab_size, config.hidden_size);
     let numbers = |name: &str| {
@@ -299,7 +298,7 @@ fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Resu
         _ => tokens,
     };
     let token = |id: usize| Token {
-        // A negative number is not a row; it is refused like one beyond the last.
+        // A negative number is refused like one beyond the last row.
         row: rows.as_ref().map_or(id as u32, |rows| if rows[id] < 0.0 { u32::MAX } else { rows[id] as u32 }),
         weight: factors.as_ref().map_or(1.0, |factors| factors[id] as f32),
     };
@@ -345,7 +344,7 @@ impl Transformer {
         })
     }
 
-    /// A transformer of given tensors, for tests; `layout` is which of the family's it is.
+    /// A transformer of given tensors, for tests; `layout` is the number of the family's layout.
     #[cfg(all(test, feature = "train"))]
     pub(crate) fn of_tensors(
         config: TransformerConfig,
@@ -357,8 +356,8 @@ impl Transformer {
         Self::build(config, layout, word, get)
     }
 
-    /// The last layers with other tensors, which `map` makes of their own, by names that are the same for all
-    /// families. `shared`: also what all layers share.
+    /// The last layers with tensors that `map` makes from the current ones, given names common to all
+    /// families. `shared`: includes the tensors shared by all layers.
     #[cfg(feature = "train")]
     pub(crate) fn map_last<E>(
         &self,

@@ -1,4 +1,4 @@
-//! Reading safetensors: header first, checked names and shapes, each tensor read when it is asked for.
+//! Reads safetensors: the header first, with checked names and shapes, then each tensor on demand.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -68,7 +68,7 @@ impl Weights {
         }
         let header = weights.read(&(LENGTH_BYTES..LENGTH_BYTES + size))?;
         let header = std::str::from_utf8(&header).map_err(|e| error(SafeTensorError::InvalidHeader(e)))?;
-        // Offsets and sizes are checked by this.
+        // This checks offsets and sizes.
         let metadata: Metadata = serde_json::from_str(header)
             .map_err(|e| error(SafeTensorError::InvalidHeaderDeserialization(e)))?;
         let start = LENGTH_BYTES + size;
@@ -90,7 +90,7 @@ impl Weights {
         self.tensors.get(name).map(|tensor| tensor.shape.clone())
     }
 
-    /// The named tensor in f32, if it has the shape that the configuration asks for and finite values.
+    /// The named tensor in f32, if it has the required shape and finite values.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
         let stored = self.find(name, shape)?;
         let dtype = match stored.dtype {
@@ -118,7 +118,7 @@ impl Weights {
         }
     }
 
-    /// Numbers of the tokens of a table, of any type, as f64: few of them.
+    /// Per-token numbers of a table, of any type, as f64; there are few.
     pub(crate) fn numbers(&self, name: &str, count: usize) -> Result<Vec<f64>, ModelError> {
         fn of<const N: usize>(data: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
             data.as_chunks::<N>().0.iter().map(|&own| number(own)).collect()
@@ -139,8 +139,8 @@ impl Weights {
         })
     }
 
-    /// The named table as it lies in the file, mapped, where its numbers are of a kind that is read so and
-    /// lie as the processor wants them; else in memory.
+    /// The named table, mapped from the file if its number type is supported and aligned; otherwise in
+    /// memory.
     pub(crate) fn table(&self, name: &str, [rows, width]: [usize; 2]) -> Result<WordTable, ModelError> {
         let stored = self.find(name, &[rows, width])?;
         let numbers = match stored.dtype {
@@ -150,7 +150,7 @@ impl Weights {
             Dtype::I8 => Numbers::I8,
             _ => return Ok(WordTable::held(&self.get(name, &[rows, width])?)?),
         };
-        // In parts, so that no more of it is in memory.
+        // In parts, to bound memory.
         let mut part = Vec::new();
         for start in stored.place.clone().step_by(BYTES_PER_CHECK) {
             part.resize((stored.place.end - start).min(BYTES_PER_CHECK as u64) as usize, 0);
@@ -168,7 +168,7 @@ impl Weights {
         Ok(WordTable::held(&numbers.tensor(&self.read(&stored.place)?, rows, width)?)?)
     }
 
-    /// An error unless all numbers of some are finite as they are used, in f32.
+    /// An error unless all numbers are finite in f32.
     fn check_finite(&self, name: &str, dtype: Dtype, data: &[u8]) -> Result<(), ModelError> {
         let is_finite = match dtype {
             Dtype::F16 => data.as_chunks::<2>().0.iter().all(|&own| f16::from_le_bytes(own).is_finite()),
@@ -226,9 +226,9 @@ impl Weights {
     }
 }
 
-/// Bytes before the header that say how long it is.
+/// Bytes of the header's length, which precedes it.
 const LENGTH_BYTES: u64 = 8;
 /// Most bytes of a header: a thousand times what an encoder of twelve layers needs.
 const HEADER_BYTES: u64 = 16 << 20;
-/// Bytes of a table that are checked at a time; a multiple of every number's size.
+/// Bytes of a table checked at a time; a multiple of every number's size.
 const BYTES_PER_CHECK: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! The table of words: a vector for each token of the vocabulary.
 //!
-//! It is most of many a model, and a text reads some rows of it. So it stays in its file, which is mapped, as
-//! f32, f16, bf16 or bytes, whichever it has; the system keeps in memory what is read of it. Only where it is
-//! trained is it a tensor.
+//! It is the largest part of many models, but a text reads only some rows. It therefore stays in its
+//! memory-mapped file as f32, f16, bf16 or bytes, and the system caches the pages in use. It is a tensor only
+//! if it is trained.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ pub(crate) struct WordTable {
     rows: usize,
     width: usize,
     values: Values,
-    /// Of each token which row is its, and what that is multiplied with; none where each has its own.
+    /// For each token, its row and the row's factor; `None` if each token has its own row.
     tokens: Option<Arc<[Token]>>,
 }
 
-/// What a token has of a table that is shared by several.
+/// A token's row in a table shared by several tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Token {
     pub row: u32,
@@ -34,7 +34,7 @@ pub(super) struct Token {
 enum Values {
     /// f32 or f16, contiguous, on any device.
     Held(Tensor),
-    /// As they lie in a file, at a multiple of a number's size.
+    /// Mapped from a file, at a multiple of a number's size.
     Mapped(Mapping, Numbers),
 }
 
@@ -44,12 +44,12 @@ pub(crate) enum Numbers {
     F32,
     F16,
     Bf16,
-    /// Of model2vec: whole numbers without a scale, as they are.
+    /// model2vec's integers, without a scale.
     I8,
 }
 
 impl Numbers {
-    /// Bytes of one.
+    /// Bytes of one number.
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -58,7 +58,7 @@ impl Numbers {
         }
     }
 
-    /// Adds them to `out` in f32.
+    /// Appends numbers to `out` in f32.
     fn widen(self, data: &[u8], out: &mut Vec<f32>) {
         let start = out.len();
         out.resize(start + data.len() / self.bytes(), 0.0);
@@ -83,7 +83,7 @@ impl Numbers {
         }
     }
 
-    /// A table of them in memory: f16 where they are, else f32.
+    /// A table in memory: f16 for f16 numbers, otherwise f32.
     pub(super) fn tensor(self, data: &[u8], rows: usize, width: usize) -> candle_core::Result<Tensor> {
         if self == Self::F16 {
             return Tensor::from_raw_buffer(data, DType::F16, &[rows, width], &Device::Cpu);
@@ -95,7 +95,7 @@ impl Numbers {
 }
 
 impl WordTable {
-    /// A table in memory, or in that of a device; f16 or f32, in which any other is put.
+    /// A table in main or device memory; f16 or f32, to which other types are converted.
     pub(crate) fn held(table: &Tensor) -> candle_core::Result<Self> {
         let (rows, width) = table.dims2()?;
         let table = match table.dtype() {
@@ -128,7 +128,7 @@ impl WordTable {
         self.width
     }
 
-    /// A row for each token as a tensor, f32 or f16: the one that it is, or one that is made now.
+    /// A tensor with a row for each token, f32 or f16; converted if necessary.
     #[cfg(feature = "train")]
     pub(crate) fn tensor(&self) -> candle_core::Result<Tensor> {
         if let Some(tokens) = &self.tokens {
@@ -142,7 +142,7 @@ impl WordTable {
         }
     }
 
-    /// The same to read rows of it on the CPU; not to be trained.
+    /// The same table for reading rows on the CPU, not for training.
     pub(crate) fn to_read(&self) -> candle_core::Result<Self> {
         match &self.values {
             Values::Held(table) => {
@@ -153,7 +153,7 @@ impl WordTable {
         }
     }
 
-    /// The rows of some words one behind another, `[ids, width]` f32.
+    /// The concatenated rows of some words, `[ids, width]` f32.
     ///
     /// # Errors
     /// [`ModelError::OutsideTable`].
@@ -182,7 +182,7 @@ impl WordTable {
         }
     }
 
-    /// `size`: elements of `table` that a number has.
+    /// `size`: elements of `table` per number.
     fn select<'a, T>(
         &self,
         table: &[T],

@@ -1,4 +1,4 @@
-//! How evenly the leaves are used, over a run and at its end.
+//! How evenly a run fills the leaves.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,13 @@ pub struct LoadReport {
     pub empty_leaves: usize,
 }
 
-/// What each leaf of the trained tree holds and attracts; one entry per leaf, by its number.
+/// Documents and queries of each leaf of the trained tree, indexed by leaf number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LeafSizes {
-    /// Documents stored in it.
+    /// Documents stored in the leaf.
     pub documents: Vec<usize>,
-    /// Training and dev queries whose most probable leaf it is.
+    /// Training and dev queries whose most probable leaf this is.
     pub queries: Vec<usize>,
 }
 

@@ -1,5 +1,4 @@
-//! What a step needs besides the weights: texts, negatives and targets of a batch, drawn and read ahead of
-//! it.
+//! Batch preparation: the texts, negatives and targets of a step, drawn and read in advance.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -17,16 +16,16 @@ use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::ModelError;
 
-/// A batch ready for its step.
+/// A batch that is ready for its step.
 pub(crate) struct Prepared {
     pub layout: Layout,
     pub queries: Gathered,
     pub documents: Gathered,
-    /// The run's generator behind the draws of this batch.
+    /// The run's random generator after the draws of this batch.
     pub rng: ChaCha8Rng,
 }
 
-/// Texts of a batch without repetition, and where each role finds its row.
+/// The distinct texts of a batch, and the row of each role.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub texts: Vec<usize>,
@@ -42,24 +41,24 @@ impl Rows {
     }
 }
 
-/// A batch laid out for the loss: rows of the query and of the document embeddings.
+/// Row indices into the query and document embeddings, as the loss reads them.
 pub(crate) struct Layout {
     pub queries: Rows,
     pub documents: Rows,
     pub pair_queries: Vec<u32>,
     pub pair_documents: Vec<u32>,
-    /// Row of each query's mined negative; row 0 with weight 0 where it has none.
+    /// Row of each query's mined negative; row 0 with weight 0 if it has none.
     pub mined: Option<(Vec<u32>, Vec<f32>)>,
-    /// Routing distillation of the queries; absent where nothing is distilled.
+    /// Routing distillation of the queries, if any.
     pub distillation: Option<Distillation>,
 }
 
 /// Entries of a distillation term.
 #[derive(Default)]
 pub(crate) struct Distillation {
-    /// Row of the text, and a leaf that it should reach.
+    /// Row of the text and its target leaf.
     pub entries: Vec<(u32, LeafId)>,
-    /// The target's mass on it.
+    /// Target mass of each entry.
     pub masses: Vec<f32>,
     pub texts: usize,
 }
@@ -75,10 +74,10 @@ impl Distillation {
 }
 
 impl Inputs<'_> {
-    /// Draws what is random in a batch, and reads the states of its texts.
+    /// Makes the random draws of a batch and reads the states of its texts.
     fn prepare(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Result<Prepared> {
         let layout = self.lay_out(batch, snapshot, rng);
-        // The seeds of a dropout that is gone. They are drawn still: what a seed gives stays the same.
+        // Seeds of a removed dropout, still drawn so that a seed keeps giving the same run.
         let _: [u64; 2] = rng.random();
         let gather = |cache, rows: &Rows| self.head.gather(cache, &rows.texts);
         let queries = gather(self.query_cache, &layout.queries).map_err(ModelError::from)?;
@@ -120,17 +119,16 @@ impl Inputs<'_> {
     }
 }
 
-/// Batches made by a thread of its own while the steps before them run, so that a device does not wait for
-/// the disk.
+/// Prepares batches on a separate thread while earlier steps run, so that the device does not wait for the
+/// disk.
 ///
-/// What is random in a batch does not depend on the steps before it, so the batches are the same as one by
-/// one.
+/// The draws of a batch do not depend on earlier steps, so the batches equal those prepared one by one.
 pub(crate) struct Ahead {
     made: Receiver<Result<Prepared>>,
 }
 
 impl Ahead {
-    /// Begins with the first of `batches`, drawing from `rng`; the thread ends when this value is dropped.
+    /// Starts with the first of `batches`, drawing from `rng`. The thread ends when this value is dropped.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         inputs: Inputs<'scope>,
@@ -138,7 +136,7 @@ impl Ahead {
         batches: &'scope [Batch],
         mut rng: ChaCha8Rng,
     ) -> Self {
-        // One is waiting and one is being made while a step runs.
+        // While a step runs, one batch waits and one is being prepared.
         let (send, made) = sync_channel(1);
         scope.spawn(move || {
             for batch in batches {

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::report::{DevFigures, TrainReport};
 use crate::model::Indexer;
 
-/// Visited fraction that the card gives beside exact search.
+/// Visited fraction that the card reports next to exact search.
 const FRACTION: f64 = 0.1;
 
 /// The card of the bundle at `output`, as Markdown.
@@ -77,7 +77,7 @@ fn figures(out: &mut String, report: &TrainReport) {
     }
 }
 
-/// The last part of a path: the rest says where on a machine a model was, which is not for others.
+/// The last component of a path; the rest would reveal the local directory layout.
 fn name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

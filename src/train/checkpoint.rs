@@ -1,8 +1,8 @@
-//! What a run needs to go on as if it had never stopped, in one file.
+//! Checkpoints: one file from which a run resumes as if it had never stopped.
 //!
-//! A refresh depends on the weights and the random generator at its moment alone, so both are
-//! kept as they were at the last refresh, and its embeddings, targets and mined negatives are
-//! worked out anew on resuming. On the CPU that gives the same bits.
+//! A refresh depends only on the weights and the random generator at that moment. Both are stored as of the
+//! last refresh, and its embeddings, targets and mined negatives are recomputed on resuming. On the CPU this
+//! is bit-identical.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,18 +20,18 @@ use super::parameters::Weights;
 use super::plan::PhaseName;
 use super::report::{DevFigures, EarlyStop, EpochReport, IndexerEpochReport};
 
-/// The file in the directory of checkpoints; a new one takes the place of the last.
+/// The file in the directory of checkpoints; a new one replaces the previous one.
 pub const CHECKPOINT_FILE: &str = "checkpoint.safetensors";
 
 /// Version of the file's format.
 const FORMAT: u32 = 2;
-/// Before the checksum in the state.
+/// Precedes the checksum in the state.
 const CHECKSUM: &str = "\"checksum\":";
 /// Key of the state in the file's metadata.
 const STATE: &str = "state";
 
-/// What must agree for a run to go on from a checkpoint: hex SHA-256 of each, of the configuration in its
-/// flat form.
+/// Hex SHA-256 of each input that must match for a run to resume from a checkpoint; the configuration is
+/// hashed in its flat form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub config: String,
@@ -48,17 +48,17 @@ pub(crate) struct RngState {
     word: String,
 }
 
-/// Where a run is, without its tensors.
+/// The progress of a run, without its tensors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     pub format: u32,
     pub identity: Identity,
     pub phase: PhaseName,
-    /// Epochs of this phase that are over.
+    /// Finished epochs of this phase.
     pub epoch: usize,
-    /// Steps of the current epoch that are done.
+    /// Finished steps of the current epoch.
     pub step_in_epoch: usize,
-    /// Steps of the joint phase that are done.
+    /// Finished steps of the joint phase.
     pub step: usize,
     /// Steps that the optimiser has counted.
     pub optimizer_step: i32,
@@ -71,13 +71,13 @@ pub(crate) struct State {
     /// Sums over the current epoch.
     pub sums: EpochReport,
     pub indexer_epochs: Vec<IndexerEpochReport>,
-    /// Best dev figure, and the epochs after which it was reached.
+    /// Best dev figure, and the number of epochs after which it was reached.
     pub best: Option<(f64, usize)>,
     pub loads: Vec<LoadReport>,
     pub refreshes_without_better: usize,
     pub stopped_early: Option<EarlyStop>,
-    /// CRC-32 of this state with 0 here, as JSON, and of the tensors' names, shapes and bytes in the order of
-    /// their names. In format 1 of the bytes alone.
+    /// CRC-32 of this state as JSON with this field 0, followed by the tensors' names, shapes and bytes in
+    /// name order. Format 1 covers the bytes only.
     pub checksum: u32,
 }
 
@@ -156,7 +156,7 @@ fn failed(path: &Path, detail: impl ToString) -> TrainError {
     TrainError::Checkpoint { path: path.to_owned(), detail: detail.to_string() }
 }
 
-/// Writes a checkpoint so that either it or the one before it is there, whenever the power fails.
+/// Writes a checkpoint atomically: after a power failure either the new or the previous one is present.
 pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<(), TrainError> {
     let path = dir.join(CHECKPOINT_FILE);
     state.format = FORMAT;
@@ -191,7 +191,7 @@ pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<
     let partial = partial_path(&path);
     let store = || -> std::io::Result<()> {
         fs::create_dir_all(dir)?;
-        // What an interrupted write left, or anything else: a pipe would be waited for, a link followed.
+        // Removes the rest of an interrupted write. Opening a pipe would block, and a link would be followed.
         match fs::remove_file(&partial) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -209,7 +209,7 @@ pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<
 pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Tensors)>, TrainError> {
     let path = dir.join(CHECKPOINT_FILE);
     match fs::metadata(&path) {
-        // A pipe would be waited for.
+        // Opening a pipe would block.
         Ok(found) if !found.is_file() => return Err(failed(&path, "it is no file")),
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -223,7 +223,7 @@ pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Ten
     struct Version {
         format: u32,
     }
-    // The version alone first: a newer format may have other fields.
+    // Read the version first: a newer format may have other fields.
     let Version { format } = serde_json::from_str(json).map_err(|e| failed(&path, e))?;
     if format > FORMAT {
         return Err(failed(&path, format!("format {format}; this build reads up to {FORMAT}")));
@@ -234,7 +234,7 @@ pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Ten
     views.sort_by(|a, b| a.0.cmp(&b.0));
     let mut crc = crc32fast::Hasher::new();
     if format > 1 {
-        // The text itself: of what is read, a damaged name of a field may be none.
+        // Check the text itself: after parsing, a damaged name of an optional field would pass as absent.
         let own = format!("{CHECKSUM}{}", state.checksum);
         crc.update(json.replacen(&own, &format!("{CHECKSUM}0"), 1).as_bytes());
     }
@@ -295,14 +295,14 @@ mod tests {
             bytes[at] ^= 1;
             fs::write(&path, &bytes).unwrap();
             let found = read(dir.path(), &identity());
-            // White space behind the header may change.
+            // White space after the header may change.
             let is_padding = sound[at] == b' ';
             assert!(
                 is_padding || matches!(found, Err(TrainError::Checkpoint { .. })),
                 "byte {at}: {found:?}"
             );
         }
-        // What lies where it is written is replaced, whatever it is.
+        // Whatever is at the target path is replaced.
         let victim = dir.path().join("victim");
         fs::write(&victim, "kept").unwrap();
         std::os::unix::fs::symlink(&victim, partial_path(&path)).unwrap();

@@ -1,4 +1,4 @@
-//! What a run trains on: documents, queries and which documents answer them.
+//! Training sets: documents, queries and the documents that answer them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub(crate) struct TrainingQuery {
     pub text: String,
     /// Positions in the document list, ascending.
     pub positives: Vec<u32>,
-    /// How often each of them takes part, as a share of the passes; empty where each takes part in all.
+    /// Share of the passes in which each positive takes part; empty if all take part in every pass.
     pub weights: Vec<f32>,
 }
 
@@ -26,19 +26,19 @@ pub struct TrainingSet {
     pub(crate) documents: Vec<Document>,
     pub(crate) train: Vec<TrainingQuery>,
     pub(crate) dev: Vec<TrainingQuery>,
-    /// Whether they are passages of documents.
+    /// Whether the documents are passages.
     pub(crate) of_passages: bool,
 }
 
 impl TrainingSet {
     /// Reads a dataset's corpus, queries and `train` judgments; never its test split.
     ///
-    /// The dev split is the dataset's own `dev` judgments, or, where it has none, the given
-    /// fraction of the training queries, chosen by a seeded hash of their ids.
+    /// The dev split is the dataset's own `dev` judgments or, if there are none, the given fraction of the
+    /// training queries, chosen by a seeded hash of their ids.
     ///
     /// # Errors
-    /// Every error of the reader, and [`TrainError::Unknown`] for a judgment that names a
-    /// document or query that is not there.
+    /// Every error of the reader, and [`TrainError::Unknown`] for a judgment that names a missing document or
+    /// query.
     pub fn read(dataset: &Dataset, dev_fraction: f64) -> Result<Self> {
         let documents = dataset
             .corpus()?
@@ -93,9 +93,9 @@ impl TrainingSet {
     /// fraction of the queries, chosen by a seeded hash of their texts.
     ///
     /// # Errors
-    /// [`TrainError::Unknown`] for a pair that names no document, [`TrainError::EmptyQuery`],
-    /// [`TrainError::Duplicate`] for two documents of one id, [`TrainError::NoPairs`], and a dev
-    /// fraction out of range.
+    /// [`TrainError::Unknown`] for a pair that names a missing document, [`TrainError::EmptyQuery`],
+    /// [`TrainError::Duplicate`] for two documents with one id, [`TrainError::NoPairs`], and a dev fraction
+    /// out of range.
     pub fn from_pairs(
         documents: impl IntoIterator<Item = Document>,
         pairs: impl IntoIterator<Item = (String, String)>,
@@ -106,9 +106,9 @@ impl TrainingSet {
         Self::from_weighted_pairs(documents, pairs, |question| is_dev(question, SPLIT_SEED, fraction))
     }
 
-    /// Documents, and judgments of questions over them: those of grade 1 and more are pairs, which take part
-    /// in a share of the passes by their weight. A pair that another judgment calls wrong (grade 0 and less)
-    /// takes no part. Questions that differ only in case and in signs are on the same side of the split.
+    /// Documents and judged questions. A judgment of grade 1 or more is a pair and takes part in a share of
+    /// the passes given by its weight. A pair that another judgment calls wrong (grade 0 or less) is left
+    /// out. Questions that differ only in case and punctuation are on the same side of the split.
     ///
     /// # Errors
     /// Those of [`Self::from_pairs`].
@@ -125,8 +125,8 @@ impl TrainingSet {
         Self::from_weighted_pairs(documents, pairs, |question| is_dev(&plain(question), SPLIT_SEED, fraction))
     }
 
-    /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1;
-    /// of one pair given twice the larger share counts. `aside` says which questions are set aside.
+    /// As [`Self::from_pairs`], with the share of the passes that each pair takes part in, above 0 and at
+    /// most 1; for a pair given twice the larger share counts. `aside` tells whether a question is set aside.
     pub(crate) fn from_weighted_pairs(
         documents: impl IntoIterator<Item = Document>,
         pairs: impl IntoIterator<Item = (String, String, f32)>,
@@ -169,7 +169,7 @@ impl TrainingSet {
         self.documents.len()
     }
 
-    /// Queries to train on with the documents that answer them.
+    /// Training pairs: a query with one document that answers it.
     pub(crate) fn pairs(&self) -> usize {
         self.train.iter().map(|query| query.positives.len()).sum()
     }
@@ -184,7 +184,7 @@ fn unknown(kind: &'static str, id: &str) -> TrainError {
     TrainError::Unknown { kind, id: id.to_owned() }
 }
 
-/// Sentences of a text long enough to stand for a query.
+/// Sentences of a text that are long enough to serve as queries.
 pub(crate) fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! Figures of the moment on the dev split, from a refresh.
+//! Dev figures at a refresh.
 
 use super::refresh::Snapshot;
 use super::report::{DevFigures, DevPoint};

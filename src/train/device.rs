@@ -1,4 +1,4 @@
-//! The device that training runs on, and how much of a batch it takes at a time.
+//! The training device, and how much of a batch it processes at a time.
 
 use candle_core::Device;
 
@@ -16,7 +16,7 @@ pub enum TrainDevice {
     Cuda,
 }
 
-/// Opens the device that was asked for.
+/// Opens a device.
 ///
 /// # Errors
 /// [`TrainError::NoCuda`] without a usable GPU or without the feature `cuda`.
@@ -37,22 +37,22 @@ fn cuda() -> std::result::Result<Device, String> {
     Device::new_cuda(0).map_err(|e| e.to_string())
 }
 
-/// How much of a batch one pass through the layers takes.
+/// How much of a batch one pass through the layers processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassBudget {
-    /// Padded tokens in one part of a batch; each part has a graph of its own.
+    /// Padded tokens in one part of a batch; each part has its own graph.
     pub part_tokens: usize,
     /// Padded tokens times trainable layers whose graphs a batch keeps; a larger batch recomputes the rest.
     pub graph_tokens: usize,
 }
 
-/// f32 values that the graph of one layer keeps for each token, in widths of the encoder.
+/// f32 values per token kept by the graph of one layer, in units of the encoder's width.
 const GRAPH_WIDTHS: usize = 40;
 
 impl PassBudget {
-    /// The budget for layers of `width` values a token. On a CPU a part fits the caches, and graphs take 3
-    /// GiB. On a GPU a part fills the device, and graphs take a quarter of the free memory: a batch keeps
-    /// those of its queries and those of its documents.
+    /// The budget for layers with `width` values per token. On a CPU a part fits the caches, and graphs take
+    /// 3 GiB. On a GPU a part fills the device, and graphs take a quarter of the free memory, because a batch
+    /// keeps the graphs of its queries and those of its documents.
     pub(super) fn of(device: &Device, width: usize) -> candle_core::Result<Self> {
         let (part_tokens, graph_bytes) = match device {
             #[cfg(feature = "cuda")]

@@ -1,7 +1,7 @@
-//! Routing distillation: which leaves a text should reach, from its exact nearest documents.
+//! Routing distillation: the target leaves of a text, taken from its exact nearest documents.
 //!
-//! Not in the paper. It needs no labels, so every document and every leaf is trained, not only
-//! the few that the pairs touch.
+//! Not in the paper. It needs no labels, so it trains every document and every leaf, not only those in
+//! labelled pairs.
 
 use std::ops::Range;
 
@@ -18,21 +18,21 @@ use crate::ids::LeafId;
 /// Texts scored against the whole corpus at once.
 const TEXTS_PER_BLOCK: usize = 64;
 
-/// The texts that take part in routing distillation, and what they should reach.
+/// The texts of routing distillation and their target leaves.
 pub(crate) struct Distilled {
     neighbours: Neighbours,
     targets: Targets,
 }
 
-/// The exact nearest documents of the distilled texts, and how much each counts.
+/// The exact nearest documents of the distilled texts, with weights.
 ///
-/// Texts are numbered as queries are in [`Texts`], and documents behind them. The training
-/// queries come first, in their order; then a sample of document-made queries and documents.
+/// Texts are numbered as the queries in [`Texts`], followed by the documents. The training queries come
+/// first, in their order; then a sample of document-made queries and documents.
 struct Neighbours {
     texts: Vec<usize>,
     documents: Vec<u32>,
     weights: Vec<f32>,
-    /// Where each text's neighbours begin, and one more entry for the end.
+    /// Start of each text's neighbours, and a final entry for the end.
     starts: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Rows<'a> {
 }
 
 impl Distilled {
-    /// Draws the texts and works out their targets; `None` where nothing is taught.
+    /// Draws the texts and computes their targets; `None` if nothing is taught.
     pub(crate) fn find(
         texts: &Texts,
         settings: &DistillationSettings,
@@ -84,28 +84,28 @@ impl Distilled {
         Some(Self { neighbours, targets })
     }
 
-    /// Texts that are taught; the training queries come first, in their order.
+    /// Number of taught texts; the training queries come first, in order.
     pub(crate) fn len(&self) -> usize {
         self.neighbours.texts.len()
     }
 
-    /// Number of the text at a place, as [`Rows::text`] counts.
+    /// Number of the text at a position, as in [`Rows::text`].
     pub(crate) fn text(&self, place: usize) -> usize {
         self.neighbours.texts[place]
     }
 
-    /// Leaves and weights of the text at a place.
+    /// Leaves and weights of the text at a position.
     pub(crate) fn target(&self, place: usize) -> &[(LeafId, f32)] {
         self.targets.of(place)
     }
 
-    /// Works the targets out anew for documents in other leaves.
+    /// Recomputes the targets after documents changed leaves.
     pub(crate) fn follow(&mut self, leaves: &[Vec<LeafId>]) {
         self.targets = self.neighbours.targets(leaves);
     }
 }
 
-/// How many texts are taught.
+/// Number of taught texts.
 pub(crate) fn taught_texts(texts: &Texts, settings: &DistillationSettings, taught: Taught) -> usize {
     match taught {
         Taught::Nothing => 0,
@@ -119,12 +119,12 @@ fn without_labels(texts: &Texts) -> Range<usize> {
     texts.train + texts.dev..texts.queries.len() + texts.documents.len()
 }
 
-/// Texts that may be taught beside the training queries.
+/// Most texts taught in addition to the training queries.
 fn room(texts: &Texts, settings: &DistillationSettings) -> usize {
     settings.texts.saturating_sub(texts.train)
 }
 
-/// A sample of the texts without labels, or all that there are: document-made queries and documents.
+/// The texts without labels (document-made queries and documents), or a sample of them.
 fn unlabelled(texts: &Texts, settings: &DistillationSettings, rng: &mut ChaCha8Rng) -> Vec<usize> {
     let (others, room) = (without_labels(texts), room(texts, settings));
     if room >= others.len() {
@@ -214,7 +214,7 @@ pub(crate) fn nearest_documents(packed: &Panels, rows: &[f32], depth: usize) -> 
     let documents = packed.rows();
     let mut scores = vec![0f32; rows.len() / packed.dim() * documents];
     packed.dot_products(rows, &mut scores);
-    // As large as the corpus: what is returned has memory of its own.
+    // As large as the corpus, so the result is copied out.
     let mut order: Vec<(u32, f32)> = Vec::with_capacity(documents);
     let nearest = |row: &[f32]| {
         order.clear();

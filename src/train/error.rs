@@ -11,10 +11,10 @@ pub enum TrainError {
         field: &'static str,
         /// Its value.
         found: String,
-        /// What would work.
+        /// Valid values.
         expected: String,
     },
-    /// The configuration file cannot be read as one.
+    /// The configuration file cannot be read.
     #[error("configuration file {}: {source}", path.display())]
     ConfigFile {
         /// The file.
@@ -45,7 +45,7 @@ pub enum TrainError {
         /// Id of the pair's document.
         document: String,
     },
-    /// A text of which a static encoder has no vector of any token.
+    /// A static encoder has no vector for any token of a text.
     #[error("{kind} `{id}` has no token that the encoder has a vector for")]
     UnknownText {
         /// Document or query.
@@ -53,7 +53,7 @@ pub enum TrainError {
         /// Its id.
         id: String,
     },
-    /// The index of the first search holds other documents than those trained on.
+    /// The index of the first search holds documents other than those trained on.
     #[error(
         "the document `{id}` is not the same in the index of the first search and among the documents given; \
          both must hold the same ones"
@@ -70,13 +70,13 @@ pub enum TrainError {
         /// Leaves of the tree.
         leaves: u32,
     },
-    /// A loss came out as NaN or infinite.
+    /// A loss is NaN or infinite.
     #[error(
         "the {part} loss is {value} at step {step}, in the batch of the queries {}; lower the learning rates",
         some_of(batch)
     )]
     NonFiniteLoss {
-        /// Which part.
+        /// The loss term.
         part: &'static str,
         /// Its value.
         value: f32,
@@ -85,7 +85,7 @@ pub enum TrainError {
         /// Ids of the batch's queries.
         batch: Vec<String>,
     },
-    /// A trainable tensor got no gradient: the graph is cut somewhere.
+    /// A trainable tensor got no gradient: the graph is broken.
     #[error("tensor `{tensor}` received no gradient in the first step")]
     NoGradient {
         /// The tensor's name.
@@ -100,7 +100,7 @@ pub enum TrainError {
     /// The cache of the frozen layers' output cannot be written.
     #[error("cache of hidden states in {}: {source}", dir.display())]
     Cache {
-        /// Where it was to be.
+        /// Intended location.
         dir: std::path::PathBuf,
         /// Why.
         source: std::io::Error,
@@ -139,7 +139,7 @@ pub enum TrainError {
         /// The builder's method.
         what: &'static str,
     },
-    /// Options of a distillation where nothing is to be distilled.
+    /// Options of a distillation are given for removing the query encoder.
     #[error("a query encoder that is taken away is not trained: give no other options of its training")]
     NothingToDistil,
     /// A query encoder needs more texts to learn from.
@@ -148,12 +148,12 @@ pub enum TrainError {
          are needed"
     )]
     TooFewTexts {
-        /// Texts that there are.
+        /// Texts found.
         found: usize,
-        /// Texts that are needed.
+        /// Texts needed.
         least: usize,
     },
-    /// A reranker learns from documents that do not answer a question, and there are none.
+    /// No document is a negative for a reranker to learn from.
     #[error(
         "a reranker learns from documents that do not answer a question beside those that do: of {documents} \
          documents none is left"
@@ -162,16 +162,15 @@ pub enum TrainError {
         /// Documents of the training set.
         documents: usize,
     },
-    /// A reranker is trained on whole documents.
+    /// A reranker is trained on whole documents, not passages.
     #[error(
         "a reranker is trained on whole documents: give an index without passages as its first search, or none"
     )]
     Passages,
-    /// The encoder does not scale its embeddings to unit length, so a query encoder, which does, would give
-    /// others.
+    /// The encoder's embeddings are not of unit length, and those of a query encoder always are.
     #[error("the encoder's embeddings have no unit norm; a query encoder can be made for one whose have")]
     NoUnitNorm,
-    /// The encoder is a table of token vectors itself, as a query encoder is.
+    /// The encoder is itself a table of token vectors, like a query encoder.
     #[error("the encoder is a table of token vectors, and no query encoder would be faster")]
     StaticEncoder,
     /// The machine has no usable GPU, or the crate was built without the `cuda` feature.
@@ -192,7 +191,7 @@ fn some_of(names: &[String]) -> String {
     shown
 }
 
-/// A setting with a value that it cannot have.
+/// The error for a setting with an invalid value.
 pub(crate) fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
     TrainError::Config { field, found: found.to_string(), expected }.into()
 }
@@ -201,7 +200,7 @@ pub(crate) fn out_of_range(field: &'static str, found: impl ToString, expected: 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// The file cannot be read, is not JSON, or no object; or an object names something twice.
+    /// The file cannot be read, is not a JSON object, or repeats a name in an object.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// No setting has this name.
@@ -217,10 +216,10 @@ pub enum SettingsError {
     Type {
         /// The setting.
         name: String,
-        /// What was found, and what expected.
+        /// The value found, and the expected type.
         source: serde_json::Error,
     },
-    /// One setting under its long name and its short one.
+    /// A setting is given under both its grouped and its dotted name.
     #[error("setting `{name}` is given twice")]
     Twice {
         /// The setting.

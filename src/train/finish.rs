@@ -1,4 +1,4 @@
-//! What is worked out once a run is over: the verdict and the leaves' sizes.
+//! The end of a run: the verdict and the leaf sizes.
 
 use std::num::NonZeroUsize;
 
@@ -9,8 +9,8 @@ use super::verdict::{self, HeldOut, Verdict};
 use crate::error::Result;
 use crate::progress::OnProgress;
 
-/// The base encoder's rows, kept from the beginning of a run to its end: `[n, dim]` f32 for
-/// documents and dev queries, or nothing without dev queries.
+/// The base encoder's rows, kept throughout a run: `[n, dim]` f32 for documents and dev queries, or nothing
+/// without dev queries.
 pub(crate) struct Beginning {
     documents: Vec<f32>,
     queries: Vec<f32>,
@@ -23,7 +23,7 @@ pub(crate) struct Ending {
 }
 
 impl Beginning {
-    /// Keeps what the verdict needs of the base encoder's rows.
+    /// Keeps the rows of the base encoder that the verdict needs.
     pub(crate) fn of(base: &Embedded, texts: &Texts) -> Self {
         let (dim, dev) = (base.dim, texts.dev_queries());
         let queries = base.queries[dev.start * dim..dev.end * dim].to_vec();

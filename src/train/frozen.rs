@@ -1,4 +1,4 @@
-//! The frozen lower layers, run once: their output is what training reads.
+//! The frozen lower layers, run once; training reads their cached output.
 
 use std::fs::File;
 use std::io;
@@ -19,22 +19,22 @@ use crate::progress::{OnProgress, Progress, Stage};
 
 /// Hidden states of a set of texts below the trainable layers, as f16 in a file.
 ///
-/// The file is read text by text and stays in the page cache as far as memory allows, so the
-/// system decides what to keep. Texts beyond the budget are run anew whenever they are read, and
-/// rounded to f16 like the others: the budget changes the time of a run, not its result.
+/// The file is read text by text and stays in the page cache as far as memory allows. Texts beyond the budget
+/// are recomputed on every read and rounded to f16 like the others, so the budget affects the time of a run
+/// but not its result.
 pub(crate) struct FrozenCache<'a> {
     frozen: &'a Frozen,
     read: Read<'a>,
     file: File,
-    /// Where each text's states begin, in bytes; none for a text beyond the budget.
+    /// Byte offset of each text's states; `None` for a text beyond the budget.
     starts: Vec<Option<u64>>,
 }
 
-/// Texts as they are read.
+/// The input of the frozen layers.
 #[derive(Clone, Copy)]
 pub(crate) struct Read<'a> {
     pub tokens: &'a [Vec<u32>],
-    /// Of each token 1 where it belongs to the second of two texts; nothing at all where texts are single.
+    /// For each token, 1 if it belongs to the second of two texts; empty for single texts.
     pub types: &'a [Vec<u32>],
     /// Tokens at the start of each text that are not pooled.
     pub skip: usize,
@@ -46,19 +46,19 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The part of the encoder that a run leaves as it is.
+/// The part of the encoder that a run does not train.
 pub(crate) struct Frozen {
     pub frozen: PackedTransformer,
     /// Width of a state.
     pub dim: usize,
-    /// Where nothing above the frozen layers is trained, one state stands for a whole text: its embedding.
+    /// If nothing above the frozen layers is trained, a text has a single state: its embedding.
     pub pooled: Option<Arc<Pooler>>,
-    /// What is added to the embedding of the second text's tokens, `[m]`.
+    /// Vector added to the embeddings of the second text's tokens, `[m]`.
     pub second: Option<Vec<f32>>,
 }
 
 impl Frozen {
-    /// States of some texts, one behind another.
+    /// States of some texts, concatenated.
     fn states(&self, read: Read<'_>, texts: &[usize]) -> candle_core::Result<Vec<f32>> {
         let tokens: Vec<&[u32]> = texts.iter().map(|&text| read.tokens[text].as_slice()).collect();
         let added = |text: usize, place: usize| {
@@ -81,12 +81,12 @@ impl Frozen {
     }
 }
 
-/// Where cached states lie.
+/// Location of the cached states.
 #[derive(Clone, Debug)]
 pub(crate) enum CachePlace {
-    /// A nameless file in this directory, gone with the run.
+    /// An unnamed temporary file in this directory, removed with the run.
     Nameless(PathBuf),
-    /// A file in this directory under a name of its own, for later runs over the same texts.
+    /// A named file in this directory, for later runs over the same texts.
     Kept { dir: PathBuf, name: String },
 }
 
@@ -94,8 +94,8 @@ pub(crate) enum CachePlace {
 const BATCHES_PER_ROUND: usize = 16;
 
 impl<'a> FrozenCache<'a> {
-    /// Runs the frozen layers over the texts that fit `budget` bytes, in their order, or takes
-    /// over the file that an earlier run kept. What is used is taken off the budget.
+    /// Runs the frozen layers over the texts that fit into `budget` bytes, in order, or reuses the file of an
+    /// earlier run. Subtracts the bytes used from the budget.
     pub(crate) fn compute(
         frozen: &'a Frozen,
         read: Read<'a>,
@@ -147,7 +147,7 @@ impl<'a> FrozenCache<'a> {
         Ok(Self { frozen, read, file, starts })
     }
 
-    /// States of one text.
+    /// Number of states of one text.
     pub(crate) fn length(&self, text: usize) -> usize {
         self.frozen.length(&self.read.tokens[text])
     }
@@ -190,7 +190,7 @@ impl<'a> FrozenCache<'a> {
         Ok((batch, lengths))
     }
 
-    /// The texts one behind another, without padding.
+    /// The texts concatenated, without padding.
     pub(crate) fn packed(&self, texts: &[usize]) -> candle_core::Result<PackedHidden> {
         let lengths: Vec<usize> = texts.iter().map(|&t| self.length(t)).collect();
         let mut values = vec![0f32; lengths.iter().sum::<usize>() * self.frozen.dim];
@@ -216,7 +216,7 @@ fn cache_error(dir: &Path, source: io::Error) -> Error {
     TrainError::Cache { dir: dir.to_owned(), source }.into()
 }
 
-/// Runs the frozen layers and writes each text's states where they belong.
+/// Runs the frozen layers and writes each text's states to their place.
 fn fill(
     file: &File,
     frozen: &Frozen,
@@ -249,7 +249,7 @@ fn fill(
     Ok(())
 }
 
-/// What ends a kept file: a mark and the CRC-32 of all before it.
+/// The trailer of a kept file: a mark and the CRC-32 of everything before it.
 const SEAL: [u8; 4] = *b"EHIS";
 const BYTES_PER_READ: usize = 1 << 20;
 
@@ -272,7 +272,7 @@ fn seal(file: &File, end: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The file of an earlier run, if it is whole; one that is not is made anew.
+/// The file of an earlier run, if it is complete; an incomplete one is recomputed.
 fn open_kept(path: &Path, end: u64) -> io::Result<Option<File>> {
     let file = match File::open(path) {
         Ok(file) => file,

@@ -17,11 +17,11 @@ use crate::model::{
 /// The last layers of an encoder as variables, on top of a [`FrozenCache`]; with the embedding
 /// tables below them, the whole encoder.
 pub(crate) struct Head<'a> {
-    /// What makes an embedding of the last hidden states.
+    /// Turns the last hidden states into an embedding.
     pooler: Arc<Pooler>,
-    /// All layers, as they were before training.
+    /// All layers before training.
     base: &'a Transformer,
-    /// Variables too; the texts' token ids are read then, not their cached states.
+    /// Variables too; the head then reads token ids instead of cached states.
     embeddings: Option<Embeddings>,
     stack: Stack,
     precision: Precision,
@@ -30,7 +30,7 @@ pub(crate) struct Head<'a> {
     budget: PassBudget,
 }
 
-/// What a head trains.
+/// What to train.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
     /// Layers from the top.
@@ -40,7 +40,7 @@ pub(crate) struct Scope {
     pub precision: Precision,
 }
 
-/// Some texts cut into parts, with what the trainable layers read of the first of them.
+/// Some texts split into parts, with the inputs of the trainable layers for the first parts.
 pub(crate) struct Gathered {
     texts: Vec<usize>,
     groups: Vec<Group>,
@@ -50,8 +50,8 @@ struct Group {
     positions: Vec<usize>,
     /// Whether the graph is kept.
     graph: bool,
-    /// Padded states in main memory and their lengths; read when they are wanted where the graph is not kept,
-    /// so that a batch of any size fits, and where token ids are read in their place.
+    /// Padded states in main memory, and their lengths. `None` if the graph is not kept, where they are read
+    /// on demand so that a batch of any size fits, and if token ids are read instead.
     states: Option<(Tensor, Vec<usize>)>,
 }
 
@@ -63,21 +63,20 @@ pub(crate) struct Forward {
 }
 
 struct Part {
-    /// Where in the batch the rows of `embeddings` belong.
+    /// Position in the batch of each row of `embeddings`.
     positions: Vec<usize>,
     embeddings: Tensor,
-    /// Whether `embeddings` still hangs on its graph; otherwise the backward pass runs the
-    /// forward pass once more.
+    /// Whether `embeddings` still has its graph; if not, the backward pass runs the forward pass again.
     graph: bool,
 }
 
-/// Parts whose gradients are held at a time.
+/// Parts whose gradients are held at once.
 const PARTS_PER_ROUND: usize = 16;
 /// Tokens per micro-batch without gradient.
 const TOKENS_PER_BATCH: usize = 2048;
 
 impl<'a> Head<'a> {
-    /// Copies what `scope` names of an encoder into variables on `device`.
+    /// Copies the parts of an encoder named by `scope` into variables on `device`.
     pub(crate) fn new(
         encoder: &'a Encoder,
         scope: Scope,
@@ -86,7 +85,7 @@ impl<'a> Head<'a> {
         Self::of(encoder.transformer()?, Arc::clone(&encoder.pooler), scope, device)
     }
 
-    /// As [`Self::new`], of some layers and what follows them, which may have variables of its own.
+    /// As [`Self::new`], for given layers and a pooler, which may have variables of its own.
     pub(crate) fn of(
         base: &'a Transformer,
         pooler: Arc<Pooler>,
@@ -104,7 +103,7 @@ impl<'a> Head<'a> {
             true => Some(base.embeddings.map(&mut variable)?),
             false => None,
         };
-        // What all layers share stays as it is where some of them do.
+        // Weights shared by all layers are frozen if some layers are.
         let shared = scope.layers == base.config.layers;
         let stack = base.map_last(scope.layers, shared, &mut variable)?;
         let budget = PassBudget::of(device, base.config.hidden_size)?;
@@ -117,7 +116,7 @@ impl<'a> Head<'a> {
         self.pooler.dim()
     }
 
-    /// Trains more variables, those of what follows the layers.
+    /// Adds variables that follow the layers.
     pub(crate) fn add_parameters(&mut self, more: impl IntoIterator<Item = Parameter>) {
         self.parameters.extend(more);
     }
@@ -126,7 +125,7 @@ impl<'a> Head<'a> {
         &self.parameters
     }
 
-    /// The whole encoder's tensors, the trained ones in place of the original ones.
+    /// All tensors of the encoder, with the trained values.
     pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
         let mut transformer = self.transformer();
         if self.embeddings.is_some() {
@@ -144,7 +143,7 @@ impl<'a> Head<'a> {
         transformer
     }
 
-    /// Cuts some texts into parts and reads the states of those whose graphs may be kept.
+    /// Splits some texts into parts and reads the states of those whose graphs may be kept.
     pub(crate) fn gather(&self, cache: &FrozenCache<'_>, texts: &[usize]) -> candle_core::Result<Gathered> {
         let parts = self.parts(cache, texts);
         let mut room = self.budget.graph_tokens / self.stack.layers.len().max(1);
@@ -160,7 +159,7 @@ impl<'a> Head<'a> {
         Ok(Gathered { texts: texts.to_vec(), groups })
     }
 
-    /// Positions of texts in parts of about equal lengths, each within the budget when padded.
+    /// Positions of texts in parts of similar length, each within the budget when padded.
     fn parts(&self, cache: &FrozenCache<'_>, texts: &[usize]) -> Vec<Vec<usize>> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&position| std::cmp::Reverse(cache.length(texts[position])));
@@ -177,7 +176,7 @@ impl<'a> Head<'a> {
         parts
     }
 
-    /// Embeddings of some texts with the graph kept, or so much of it as a large batch may keep.
+    /// Embeddings of some texts, with as much of the graph as the budget allows.
     ///
     /// # Shapes
     /// The joined result is `[texts, dim]` f32 in the order of the texts gathered.
@@ -195,7 +194,7 @@ impl<'a> Head<'a> {
         Ok((joined, forward))
     }
 
-    /// The texts of a part of a batch, from their states, or read now.
+    /// Embeds a part of a batch from the given states, or from states read now.
     fn embed_padded(
         &self,
         cache: &FrozenCache<'_>,
@@ -243,7 +242,7 @@ impl<'a> Head<'a> {
         gradient: &Tensor,
         gradients: &mut Gradients,
     ) -> candle_core::Result<()> {
-        // In the order of the parts, whichever is done first: sums must not depend on timing.
+        // In the order of the parts, not of completion: sums must not depend on timing.
         for round in forward.parts.chunks(PARTS_PER_ROUND) {
             let stores = map_parts(&self.device, round.iter().collect(), |part: &Part| {
                 let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
@@ -264,8 +263,8 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    /// Embeddings without gradient, in f32: by the packed layers on a CPU, and on a GPU by the layers that it
-    /// trains.
+    /// Embeddings without gradient, in f32: computed by the packed layers on a CPU and by the trained layers
+    /// on a GPU.
     ///
     /// # Shapes
     /// Output `[texts, dim]` row-major, in the order of `texts`; `done` is told how many are finished.
@@ -354,7 +353,7 @@ fn own(texts: &[usize], positions: &[usize]) -> Vec<usize> {
     positions.iter().map(|&p| texts[p]).collect()
 }
 
-/// The head prepared for a pass without gradient.
+/// The head prepared for inference.
 enum Inference {
     Head(PackedLayers),
     Whole(PackedTransformer),
@@ -372,11 +371,11 @@ impl Inference {
     }
 }
 
-/// Maps the parts of a batch, on all cores where that pays.
+/// Maps the parts of a batch, on all cores if that is faster.
 ///
-/// candle's element-wise operations share one pool behind a spinning barrier: callers on
-/// several threads wait for each other, at several times the cost of taking turns. With
-/// `CANDLE_NUM_THREADS=1` there is no pool, and the parts run side by side. A GPU has one queue.
+/// candle's element-wise operations share one pool behind a spinning barrier: callers on several threads wait
+/// for each other and are several times slower than taking turns. With `CANDLE_NUM_THREADS=1` there is no
+/// pool, and the parts run side by side. A GPU has one queue.
 fn map_parts<T: Send, R: Send>(
     device: &Device,
     items: Vec<T>,
@@ -390,7 +389,7 @@ fn map_parts<T: Send, R: Send>(
 }
 
 impl Forward {
-    /// All embeddings in the order of the batch, cut from their graphs.
+    /// All embeddings in batch order, detached from their graphs.
     fn join(&self) -> candle_core::Result<Tensor> {
         let parts: Vec<Tensor> = self.parts.iter().map(|part| part.embeddings.detach()).collect();
         let mut place = vec![0u32; self.texts.len()];

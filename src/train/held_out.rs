@@ -1,4 +1,4 @@
-//! Which questions of a collection are set aside from every way to learn from it.
+//! Which questions of a collection are held out from all learning.
 
 use super::config::TrainConfig;
 use super::error::out_of_range;
@@ -6,26 +6,27 @@ use crate::characters::words;
 use crate::data::{DevFraction, is_dev};
 use crate::error::Result;
 
-/// Share of a collection's questions that is set aside, by a hash of their words: a question that was set
-/// aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
+/// Share of a collection's questions that is set aside, by a hash of their words. The choice never changes
+/// and ignores case and punctuation, so no model is measured on questions that an earlier one learned.
 pub const LEARN_HELD_OUT: f64 = 0.2;
 
-/// Seed of every split into questions to learn from and questions to measure with, whatever the seed of a
-/// training: so runs are compared on the same questions.
+/// Seed of every split into training and test questions. It does not depend on the seed of a training, so all
+/// runs are compared on the same questions.
 pub(super) const SPLIT_SEED: u64 = 0;
 
 /// Whether a question of a collection is set aside. [`Index::learn`](crate::Index::learn),
-/// [`Index::tune`](crate::Index::tune) and [`Index::distil`](crate::Index::distil) never learn from those
-/// that are; [`Index::fuse`](crate::Index::fuse) finds the weight of words on them. Code that trains on the
-/// same questions elsewhere should keep to it too, so that no model is measured on what it has seen.
+/// [`Index::tune`](crate::Index::tune) and [`Index::distil`](crate::Index::distil) never learn from a
+/// question that is set aside; [`Index::fuse`](crate::Index::fuse) tunes the weight of words on these
+/// questions. Other code that trains on the same questions should follow the same split, so that no model is
+/// measured on questions it has seen.
 pub fn is_held_out(question: &str) -> bool {
     DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
 }
 
-/// The share that a training on a collection sets aside, whose settings say `found`.
+/// The share that a training on a collection sets aside, given `found` in its settings.
 ///
 /// # Errors
-/// [`TrainError::Config`](super::TrainError::Config) for a share that is neither that one nor the default
+/// [`TrainError::Config`](super::TrainError::Config) for a share other than [`LEARN_HELD_OUT`] or the default
 /// of the settings.
 pub(crate) fn share(found: f64) -> Result<f64> {
     if found != TrainConfig::default().dev_fraction && found != LEARN_HELD_OUT {
@@ -35,11 +36,11 @@ pub(crate) fn share(found: f64) -> Result<f64> {
     Ok(LEARN_HELD_OUT)
 }
 
-/// The letters and digits of a question, in lower case: in another spelling it is the same one,
-/// and must not be learned from in one and measured in another.
+/// The letters and digits of a question, in lower case: two spellings of one question must not be on
+/// different sides of the split.
 pub(crate) fn plain(question: &str) -> String {
     let plain = words(question).map(|(_, word)| word.to_lowercase()).collect::<Vec<_>>().join(" ");
-    // Signs alone.
+    // Punctuation only.
     if plain.is_empty() { question.to_owned() } else { plain }
 }
 

@@ -9,15 +9,15 @@ use crate::ids::LeafId;
 use crate::model::{Indexer, LevelWeights, ModelError, TreeWeights, log_softmax, product_with_columns};
 use crate::tree::TreeShape;
 
-/// What a tree is made of, before its weights.
+/// Shape and form of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexerOptions {
     pub shape: TreeShape,
     /// Width m of the embeddings.
     pub dim: usize,
-    /// Width r of the projection P that the levels read through; none without it.
+    /// Width r of the projection P in front of the levels, if any.
     pub projection: Option<usize>,
-    /// Whether the levels have a U; without one F(x) = x.
+    /// Whether the levels have a transform U; without it F(x) = x.
     pub transform: bool,
     pub logit_scale: f64,
     /// Length of the classifier's columns at the start.
@@ -28,12 +28,12 @@ pub(crate) struct IndexerOptions {
 pub(crate) struct TrainableIndexer {
     options: IndexerOptions,
     projection: Option<Var>,
-    /// U of each level; empty where the tree has none.
+    /// U of each level; empty if the tree has none.
     transform: Vec<Var>,
     classifier: Vec<Var>,
 }
 
-/// Rows as the levels read them, and the root's children for each.
+/// Projected rows, with the probabilities of the root's children.
 pub(crate) struct AtRoot {
     /// `[n, r]`
     read: Tensor,
@@ -41,7 +41,7 @@ pub(crate) struct AtRoot {
     logs: Tensor,
 }
 
-/// What the most probable path of each row looks like.
+/// The most probable path of each row.
 pub(crate) struct Paths {
     /// T, `[n, B H]`, level 1 first: children's probabilities times their parent's (Eq. 1).
     pub embedding: Tensor,
@@ -54,8 +54,8 @@ pub(crate) struct Paths {
 const TRANSFORM_STD: f32 = 1e-3;
 
 impl TrainableIndexer {
-    /// Small random weights: classifier columns about as long as asked for, transforms near zero, and a
-    /// projection that keeps lengths on average.
+    /// Random weights: classifier columns of about the given length, transforms near zero, and a projection
+    /// that preserves lengths on average.
     pub(crate) fn random(
         options: IndexerOptions,
         rng: &mut ChaCha8Rng,
@@ -85,8 +85,8 @@ impl TrainableIndexer {
         &self.options
     }
 
-    /// Makes the columns of the first level's classifier the given unit centroids times `init_length`, so
-    /// that its logits are `logit_scale * init_length` times cosine.
+    /// Sets the columns of the first level's classifier to the given unit centroids times `init_length`, so
+    /// that its logits are `logit_scale * init_length` times the cosine.
     ///
     /// # Shapes
     /// `centroids` `[B, dim]` row-major.
@@ -102,7 +102,7 @@ impl TrainableIndexer {
         self.classifier[0].set(&read.t()?.contiguous()?)
     }
 
-    /// Makes the projection's columns the given orthonormal basis; nothing without a projection.
+    /// Sets the projection's columns to the given orthonormal basis; no effect without a projection.
     ///
     /// # Shapes
     /// `basis` `[dim, r]` row-major.
@@ -151,7 +151,7 @@ impl TrainableIndexer {
         Indexer::new(shape, dim, logit_scale as f32, TreeWeights { projection, levels })
     }
 
-    /// What the levels read: the unit embeddings, projected where the tree has a projection.
+    /// The input of the levels: the unit embeddings, projected if the tree has a projection.
     ///
     /// # Shapes
     /// `unit` `[n, dim]`; output `[n, r]`.
@@ -162,8 +162,7 @@ impl TrainableIndexer {
         }
     }
 
-    /// What the root says of some rows, which both [`Self::paths`] and [`Self::leaf_log_probabilities`] begin
-    /// with.
+    /// The output of the root, which both [`Self::paths`] and [`Self::leaf_log_probabilities`] start from.
     ///
     /// # Shapes
     /// `unit` `[n, dim]` unit norm.
@@ -176,7 +175,8 @@ impl TrainableIndexer {
     /// Conditional log-probabilities of the children at `level`.
     ///
     /// # Shapes
-    /// `x` `[n, r + B level]`: what [`Self::project`] gives and the one-hots above; output `[n, B]`.
+    /// `x` `[n, r + B level]`: the output of [`Self::project`] and the one-hot choices above; output `[n,
+    /// B]`.
     fn child_log_probabilities(&self, level: usize, x: &Tensor) -> candle_core::Result<Tensor> {
         let hidden = match self.transform.get(level) {
             Some(transform) => (x + x.matmul(transform.as_tensor())?.relu()?)?,
@@ -234,8 +234,8 @@ impl TrainableIndexer {
         for level in 0..self.options.shape.height() as usize {
             let digits: Vec<u32> = paths.iter().map(|path| path[level]).collect();
             let own = if level == 0 {
-                // The root is the same for every leaf of a row, so it is computed once per row, and
-                // one value is picked for each entry: a row for each would be many times as much.
+                // The root is the same for every leaf of a row, so it is computed once per row and one value
+                // is picked for each entry; a row per entry would cost many times as much.
                 let b = self.options.shape.branching_factor();
                 let flat: Vec<u32> =
                     entries.iter().zip(&digits).map(|(entry, digit)| entry.0 * b + digit).collect();
@@ -266,7 +266,7 @@ impl TrainableIndexer {
     }
 }
 
-/// Normal values of mean 0 by the Box-Muller transform; candle's own generator cannot be seeded.
+/// Normal values with mean 0 by the Box-Muller transform; candle's own generator cannot be seeded.
 pub(crate) fn normal(rng: &mut ChaCha8Rng, count: usize, std: f32) -> Vec<f32> {
     (0..count)
         .map(|_| {
@@ -328,7 +328,7 @@ mod tests {
         assert!(scaled.iter().any(|&p| p > 0.5), "cosines alone would be near a fifth each");
     }
 
-    /// The trainable and the frozen indexer are two programs for one function.
+    /// The trainable and the frozen indexer compute the same function.
     #[test]
     fn frozen_copy_routes_as_the_variables_do() {
         let mut rng = ChaCha8Rng::seed_from_u64(5);

@@ -1,4 +1,4 @@
-//! Starts of the tree: k-means for one level, hierarchical k-means and a fit for more.
+//! Initialisation of the tree: k-means for one level, hierarchical k-means and a fit for more.
 
 use std::ops::ControlFlow;
 
@@ -19,24 +19,24 @@ use crate::tree::TreeShape;
 
 /// Lloyd iterations at most.
 const ITERATIONS: usize = 30;
-/// Passes over the documents of the fit, steps after which it ends if it has made the fewest passes, learning
-/// rate and batch. A large corpus shows each leaf often enough in a few passes.
+/// The fit: most passes over the documents, steps after which it ends once it has made the fewest passes,
+/// learning rate and batch size. In a large corpus a few passes show each leaf often enough.
 const FIT_PASSES: usize = 40;
 const FIT_FEWEST_PASSES: usize = 10;
 const FIT_STEPS: usize = 4_000;
 const FIT_LEARNING_RATE: f64 = 2e-3;
 const FIT_BATCH: usize = 256;
-/// Standard deviation of the noise per value, as a share of a unit row's mean value, so that
-/// the fit does not hug the documents.
+/// Standard deviation of the noise per value, as a share of a unit row's mean value; it keeps the fit from
+/// overfitting the documents.
 const FIT_NOISE: f32 = 0.3;
 
-/// Starts `indexer` from the document embeddings.
+/// Initialises `indexer` from the document embeddings.
 ///
-/// For H = 1 the classifier's columns are the k-means centroids: routing equals IVF's before
-/// the first step. For H > 1 hierarchical k-means gives each document a leaf, and all level
-/// networks are fitted to those leaves by cross-entropy, because one network per level is
-/// shared by all parents and cannot hold the centroids of each. A projection starts as the
-/// principal directions of the documents, and is fitted too, since it loses some of the rest.
+/// For H = 1 the classifier's columns are the k-means centroids: routing equals IVF's before the first step.
+/// For H > 1 hierarchical k-means gives each document a leaf, and all level networks are fitted to those
+/// leaves by cross-entropy, because one network per level is shared by all parents and cannot hold the
+/// centroids of each. A projection starts as the principal directions of the documents and is fitted too,
+/// because it discards the other directions.
 ///
 /// # Shapes
 /// `documents` `[n, dim]` unit rows.
@@ -62,12 +62,12 @@ pub(crate) fn from_kmeans(
     fit(indexer, documents, dim, &leaves, rng, on_progress)
 }
 
-/// Rows from which the principal directions are worked out.
+/// Rows from which the principal directions are computed.
 const BASIS_ROWS: usize = 20_000;
 /// Rounds of subspace iteration; the directions need not be exact, only a good start.
 const BASIS_ROUNDS: usize = 12;
 
-/// An orthonormal basis of the directions in which the documents vary most.
+/// An orthonormal basis of the directions with the largest variance.
 ///
 /// # Shapes
 /// `documents` `[n, dim]`; output `[dim, width]` row-major.
@@ -94,7 +94,7 @@ fn principal_basis(
 /// Gram-Schmidt on the columns of a `[dim, width]` matrix.
 fn orthonormal(mut matrix: Vec<f32>, dim: usize, width: usize) -> Vec<f32> {
     for column in 0..width {
-        // Twice, because once leaves rounding behind where columns are nearly parallel.
+        // Twice, because one pass leaves rounding errors if columns are nearly parallel.
         for _ in 0..2 {
             for before in 0..column {
                 let dot: f32 =
@@ -109,7 +109,7 @@ fn orthonormal(mut matrix: Vec<f32>, dim: usize, width: usize) -> Vec<f32> {
     matrix
 }
 
-/// k-means as a tree of one level starts from it.
+/// The k-means that initialises a tree of one level.
 pub(crate) fn k_means(
     rows: &[f32],
     dim: usize,

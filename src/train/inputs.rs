@@ -1,4 +1,4 @@
-//! What a run reads while it trains: settings, texts, their frozen states, and the encoder's layers on top.
+//! The inputs of a run: settings, texts, their frozen states and the encoder's trainable layers.
 
 use candle_core::Device;
 
@@ -8,7 +8,7 @@ use super::head::Head;
 use super::refresh::Embedded;
 use super::texts::Texts;
 
-/// What every refresh and every step reads, whichever tree is trained.
+/// The inputs of every refresh and step, for either tree.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub config: &'a TrainConfig,
@@ -17,8 +17,8 @@ pub(crate) struct Inputs<'a> {
     pub query_cache: &'a FrozenCache<'a>,
     pub head: &'a Head<'a>,
     pub device: &'a Device,
-    /// Embeddings that are there already, where the encoder stays as it is; then nothing reads the caches.
+    /// Precomputed embeddings, if the encoder is not trained; the caches are then unused.
     pub given: Option<&'a Embedded>,
-    /// Centroids that the tree starts from, where somebody has them already.
+    /// Precomputed centroids that the tree starts from.
     pub centroids: Option<&'a [f32]>,
 }

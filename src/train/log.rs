@@ -1,4 +1,4 @@
-//! The JSON-lines log of a run: one [`TrainEvent`] a line, with the seconds since the run began.
+//! The JSON-lines log of a run: one [`TrainEvent`] per line, with the seconds since the run began.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -27,15 +27,15 @@ struct Line<'a> {
 }
 
 impl Log {
-    /// Opens the file, behind the lines of an earlier part of the run.
+    /// Opens the file for appending.
     pub(crate) fn open(path: &Path) -> Result<Self, TrainError> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.map_err(|source| TrainError::Log { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), file, started: Instant::now(), failed: false })
     }
 
-    /// Writes one line. A full disk must not end a long run, so a failure is reported once and
-    /// the run goes on.
+    /// Writes one line. A full disk must not end a long run, so a failure is reported once and the run
+    /// continues.
     pub(crate) fn write(&mut self, event: &TrainEvent) {
         let line = Line { at: self.started.elapsed().as_secs_f64(), event };
         let written = serde_json::to_vec(&line).map_err(std::io::Error::from).and_then(|mut json| {

@@ -1,7 +1,7 @@
 //! The terms of the loss (section 3.5, Eq. 2 to 6) as pure functions of tensors.
 //!
-//! Each triplet term is a mean over the valid (anchor, negative) entries of the batch; the
-//! paper writes sums and says nothing of scale.
+//! Each triplet term is a mean over the valid (anchor, negative) entries of the batch; the paper writes sums
+//! and does not discuss scale.
 
 use candle_core::{D, Tensor};
 
@@ -45,9 +45,9 @@ pub(crate) fn triplet(
 
 /// Cross-entropy of finding each query's own document among the batch's others and its mined one.
 ///
-/// `-log(exp(q.d / T) / (exp(q.d / T) + sum over negatives exp(q.n / T)))`, mean over the queries:
-/// InfoNCE. Not in the paper; in place of Eq. 3 it weighs hard negatives by themselves, where the
-/// mean of hinges gives every negative inside the margin the same pull.
+/// `-log(exp(q.d / T) / (exp(q.d / T) + sum over negatives exp(q.n / T)))`, mean over the queries: InfoNCE.
+/// Not in the paper; unlike Eq. 3, it weighs each negative by its hardness, while the mean of hinges pulls
+/// every negative inside the margin equally.
 ///
 /// # Shapes
 /// As [`triplet`].
@@ -72,7 +72,7 @@ pub(crate) fn contrastive(
     ((sum.log()? + shift)? - own)?.mean_all()
 }
 
-/// `logits` where `valid` is 1, and beyond reach of a softmax where it is 0.
+/// `logits` where `valid` is 1; elsewhere a value that a softmax ignores.
 fn masked(logits: &Tensor, valid: &Tensor) -> candle_core::Result<Tensor> {
     (logits * valid)? + valid.affine(-MASKED_LOGIT, MASKED_LOGIT)?
 }
@@ -110,7 +110,7 @@ pub(crate) fn balance(children: &[Tensor]) -> candle_core::Result<Tensor> {
     let mut total: Option<Tensor> = None;
     for level in children {
         let branching_factor = level.dim(D::Minus1)? as f64;
-        // As a product: a mean along columns is slow on a CPU where there are thousands of them.
+        // As a product: a mean along thousands of columns is slow on a CPU.
         let rows = level.dim(0)?;
         let ones = Tensor::ones((1, rows), level.dtype(), level.device())?;
         let mean = ((ones.matmul(level)? / rows as f64)? + f64::from(f32::MIN_POSITIVE))?;
@@ -136,7 +136,7 @@ pub(crate) fn distillation(
     (log_probabilities * weights)?.sum_all()? / -(queries.max(1) as f64)
 }
 
-/// `total / count`, and 0 where there is nothing to count.
+/// `total / count`, or 0 if `count` is 0.
 fn mean(total: &Tensor, count: &Tensor) -> candle_core::Result<Tensor> {
     total / count.maximum(1.0)?
 }

@@ -1,4 +1,4 @@
-//! Hard negatives: documents that the index, or exact search, would wrongly give a query.
+//! Hard negatives: documents that the index or exact search returns for a query but that do not answer it.
 
 use std::num::NonZeroUsize;
 
@@ -18,8 +18,8 @@ const CANDIDATES: usize = 64;
 /// Queries scored against the whole corpus at once.
 const QUERIES_PER_BLOCK: usize = 64;
 
-/// For each training query documents that do not answer it, by the configured source; none
-/// where negatives come from the batch alone.
+/// For each training query, documents from the configured source that do not answer it; none if negatives
+/// come only from the batch.
 pub(crate) fn mine(
     settings: &MiningSettings,
     texts: &Texts,

@@ -3,7 +3,7 @@
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 
-/// A trainable tensor under the name that reports and checkpoints use.
+/// A trainable tensor with its name in reports and checkpoints.
 #[derive(Clone)]
 pub(crate) struct Parameter {
     pub name: String,
@@ -58,7 +58,7 @@ impl AdamW {
         (self.step, moments.collect())
     }
 
-    /// Puts back what [`Self::state`] gave; `moments` finds both moments of a parameter.
+    /// Restores the result of [`Self::state`]; `moments` returns both moments of a parameter.
     pub(crate) fn restore(
         &mut self,
         step: i32,
@@ -74,7 +74,7 @@ impl AdamW {
         }
     }
 
-    /// One step with every learning rate times `factor`; a parameter without a gradient stays.
+    /// One step with every learning rate times `factor`; a parameter without a gradient is unchanged.
     pub(crate) fn step(&mut self, gradients: &Gradients, factor: f64) -> candle_core::Result<()> {
         self.step += 1;
         let correction1 = 1.0 - BETA1.powi(self.step);
@@ -104,7 +104,7 @@ pub(crate) struct Gradients {
 }
 
 impl Gradients {
-    /// Adds what one backward pass left for `parameters`.
+    /// Adds the gradients of one backward pass for `parameters`.
     pub(crate) fn add(&mut self, parameters: &[Parameter], store: &GradStore) -> candle_core::Result<()> {
         for parameter in parameters {
             if let Some(gradient) = store.get(parameter.var.as_tensor()) {
@@ -124,7 +124,7 @@ impl Gradients {
             return Ok(0.0);
         }
         let squares = self.by_name.values().map(|gradient| gradient.sqr()?.sum_all());
-        // Read in one transfer: each read waits until the device has caught up.
+        // Read in one transfer: each read synchronises with the device.
         let squares = Tensor::stack(&squares.collect::<candle_core::Result<Vec<_>>>()?, 0)?;
         Ok(squares.to_vec1::<f32>()?.into_iter().map(f64::from).sum::<f64>().sqrt())
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use candle_core::Device;
 
-    /// Two steps against values worked out from the definition.
+    /// Two steps against values computed from the definition.
     #[test]
     fn adamw_by_hand() -> candle_core::Result<()> {
         let var = Var::new(&[1f32], &Device::Cpu)?;

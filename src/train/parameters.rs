@@ -6,10 +6,10 @@ use candle_core::Tensor;
 
 use super::optimizer::Parameter;
 
-/// Values of the trainable tensors at some moment, on the CPU.
+/// A snapshot of the trainable tensors, on the CPU.
 pub(crate) type Weights = BTreeMap<String, Tensor>;
 
-/// The values of now, in storage of their own.
+/// Copies the current values.
 pub(crate) fn copy(parameters: &[Parameter]) -> candle_core::Result<Weights> {
     parameters
         .iter()
@@ -20,7 +20,7 @@ pub(crate) fn copy(parameters: &[Parameter]) -> candle_core::Result<Weights> {
         .collect()
 }
 
-/// Puts values back.
+/// Restores values.
 pub(crate) fn restore(parameters: &[Parameter], weights: &Weights) -> candle_core::Result<()> {
     parameters.iter().try_for_each(|p| match weights.get(&p.name) {
         Some(tensor) => p.var.set(&tensor.to_device(p.var.device())?),

@@ -1,5 +1,4 @@
-//! What each phase of a run trains, decided before it starts: the trees, and which texts are taught which
-//! leaves.
+//! The plan of a run, made before it starts: the trees of each phase, and the texts that are taught.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,22 +15,23 @@ pub(crate) enum PhaseName {
     Indexer,
 }
 
-/// The texts that routing distillation teaches which leaves to reach.
+/// The texts of routing distillation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taught {
     Nothing,
     /// The training queries.
     TrainQueries,
-    /// Those, and documents with the queries made from them, which need no labels.
+    /// The training queries, the documents, and the queries made from documents. The latter two need no
+    /// labels.
     Everything,
 }
 
-/// The one place that decides whether and what to distil, and with which trees.
+/// Decides what is distilled, if anything, and with which trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     joint: Taught,
     indexer: Taught,
-    /// Leaves of the joint phase's tree, where the configuration asks for another one than that for good.
+    /// Leaves of the joint phase's tree, if it differs from the final tree.
     coarse_leaves: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ impl Plan {
         Self {
             joint: if distils { Taught::TrainQueries } else { Taught::Nothing },
             indexer: if indexer_phase { Taught::Everything } else { Taught::Nothing },
-            // Without a phase of its own the tree proper would stay as it starts.
+            // Without a phase of its own the final tree would not be trained.
             coarse_leaves: config.tree.coarse_leaves.filter(|&leaves| {
                 config.schedule.epochs > 0 && indexer_phase && config.tree.leaves_per_document <= leaves
             }),
@@ -61,7 +61,7 @@ impl Plan {
         self.indexer == Taught::Everything
     }
 
-    /// Shape of the joint phase's tree, where it is not that for good: one level of the paper's form.
+    /// Shape of the joint phase's tree, if it differs from the final one: one level, as in the paper.
     pub(crate) fn coarse_shape(self, shape: TreeShape) -> Option<TreeShape> {
         TreeShape::new(self.coarse_leaves.filter(|&leaves| leaves < shape.leaves())?, 1).ok()
     }

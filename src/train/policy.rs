@@ -1,17 +1,16 @@
-//! When a difference between two ways to search decides. Every verdict measures both ways on the same
-//! questions, none of which was learned from, and each kind of decision is one row here; `docs/learning.md`
-//! has them as a table.
+//! Decision rules for a difference between two ways to search. Every verdict measures both on the same
+//! held-out questions, and each kind of decision has one row here; `docs/learning.md` shows them as a table.
 
 use super::verdict::Difference;
 
-/// Smallest difference in nDCG or recall that counts: one point, which is about what another seed of the same
-/// run changes.
+/// Smallest difference in nDCG or recall that counts: one point, about the effect of another seed in the same
+/// run.
 pub const SMALLEST_GAIN: f64 = 0.01;
-/// Both p-values, times the number of comparisons (Bonferroni's correction), must be below it.
+/// Both p-values, multiplied by the number of comparisons (Bonferroni's correction), must be below it.
 pub const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// Fewest questions to decide on: with fewer, one question is worth more than five points.
 pub const FEWEST_QUERIES: usize = 20;
-/// Differences that a training's recommendation rests on: the tree against IVF on the base and on the trained
+/// Differences that decide a training's recommendation: the tree against IVF on the base and on the trained
 /// encoder, and exact search before and after, each in recall@10 and in recall@100.
 pub const DECISIVE_COMPARISONS: usize = 6;
 
@@ -20,7 +19,7 @@ const Z_POWER: f64 = 0.841_621;
 /// z(1 - 0.05 / 2) and z(1 - 0.05 / 2 / 6).
 const Z_ONE: f64 = 1.959_964;
 const Z_SIX: f64 = 2.638_257;
-/// Standard deviation over questions of a difference in nDCG@10 by a training, where none was measured yet:
+/// Assumed standard deviation over questions of a training's difference in nDCG@10 before one is measured:
 /// that of trainings on SciFact and NFCorpus (`docs/lab/experiments.md`).
 const TYPICAL_DEVIATION: f64 = 0.25;
 
@@ -36,7 +35,7 @@ pub(crate) struct Policy {
     comparisons: usize,
 }
 
-/// What a policy says of a difference.
+/// The decision about a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
     /// Fewer than [`FEWEST_QUERIES`].
@@ -46,12 +45,12 @@ pub(crate) enum Evidence {
     Loss,
 }
 
-/// Whether an index changes over to what it learned, by nDCG@10 and recall@10 of its searches.
+/// Whether an index adopts what it learned, by nDCG@10 and recall@10 of its searches.
 pub(crate) const LEARN: Policy =
     Policy { gain: SMALLEST_GAIN, loss: SMALLEST_GAIN, sure_of_loss: false, comparisons: 1 };
-/// What a training recommends, by recall@100 and recall@10.
+/// The recommendation of a training, by recall@100 and recall@10.
 pub(crate) const TRAIN: Policy = Policy { sure_of_loss: true, comparisons: DECISIVE_COMPARISONS, ..LEARN };
-/// Whether a reranker is of use, by nDCG@10.
+/// Whether a reranker helps, by nDCG@10.
 pub(crate) const RERANK: Policy = Policy { gain: 0.0, loss: 0.0, sure_of_loss: true, comparisons: 1 };
 
 impl Policy {
@@ -66,7 +65,7 @@ impl Policy {
     }
 
     /// About how many questions would tell a difference like this one, or the smallest that counts, from
-    /// chance in four of five trials; `None` with fewer than two questions, or where they do not differ.
+    /// chance in four of five trials; `None` with fewer than two questions, or without any difference.
     ///
     /// By the normal approximation: ((z(1 - level / 2 / comparisons) + z(0.8)) times deviation over
     /// difference) squared.
@@ -76,8 +75,8 @@ impl Policy {
         Some((self.z() * deviation / counts).powi(2).ceil() as usize)
     }
 
-    /// The smallest difference that so many questions can tell from chance in four of five trials, by the
-    /// same approximation, before anything was measured.
+    /// The smallest difference that this number of questions can tell from chance in four of five trials, by
+    /// the same approximation, before anything is measured.
     pub(crate) fn can_show(self, questions: usize) -> f64 {
         self.z() * TYPICAL_DEVIATION / (questions as f64).sqrt()
     }
@@ -91,7 +90,7 @@ impl Policy {
 mod tests {
     use super::*;
 
-    /// Each row of the table with differences on both sides of what it asks for.
+    /// Each row of the table, with differences on both sides of its thresholds.
     #[test]
     fn each_policy_decides_as_its_row_says() {
         let of = |difference: f64, p: f64| Difference {
@@ -122,7 +121,7 @@ mod tests {
         for (policy, questions, difference, p, want) in cases {
             assert_eq!(policy.decide(questions, &of(difference, p)), want, "{difference} {p}");
         }
-        // 25 questions tell 14 points, and what they tell takes about 25.
+        // 25 questions detect 14 points, and 14 points need about 25 questions.
         let shown = LEARN.can_show(25);
         assert!((shown - 0.14).abs() < 0.001, "{shown}");
         let needed = LEARN.questions_needed(&Difference { deviation: Some(0.25), ..of(shown, 0.05) });

@@ -1,5 +1,5 @@
-//! The index under training, encoded and routed anew every r epochs: hard negatives,
-//! distillation targets and the figures of the moment come from it.
+//! Refreshes: the index under training is encoded and routed again every r epochs to give hard negatives,
+//! distillation targets and dev figures.
 
 use std::num::NonZeroUsize;
 
@@ -16,7 +16,7 @@ use crate::ids::LeafId;
 use crate::model::Indexer;
 use crate::progress::{OnProgress, Progress, Stage};
 
-/// Unit rows of every text, as the encoder of the moment gives them.
+/// Unit rows of every text by the current encoder.
 #[derive(Clone)]
 pub(crate) struct Embedded {
     pub dim: usize,
@@ -26,20 +26,20 @@ pub(crate) struct Embedded {
     pub queries: Vec<f32>,
 }
 
-/// Everything that one refresh leaves behind.
+/// The results of one refresh.
 pub(crate) struct Snapshot {
     pub embedded: Embedded,
     pub indexer: Indexer,
     /// Leaves of each document, most probable first.
     pub leaves: Vec<Vec<LeafId>>,
-    /// Absent where nothing is distilled.
+    /// `None` if nothing is distilled.
     pub distilled: Option<Distilled>,
-    /// For each training query documents that do not answer it; empty without mining.
+    /// For each training query, documents that do not answer it; empty without mining.
     pub negatives: Vec<Vec<u32>>,
 }
 
 impl Embedded {
-    /// All embeddings as they are now.
+    /// Computes all current embeddings.
     pub(crate) fn now(inputs: &Inputs<'_>, on_progress: &mut OnProgress<'_>) -> Result<Self> {
         if let Some(given) = inputs.given {
             return Ok(given.clone());
@@ -68,7 +68,7 @@ impl Embedded {
 }
 
 impl Snapshot {
-    /// Routes the embeddings with a tree, mines negatives, works out what to distil.
+    /// Routes the embeddings with a tree, mines negatives and computes distillation targets.
     pub(crate) fn take(
         inputs: &Inputs<'_>,
         tree: &TrainableIndexer,
@@ -83,7 +83,7 @@ impl Snapshot {
         Ok(Self { embedded, indexer, leaves, distilled, negatives })
     }
 
-    /// Routes anew where only the tree has changed since.
+    /// Routes again after a change of the tree alone.
     pub(crate) fn reroute(&mut self, inputs: &Inputs<'_>, tree: &TrainableIndexer) -> Result<()> {
         (self.indexer, self.leaves) = route(inputs, tree, &self.embedded)?;
         if let Some(distilled) = &mut self.distilled {
@@ -93,7 +93,7 @@ impl Snapshot {
     }
 }
 
-/// Where the tree of the moment puts the documents.
+/// Leaves of the documents in the current tree.
 fn route(
     inputs: &Inputs<'_>,
     tree: &TrainableIndexer,

@@ -1,4 +1,4 @@
-//! What a run leaves on record.
+//! The report and the events of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct TrainReport {
     pub train_queries: usize,
     /// Pairs trained on.
     pub train_pairs: usize,
-    /// Queries set aside.
+    /// Held-out queries.
     pub dev_queries: usize,
     /// The base encoder and the start of the tree, before the first step.
     pub before: DevFigures,
@@ -31,16 +31,16 @@ pub struct TrainReport {
     /// One entry per pass over the distilled texts in which the tree alone was trained.
     #[serde(default)]
     pub indexer_epochs: Vec<IndexerEpochReport>,
-    /// The epoch after which the joint training stopped early, and whose weights it went back to.
+    /// The epoch after which the joint training stopped early, and the epoch whose weights it restored.
     #[serde(default)]
     pub stopped_early: Option<EarlyStop>,
     /// The trained encoder and tree.
     pub after: DevFigures,
-    /// How sure the trained tree is of its corpus and of its training queries; absent from the
-    /// reports of older versions.
+    /// Confidence of the trained tree on its corpus and its training queries; absent from reports of older
+    /// versions.
     #[serde(default)]
     pub routing: Option<RoutingProfiles>,
-    /// Whether training helped; `None` in reports of versions that did not judge.
+    /// Whether training helped; `None` in reports of older versions.
     #[serde(default)]
     pub verdict: Option<Verdict>,
     /// The tree's load before the first epoch, at each refresh and at the end.
@@ -122,7 +122,7 @@ impl LossParts {
     }
 }
 
-/// Mean losses of a pass in which the tree alone was trained.
+/// Mean losses of a pass that trained only the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct IndexerEpochReport {
@@ -136,7 +136,7 @@ pub struct IndexerEpochReport {
     pub seconds: f64,
 }
 
-/// Where early stopping ended the joint training.
+/// Early stopping of the joint training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EarlyStop {
@@ -146,7 +146,7 @@ pub struct EarlyStop {
     pub best_after: usize,
 }
 
-/// What a run tells while it lasts; the lines of its log.
+/// An event of a run, and a line of its log.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -157,19 +157,19 @@ pub enum TrainEvent {
         documents: usize,
         /// Queries to train on.
         train_queries: usize,
-        /// Queries set aside.
+        /// Held-out queries.
         dev_queries: usize,
         /// Leaves of the tree.
         leaves: u32,
     },
-    /// The run goes on from a checkpoint.
+    /// The run resumes from a checkpoint.
     Resumed {
         /// Epochs finished.
         epochs: usize,
         /// Optimiser steps done.
         step: usize,
     },
-    /// The corpus was encoded and routed anew.
+    /// The corpus was encoded and routed again.
     Refreshed {
         /// Epochs finished.
         epochs: usize,
@@ -178,9 +178,9 @@ pub enum TrainEvent {
         /// Wall-clock seconds it took.
         seconds: f64,
     },
-    /// An optimiser step was done.
+    /// An optimiser step is done.
     Step {
-        /// Optimiser steps done, this one included.
+        /// Optimiser steps done, including this one.
         step: usize,
         /// Optimiser steps in all.
         steps: usize,
@@ -192,7 +192,7 @@ pub enum TrainEvent {
         learning_rate_factor: f64,
         /// Pairs per second since this process began to train.
         pairs_per_second: f64,
-        /// Estimate for the rest of the joint training, in seconds.
+        /// Estimated seconds until the end of the joint training.
         seconds_left: f64,
     },
     /// An epoch is over.
@@ -213,11 +213,11 @@ pub enum TrainEvent {
     },
 }
 
-/// Figures on the dev split and of the tree's load, with documents cut as in training.
+/// Dev figures and the tree's load, with documents truncated as in training.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DevFigures {
-    /// Recall@10 of exact search; fractions in [0, 1], 0 where there is no dev split.
+    /// Recall@10 of exact search; fractions in [0, 1], 0 without a dev split.
     pub exact_recall_at_10: f64,
     /// Recall@100 of exact search.
     pub exact_recall_at_100: f64,
@@ -232,7 +232,7 @@ pub struct DevFigures {
 }
 
 impl DevFigures {
-    /// The load after so many epochs.
+    /// The load after `epoch` epochs.
     pub(crate) fn load(&self, epoch: usize) -> LoadReport {
         LoadReport {
             epoch,
@@ -242,16 +242,16 @@ impl DevFigures {
         }
     }
 
-    /// The tree's recall@100 at a visited fraction, by linear interpolation between beams; `None` where no
-    /// beam visits so little.
+    /// The tree's recall@100 at a visited fraction, by linear interpolation between beams; `None` if even the
+    /// smallest beam visits more.
     pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {
         let points =
             self.points.iter().map(|p| CurvePoint { fraction: p.visited_fraction, value: p.recall_at_100 });
         value_at(points.collect(), visited_fraction)
     }
 
-    /// What early stopping watches: recall@100 at a visited fraction. Where no beam visits so little, that of
-    /// the smallest beam in proportion to what it visits, so that an uneven tree does not look better.
+    /// What early stopping watches: recall@100 at a visited fraction. If even the smallest beam visits more,
+    /// its recall is scaled down in proportion, so that an uneven tree does not look better.
     pub(crate) fn watched(&self, visited_fraction: f64) -> Option<f64> {
         let smallest = || {
             let first =

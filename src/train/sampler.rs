@@ -20,7 +20,7 @@ pub(crate) struct Batch {
 /// Draws an epoch's batches.
 pub(crate) struct Sampler {
     pairs: Vec<(usize, usize)>,
-    /// Share of the epochs that each pair takes part in; empty where all take part in every one.
+    /// Share of the epochs that each pair takes part in; empty if all take part in every epoch.
     weights: Vec<f32>,
     batch_size: usize,
     pairs_per_epoch: usize,
@@ -57,8 +57,8 @@ impl Sampler {
         self.pairs_per_epoch.div_ceil(self.batch_size)
     }
 
-    /// An epoch's batches: every pair once or a fresh sample of them, shuffled and dealt out so that
-    /// batch sizes differ by one at most.
+    /// An epoch's batches: every pair once or a fresh sample of them, shuffled and split so that batch sizes
+    /// differ by at most one.
     pub(crate) fn epoch(&self, rng: &mut ChaCha8Rng) -> Vec<Batch> {
         let mut pairs = self.sample(rng);
         pairs.shuffle(rng);
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!([0, 1, 2].map(count), [2, 1, 1]);
             documents.extend(pairs.iter().map(|pair| pair.1));
         }
-        // Afresh each time: all of query 0's documents come up.
+        // Sampled afresh each time: all of query 0's documents appear.
         assert_eq!(documents.len(), 8);
     }
 

@@ -60,7 +60,7 @@ impl Inputs<'_> {
         Ok((parts, gradients))
     }
 
-    /// The weighted sum of Eq. 6 with our two terms, and its parts.
+    /// The weighted sum of Eq. 6 with the two additional terms, and its parts.
     fn loss(
         &self,
         tree: &TrainableIndexer,

@@ -1,4 +1,4 @@
-//! Every text of a run as token ids: documents, and queries real and made from documents.
+//! All texts of a run as token ids: documents, real queries, and queries made from documents.
 
 use std::ops::Range;
 
@@ -15,18 +15,19 @@ use crate::model::{Encoder, ModelError, Role, Tokens};
 
 /// Token ids and relevance of all texts of a run.
 ///
-/// Queries are numbered: the training queries, then the dev queries, then the document-made
-/// ones. Documents are numbered apart, as in the training set.
+/// Queries are numbered: the training queries, then the dev queries, then the document-made ones. Documents
+/// are numbered separately, as in the training set.
 pub(crate) struct Texts {
     pub documents: Vec<Vec<u32>>,
     pub queries: Vec<Vec<u32>>,
-    /// For each query its relevant documents, ascending; a document-made query has one.
+    /// The relevant documents of each query, ascending; a document-made query has one.
     pub positives: Vec<Vec<u32>>,
-    /// For each training query how often each of them takes part; empty where all do in every pass.
+    /// For each training query, the share of passes that each of them takes part in; empty if all take part
+    /// in every pass.
     pub weights: Vec<Vec<f32>>,
     pub train: usize,
     pub dev: usize,
-    /// Ids of the training queries, to name them by.
+    /// Ids of the training queries, for messages.
     ids: Vec<String>,
 }
 
@@ -75,7 +76,7 @@ impl Texts {
         if let Some((id, _)) = judged.clone().zip(&queries).find(|(_, ids)| ids.is_empty()) {
             return Err(unknown("query", id).into());
         }
-        // Of those made from documents, the ones without a known token are left out.
+        // Queries made from documents are left out if they have no known token.
         let judged = judged.count();
         let kept = queries.into_iter().zip(positives).enumerate();
         let kept = kept.filter(|(place, (ids, _))| *place < judged || !ids.is_empty());
@@ -85,7 +86,7 @@ impl Texts {
         Ok(Self { documents, queries, positives, weights, train: set.train.len(), dev: set.dev.len(), ids })
     }
 
-    /// Documents, and queries without labels, of which the embeddings are known.
+    /// Documents and unlabelled queries with known embeddings.
     pub(crate) fn without_tokens(documents: usize, queries: usize) -> Self {
         Self {
             documents: vec![Vec::new(); documents],
@@ -113,7 +114,7 @@ impl Texts {
     }
 }
 
-/// Token ids cut at `most`, the closing special token kept.
+/// Token ids truncated to `most`, keeping the closing special token.
 fn tokens(
     encoder: &Encoder,
     text: &str,

@@ -1,4 +1,4 @@
-//! A training run from the outside: what it starts from, where it leaves its bundle.
+//! The builder of a training run.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -37,23 +37,23 @@ use crate::progress::{OnProgress, Progress, no_progress};
 /// File of the report inside a bundle.
 pub const REPORT_FILE: &str = crate::model::REPORT_FILE;
 
-/// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
+/// Default for the bytes of hidden states that a run keeps on disk: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
 
-/// What a run reads in place of texts, where embeddings are there already.
+/// Precomputed embeddings that a run reads instead of texts.
 pub(crate) struct Given {
     pub texts: Texts,
     pub embedded: Embedded,
-    /// Documents of the collection that these are drawn from.
+    /// Documents in the collection that these are a sample of.
     pub collection: usize,
     /// Centroids that the tree starts from, `[leaves, dim]` of unit norm: k-means of the documents.
     pub centroids: Vec<f32>,
 }
 
-/// A training run about to start.
+/// Builder of a training run.
 ///
-/// Disk: the hidden states below the trainable layers are kept as f16 in a nameless file beside
-/// the output, tokens times width times 2 bytes, within [`Self::cache_bytes`]; about 0.9 GB for 5,000
+/// Disk: the hidden states below the trainable layers are kept as f16 in an unnamed temporary file next to
+/// the output: tokens times width times 2 bytes, up to [`Self::cache_bytes`]; about 0.9 GB for 5,000
 /// abstracts and MiniLM. Memory: token ids of every text, and embeddings of all texts in f32.
 ///
 /// ```no_run
@@ -99,7 +99,7 @@ type ProgressCallback<'a> = Box<OnProgress<'a>>;
 pub struct Fitted {
     /// The trained model, as written.
     pub bundle: Bundle,
-    /// What the run leaves on record; the bundle holds it as [`REPORT_FILE`].
+    /// The report of the run, stored in the bundle as [`REPORT_FILE`].
     pub report: TrainReport,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Prompts and dimensions in place of those of the base; the new bundle has them.
+    /// Prompts and dimensions that override those of the base and are stored in the new bundle.
     pub fn encoder_settings(mut self, settings: EncoderSettings) -> Self {
         self.encoder_settings = settings;
         self
@@ -140,7 +140,7 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Every choice of the run.
+    /// The settings of the run.
     pub fn config(mut self, config: TrainConfig) -> Self {
         self.config = config;
         self
@@ -152,15 +152,15 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Leaves a checkpoint in `dir` every so many optimiser steps, after each pass of the tree
-    /// alone, and when the run is cancelled; a new one takes the place of the last.
+    /// Writes a checkpoint to `dir` every `steps` optimiser steps, after each tree-only pass, and when the
+    /// run is cancelled. A new checkpoint replaces the previous one.
     pub fn checkpoints(mut self, dir: impl Into<PathBuf>, steps: usize) -> Self {
         let resume = self.checkpoints.is_some_and(|c| c.resume);
         self.checkpoints = Some(Checkpoints { dir: dir.into(), steps: steps.max(1), resume });
         self
     }
 
-    /// Goes on from the checkpoint in the directory given to [`Self::checkpoints`], if one is there.
+    /// Resumes from the checkpoint in the directory given to [`Self::checkpoints`], if there is one.
     ///
     /// On the CPU the result is bit for bit that of a run that never stopped, on a machine with the
     /// same vector instructions.
@@ -171,34 +171,33 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Keeps the frozen layers' output in a directory, for later runs over the same texts and the
-    /// same base. By default it lies in a nameless file beside the output.
+    /// Keeps the frozen layers' output in a directory, for later runs over the same texts and the same base.
+    /// By default it is in an unnamed temporary file next to the output.
     pub fn cache(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cache_dir = Some(dir.into());
         self
     }
 
-    /// Bytes that this may take, [`DEFAULT_CACHE_BYTES`] by default. Texts beyond it are run through
-    /// the frozen layers whenever they are needed, which is slower and changes no result beyond
-    /// rounding.
+    /// Most bytes of this cache, [`DEFAULT_CACHE_BYTES`] by default. Texts beyond it pass the frozen layers
+    /// whenever they are needed, which is slower and changes results only by rounding.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// Appends every [`TrainEvent`] to a file, one JSON object a line.
+    /// Appends every [`TrainEvent`] to a file, one JSON object per line.
     pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
         self.log = Some(path.into());
         self
     }
 
-    /// Hears how far each stage is, and may cancel.
+    /// Sets a callback for progress, which may cancel the run.
     pub fn on_progress(mut self, callback: impl FnMut(Progress) -> std::ops::ControlFlow<()> + 'a) -> Self {
         self.on_progress = Box::new(callback);
         self
     }
 
-    /// Hears of every step, epoch, refresh and checkpoint.
+    /// Sets a callback for every step, epoch, refresh and checkpoint.
     pub fn on_event(mut self, callback: impl FnMut(&TrainEvent) + 'a) -> Self {
         self.on_event = Box::new(callback);
         self
@@ -210,14 +209,14 @@ impl<'a> Trainer<'a> {
     /// Algorithm 1; deviations in `docs/lab/paper-map.md`.
     ///
     /// # Errors
-    /// [`TrainError`] for the configuration, the data, a NaN loss, a tensor that gets no gradient or
-    /// does not move, and a checkpoint that is damaged or of another run; [`ModelError`] for the base
-    /// model; [`Error::Cancelled`](crate::Error::Cancelled). No bundle is written then.
+    /// [`TrainError`] for the configuration, the data, a NaN loss, a tensor that gets no gradient or does not
+    /// move, and a checkpoint that is damaged or belongs to another run; [`ModelError`] for the base model;
+    /// [`Error::Cancelled`](crate::Error::Cancelled). On error no bundle is written.
     pub fn fit(self, set: &TrainingSet) -> Result<Fitted> {
         self.run(set, None)
     }
 
-    /// Trains a tree on embeddings that are given; the bundle gets the encoder of the base byte for byte.
+    /// Trains a tree on given embeddings; the bundle gets the base's encoder byte for byte.
     pub(crate) fn fit_tree(self, set: &TrainingSet, given: Given) -> Result<Fitted> {
         self.run(set, Some(given))
     }
@@ -252,7 +251,7 @@ impl<'a> Trainer<'a> {
         let on_progress: &mut OnProgress<'_> = &mut *self.on_progress;
 
         let started = Instant::now();
-        // A bundle has checksums; what is trained of it is the encoder alone.
+        // Opening a bundle checks its checksums; only its encoder is trained.
         let bundle = base.join(MANIFEST_FILE).exists().then(|| Bundle::open(&base)).transpose()?;
         let plain;
         let encoder = match bundle.as_ref().filter(|_| self.encoder_settings.is_empty()) {
@@ -277,7 +276,7 @@ impl<'a> Trainer<'a> {
         });
         let dim = encoder.dim();
         let frozen = encoder.config().layers - scope.layers;
-        // Nothing of the encoder is trained.
+        // No part of the encoder is trained.
         let is_given_whole = scope.layers == 0 && !scope.embeddings;
         let identity = identity(config, encoder, &texts, given.as_ref())?;
         let frozen = Frozen {
@@ -328,7 +327,7 @@ impl<'a> Trainer<'a> {
         let ending = outcome.beginning.ending(&outcome.last, &texts, config.seed, on_progress)?;
         let mut report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
         report.routing = report.routing.map(|routing| routing.of_collection(collection));
-        // Weights that are written anew are rounded to f16.
+        // Rewritten weights are rounded to f16.
         let is_given = given.is_some();
         let base_encoder = encoder;
         let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
@@ -341,7 +340,7 @@ impl<'a> Trainer<'a> {
             Ok(publish(&staged, &output)?)
         };
         if let Err(error) = finish() {
-            // As in `BundleParts::stage`: what was begun goes, and the error is told.
+            // As in `BundleParts::stage`: removes the partial bundle and returns the error.
             let _ = std::fs::remove_dir_all(&staged);
             return Err(error);
         }
@@ -350,7 +349,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// What the configuration trains of this encoder.
+/// The part of this encoder that the configuration trains.
 fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
     let layers = encoder.config().layers;
     if config.encoder.trainable_layers > layers {
@@ -375,7 +374,7 @@ fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
     })
 }
 
-/// Name of the kept file for some texts: everything that decides their states.
+/// Name of the kept file for some texts: a hash of everything that determines their states.
 fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String {
     let mut digest = Sha256::new_with_prefix(&identity.base);
     digest.update((scope.layers as u64).to_le_bytes());
@@ -386,7 +385,7 @@ fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String 
     hex(&digest.finalize()[..16])
 }
 
-/// What a checkpoint must agree with.
+/// The identity that a checkpoint must match.
 fn identity(
     config: &TrainConfig,
     encoder: &Encoder,
@@ -402,7 +401,7 @@ fn identity(
         let values: Vec<f32> = values.map_err(ModelError::from)?;
         base.update(bytemuck::cast_slice::<f32, u8>(&values));
     }
-    // What else makes an embedding of hidden states.
+    // The folder's settings also determine how hidden states become embeddings.
     base.update(format!("{:?}", encoder.folder()));
     let mut data = Sha256::new();
     for list in texts.documents.iter().chain(&texts.queries).chain(&texts.positives) {
@@ -432,7 +431,7 @@ fn report(
     leaf_sizes: LeafSizes,
 ) -> Result<TrainReport> {
     let mut config = config.clone();
-    // What the rule chose, so that the report says it.
+    // The report shows the value chosen by the rule.
     config.tree.branching_factor = Some(outcome.last.indexer.shape().branching_factor());
     let after = dev::figures(&outcome.last, texts)?;
     let mut loads = outcome.state.loads.clone();
@@ -464,7 +463,7 @@ fn report(
     })
 }
 
-/// Gives a bundle its query encoder, where one can be made.
+/// Adds a query encoder to a bundle, if one can be made.
 fn give_query_encoder(
     bundle: &Bundle,
     set: &TrainingSet,
@@ -474,7 +473,7 @@ fn give_query_encoder(
 ) -> Result<()> {
     let options = DistilOptions { seed, ..DistilOptions::default() };
     match distil_trained(bundle, set, rows, &options, on_progress) {
-        // Asked for by default, so no reason to fail: searches do without.
+        // It is on by default, so its absence is not an error: searches work without it.
         Err(Error::Train(
             error @ (TrainError::TooFewTexts { .. } | TrainError::NoUnitNorm | TrainError::StaticEncoder),
         )) => {
@@ -485,7 +484,7 @@ fn give_query_encoder(
     }
 }
 
-/// Writes the bundle beside its place, and returns where that is.
+/// Writes the bundle to a staging directory next to its final place, and returns its path.
 fn stage(
     output: &Path,
     (base, base_encoder): (&Path, &Encoder),

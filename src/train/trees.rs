@@ -11,7 +11,7 @@ use crate::tree::TreeShape;
 /// The tree of each phase: one for both, or a coarse one for the joint phase.
 pub(crate) struct Trees {
     coarse: Option<TrainableIndexer>,
-    /// The tree that the bundle gets.
+    /// The tree of the bundle.
     proper: TrainableIndexer,
 }
 
@@ -48,7 +48,7 @@ impl Trees {
         }
     }
 
-    /// Whether each phase has a tree of its own.
+    /// Whether each phase has its own tree.
     pub(crate) fn are_two(&self) -> bool {
         self.coarse.is_some()
     }

@@ -1,4 +1,4 @@
-//! What the page must know before anything is asked: which index, and what it can do.
+//! The initial data of the page: the index and its capabilities.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ struct About {
     generation: Generation,
     documents: usize,
     embeddings: usize,
-    /// What has an embedding: `documents` or `passages`.
+    /// The embedded units: `documents` or `passages`.
     unit: &'static str,
     /// Leaves of the tree; 1 without one.
     leaves: u32,
@@ -31,21 +31,21 @@ struct About {
     words: bool,
     /// Whether hits can be judged.
     judge: bool,
-    /// Whether questions that are asked here are written down.
+    /// Whether questions asked here are logged.
     logged: bool,
-    /// Whether a search that is told nothing compares all documents, because there are few.
+    /// Whether a default search compares all documents, because there are few.
     few: bool,
-    /// Questions to begin with.
+    /// Example questions.
     examples: Vec<String>,
 }
 
-/// How many examples there are, of how many bytes at most, and how many documents are looked at for them.
+/// Number of examples, their most bytes, and the documents examined for them.
 const EXAMPLES: usize = 3;
 const MOST_EXAMPLE: usize = 120;
 const LOOKED_AT: usize = 20;
 
-/// Questions to begin with. The first that are found are kept. Where there are none they are looked for again
-/// when the index has changed, and not before: the page asks for them every few seconds.
+/// Example questions, kept once found. If there are none, they are looked for again only after the index has
+/// changed, because the page asks for them every few seconds.
 #[derive(Default)]
 pub struct Examples(Mutex<Option<Sought>>);
 
@@ -73,10 +73,10 @@ impl Examples {
     }
 }
 
-/// Questions that were judged, else titles of documents.
+/// Judged questions, or else titles of documents.
 fn examples(index: &Index) -> Result<Vec<String>, Refusal> {
     let fits = |text: &str| text.len() <= MOST_EXAMPLE && text.chars().any(char::is_alphanumeric);
-    // Judgments that cannot be read are no reason to be without a page; the view that lists them says so.
+    // Unreadable judgments must not prevent the page; the view that lists them reports the error.
     let judged = index.judgments().unwrap_or_default().into_iter();
     let judged = judged.filter(|own| own.grade > 0).map(|own| own.question);
     let mut found: Vec<String> = judged.filter(|question| fits(question)).collect();

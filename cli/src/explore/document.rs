@@ -17,7 +17,7 @@ use crate::cut::floor;
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
-/// Bytes of metadata that are shown.
+/// Most bytes of metadata shown.
 const MOST_METADATA: usize = 16 << 10;
 
 #[derive(Deserialize)]
@@ -27,10 +27,10 @@ struct Ask {
     /// The byte at which the piece begins, a `next` of the piece before.
     #[serde(default)]
     from: usize,
-    /// The `version` of the piece before: all pieces are to be of one text.
+    /// The `version` of the piece before: all pieces must be of the same text.
     #[serde(default)]
     version: Option<String>,
-    /// Whose words are marked.
+    /// The question whose words are marked.
     #[serde(default)]
     question: String,
 }
@@ -42,11 +42,11 @@ struct Piece<'a> {
     version: String,
     title: &'a str,
     stretches: Vec<Stretch<'a>>,
-    /// Where the next piece begins; none behind the last.
+    /// Start of the next piece; `None` after the last.
     next: Option<usize>,
-    /// Of the whole text.
+    /// Bytes of the whole text.
     bytes: usize,
-    /// As indented JSON, its beginning where it is long.
+    /// As indented JSON, truncated if long.
     metadata: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub fn document(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     }))
 }
 
-/// Tells texts apart; means nothing outside of this program.
+/// Distinguishes texts; has no meaning outside this program.
 fn version(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

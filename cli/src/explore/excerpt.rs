@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::cut::floor;
 
-/// Bytes of a text in which words are looked for: more would be felt while typing.
+/// Bytes of a text searched for words; more would be noticeable while typing.
 const LOOKED_AT: usize = 64 << 10;
-/// Bytes of the part, about.
+/// Approximate bytes of the part.
 const SHOWN: usize = 480;
 
 /// A stretch of text, and whether it is a word of the question.
@@ -23,7 +23,7 @@ pub struct Stretch<'a> {
 #[derive(Debug, Serialize)]
 pub struct Excerpt<'a> {
     stretches: Vec<Stretch<'a>>,
-    /// Whether there is more of the passage before it, and behind it.
+    /// Whether the passage continues before it, and after it.
     before: bool,
     behind: bool,
 }
@@ -39,7 +39,7 @@ pub fn excerpt<'a>(hit: &'a Hit, words: &QuestionWords) -> Excerpt<'a> {
     }
 }
 
-/// All of a text, marked as far as words are looked for.
+/// A whole text, marked as far as words are searched.
 pub fn marked<'a>(text: &'a str, words: &QuestionWords) -> Vec<Stretch<'a>> {
     stretches(text, 0..text.len(), &words.marks(&text[..floor(text, LOOKED_AT)]))
 }

@@ -1,9 +1,9 @@
-//! Checks which requests are answered at all.
+//! Decides which requests are answered.
 //!
-//! Another page in the user's browser can send requests to this address, and its name may be made to lead
-//! here (DNS rebinding); programs of other users of the machine can send requests too. So a request must name
-//! this address as its host, must not come from another origin, and must have the key of a session, which
-//! neither of them can read.
+//! Another page in the user's browser can send requests to this address, and may make its host name resolve
+//! to it (DNS rebinding); programs of other users of the machine can send requests too. A request must
+//! therefore name this address as its host, must not come from another origin, and must have the key of a
+//! session, which none of these can read.
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -15,10 +15,10 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What a request must have to be answered.
+/// The access that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The page, to which a link on another page may lead.
+    /// The page, which other pages may link to.
     Page,
     /// The page's own files, which are the same for everybody, and the request that begins a session with a
     /// token.
@@ -47,7 +47,7 @@ impl Guard {
                 "this needs the key of a session: open the address that `ehi explore` printed",
             ));
         }
-        // A page elsewhere cannot send JSON without asking first.
+        // Another origin cannot send JSON without a preflight request.
         if method == Method::POST && headers.get(CONTENT_TYPE).is_none_or(|kind| kind != "application/json") {
             return Err(Refusal::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -63,7 +63,7 @@ impl Guard {
         let mut named = headers.get_all(HOST).iter();
         let host = named.next().and_then(|host| host.to_str().ok());
         let port = self.port;
-        // A browser leaves out the port 80.
+        // Browsers omit port 80.
         let is_own = |host: &str, name| host == format!("{name}:{port}") || port == 80 && host == name;
         let known = |host: &&str| ["127.0.0.1", "localhost"].iter().any(|name| is_own(host, *name));
         match (host.filter(known), named.next()) {
@@ -77,8 +77,8 @@ impl Guard {
     }
 }
 
-/// Whether a browser asks for a document to show in a tab of its own: the user follows a link. What sent it
-/// learns nothing from that, and the request carries nothing.
+/// Whether a browser requests a top-level document: the user follows a link. The sender learns nothing from
+/// it, and the request carries no data.
 fn is_visit(method: &Method, headers: &HeaderMap) -> bool {
     let only = |name: &HeaderName, value: &str| {
         let mut values = headers.get_all(name).iter();
@@ -90,7 +90,7 @@ fn is_visit(method: &Method, headers: &HeaderMap) -> bool {
         && only(&SEC_FETCH_DEST, "document")
 }
 
-/// If a browser says what sent the request, it must be this page.
+/// If a browser states the origin of the request, it must be this page.
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
     let own = |origin: &str| origin.strip_prefix("http://") == Some(host);
     let is_own = headers.get_all(ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(own));

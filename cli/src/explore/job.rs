@@ -1,5 +1,5 @@
-//! Calls that take minutes: learning from judgments, and returning to the model before. One runs at a time,
-//! on a thread of its own; the page polls its progress.
+//! Long-running calls: learning from judgments, and rolling back to the previous model. One runs at a time,
+//! on its own thread; the page polls its progress.
 
 use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
@@ -18,7 +18,7 @@ use crate::bars;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 
-/// The message of a panic is on standard error.
+/// The panic message is on standard error.
 pub const PANICKED: &str = "an error in the program: see where it runs";
 
 pub struct Job {
@@ -33,7 +33,7 @@ struct State {
     phase: Phase,
     /// Asked to end.
     cancelled: bool,
-    /// What the user chose: to use what was learned, or not.
+    /// The user's choice to use the new model or not.
     chosen: Option<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Job {
         self.cancel();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic has been printed.
+            // The panic has already been printed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Judgments: given, listed and taken back.
+//! Giving, listing and withdrawing judgments.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::reply::{Refusal, Reply};
 use super::site::{Call, Site};
 use crate::held::HeldIndex;
 
-/// Judgments that are listed, the newest ones.
+/// Most judgments listed, newest first.
 const MOST_LISTED: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ struct Forgotten {
 #[derive(Serialize)]
 struct List {
     all: usize,
-    /// Different questions with a document that answers them.
+    /// Distinct questions with an answer.
     questions: usize,
     judgments: Vec<Listed>,
 }
@@ -46,14 +46,14 @@ struct List {
 struct Listed {
     #[serde(flatten)]
     judgment: Judgment,
-    /// Of the document; none where the index does not hold it.
+    /// Title of the document; `None` if it is not in the index.
     title: Option<String>,
 }
 
 /// The index to write to.
 ///
 /// # Errors
-/// The program was not started to write.
+/// The program was started read-only.
 pub fn writable(held: &HeldIndex) -> Result<Arc<Index>, Refusal> {
     if held.writes() {
         return Ok(held.index()?);
@@ -67,7 +67,7 @@ pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     check_length(&question)?;
     let index = writable(&site.held)?;
     let recorded = index.record_all([Judgment::new(question, id, grade)])?;
-    // So that other processes see it, and a power failure does not lose it.
+    // Flushed for other processes and against power failures.
     index.flush()?;
     Ok(Reply::json(&recorded))
 }
@@ -86,7 +86,7 @@ pub fn list(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     let all = judgments.len();
     let mut answered: Vec<&str> =
         judgments.iter().filter(|judgment| judgment.grade > 0).map(|judgment| &*judgment.question).collect();
-    // They are in the order of their questions.
+    // They are sorted by question.
     answered.dedup();
     let questions = answered.len();
     judgments.sort_by_key(|judgment| std::cmp::Reverse(judgment.time));

@@ -1,4 +1,4 @@
-//! Access: a token that works once is exchanged for the key of a session.
+//! Access: a single-use token is exchanged for the key of a session.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 /// Random bytes of a token and of a key.
 const BYTES: usize = 32;
 
-/// Sessions at most; a further one ends the oldest.
+/// Most sessions; another one ends the oldest.
 const MOST_SESSIONS: usize = 16;
 
-/// Tokens and keys by their SHA-256: the time of a comparison does not tell how much of a guess was right.
+/// Tokens and keys are stored as SHA-256, so that the time of a comparison reveals nothing about a guess.
 #[derive(Default)]
 pub struct Keys(Mutex<Held>);
 
@@ -61,7 +61,7 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// Hexadecimal digits from the system's source of random bytes.
+/// Hexadecimal digits from the system's random source.
 fn random() -> io::Result<String> {
     let mut bytes = [0; BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

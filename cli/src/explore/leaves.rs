@@ -1,4 +1,4 @@
-//! What the leaves hold, read in the background, since that takes every document.
+//! The content of the leaves, read in the background because it needs every document.
 
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
@@ -15,14 +15,14 @@ use crate::beginning::beginning;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 
-/// Questions that are routed, the newest ones.
+/// Most questions routed, the newest ones.
 const MOST_QUESTIONS: usize = 1_000;
-/// Bytes of a text of which the beginning is shown.
+/// Bytes shown of a text.
 const BEGINNING: usize = 160;
-/// Leaves before the last change of the tree that are named for each.
+/// Previous leaves listed for each leaf.
 const ORIGINS: usize = 3;
 
-/// What was read last.
+/// The last reading.
 #[derive(Default)]
 pub struct Shelf(Mutex<Reading>);
 
@@ -43,7 +43,7 @@ enum Reading {
     },
 }
 
-/// Of one generation of one model.
+/// The leaves in one generation of one model.
 #[derive(Serialize)]
 struct Read {
     generation: Generation,
@@ -52,9 +52,9 @@ struct Read {
     tree: u64,
     /// Documents of a leaf at an even load.
     even: f64,
-    /// Questions that were asked or judged, as far as they were routed.
+    /// Routed questions, asked or judged.
     questions: usize,
-    /// The tree before the last change: its leaves, and the documents that it had and this has.
+    /// The previous tree: its leaves, and the documents in both trees.
     before: Option<Before>,
     leaves: Vec<Leaf>,
 }
@@ -70,9 +70,9 @@ struct Before {
 struct Leaf {
     #[serde(flatten)]
     summary: LeafSummary,
-    /// Where its documents were before, most first.
+    /// Previous leaves of its documents, most frequent first.
     from: Vec<LeafOrigin>,
-    /// Documents that the tree before did not have.
+    /// Documents that were not in the previous tree.
     new: usize,
 }
 
@@ -82,7 +82,7 @@ struct Map {
     leaves: u64,
     branching_factor: u32,
     height: u32,
-    /// Each leaf with documents, and how many it has.
+    /// Each non-empty leaf with its number of documents.
     documents: Vec<(u32, usize)>,
 }
 
@@ -131,7 +131,7 @@ impl Shelf {
         let index = held.index()?;
         let mut reading = self.lock();
         if let Reading::Done { stale, read } = &mut *reading {
-            // Leaves of another tree, whose numbers mean something else.
+            // Leaf numbers of another tree have another meaning.
             if read.model != index.bundle().hash() {
                 *reading = Reading::No;
             } else {

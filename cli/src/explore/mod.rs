@@ -1,7 +1,7 @@
 //! `ehi explore`: a page on the loopback address to search an index, look into it and teach it.
 //!
 //! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key) and `routes` (which
-//! call), and is then a call of the library like that of any other command. `held` is the index.
+//! call), and then becomes a call of the library, as in any other command. `held` is the index.
 
 mod about;
 mod document;
@@ -37,7 +37,7 @@ use crate::precision::PrecisionArgs;
 use crate::restart;
 use routes::Server;
 
-/// What opens an address in the user's browser.
+/// Programs that open an address in the user's browser.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 #[derive(clap::Args)]
@@ -77,7 +77,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let port = listener.local_addr().map_err(Failure::Listen)?.port();
     let (server, token) = Server::new(held, config, port)?;
     let server = Arc::new(server);
-    // In the fragment, which no browser sends to a server or to another page.
+    // In the fragment, which browsers never send.
     let address = format!("http://127.0.0.1:{port}/#{token}");
     writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
     if !args.no_open {

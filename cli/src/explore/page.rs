@@ -1,6 +1,6 @@
-//! The files of the page. They are in the program, so no path leads to any other file.
+//! The files of the page. They are compiled into the program, so a path cannot reach any other file.
 
-/// A file of the page: where it is, its content type, its text.
+/// A file of the page: path, content type and text.
 pub type PageFile = (&'static str, &'static str, &'static str);
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -43,7 +43,7 @@ pub fn file(path: &str) -> Option<&'static PageFile> {
 mod tests {
     use super::*;
 
-    /// What the page may weigh.
+    /// Size limit of the page.
     const MOST_BYTES: usize = 200 << 10;
 
     #[test]
@@ -51,7 +51,7 @@ mod tests {
         let bytes: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
         assert!(bytes < MOST_BYTES, "{bytes} bytes");
         for (path, _, text) in FILES {
-            // The name of a namespace is not requested.
+            // The name of a namespace is not fetched.
             let text = text.replace("http://www.w3.org/2000/svg", "");
             for way in [
                 "http://",

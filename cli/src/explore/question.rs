@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::reply::Refusal;
 
-/// Hits at most: the page asks for more as one scrolls.
+/// Most hits per request: the page asks for more on scrolling.
 const MOST_HITS: usize = 200;
 /// Bytes of a question: far more than an encoder reads.
 const MOST_QUESTION: usize = 16 << 10;
@@ -14,16 +14,16 @@ const MOST_QUESTION: usize = 16 << 10;
 #[derive(Deserialize)]
 pub struct Ask {
     pub question: String,
-    /// Whether somebody asked this, and is not merely typing: then it is logged where questions are.
+    /// Whether the question was submitted, not merely typed; it is then logged if logging is on.
     #[serde(default)]
     pub asked: bool,
-    /// Whether each hit is to have the grade that it was judged by, for this question.
+    /// Whether hits include their judged grades for this question.
     #[serde(default)]
     pub grades: bool,
     #[serde(default)]
     reach: Reach,
-    /// Filters that must all pass, each as JSON in a string. The page hands back those that it was given with
-    /// the hits, and never reads them: JavaScript would round large whole numbers.
+    /// Filters that must all pass, each as JSON in a string. The page returns those it received with the hits
+    /// unread, because JavaScript would round large integers.
     #[serde(default)]
     filters: Vec<String>,
     /// The rest of a [`SearchRequest`].
@@ -35,7 +35,7 @@ pub struct Ask {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Reach {
-    /// As far as the library goes by itself.
+    /// The library's default.
     #[default]
     Auto,
     Recall(f64),
@@ -45,7 +45,7 @@ enum Reach {
 }
 
 /// # Errors
-/// A question that is longer than the page's may be.
+/// A question over the page's limit.
 pub fn check_length(question: &str) -> Result<(), Refusal> {
     if question.len() <= MOST_QUESTION {
         return Ok(());
@@ -56,7 +56,7 @@ pub fn check_length(question: &str) -> Result<(), Refusal> {
 
 impl Ask {
     /// # Errors
-    /// More hits than are given; a question that is too long; what is wrong with the request.
+    /// Too many hits, a question that is too long, or an invalid request.
     pub fn request(&self) -> Result<SearchRequest, Refusal> {
         check_length(&self.question)?;
         let mut json = self.options.clone();

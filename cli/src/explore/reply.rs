@@ -1,4 +1,4 @@
-//! What is answered: JSON or a file of the page, with the headers that every answer has.
+//! Answers: JSON or a file of the page, with common headers.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::held::Gone;
 
-/// Scripts and styles of the page's own files alone, nothing from elsewhere, and no text ever read as markup
+/// Only scripts and styles from the page's own files, nothing from elsewhere, and no text parsed as markup
 /// (`require-trusted-types-for`).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \
                       'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
@@ -29,7 +29,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
 /// An answer.
 pub struct Reply(pub Response<Full<Bytes>>);
 
-/// Why a request is refused: its status, a word for programs, a sentence for people.
+/// Why a request is refused: its status, a code for programs, a sentence for people.
 #[derive(Debug)]
 pub struct Refusal {
     status: StatusCode,
@@ -42,18 +42,18 @@ impl Refusal {
         Self { status, kind, message: message.into() }
     }
 
-    /// The program is at fault.
+    /// An internal error.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message)
     }
 
-    /// The caller is at fault.
+    /// A bad request.
     pub fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 }
 
-/// Errors of the library, as the program words them.
+/// Errors of the library, in the program's wording.
 impl From<ehi::Error> for Refusal {
     fn from(error: ehi::Error) -> Self {
         let is_of_caller = matches!(error, ehi::Error::Input(_) | ehi::Error::Filter(_));

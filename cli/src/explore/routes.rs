@@ -1,4 +1,4 @@
-//! Which request is which call.
+//! Maps requests to calls.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ use super::{about, document, judge, leaves, search, state, why};
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 
-/// The page and all that it asks for.
+/// Serves the page and its requests.
 pub struct Server {
     site: Site,
     guard: Guard,
@@ -33,7 +33,7 @@ pub enum Route {
     Api(Api),
 }
 
-/// Calls that change nothing, neither in the index nor here.
+/// Calls without side effects.
 const GETS: [(&str, Api); 7] = [
     ("/api/about", about::about),
     ("/api/map", |site, _| leaves::map(&site.held)),
@@ -82,7 +82,7 @@ impl Server {
         let access = match (file, path) {
             (Some(_), "/") => Access::Page,
             (Some(_), _) | (None, "/api/session") => Access::Open,
-            // Unknown paths too: a stranger does not learn which paths exist.
+            // Unknown paths too, so that strangers do not learn which paths exist.
             (None, _) => Access::Session,
         };
         self.guard.check(&head.method, &head.headers, access)?;
@@ -129,12 +129,12 @@ impl Server {
         };
         let next = keys.issue().map_err(failed)?;
         let port = self.guard.port;
-        // The page is open whether this can be printed or not.
+        // The session is valid even if this cannot be printed.
         let _ = writeln!(io::stderr(), "a page is open; for another one: http://127.0.0.1:{port}/#{next}");
         Ok(Reply::json(&json!({ "key": key })))
     }
 
-    /// Ends what is in progress, so that the index can be closed.
+    /// Stops running work, so that the index can be closed.
     pub fn end(&self) {
         self.site.job.end();
     }

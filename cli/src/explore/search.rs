@@ -1,4 +1,4 @@
-//! Hits, each with the part of its text that is shown.
+//! Hits with excerpts.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use super::site::{Call, Site};
 use crate::beginning::beginning;
 use crate::cut::floor;
 
-/// Fields of the metadata that a hit shows, and how deep they may lie.
+/// Most metadata fields shown per hit, and their most nesting.
 const MOST_FIELDS: usize = 16;
 const DEEPEST: usize = 3;
-/// Bytes of a value that is shown, of its name, and of a title. A longer value or name has no filter: it is
-/// sent with each hit, and comes back with each question.
+/// Most bytes of a shown value, of its name, and of a title. Longer ones get no filter, because filters are
+/// sent with each hit and back with each question.
 const MOST_VALUE: usize = 200;
 const MOST_NAME: usize = 100;
 pub const MOST_TITLE: usize = 1_000;
@@ -43,7 +43,7 @@ struct Shown {
     /// Bytes of the whole text.
     bytes: usize,
     fields: Vec<Field>,
-    /// By which it was judged for this question, where that was asked for.
+    /// Its judged grade for this question, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     grade: Option<i32>,
 }
@@ -53,8 +53,8 @@ struct Shown {
 pub struct Field {
     name: String,
     value: String,
-    /// What only documents with this value pass, as JSON; none where no filter can name the field, or the
-    /// value is too long for one.
+    /// The filter for this value, as JSON; `None` if the field cannot be named in a filter, or the value is
+    /// too long.
     filter: Option<String>,
 }
 
@@ -62,12 +62,12 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let ask: Ask = call.json()?;
     let index = site.held.index()?;
     let mut request = ask.request()?;
-    // An index that is open for reading is not written to, its log of questions included.
+    // A read-only index is never written to, not even its log of questions.
     request.unlogged = !(ask.asked && site.held.writes());
     let result = index.search_with(&ask.question, &request)?;
     let words = QuestionWords::of(&ask.question);
     let grades = match ask.grades {
-        // As the page stores the question.
+        // In the form in which the page stores the question.
         true => index.judgments_of(ask.question.trim(), result.iter().map(|hit| &hit.id))?,
         false => vec![None; result.len()],
     };
@@ -90,7 +90,7 @@ fn shown(mut hit: Hit, words: &QuestionWords, grade: Option<i32>) -> Shown {
     Shown { hit, excerpt, bytes, fields, grade }
 }
 
-/// The values of a document's metadata that are no objects, those of an array one by one.
+/// The scalar values of a document's metadata, with arrays flattened.
 fn collect<'a>(value: &'a Value, path: &mut Vec<&'a str>, fields: &mut Vec<Field>) {
     if fields.len() == MOST_FIELDS {
         return;
@@ -116,12 +116,12 @@ fn field(value: &Value, path: &[&str]) -> Field {
     let text = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
     let name = path.join(".");
     let is_short = name.len() <= MOST_NAME && text.len() <= MOST_VALUE;
-    // A dot is where one field lies in another, and a dollar begins an operator.
+    // A dot separates nested fields, and a dollar begins an operator.
     let has_name = path.iter().all(|name| !name.is_empty() && !name.contains('.') && !name.starts_with('$'));
     let filter = (is_short && has_name).then(|| {
         let mut filter = Map::new();
         let test = match value {
-            // `$eq` with null finds documents without the field, too.
+            // `$eq` with null also finds documents without the field.
             Value::Null => json!({ "$eq": value, "$exists": true }),
             _ => json!({ "$eq": value }),
         };

@@ -1,4 +1,4 @@
-//! Connections: how many, how large and how slow a request may be.
+//! Connections, with limits on their number, size and slowness.
 
 use std::convert::Infallible;
 use std::io;
@@ -30,7 +30,7 @@ const MOST_CONNECTIONS: usize = 64;
 /// Bytes of the head of a request.
 const MOST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
-/// Bytes of its body: a question is a few hundred.
+/// Bytes of its body; a question takes a few hundred.
 const MOST_BODY: usize = 64 << 10;
 /// Time for a whole head, for a whole body, and for the client to take each piece of an answer.
 const SLOWEST: Duration = Duration::from_secs(15);
@@ -52,8 +52,7 @@ pub fn run(listener: TcpListener, server: &Arc<Server>, interrupts: &Interrupts)
         }
         Ok(())
     });
-    // Does not wait for requests in progress: they change nothing but judgments, which are stored whole or
-    // not at all.
+    // Does not wait for requests in progress: they change only judgments, which are stored atomically.
     runtime.shutdown_background();
     served
 }
@@ -71,7 +70,7 @@ async fn accept(listener: tokio::net::TcpListener, server: Arc<Server>) {
                 continue;
             }
         };
-        // An answer is sent at once, however short.
+        // Send short answers immediately.
         let _ = stream.set_nodelay(true);
         // A client that stops reading times out like one that stops sending.
         let mut stream = TimeoutStream::new(stream);

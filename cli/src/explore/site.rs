@@ -1,4 +1,4 @@
-//! What requests work with.
+//! Shared state of requests.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::leaves::Shelf;
 use super::reply::Refusal;
 use crate::held::HeldIndex;
 
-/// The index, and what was worked out about it.
+/// The index, and data derived from it.
 pub struct Site {
     pub held: Arc<HeldIndex>,
     pub shelf: Arc<Shelf>,
@@ -34,7 +34,7 @@ pub struct Call {
 
 impl Call {
     /// # Errors
-    /// What is wrong with the body.
+    /// The problem with the body.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         serde_json::from_slice(&self.body).map_err(|error| Refusal::bad(format!("the request: {error}")))
     }

@@ -20,7 +20,7 @@ use super::site::{Call, Site};
 
 /// A larger report is not shown.
 const MOST_REPORT: u64 = 16 << 20;
-/// Parts of a report that are shown.
+/// The parts of a report shown.
 const REPORTED: [&str; 11] = [
     "version",
     "documents",
@@ -83,7 +83,7 @@ pub fn health(site: &Site, _: &Call) -> Result<Reply, Refusal> {
 
 /// The parts of a training report that are shown; `None` if it cannot be read.
 fn report(path: &Path) -> Option<Value> {
-    // Follows no link, and does not wait for the other end of a FIFO.
+    // Does not follow links or block on a FIFO.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     let file = file.metadata().is_ok_and(|about| about.is_file()).then_some(file)?;

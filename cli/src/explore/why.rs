@@ -1,4 +1,4 @@
-//! Why a question found what it found, without the texts of the hits.
+//! Explains the hits of a question, without their texts.
 
 use ehi::explain::{Explanation, ReachedLeaf};
 use ehi::{Document, Hit, Index, RankBy, SearchRequest};
@@ -10,11 +10,11 @@ use super::search::MOST_TITLE;
 use super::site::{Call, Site};
 use crate::beginning::beginning;
 
-/// Leaves that are shown where the search itself did without the tree, and among how many they are chosen:
-/// one without documents has no place on the map.
+/// Leaves shown if the search did not use the tree, and the number they are chosen from, because empty leaves
+/// are not on the map.
 const LIKELY: usize = 10;
 const ROUTED: usize = 64;
-/// Bytes of the text that stands for a title.
+/// Bytes of text shown in place of a title.
 const MOST_BEGINNING: usize = 120;
 
 /// An explanation without the texts of its hits; a hit without a title has the beginning of its text.
@@ -22,7 +22,7 @@ const MOST_BEGINNING: usize = 120;
 struct Why {
     #[serde(flatten)]
     explanation: Explanation,
-    /// Where the search visited no leaves: the most probable ones with documents.
+    /// If the search visited no leaves: the most probable non-empty ones.
     likely: Vec<ReachedLeaf>,
     embeddings: usize,
 }

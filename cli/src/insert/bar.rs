@@ -23,7 +23,7 @@ struct Counts {
 }
 
 impl InsertBar {
-    /// Shows the bar; a spinner where the bytes of the input are not known.
+    /// Shows the bar, or a spinner if the size of the input is unknown.
     pub fn begin(bytes: Option<u64>) -> Self {
         let counts = Arc::new(Counts::default());
         let shown = Arc::clone(&counts);
@@ -31,12 +31,12 @@ impl InsertBar {
         Self { bar: bars::begin("insert", bytes, write), counts, behind: 0 }
     }
 
-    /// A document more was read.
+    /// Counts a document that was read.
     pub fn read(&self) {
         self.counts.read.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many documents are stored in all, the last ones of a group that ends at that byte.
+    /// Updates the number of stored documents after a group that ends at that byte.
     pub fn stored(&mut self, stored: u64, end: u64, done: u64, total: Option<u64>) {
         self.counts.stored.store(stored, Ordering::Relaxed);
         let share = total.filter(|total| *total > 0).map_or(1.0, |total| done as f64 / total as f64);
@@ -48,20 +48,20 @@ impl InsertBar {
 
     /// Prints a line on standard error, above the bar.
     pub fn say(&self, line: &str) {
-        // If standard error is closed, the exit status still tells.
+        // If standard error is closed, the exit status still reports the failure.
         self.bar.suspend(|| {
             let _ = writeln!(io::stderr(), "{line}");
         });
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         bars::end(&self.bar);
     }
 }
 
 impl Counts {
-    /// Writes the text beside the bar; writing to a string cannot fail.
+    /// Writes the text next to the bar; writing to a string cannot fail.
     fn write(&self, state: &ProgressState, out: &mut dyn fmt::Write) {
         let read = HumanCount(self.read.load(Ordering::Relaxed));
         let stored = self.stored.load(Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Counts {
         let _ = write!(out, "{read} documents read, {} stored", HumanCount(stored));
         if let Some(rate) = bars::rate(stored, elapsed) {
             let _ = write!(out, ", {rate}");
-            // Estimated from stored documents: reading is far ahead.
+            // Estimated from stored documents, because reading is far ahead.
             if let Some(bytes) = state.len().filter(|_| state.pos() > 0) {
                 let left = bytes.saturating_sub(state.pos()) as f64 / state.pos() as f64;
                 let _ = write!(out, ", {:#} left", HumanDuration(elapsed.mul_f64(left)));

@@ -1,10 +1,10 @@
-//! Documents that are given to the library together, and where they are from.
+//! Groups of documents for the library, with their origins.
 
 use ehi::Document;
 
 /// The most documents of a group.
 const DOCUMENTS: usize = 1_000;
-/// The most bytes of a group's documents, but for those of its last one.
+/// Most bytes of a group's documents, not counting its last one.
 const BYTES: usize = 64 << 20;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Takes a document from the line, which ended at that byte of the input.
+    /// Adds a document from a line that ends at byte `end` of the input.
     pub fn push(&mut self, document: Document, line: u64, position: u64) {
         self.bytes += size_of::<Document>() + document.heap_bytes();
         self.lines.push(line);

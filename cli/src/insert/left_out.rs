@@ -1,4 +1,4 @@
-//! Entries of folders and values of files that are not read, by why.
+//! Counts of skipped folder entries and file values, by reason.
 
 use ehi::data::FolderReport;
 use serde::Serialize;
@@ -10,7 +10,7 @@ pub struct LeftOut {
     links: u64,
     others: u64,
     empty: u64,
-    /// Values of a file that are in no document.
+    /// Values of a file that are not in any document.
     pub values: u64,
 }
 
@@ -23,7 +23,7 @@ impl LeftOut {
         self.empty += report.empty;
     }
 
-    /// As the summary has it; nothing where all was read.
+    /// The summary's line; empty if everything was read.
     pub fn line(&self) -> String {
         let Self { hidden, ignored, links, others, empty, values } = *self;
         let all = [

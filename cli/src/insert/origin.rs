@@ -1,4 +1,4 @@
-//! What a path names: standard input, a file, a dataset, or a folder of texts.
+//! The inputs that a path can name: standard input, a file, a dataset, or a folder of texts.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use crate::printing;
 const STDIN: &str = "-";
 const HEADING: &str = "Folders of Markdown, HTML and text";
 
-/// Begins to read, which may wait for the first bytes.
+/// Starts reading, which may wait for the first bytes.
 pub type Opener = Box<dyn FnOnce() -> Result<Documents, DataError> + Send>;
 
 #[derive(clap::Args, Default)]
@@ -45,7 +45,7 @@ pub enum SyncBy {
     Hash,
 }
 
-/// What a path names.
+/// The input named by a path.
 pub enum Origin {
     Stdin,
     File,
@@ -62,12 +62,12 @@ impl Origin {
         if path.is_dir() {
             return Ok(if Dataset::is_at(path) { Self::Dataset } else { folders.of(Folder::open(path)?) });
         }
-        // The content of text says nothing about its kind, but that of JSON does.
+        // Plain text has no recognisable content, but JSON does.
         let is_text = !is_given && Folder::reads(path) && is_plain_text(path);
         Ok(if is_text { folders.of(Folder::of_file(path)?) } else { Self::File })
     }
 
-    /// Refuses options that mean nothing to it.
+    /// Refuses options that do not apply.
     pub fn check(&self, path: &Path, folders: &FolderArgs, fields: &FieldArgs) -> Result<(), Failure> {
         let is_text = matches!(self, Self::Folder(_));
         let is_folder = path.is_dir();
@@ -120,7 +120,8 @@ pub fn documents(path: &Path, fields: &FieldArgs) -> Result<Documents, Failure> 
 }
 
 impl FolderArgs {
-    /// Refuses one name for several folders, of which each sync would remove the documents of the others.
+    /// Refuses one name for several folders, because the sync of each would remove the documents of the
+    /// others.
     pub fn check(&self, paths: &[PathBuf]) -> Result<(), Failure> {
         if self.sync.is_some() && self.source.is_some() && paths.len() > 1 {
             let what = "`--sync --source` takes one folder: the documents of another one would be removed";
@@ -141,15 +142,15 @@ impl FolderArgs {
     }
 }
 
-/// What errors call a path.
+/// The name of a path in errors.
 pub fn name(path: &Path) -> String {
     if path == Path::new(STDIN) { "<stdin>".to_owned() } else { printing::path(path) }
 }
 
-/// Whether a regular file is read as a text, and not for what is in it: its content is neither JSON lines nor
-/// compressed. Where it cannot be read, reading it says why.
+/// Whether a regular file is read as plain text: its content is neither JSON lines nor compressed. If it is
+/// unreadable, a later read reports the error.
 fn is_plain_text(path: &Path) -> bool {
-    // Another process would miss what is read here of a pipe.
+    // Bytes read here from a pipe would be lost.
     if !path.is_file() {
         return !path.exists();
     }

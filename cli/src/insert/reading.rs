@@ -1,4 +1,4 @@
-//! Documents read on a thread of their own, so that an interrupt does not wait for input.
+//! Reads documents on a separate thread, so that an interrupt does not wait for input.
 
 use std::fs;
 use std::panic;
@@ -14,18 +14,17 @@ use super::origin::Opener;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 
-/// How often the reader looks for an interrupt.
+/// How often the reader checks for an interrupt.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A document with the line that it is from, 0 where an input cannot be opened, and the bytes of all inputs
-/// read by then.
+/// A document with its line, 0 if an input cannot be opened, and the bytes of all inputs read so far.
 pub struct Read {
     pub document: Result<Document, DataError>,
     pub line: u64,
     pub position: u64,
 }
 
-/// What is known about an input once reading has stopped.
+/// The result of reading an input.
 #[derive(Default)]
 struct Whole {
     folder: Option<FolderReport>,
@@ -34,13 +33,13 @@ struct Whole {
 }
 
 impl Whole {
-    /// Of an input that was read to its end.
+    /// For an input read to its end.
     fn of(documents: &Documents) -> Self {
         let (folder, unseen) = (documents.folder().cloned(), documents.unseen().to_vec());
         Self { folder, unseen, notes: documents.notes() }
     }
 
-    /// Of an input that was read in part.
+    /// For a partly read input.
     fn of_part(documents: &Documents) -> Self {
         Self { notes: documents.notes(), ..Self::default() }
     }
@@ -64,14 +63,14 @@ impl Reading {
         is_folder: bool,
         before: u64,
     ) -> Result<Self, Failure> {
-        // No document waits in the channel: one may be large.
+        // An unbuffered channel, because documents may be large.
         let (send, read) = sync_channel(0);
         let run = move || {
-            // Here, since it may wait for the first bytes.
+            // Opened here, because it may wait for the first bytes.
             let mut documents = match open() {
                 Ok(documents) => documents,
                 Err(error) => {
-                    // The other end goes away at an interrupt.
+                    // The receiver is dropped at an interrupt.
                     let _ = send.send(Read { document: Err(error), line: 0, position: before });
                     return Whole::default();
                 }
@@ -80,7 +79,7 @@ impl Reading {
                 let failed = document.as_ref().is_err_and(|error| !(is_folder && error.is_of_one_file()));
                 let (line, position) = (documents.line(), before + documents.position());
                 let read = Read { document, line, position };
-                // The other end goes away at an error or an interrupt.
+                // The receiver is dropped at an error or an interrupt.
                 if send.send(read).is_err() || failed {
                     return Whole::of_part(&documents);
                 }
@@ -102,13 +101,13 @@ impl Reading {
         &self.whole.unseen
     }
 
-    /// Notes on what was read, once the input has ended.
+    /// Notes on the input, once it has ended.
     pub fn notes(&mut self) -> Vec<Note> {
         self.finish();
         std::mem::take(&mut self.whole.notes)
     }
 
-    /// What errors call the place of a document.
+    /// The place of a document in errors.
     pub fn place(&self, line: u64, id: &str) -> String {
         if self.is_folder { format!("{}: {id}", self.name) } else { format!("{}:{line}", self.name) }
     }
@@ -118,7 +117,7 @@ impl Reading {
         self.is_folder && error.is_of_one_file()
     }
 
-    /// The next document; none at the end, and after an interrupt.
+    /// The next document; `None` at the end and after an interrupt.
     pub fn next(&mut self, interrupts: &Interrupts) -> Option<Read> {
         while interrupts.signal().is_none() {
             match self.read.recv_timeout(POLL) {
@@ -144,7 +143,7 @@ impl Reading {
     }
 }
 
-/// The size of all inputs together, where all of them are files.
+/// The total size of all inputs, if all are files.
 pub fn bytes_of(paths: &[PathBuf]) -> Option<u64> {
     let size = |path: &PathBuf| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len());
     paths.iter().map(size).sum()

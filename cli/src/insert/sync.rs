@@ -1,4 +1,4 @@
-//! Makes the documents of an index the same as the files of the folder that they came from.
+//! Synchronises the documents of an index with the files of their folder.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::printing;
 /// Ids deleted in one commit.
 const GROUP: usize = 1_000;
 
-/// What an index holds, compared with a folder.
+/// The documents of an index, compared with a folder.
 pub struct Sync {
     folder: Folder,
     by: SyncBy,
@@ -61,7 +61,7 @@ impl Sync {
             }
             None => false,
         });
-        // A file that was touched, or copied with its folder, is not encoded again.
+        // A file that was only touched, or copied with its folder, is not encoded again.
         let known = Arc::clone(&self.known);
         documents.without(move |document| match known.get(&document.id) {
             Some(Known::Own { content: stored, .. }) => *stored == Folder::content_hash(document),
@@ -102,7 +102,7 @@ impl Sync {
     /// the files are ignored.
     ///
     /// # Errors
-    /// It is not known which files are there, and failures of the index.
+    /// An incomplete listing of the files, and failures of the index.
     pub fn remove(
         &self,
         index: &Index,
@@ -148,7 +148,7 @@ pub fn of_another(file: &Path, id: &str, source: Option<&str>) -> String {
     escaped(&format!("refused: {}: the index has the document `{id}`{other}", file.display()))
 }
 
-/// What a document's metadata calls its source, with the prefix of its id if it has one.
+/// The source in a document's metadata, with the prefix of its id if any.
 pub fn source_of(document: &Document) -> Option<String> {
     let text = |name: &str| document.metadata.as_ref()?.get(name)?.as_str();
     let source = text("source")?;
@@ -158,14 +158,14 @@ pub fn source_of(document: &Document) -> Option<String> {
     })
 }
 
-/// The name of a document's source, one copy for all documents of it.
+/// The name of a document's source, shared by all its documents.
 fn source(document: &Document, sources: &mut Vec<Arc<str>>) -> Option<Arc<str>> {
     let name = source_of(document)?;
     if let Some(known) = sources.iter().find(|known| ***known == name) {
         return Some(Arc::clone(known));
     }
     let name: Arc<str> = name.into();
-    // So many sources are not names of folders.
+    // This many sources cannot be names of folders.
     if sources.len() < 1_000 {
         sources.push(Arc::clone(&name));
     }

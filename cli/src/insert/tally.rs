@@ -1,4 +1,4 @@
-//! Counts of what an insert did.
+//! Counts of an insert.
 
 use std::io::Write;
 
@@ -32,7 +32,7 @@ pub struct Tally {
     left_out: LeftOut,
     /// Lines that are not documents.
     bad_lines: u64,
-    /// Texts that were not read whole.
+    /// Truncated texts.
     cut: CutTexts,
     passages: u64,
 }
@@ -43,7 +43,7 @@ impl Tally {
         self.left_out.add(report);
     }
 
-    /// Counts what a note is about.
+    /// Counts the subject of a note.
     pub fn noted(&mut self, note: &Note) {
         self.left_out.values += note.left_out();
         self.text_columns.extend(note.text_column().map(str::to_owned));
@@ -71,7 +71,7 @@ impl Tally {
         }
     }
 
-    /// A signal asked the insert to end.
+    /// The failure after a signal.
     pub fn interrupted(&self, signal: i32) -> Failure {
         let left = format!(
             "{} of the {} documents read are stored, and nothing that follows; run the same command again: documents \
@@ -107,7 +107,7 @@ impl Tally {
         let flushed = index.flush();
         let waiting = match &flushed {
             Ok(()) => 0,
-            // If that is unknown, all of them.
+            // If unknown, all of them.
             Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
         let complete = matches!(result, Ok(()) | Err(Failure::Refused { .. })) && flushed.is_ok();
@@ -193,7 +193,7 @@ impl Tally {
         printing::json(out, &summary)
     }
 
-    /// Reports texts of which the embedding does not cover the end.
+    /// Reports texts whose embeddings do not cover the end.
     fn write_cut(&self, out: &mut dyn Write, max_tokens: usize) -> std::io::Result<()> {
         let CutTexts { documents, tokens, tokens_cut, longest, .. } = self.cut;
         if documents == 0 {

@@ -9,7 +9,7 @@ use crate::beginning::beginning;
 use crate::cut::floor;
 use crate::failure::Failure;
 
-/// Characters of `--about`. Some clients refuse all tools where the description of one has more than 1,024.
+/// Characters of `--about`. Some clients refuse all tools if a description has more than 1,024.
 pub const ABOUT: usize = 500;
 /// Bytes of the arguments of a call, as JSON.
 pub const ARGUMENTS: usize = 8 << 20;
@@ -45,7 +45,7 @@ pub const BATCH: usize = 1_000;
 /// Documents that are listed as resources.
 pub const LISTED: usize = 1_000;
 
-/// Hits of a call that does not say how many.
+/// Default number of hits of a call.
 pub fn default_hits() -> usize {
     DEFAULT_K
 }

@@ -1,5 +1,5 @@
-//! Documents as resources: `ehi://document/ID`, with the id percent-encoded. An id is looked up in the index
-//! and nowhere else.
+//! Documents as resources: `ehi://document/ID`, with the id percent-encoded. Ids are looked up only in the
+//! index.
 
 use ehi::{Document, Index};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -92,7 +92,7 @@ fn resource(document: &Document) -> Resource {
     }
 }
 
-/// What a resource shows of a document.
+/// The content of a document's resource.
 fn body(document: &Document) -> String {
     match (document.title.as_str(), document.text.as_str()) {
         ("", text) => text.to_owned(),
@@ -101,10 +101,10 @@ fn body(document: &Document) -> String {
     }
 }
 
-/// A part of a document. If more follows, a second content says so with the URI of the next part.
+/// A part of a document. If more follows, a second content gives the URI of the next part.
 ///
 /// # Errors
-/// A URI that names no document, and failures of reading.
+/// A URI that does not name a document, and failures of reading.
 pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, ErrorData> {
     let (id, offset) = parse(given)?;
     let Some(document) = index.get(&id).map_err(failed)? else {

@@ -1,8 +1,8 @@
-//! Schemas of arguments and answers, in the few forms that every client takes.
+//! Schemas of arguments and answers, in the subset that every client accepts.
 //!
-//! JSON Schema allows more than clients accept. The protocol's TypeScript package refuses all tools where the
-//! schema of one property is `true`; validators of its older versions do not know the draft that `$schema`
-//! names; and several providers of models take neither references nor lists of types.
+//! JSON Schema allows more than clients accept. The protocol's TypeScript package refuses all tools if the
+//! schema of a property is `true`; validators of its older versions do not support the draft named by
+//! `$schema`; and several model providers accept neither references nor lists of types.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use rmcp::schemars::transform::{Transform, transform_subschemas};
 use rmcp::schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// The schema of what a tool reads.
+/// The input schema of a tool.
 pub fn input<T: JsonSchema>() -> Arc<JsonObject> {
     of::<T>(SchemaSettings::draft2020_12())
 }
 
-/// The schema of what a tool answers.
+/// The output schema of a tool.
 pub fn output<T: JsonSchema>() -> Arc<JsonObject> {
     of::<T>(SchemaSettings::draft2020_12().for_serialize())
 }
@@ -37,8 +37,8 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
     Arc::new(std::mem::take(fields))
 }
 
-/// Reads a value as the schema means it, since models and clients write it in other ways too: a text of JSON
-/// in place of the list, object, number or boolean that it holds, `3.0` for `3`, null for an absent field.
+/// Converts a value to the form in the schema, because models and clients also send other forms: a JSON
+/// string in place of a list, object, number or boolean, `3.0` for `3`, null for an absent field.
 pub fn normalize(schema: &Value, value: &mut Value) {
     let wanted = schema["type"].as_str().unwrap_or_default();
     if let Value::String(text) = value
@@ -47,7 +47,7 @@ pub fn normalize(schema: &Value, value: &mut Value) {
     {
         *value = held;
     }
-    // Beyond 2^53 a number with a point may not be the one that was meant.
+    // Beyond 2^53 a float may not be the intended integer.
     if wanted == "integer"
         && let Some(number) =
             value.as_f64().filter(|own| own.fract() == 0.0 && own.abs() <= (1_u64 << 53) as f64)
@@ -60,7 +60,7 @@ pub fn normalize(schema: &Value, value: &mut Value) {
             let required = schema["required"].as_array();
             let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|own| own == name));
             let properties = &schema["properties"];
-            // Unknown fields stay, so that they are refused.
+            // Unknown fields are kept, so that they are refused later.
             fields.retain(|name, own| !own.is_null() || properties.get(name).is_none() || is_required(name));
             fields.iter_mut().for_each(|(name, field)| normalize(&properties[name], field));
         }
@@ -90,7 +90,7 @@ impl Transform for Plain {
         if fields.get("default").is_some_and(Value::is_null) {
             fields.remove("default");
         }
-        // Null stands for an absent argument, and no answer has a null.
+        // Null means an absent argument, and answers never contain null.
         if let Some(Value::Array(types)) = fields.get_mut("type") {
             types.retain(|own| own != "null");
             if let [only] = types.as_mut_slice() {

@@ -15,7 +15,7 @@ use super::tool::{Call, Tool, rounded, within_limit};
 use crate::escape::escaped;
 use crate::failure::Failure;
 
-/// Bytes, as JSON, of what the signs of a question meant.
+/// Bytes, as JSON, of the interpreted operators of a question.
 const SIGNS: usize = 2_000;
 
 /// The modes of a search, for the schema.
@@ -132,8 +132,8 @@ impl Tool for Search {
         let offset = within("offset", offset, 0..=ALL_HITS - 1)?;
         let most = within("passage_bytes", passage_bytes, 0..=PASSAGE)?;
         let until = (offset + k).min(ALL_HITS);
-        // One more says whether there are more.
-        // A log of questions is in the index, and a session that reads does not change it.
+        // One extra hit shows whether there are more. The log of questions is part of the index, which a
+        // read-only session does not change.
         let unlogged = !call.held.writes();
         let json =
             json!({ "k": until + 1, "mode": mode, "filter": within_limit(given)?, "unlogged": unlogged });
@@ -172,12 +172,12 @@ impl Tool for Search {
     }
 }
 
-/// Bytes of an answer that are for its hits.
+/// Bytes of an answer available for hits.
 pub fn room(request: &SearchRequest) -> usize {
     (ANSWER - REST).saturating_sub(json_bytes(request))
 }
 
-/// The name of what ranks, as in the program's JSON.
+/// The name of the ranking, as in the program's JSON.
 pub fn named(ranked_by: &RankedBy) -> &'static str {
     match ranked_by {
         RankedBy::Lexical => "lexical",

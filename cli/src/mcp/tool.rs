@@ -1,4 +1,4 @@
-//! A tool: its name and description, its arguments, its answer.
+//! The trait of a tool: its name and description, its arguments and its answer.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub trait Tool {
     fn call(arguments: Self::Arguments, call: &Call<'_>) -> Result<Self::Answer, Failure>;
 }
 
-/// What a call of a tool works with.
+/// Context of a tool call.
 pub struct Call<'a> {
     pub held: &'a HeldIndex,
     pub watch: &'a Watch,
@@ -46,7 +46,7 @@ impl Call<'_> {
     }
 }
 
-/// A tool as the server keeps it.
+/// A registered tool.
 #[derive(Clone)]
 pub struct Entry {
     pub tool: rmcp::model::Tool,

@@ -1,4 +1,4 @@
-//! The protocol on standard input and output, with a bound on the answers that a client does not read.
+//! The protocol on standard input and output, with a bound on unread answers.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that may wait for the client before no further request is read.
+/// Unsent messages at which reading of requests pauses.
 const UNSENT: usize = 256;
 
 pub struct Stdio {
@@ -51,7 +51,7 @@ impl Transport<RoleServer> for Stdio {
         self.wire.receive().await
     }
 
-    /// Does nothing: closing the output would wait for a client that stopped reading.
+    /// Does nothing: closing the output would block on a client that stopped reading.
     async fn close(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Runs calls of the library on threads of their own, a bounded number at once, with progress and
-//! cancellation.
+//! Runs calls of the library on separate threads, a bounded number at once, with progress and cancellation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use crate::failure::Failure;
 /// Bytes of arguments that count like one more call.
 const BYTES: usize = 1 << 20;
 
-/// Tells the client how far a call is, and whether the client still wants it.
+/// Reports the progress of a call to the client, and observes its cancellation.
 pub struct Watch {
     done: watch::Sender<(u64, u64)>,
     cancelled: CancellationToken,
 }
 
 impl Watch {
-    /// Tells that `done` of `of` are done. Breaks when the call was cancelled.
+    /// Reports that `done` of `of` are done. Breaks if the call was cancelled.
     pub fn tell(&self, done: usize, of: usize) -> ControlFlow<()> {
-        // A number that was not sent yet is replaced.
+        // Replaces a number that was not sent yet.
         self.done.send_replace((done as u64, of as u64));
         if self.cancelled.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -52,8 +51,8 @@ impl Work {
         self.threads.close();
     }
 
-    /// Runs a call whose arguments take `bytes`. A call that has begun runs to its end, unless it asks its
-    /// [`Watch`].
+    /// Runs a call whose arguments take `bytes`. A call that has started runs to its end, unless it checks
+    /// its [`Watch`].
     ///
     /// # Errors
     /// Too many calls wait, the call was cancelled before it began, or it panicked.
@@ -94,7 +93,8 @@ impl Work {
                 let (done, of) = *told.borrow_and_update();
                 let progress =
                     ProgressNotificationParam::new(token.clone(), done as f64).with_total(of as f64);
-                // At the end of a session nothing takes the notification: the answer must not wait for it.
+                // At the end of a session nothing receives the notification, so the answer must not wait for
+                // it.
                 tokio::select! {
                     biased;
                     _ = context.peer.notify_progress(progress) => {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .retraining import adopt, retrain
     from .serving import search_batch, serve
 
-# What needs Ray, loaded when it is asked for.
+# Names that need Ray, loaded on first use.
 _HOMES = {
     "adopt": "retraining",
     "append": "building",
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
         except ImportError as error:
             if (error.name or "").split(".")[0] not in ("ray", "pyarrow"):
                 raise
-            # Not an `ImportError`: it may only be asked whether there is one.
+            # Not an `ImportError`, because the caller may only check whether the attribute exists.
             raise AttributeError(f"ehi.ray.{name} needs Ray: pip install './python[ray]'") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from ehi import Error
 
-# Manifests, entries of shards, plans and requests: what is written as JSON, or handed between processes.
+# Manifests, entries of shards, plans and requests: data written as JSON or passed between processes.
 Json: TypeAlias = dict[str, Any]
 # A path, or the URI of an object store.
 Uri: TypeAlias = "str | os.PathLike[str]"
-# Those of an object store, as `obstore` has them.
+# Options of an object store, as in `obstore`.
 Options: TypeAlias = Mapping[str, Any] | None
 
 

@@ -34,7 +34,7 @@ from .storage import Storage, create_json, read_json
 
 # Documents that a tree is made from, for each leaf.
 SAMPLE_PER_LEAF = 8
-# Leaves of a tree for n documents unless asked otherwise: this times the root of n.
+# Default leaves of a tree for n documents: this times the square root of n.
 LEAVES_PER_ROOT = 4
 
 
@@ -119,7 +119,7 @@ def append(
     job = RayJob(uri, **options)
     newest = manifests.read(job.storage)
     asked = {column: names for column, names in own.items() if names is not None}
-    # Together, since a column may be named once.
+    # Together, because a column may be named only once.
     columns = documents.given(**{**(newest.get("columns") or {}), **asked})
     of_build = {name: newest[name] for name in ("words", "precision", "beam", "alpha")}
     of_build |= {"shards": whole_number("shards", shards), "leaves": None, "own_tree": True}
@@ -145,7 +145,7 @@ def append(
             return None
         version = current["version"] + 1
         added = [{**entry, "added": version} for entry in entries]
-        # One that is made of the same documents is the same shard, and is there once, as the newest.
+        # Equal documents make the same shard, which is kept once, as the newest.
         keys = {entry["key"] for entry in entries}
         others = [entry for entry in current["shards"] if entry["key"] not in keys]
         older = [*current["tombstones"], {**tombstones, "before": version}]
@@ -175,7 +175,7 @@ def _checked(
     if alpha is not None and not 0 <= alpha <= 1:
         raise ValueError(f"`alpha` is {alpha}; it is from 0 to 1")
     with contextlib.suppress(ehi.Error):
-        # A `ValueError` of words comes before it finds that there can be no such folder.
+        # Invalid words raise a `ValueError` before the impossible folder is noticed.
         ehi.Index.create(f"{os.devnull}/index", f"{os.devnull}/model", words=words)
     if words == "none" and alpha is not None:
         raise ValueError("`alpha` is for hybrid searches, which need words")
@@ -219,7 +219,7 @@ def _publish(job: RayJob, built: Json, replace: bool) -> int:
 
 def _result(plan: Json, finished: Sequence[Json]) -> Json:
     kept = [entry for entry in finished if entry["rows"]] or list(finished[:1])
-    # Those of shards without a document would be forgotten.
+    # Refusals of shards without documents would be lost.
     refused = [own for entry in finished if entry not in kept for own in entry["refused"]]
     kept[0] = {**kept[0], "refused": [*kept[0]["refused"], *refused]}
     return _told({**plan, **plan["options"]}, kept)
@@ -294,7 +294,7 @@ def planned(
             }
             for inputs in filter(None, files)
         ]
-        # Where another driver was first both go on with its plan.
+        # If another driver was first, both continue with its plan.
         plan = create_json(job.storage, place, plan)
     for what, (own, error, other) in begun.items():
         if plan.get(what) != own:
@@ -348,7 +348,7 @@ def _make_tree(
         model = models.fetch(storage, plain, folder)
         options: Json = {"durability": "none", "words": "none", "precision": precision}
         with ehi.Index.create(folder / "sample", model, **options) as index:
-            # Twice the leaves at least, whatever the hashes say.
+            # At least twice the leaves, whatever the hashes.
             batch: list[Json] = []
             passed_over: list[Json] = []
             for document in documents.spooled(storage, inputs):

@@ -67,7 +67,7 @@ class Cache:
                 with ehi.Index.open(folder, lazy_encoder=True) as index:
                     index.delete(present)
 
-            # As much room at most, beside files that it shares.
+            # At most this much room, in addition to shared files.
             return self._kept(f"{name}-{digest_of(present)[:16]}", entry, copy, open)
 
         return self._kept(name, entry, fetch, open_without if ids else open)
@@ -119,7 +119,7 @@ class Cache:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 return None
-        # What others have fetched meanwhile counts too.
+        # Files fetched meanwhile by others count too.
         self._evict(0)
         return held
 
@@ -128,7 +128,7 @@ class Cache:
         if self.budget is None:
             return
         with self._evicting:
-            # A shard and its copies without what was deleted share their files, and go together.
+            # A shard and its pruned copies share files and are removed together.
             groups: dict[str, list[pathlib.Path]] = {}
             used: dict[str, int] = {}
             for folder in (self.root / FOLDER).iterdir():
@@ -203,5 +203,5 @@ def _share_model(entry: Json, base: pathlib.Path, copy: pathlib.Path) -> None:
             os.link(source, linked)
             linked.replace(target)
         except OSError:
-            # A file system without second names: the copy stays, and counts.
+            # A file system without hard links: the copy stays and counts.
             linked.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from .storage import Storage, read_checked
 
 IDS = ("_id", "id")
 TITLE, TEXT, METADATA = "title", "text", "metadata"
-# Changes with what records become, so that a build that was begun by another rule is not gone on with.
+# Changes with the conversion of records, so that a build begun with another rule is not resumed.
 RULES = 2
 _BETWEEN = "\n\n"
 
@@ -113,7 +113,7 @@ def document_of(columns: Json, record: Json, at: str = "") -> Json:
     of_beir = IDS[0] in record and not any(columns[name] for name in ("id", "text", "title"))
     of_beir = of_beir and columns["metadata"] is None
     if (chosen := named(columns)) and METADATA not in chosen:
-        # Some are named that may be among the members of an object `metadata`.
+        # Named fields may be members of an object `metadata`.
         record = _beside(record, at)
     name = columns["id"] or (IDS[0] if IDS[0] in record or IDS[1] not in record else IDS[1])
     id = _id(name, record.pop(name, None), names, at)
@@ -242,12 +242,12 @@ def lists_of(column: Any) -> list[Any]:
 
 
 def _reader(kind: Any) -> Read:
-    # Sets are searched without it.
+    # Imported here, because searching does not need it.
     from pyarrow import types
 
     if types.is_float16(kind) or types.is_float32(kind):
         narrow = np.float16 if types.is_float16(kind) else np.float32
-        # As it is written, not as its next double is.
+        # The shortest form of the f32, not of the nearest double.
         return lambda value: None if value is None else _number(float(str(narrow(value))))
     if types.is_dictionary(kind):
         return _reader(kind.value_type)

@@ -21,7 +21,7 @@ from .storage import Storage, read_checked
 
 T = TypeVar("T")
 
-# What an index that was fetched whole is only where its files have changed on this disk.
+# Errors that a fully fetched index gives only if its files have changed on this disk.
 _DAMAGES = ("Corrupt", "NotFound", "NotAnIndex", "InterruptedCreate")
 
 
@@ -46,7 +46,7 @@ class Group:
         self._open: dict[int, ehi.Index] = {}
         self._most_open = most_open
         self._refused: dict[int, str] = {}
-        # Those that were found damaged in the cache, and are fetched once more.
+        # Shards found damaged in the cache, which are fetched once more.
         self._dropped: set[int] = set()
         self._closed = False
         self._owner = os.getpid()
@@ -63,7 +63,7 @@ class Group:
     def close(self) -> None:
         """Ends what is under way, with `ShardsError`. Safe to call twice."""
         self._closed = True
-        # Not with `cancel_futures`: those who wait for a future would not be told.
+        # Not with `cancel_futures`: waiters on a future would not be notified.
         self._pool.shutdown(wait=True)
         with self._guard:
             self._open.clear()
@@ -72,7 +72,7 @@ class Group:
         if self._closed:
             raise ShardsError("the set is closed")
         if os.getpid() != self._owner:
-            # The threads that search did not come along.
+            # A fork does not copy the search threads.
             raise ShardsError("this process was forked from one that has the set open; open it here anew")
 
     def prepare(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ class Group:
         self._check_open()
         with self._guard:
             if place in self._open:
-                # The last used at the end.
+                # Most recently used last.
                 self._open[place] = self._open.pop(place)
                 return self._open[place]
         entry = self.manifest["shards"][place]
@@ -120,7 +120,7 @@ class Group:
             try:
                 index = self._opened(entry)
             except ShardError as error:
-                # By the checksums of the manifest: it is no better the next time.
+                # It fails the manifest's checksums, so a retry would not help.
                 with self._guard:
                     self._refused[place] = error.reason
                 raise
@@ -132,12 +132,12 @@ class Group:
             with self._guard:
                 self._open[place] = index
                 while self._most_open and len(self._open) > self._most_open:
-                    # A search that uses it goes on with it.
+                    # A running search keeps using it.
                     self._open.pop(next(iter(self._open)))
             return index
 
     def _opened(self, entry: Json) -> ehi.Index:
-        # The entry of the set encodes, once for all shards.
+        # The searcher of the set encodes once for all shards.
         options: Json = {"precision": self.manifest["precision"], "lazy_encoder": True}
         open = functools.partial(ehi.Index.open_read_only, **options)
         index = self.cache.opened(self.storage, entry, self.manifest["tombstones"], open)

@@ -21,9 +21,9 @@ from .storage import Storage, is_inside
 FORMAT = 1
 FOLDER = "manifests"
 _NAME = re.compile(rf"{FOLDER}/(\d{{9}})\.json")
-# Leaves of a tree, at most: so long may the counts of a shard be that somebody else has written.
+# Most leaves of a tree, which bounds the counts of a shard from an untrusted source.
 MOST_LEAVES = 1 << 26
-# How often the newest one is looked for that is cleaned away before it is read.
+# Attempts to read the newest manifest while others clean it away.
 _LOOKS = 20
 _HEX32, _HEX64 = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 _TOMBSTONES = re.compile(r"tombstones/[0-9a-f]{32}\.json\.gz")
@@ -68,7 +68,7 @@ def read(storage: Storage, version: int | None = None) -> Json:
                 return decode(data, number)
         if version is not None or number == 0:
             break
-        # A newer one was published and this one cleaned away, after the list.
+        # A newer one was published and this one removed after listing.
     there = versions(storage)
     if not there:
         raise ManifestError(f"there is no set at {storage.place}: nothing was published there")
@@ -105,10 +105,9 @@ def _are_counts(value: Any) -> bool:
     return True
 
 
-# What a value is: a type, a pattern of a text, or a function that says whether the value is right; `[shape]`
-# is a list, a dictionary the fields of an object, and a pair with `None` a value that may be null. A field
-# whose name ends in `?` may be absent. A manifest names folders and files that are made here: no name leads
-# out of them.
+# The schema of a value: a type, a pattern for text, or a predicate; `[shape]` is a list, a dictionary the
+# fields of an object, and a pair with `None` a value that may be null. A field whose name ends in `?` may be
+# absent. A manifest names folders and files to create here, so no name may lead outside.
 _FILE = {"name": is_inside, "bytes": _is_count, "sha256": _HEX64}
 _SHAPE = {
     "beam": lambda value: _is_count(value) and value > 0,

@@ -17,11 +17,11 @@ from ehi import shards as parts
 from .basics import Json, is_number
 from .manifest import unpack_counts
 
-# Candidates of a hybrid search by either score, at least; as a single index has them.
+# Fewest candidates of a hybrid search by either score, as in a single index.
 CANDIDATES = 48
-# Documents of which a search looks at every one unless asked otherwise; as a single index does.
+# Most documents that a search scans exhaustively by default, as in a single index.
 MOST_EXACT = 10_000
-# Times as many candidates, or leaves, are looked at where too few may be hits.
+# Factor on candidates or leaves if too few may be hits.
 WIDER = 4
 MODES = ("dense", "lexical", "hybrid")
 
@@ -84,7 +84,7 @@ def _is_count(value: Any) -> bool:
     return is_number(value) and isinstance(value, int) and value > 0
 
 
-# Options of a search: whether a value may be one, and what it is.
+# Options of a search: a check of the value, and its description.
 OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "k": (_is_count, "a whole number from 1"),
     "beam": (_is_count, "a whole number from 1"),
@@ -213,7 +213,7 @@ class Entry:
         documents, unread = yield "documents", [(own["place"], own["id"]) for own in merged]
         hits = []
         for own in merged:
-            # Those that could not be read are left out.
+            # Unreadable documents are left out.
             if document := documents.get((own["place"], own["id"])):
                 of_document: Json = {name: document[name] for name in ("title", "text", "metadata")}
                 of_hit: Json = {name: own.get(name) for name in ("id", "score", "dense", "lexical")}
@@ -242,7 +242,7 @@ class Entry:
             documents = sum(offer[2] for _, offer in offers)
             if signs and request["depth"] < documents:
                 wider["depth"] = request["depth"] * WIDER
-        # As a single index, a search with a filter goes on until there are k hits.
+        # As in a single index, a search with a filter continues until it has k hits.
         if request["filter"] is not None and request["leaves"] is not None:
             leaves = self._route(request["vector"], len(request["leaves"]) * WIDER)
             if len(leaves) > len(request["leaves"]):

@@ -37,7 +37,7 @@ def store(storage: Storage, model: ehi.Model) -> Json:
     entry |= {"dim": model.dim, "has_tree": model.has_tree}
     entry["files"] = upload_folder(storage, files_prefix(entry), model.path)
     kept: Json = create_json(storage, done_name(model.hash), entry)
-    # The reply to the first of two tries may have been lost: it is this one then.
+    # The reply to the first of two attempts may have been lost; it was this one.
     if kept["attempt"] != entry["attempt"]:
         storage.delete(names_of_files(entry))
     return kept
@@ -53,7 +53,7 @@ def fetch(storage: Storage, entry: Json, cache: Uri) -> ehi.Model:
     if folder.exists():
         with contextlib.suppress(ehi.ModelError, ManifestError):
             return _opened(folder, entry)
-        # Damaged since it was fetched: once more. Those who have it open keep their files.
+        # Damaged since it was fetched: fetch again. Open handles keep their files.
         with work_folder("model", cache) as dropped, contextlib.suppress(FileNotFoundError):
             folder.rename(dropped / "model")
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -21,9 +21,9 @@ from .basics import Json, Options, ShardsError, Uri, whole_number
 from .scratch import work_folder
 from .storage import Storage, connect
 
-# Share of a CPU that a worker asks for: two of them leave room for reads on two CPUs.
+# CPU share of a worker: two workers leave room for reads on two CPUs.
 WORKER_CPUS = 0.4
-# Workers that may die of one shard.
+# Most worker deaths per shard.
 DEATHS = 10
 _RESOURCES = (("num_cpus", "CPU"), ("num_gpus", "GPU"))
 

@@ -26,7 +26,7 @@ BUILDS = "builds"
 CANDIDATES = "candidates"
 _HASH, _KEY, _NAME = "[0-9a-f]{64}", "[0-9a-f]{32}", r"[\w-]+"
 _PLAN = re.compile(rf"{BUILDS}/{_NAME}/plan\.json")
-# Names that are given here; no other object is removed.
+# Names given here; no other object is removed.
 _OWN = re.compile(
     rf"{shard.FOLDER}/{_KEY}/(DONE\.json|{_KEY}\.terms|{_KEY}/.+)"
     rf"|{STATISTICS}/{_HASH}\.terms"
@@ -36,13 +36,13 @@ _OWN = re.compile(
     rf"|{models.FOLDER}/{_HASH}/(DONE\.json|{_KEY}/.+)",
     re.DOTALL,
 )
-# Appends that a manifest knows, so that one that is made again is published once.
+# Appends recorded in a manifest, so that a repeated one is published once.
 APPENDS = 100
 # Documents that an error names.
 _NAMED = 5
-# Leaves that a search visits unless it is asked otherwise.
+# Default number of leaves that a search visits.
 DEFAULT_BEAM = 16
-# Times that a change is tried while other publishers are first.
+# Attempts of a change while other publishers are first.
 _ATTEMPTS = 100
 
 
@@ -80,18 +80,18 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
     if len({entry["key"] for entry in shards}) < len(shards):
         raise ManifestError("a shard is named twice")
     manifest = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
-    # What was asked of `retrain` to make the model, where it was made by that.
+    # The arguments of `retrain`, if it made the model.
     if "candidate" in base:
         manifest["candidate"] = base["candidate"]
-    # Of the appends that are known those of which it can be told whether their documents are there still:
-    # without the tombstones that are dropped, that is unknown of the older ones.
+    # The recorded appends whose documents can still be tracked: without the dropped tombstones that is
+    # unknown for older ones.
     left = {entry["name"] for entry in tombstones}
     dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]
     oldest = max(dropped, default=0)
     appends = [own for own in base.get("appends", []) if own["version"] >= oldest]
     return {
         **manifest,
-        # As a caller has named them: `append` reads them the same way.
+        # As named by the caller; `append` reads them the same way.
         "columns": base.get("columns"),
         "appends": appends[-APPENDS:],
         "documents": sum(entry["rows"] for entry in shards),
@@ -116,7 +116,7 @@ def _statistics(storage: Storage, base: Json, shards: Sequence[Json]) -> Json | 
         return None
     data = total.to_bytes()
     digest = hashlib.sha256(data).hexdigest()
-    # Named by what is in it: whoever is first writes it.
+    # Named by its content: the first writer writes it.
     storage.create(statistics_name(digest), data)
     return {"sha256": digest, "bytes": len(data), "documents": total.documents}
 
@@ -252,8 +252,8 @@ def clean(
     folders = (shard.FOLDER, STATISTICS, TOMBSTONES, BUILDS, CANDIDATES, models.FOLDER)
     there = (name for folder in folders for name, _ in storage.list(folder))
     removed = [name for name in there if name not in kept and _OWN.fullmatch(name)]
-    # Manifests first: none may name what is gone.
+    # Manifests first: none may name a missing object.
     manifests.remove(storage, numbers[:-keep])
-    # Marks before what they say is there: a `clean` that is cut off must not leave one whose files are gone.
+    # Marks before their files: an interrupted `clean` must not leave a mark whose files are gone.
     storage.delete(sorted(removed, key=lambda name: not name.endswith("/DONE.json")))
     return [manifests.name_of(version) for version in numbers[:-keep]] + removed + storage.sweep()

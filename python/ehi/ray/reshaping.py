@@ -19,7 +19,7 @@ from .publishing import later_tombstones
 from .scratch import work_folder
 from .storage import Storage
 
-# Ids that are handed to the engine together.
+# Ids passed to the engine at once.
 IDS = 100_000
 
 
@@ -33,7 +33,7 @@ def compact(uri: Uri, *, rows: int | None = None, **options: Any) -> int:
     """
     job = RayJob(uri, **options)
     base = manifests.read(job.storage)
-    # Of a set of which everything was deleted 0.
+    # 0 for a set with everything deleted.
     most = (
         max([1, *(entry["rows"] for entry in base["shards"])]) if rows is None else whole_number("rows", rows)
     )
@@ -121,7 +121,7 @@ def _replaced(
         result |= {name: [] for name in names}
         result[names[0]] = [{**entry, "added": seen} for entry in news if entry["rows"]]
     found = [entry for own in result.values() for entry in own]
-    # One that is empty says what words there would be.
+    # An empty one records the kind of words.
     return found or [{**remade[0][1][0], "added": seen}]
 
 

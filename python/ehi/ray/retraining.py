@@ -23,9 +23,9 @@ from .scratch import work_folder
 from .searcher import Searcher
 from .storage import Storage, create_json, read_json
 
-# Documents that are trained on at most, beside those that answer.
+# Most documents to train on, in addition to those that answer.
 DOCUMENTS = 100_000
-# Documents that are found for a question that is measured.
+# Hits per measured question.
 DEPTH = 10
 # The decision by which a candidate is published.
 BETTER = "changed"
@@ -73,7 +73,7 @@ def retrain(
         name = _name_of(newest["model"]["hash"], *made_from)
         last = newest.get("candidate")
         if last is not None and last["name"] == _name_of(last["of"], *made_from):
-            # An earlier call did it all, and the set has its model.
+            # An earlier call finished everything, and the set has its model.
             name = last["name"]
     learned, held_out = divided(pairs)
     with job.running():
@@ -89,7 +89,7 @@ def retrain(
             raise ShardsError(f"the candidate `{name}` was trained with other pairs or settings")
         verdict = _known(storage, name, "verdict")
         if trained["model"]["hash"] == newest["model"]["hash"]:
-            # An earlier call did it all.
+            # An earlier call finished everything.
             return _told(name, trained, verdict, newest["version"])
         if trained["of"] != newest["model"]["hash"]:
             raise ShardsError(f"the candidate `{name}` was trained for another model of the set")
@@ -179,7 +179,7 @@ def _train(
             "held_out": measured,
             "without_document": len(learned) + len(held_out) - len(pairs) - len(measured),
         }
-        # What it would say of so many questions, whatever is found.
+        # The verdict for this many questions, whatever is found.
         done["verdict"] = parts.compare([(ids, [], []) for ids in _answers(measured).values()])
         if done["verdict"]["decision"] == "too_few" or not pairs:
             return done
@@ -256,7 +256,7 @@ def _shadow(job: RayJob, current: Json, model: Json, made: list[Any]) -> Json:
         made.append([[*identity(entry), applied(entry, current, seen)], {**own, "added": seen}])
     entries = [own for entry in current["shards"] if (own := known(entry)) is not None]
     entries = [entry for entry in entries if entry["rows"]] or entries[:1]
-    # What was deleted later than a shard was made.
+    # Documents deleted after a shard was made.
     later = pruned(entries, current["tombstones"])
     return publishing.assemble(job.storage, {**current, "model": model}, entries, later)
 
@@ -268,7 +268,7 @@ def _judged(
     answers = _answers(held_out)
     found: list[list[list[str]]] = []
     for manifest in (before, after):
-        # That of the shadow has no number yet.
+        # The shadow's manifest has no number yet.
         with Searcher(storage, {"version": 0, **manifest}, cache) as searcher:
             own = []
             for question in answers:
@@ -290,7 +290,7 @@ def _publish(job: RayJob, name: str, trained: Json) -> int:
             return None
         if current["model"]["hash"] != trained["of"]:
             raise ManifestError("the set was changed over to another model meanwhile; train for that")
-        # What was appended or reshaped since is made now.
+        # Makes the shards appended or reshaped since.
         shadow = _shadow(job, current, trained["model"], made)
         return {**shadow, "candidate": {"name": name, "of": trained["of"]}}
 

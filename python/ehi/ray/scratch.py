@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from .basics import StorageError
 
 _LOCK = ".lock"
-# Names that are given here; nothing else is removed.
+# Names given here; nothing else is removed.
 _OWN = re.compile(rf"[a-z]+-[0-9a-f]{{32}}{re.escape(_LOCK)}")
 
 
@@ -60,7 +60,7 @@ def work_folder(
         fcntl.flock(handle, fcntl.LOCK_EX)
         if lock.exists():
             break
-        # Another process took it for one that was left, before it was locked.
+        # Another process took it for an abandoned one before it was locked.
         os.close(handle)
     try:
         path.mkdir()
@@ -95,7 +95,7 @@ def sweep(parent: str | os.PathLike[str] | None = None, own: bool = True) -> lis
 
 def _remove(folder: pathlib.Path, handle: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    # While it is locked: nobody else takes it then.
+    # While locked, so that no other process takes it.
     folder.with_suffix(_LOCK).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         os.close(handle)

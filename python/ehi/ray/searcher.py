@@ -69,7 +69,7 @@ class Searcher:
         self._changing = threading.Lock()
         self._state = self._load(manifest)
         self._is_closed = False
-        # Keys of shards that there was a warning of.
+        # Keys of shards already warned about.
         self._warned: set[str] = set()
 
     def _load(self, manifest: Json, before: Entry | None = None) -> tuple[Entry, Group]:
@@ -102,7 +102,7 @@ class Searcher:
             entry, _ = self._open_state()
             if manifests.latest_version(self._storage) == self.version:
                 return False
-            # Those who are searching the state before hold it.
+            # Running searches hold the previous state.
             self._state = self._load(manifests.read(self._storage), entry)
             return True
 

@@ -37,11 +37,11 @@ from .pool import WORKER_CPUS
 from .searcher import default_cache, open
 from .storage import connect
 
-# States that a group keeps open: the one that is served, and the one before or after it.
+# States that a group keeps open: the current one, and the one before or after it.
 STATES = 2
-# Times that a request is sent, where the replica that had it dies.
+# Attempts of a request if its replica dies.
 ATTEMPTS = 3
-# Seconds that the proxy has to know a new route.
+# Seconds for the proxy to learn a new route.
 ROUTE_SECONDS = 10
 # Further seconds for the answer of a group to arrive.
 GRACE = 0.25
@@ -57,7 +57,7 @@ class GroupReplica:
         self.number, self.groups = number, groups
         self.cache = Cache(cache, budget)
         self.states: dict[int, Group] = {}
-        # Requests come in threads.
+        # Requests arrive on several threads.
         self.opening = threading.Lock()
 
     def _state(self, version: int) -> Group:
@@ -67,12 +67,12 @@ class GroupReplica:
             if state := self.states.get(version):
                 return state
             manifest = manifests.read(self.storage, version)
-            # Shards have no model of their own, and this machine may have none yet.
+            # Shards have no model, and this machine may not have one yet.
             models.fetch(self.storage, manifest["model"], self.cache.root)
             places = range(self.number, len(manifest["shards"]), self.groups)
             self.states[version] = state = Group(self.storage, manifest, self.cache, places=places)
             for older in sorted(self.states)[:-STATES]:
-                # Requests that are under way hold it.
+                # Running requests hold it.
                 self.states.pop(older)
             return state
 
@@ -273,12 +273,12 @@ def serve(
     """
     for what, count in (("groups", groups), ("replicas", replicas), ("entries", entries)):
         whole_number(what, count)
-    # Where nothing was published there is nothing to start.
+    # Without a published set there is nothing to start.
     storage = connect(uri, storage_options)
     manifests.read(storage)
     at = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     _check_free(at, port, name, route_prefix)
-    # Replicas may be in another folder than this program.
+    # Replicas may run in another folder.
     uri, cache = storage.place, os.path.abspath(default_cache() if cache is None else cache)
     started = not ray.is_initialized()
     if started:
@@ -323,7 +323,7 @@ def _check_free(host: str, port: int, name: str, route_prefix: str) -> None:
             try:
                 probe.bind((host, port))
             except OSError as error:
-                # A name of another machine is for Serve to judge.
+                # Serve checks the names of other machines.
                 if error.errno == errno.EADDRINUSE:
                     raise ShardsError(f"another program has the port {port}; give another `port`") from None
     elif (other := routes.get(route_prefix, name)) != name:
@@ -392,13 +392,13 @@ def search_batch(
         raise DatasetError(f"questions are a `ray.data.Dataset`, not a {type(questions).__name__}")
     storage = connect(uri, storage_options)
     manifest = manifests.read(storage)
-    # Before a set is opened anywhere.
+    # Checked before a set is opened anywhere.
     plan_of(manifest, k, **options)
     schema = questions.schema()
     names = schema.names if schema else []
     if column not in names:
         raise DatasetError(f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}")
-    # Actors may be in another folder than this program.
+    # Actors may run in another folder.
     cache = os.path.abspath(default_cache() if cache is None else cache)
     of_set = {"version": manifest["version"], "cache": cache, "budget": budget}
     return questions.map_batches(

@@ -19,11 +19,11 @@ from .scratch import work_folder
 from .storage import Storage, create_json, download_folder, read_checked, read_json, sha256_of, upload_folder
 
 FOLDER = "shards"
-# Documents that are handed to the encoder together.
+# Documents passed to the encoder at once.
 BATCH = 256
-# Changes with what a shard's bytes consist of.
+# Changes with the layout of a shard's bytes.
 LAYOUT = 2
-# What an index takes for white space: `str.strip` takes four control characters more.
+# White space in an index; `str.strip` removes four more control characters.
 _WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
 _WHITE += "\u2028\u2029\u202f\u205f\u3000"
 
@@ -66,7 +66,7 @@ def build(storage: Storage, model: ehi.Model, task: Json, scratch: Uri | None = 
 
     def read() -> Iterator[Json]:
         for document in rows.spooled(storage, task["inputs"]):
-            # As in one index, a document that cannot be stored takes no other one's place.
+            # As in a single index, a refused document does not replace another.
             if _is_blank(document):
                 without_text.add(document["id"])
             else:
@@ -151,7 +151,7 @@ def finish(
     entry["files"] = upload_folder(storage, files_prefix(entry), path, shared)
     entry["bytes"] = sum(file["bytes"] for file in entry["files"] if "same" not in file)
     kept: Json = create_json(storage, done_name(key), entry)
-    # The reply to the first of two tries may have been lost: it is this one then.
+    # The reply to the first of two attempts may have been lost; it was this one.
     if kept["attempt"] != entry["attempt"]:
         storage.delete([*names_of_files(entry), terms_name(entry)])
         if kept["content"] != content:

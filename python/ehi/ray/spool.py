@@ -24,9 +24,9 @@ from .storage import Storage
 # Endings, without that of gzip.
 JSON_ENDINGS = ("jsonl", "ndjson", "json")
 PARQUET_ENDING = "parquet"
-# Rows of Parquet that are in memory together.
+# Parquet rows held in memory at once.
 ROWS = 1_024
-# Bytes of a file's records that are divided together.
+# Bytes of a file's records divided at once.
 GROUP = 32 << 20
 # Columns that an error lists.
 _LISTED = 50
@@ -154,7 +154,7 @@ class _Divider:
         packed = documents.packed(group)
         digest = hashlib.sha256(packed).hexdigest()
         name = f"{self.folder}/spool/{digest}.jsonl.gz"
-        # Named by what is in it: a task that runs again writes nothing new.
+        # Named by its content, so a repeated task writes nothing new.
         self.storage.create(name, packed)
         return {"name": name, "sha256": digest, "rows": len(group)}
 

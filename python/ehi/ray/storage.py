@@ -21,7 +21,7 @@ from .scratch import sweep, work_folder
 
 # Bytes that are read or written at a time.
 CHUNK = 8 << 20
-# Checksums of files by what they are: a model has some ten, a process some models.
+# Checksums of files by identity: a model has about ten, a process a few models.
 _SUMS: dict[tuple[int, int, int, int], str] = {}
 
 
@@ -63,7 +63,7 @@ class FolderStorage:
 
     def __init__(self, root: Uri) -> None:
         self.root = pathlib.Path(root).absolute()
-        # As errors name it.
+        # Its name in errors.
         self.place = str(self.root)
 
     def _path(self, key: str) -> pathlib.Path:
@@ -83,7 +83,7 @@ class FolderStorage:
             while True:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    # Unlike a rename it fails if the object exists.
+                    # Unlike a rename, it fails if the object exists.
                     os.link(staged, path)
                 except FileExistsError:
                     return False
@@ -112,7 +112,7 @@ class FolderStorage:
         found = []
         for folder, _, names in os.walk(self._path(prefix.rstrip("/"))):
             for path in (pathlib.Path(folder) / name for name in names):
-                # What is deleted meanwhile is left out.
+                # Objects deleted meanwhile are skipped.
                 with contextlib.suppress(FileNotFoundError):
                     found.append((path.relative_to(self.root).as_posix(), path.stat().st_size))
         return sorted(found)
@@ -126,7 +126,7 @@ class FolderStorage:
         for key in keys:
             path = self._path(key)
             path.unlink(missing_ok=True)
-            # Folders that are empty then go too.
+            # Also removes folders that become empty.
             with contextlib.suppress(OSError):
                 for folder in path.relative_to(self.root).parents[:-1]:
                     (self.root / folder).rmdir()
@@ -162,10 +162,10 @@ class ObjectStorage:
         except BaseException as error:
             if reads and isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
                 raise
-            # Some options make it panic, which is no `Exception`.
+            # Some options make it panic, which is not an `Exception`.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            # Without what it adds for those who mend it.
+            # Without the debug details it appends.
             said = str(error).partition("\n\nDebug source")[0].strip()
             raise StorageError(f"{self.uri}: {said or type(error).__name__}") from error
 

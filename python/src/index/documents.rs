@@ -1,4 +1,4 @@
-//! Documents: stored, read, deleted.
+//! Storing, reading and deleting documents.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::columns::{assemble, columns, dictionaries, of_length, strings};
 use crate::options;
 use crate::value::{Matrix, document_to_python, plain};
 
-/// Documents handed out together while an index is walked.
+/// Documents per page while iterating an index.
 const PAGE: usize = 256;
 
 impl Index {
@@ -41,13 +41,13 @@ impl Index {
 #[pymethods]
 impl Index {
     /// Stores documents: `add(ids, texts, titles=…, metadata=…)`, or `add(documents)` with dictionaries of
-    /// `id` (or `_id`), `text`, `title` and `metadata`. One whose id is there takes its place. Metadata are
-    /// what JSON has: no dates, no NaN.
+    /// `id` (or `_id`), `text`, `title` and `metadata`. A document with a stored id replaces the stored one.
+    /// Metadata must be JSON: no dates, no NaN.
     ///
-    /// Returns what was done with each, as a dictionary: those that cannot be stored, as one without text,
-    /// are left out and stand under `refused`. With `all_or_none` one of these is an error with nothing
-    /// stored. What `progress` raises ends the call with the groups before it stored, and after the last one
-    /// with all.
+    /// Returns the outcome as a dictionary. Documents that cannot be stored, such as one without text, are
+    /// left out and listed under `refused`; with `all_or_none` they are an error and nothing is stored. An
+    /// exception from `progress` ends the call with the previous groups stored, or all of them after the
+    /// last.
     ///
     /// >>> index.add(["cup"], ["A cup holds tea."], metadata=[{"year": 2025}])["inserted"]
     /// 1
@@ -67,7 +67,7 @@ impl Index {
         all_or_none: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        // The first argument is ids where texts follow.
+        // The first argument holds ids if texts follow.
         let (first, texts) = match (documents.xor(ids), texts) {
             (Some(first), texts) if texts.is_some() || ids.is_none() => (first, texts),
             _ => return Err(PyTypeError::new_err("give either `ids` and `texts`, or documents")),
@@ -123,7 +123,7 @@ impl Index {
         plain(py, &summary)
     }
 
-    /// The document of an id, as a dictionary, or `None`; of a list of ids a list.
+    /// The document of an id as a dictionary, or `None`; a list for a list of ids.
     ///
     /// >>> index.get("tea")["metadata"], index.get(["nothing", "tyre"])[0]
     /// ({'year': 2021}, None)
@@ -143,7 +143,7 @@ impl Index {
         Ok(PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind())
     }
 
-    /// Deletes the document of an id, or those of a list; returns how many there were.
+    /// Deletes the document of an id, or those of a list; returns the number of deleted documents.
     ///
     /// >>> index.delete(["tea", "nothing"]), len(index)
     /// (1, 2)
@@ -156,7 +156,7 @@ impl Index {
         run(py, move || index.delete_batch(ids))
     }
 
-    /// Documents in the order of their ids, from the one after `after` on, `limit` at most.
+    /// Documents in the order of their ids, starting after the id `after`, at most `limit`.
     ///
     /// >>> [document["id"] for document in index.page(after="coffee", limit=1)]
     /// ['tea']
@@ -167,7 +167,7 @@ impl Index {
         page.iter().map(|document| document_to_python(py, document)).collect()
     }
 
-    /// All documents in the order of their ids, or those that pass a filter, read as they are asked for.
+    /// All documents in the order of their ids, or those that pass a filter, read lazily.
     ///
     /// >>> [document["id"] for document in index.iter(filter={"year": {"$gte": 2022}})]
     /// ['coffee']

@@ -15,8 +15,8 @@ use crate::value::plain;
 
 #[pymethods]
 impl Index {
-    /// Keeps judgments: tuples of question, id of a document and grade, 1 where there is none; 0 and less
-    /// mean that the document does not answer. What was done, as a dictionary.
+    /// Stores judgments: tuples of question, document id and grade, which defaults to 1; 0 or less means that
+    /// the document does not answer. Returns the outcome as a dictionary.
     ///
     /// >>> asked = "is there caffeine in tea?"
     /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]
@@ -27,7 +27,7 @@ impl Index {
         plain(py, &run(py, move || index.record_all(judgments))?)
     }
 
-    /// The judgments that are kept, as dictionaries.
+    /// The stored judgments, as dictionaries.
     ///
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], len(index.judgments())
     /// (1, 1)
@@ -36,7 +36,7 @@ impl Index {
         plain(py, &run(py, move || index.judgments())?)
     }
 
-    /// The judgments of a question, a dictionary or `None` for each id; no other one is read.
+    /// The judgments of a question, a dictionary or `None` for each id; others are not read.
     ///
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]
     /// 1
@@ -48,7 +48,7 @@ impl Index {
         plain(py, &run(py, move || index.judgments_of(question, ids))?)
     }
 
-    /// Drops judgments, given as pairs of question and id; how many there were.
+    /// Removes judgments, given as pairs of question and id; returns their number.
     ///
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]
     /// 1
@@ -59,7 +59,7 @@ impl Index {
         run(py, move || index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str()))))
     }
 
-    /// Whether questions are kept in a file of the index, to tune and calibrate by.
+    /// Sets whether questions are logged in the index, for tuning and calibration.
     ///
     /// >>> index.log_questions(True)
     #[pyo3(signature = (on))]
@@ -68,7 +68,7 @@ impl Index {
         run(py, move || index.log_questions(on))
     }
 
-    /// The questions that were kept, as dictionaries.
+    /// The logged questions, as dictionaries.
     ///
     /// >>> index.log_questions(True)
     /// >>> hits = index.search("is there caffeine in tea?")
@@ -79,7 +79,7 @@ impl Index {
         plain(py, &run(py, move || index.logged_questions())?)
     }
 
-    /// The newest questions that were kept or judged, each once, the newest first, `most` at most.
+    /// The newest logged or judged questions, each once, newest first, at most `most`.
     ///
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], index.asked()
     /// (1, ['is there caffeine in tea?'])
@@ -89,7 +89,7 @@ impl Index {
         run(py, move || index.asked(most))
     }
 
-    /// The last calls of `learn` that trained, 64 at most, the newest first, as dictionaries.
+    /// The last calls of `learn` that trained, at most 64, newest first, as dictionaries.
     ///
     /// >>> index.learnings()
     /// []
@@ -98,8 +98,8 @@ impl Index {
         plain(py, &run(py, move || index.learnings())?)
     }
 
-    /// Where the documents of each leaf were before the last change of model, as a dictionary; `None` where
-    /// there is no model to return to.
+    /// The leaves of each leaf's documents before the last change of model, as a dictionary; `None` without a
+    /// previous model.
     ///
     /// >>> index.leaf_changes() is None
     /// True
@@ -108,7 +108,7 @@ impl Index {
         plain(py, &run(py, move || index.leaf_changes())?)
     }
 
-    /// What `learn` would learn from, and how large a gain must be for its questions to show it, as a
+    /// The data that `learn` would learn from, and the gain needed for its questions to show it, as a
     /// dictionary.
     ///
     /// >>> index.learnable([("is there caffeine in tea?", "tea")])["held_out"]
@@ -125,9 +125,9 @@ impl Index {
         plain(py, &run(py, move || index.learnable(&options))?)
     }
 
-    /// Trains on the judgments and takes the new model only if searches are shown to be better with it; the
-    /// decision, as a dictionary. `half_life` is in seconds. With `accept` the new model is taken in any
-    /// case. `choose`, a function of that dictionary as measured, decides in place of the rule.
+    /// Trains on the judgments and adopts the new model only if it is shown to improve searches; returns the
+    /// decision as a dictionary. `half_life` is in seconds. With `accept` the new model is always adopted.
+    /// `choose`, a function of that dictionary, decides instead of the rule.
     ///
     /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
     /// 'too_few'
@@ -164,7 +164,7 @@ impl Index {
         }
     }
 
-    /// Learns how much words count beside embeddings, from the judgments kept and those given.
+    /// Learns the weight of words relative to embeddings, from stored and given judgments.
     ///
     /// >>> index.fuse([("is there caffeine in tea?", "tea")])["fusion"] is None
     /// True
@@ -180,7 +180,7 @@ impl Index {
         plain(py, &watched(py, progress, move |told| index.with_progress(told).fuse(&pairs))?)
     }
 
-    /// Gives the model a fast encoder of questions, or with `kind="none"` takes it away.
+    /// Gives the model a fast encoder of questions, or removes it with `kind="none"`.
     ///
     /// >>> index.distil(kind="none")
     #[pyo3(signature = (pairs = None, *, kind = "static", texts = None, passes = None, questions = None,
@@ -204,7 +204,7 @@ impl Index {
         plain(py, &watched(py, progress, move |told| index.with_progress(told).distil(&options))?)
     }
 
-    /// Changes over to another model: every document is encoded and routed anew beside the running index.
+    /// Switches to another model: every document is encoded and routed again while the index stays in use.
     ///
     /// >>> index.reencode("models/scifact-minilm")
     /// Traceback (most recent call last):
@@ -222,7 +222,7 @@ impl Index {
         plain(py, &watched(py, progress, move |told| index.with_progress(told).reencode(&bundle))?)
     }
 
-    /// Goes back to the model before.
+    /// Returns to the previous model.
     ///
     /// >>> index.rollback()
     /// Traceback (most recent call last):
@@ -234,7 +234,7 @@ impl Index {
         plain(py, &watched(py, progress, move |told| index.with_progress(told).rollback())?)
     }
 
-    /// Removes the model that `rollback` would go back to; whether there was one.
+    /// Removes the model that `rollback` would return to; returns whether there was one.
     ///
     /// >>> index.drop_previous_model()
     /// False
@@ -243,7 +243,7 @@ impl Index {
         run(py, move || index.drop_previous_model())
     }
 
-    /// Keeps the tree in step with the collection in a thread of its own until the returned object is closed.
+    /// Keeps the tree in step with the collection in a background thread until the returned object is closed.
     ///
     /// >>> with index.auto_tune(interval=60) as tuning:
     /// ...     tuning.tunings
@@ -274,7 +274,7 @@ fn learning(
     })
 }
 
-/// Waits for the thread, but in a forked child, which has none to wait for.
+/// Waits for the thread, except in a forked child, which has none.
 fn end(tune: Option<ehi::learn::AutoTune>) {
     match is_forked() {
         true => std::mem::forget(tune),
@@ -288,7 +288,7 @@ impl Drop for AutoTune {
     }
 }
 
-/// A thread that tunes; made by `Index.auto_tune`.
+/// A tuning thread, created by `Index.auto_tune`.
 #[pyclass(frozen, module = "ehi")]
 pub struct AutoTune {
     tune: RwLock<Option<ehi::learn::AutoTune>>,
@@ -296,14 +296,14 @@ pub struct AutoTune {
 
 #[pymethods]
 impl AutoTune {
-    /// How many tunings have ended.
+    /// Number of finished tunings.
     #[getter]
     fn tunings(&self) -> usize {
         let tune = self.tune.read().unwrap_or_else(PoisonError::into_inner);
         tune.as_ref().map_or(0, |tune| tune.last().0)
     }
 
-    /// Ends it; a tuning under way is given up, with the index as it was.
+    /// Stops it; a running tuning is abandoned and leaves the index unchanged.
     fn close(&self, py: Python<'_>) {
         let taken = self.tune.write().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(move || end(taken));

@@ -1,4 +1,4 @@
-//! Upkeep: what is there, whether it is sound, how it is laid out.
+//! Maintenance: statistics, checks and layout.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::value::plain;
 
 #[pymethods]
 impl Index {
-    /// Makes what was stored last beyond a power failure, and shows it to read-only handles.
+    /// Makes all changes durable and visible to read-only handles.
     ///
     /// >>> index.flush()
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
@@ -23,7 +23,7 @@ impl Index {
         run(py, move || index.flush())
     }
 
-    /// Of a read-only handle: shows what was flushed since; whether there was something.
+    /// For a read-only handle: makes flushed changes visible; returns whether there were any.
     ///
     /// >>> index.flush()
     /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
@@ -43,7 +43,7 @@ impl Index {
         plain(py, &run(py, move || index.stats())?)
     }
 
-    /// What is amiss that the index can do with, as texts.
+    /// Tolerable problems of the index, as texts.
     ///
     /// >>> index.notices()
     /// []
@@ -81,7 +81,7 @@ impl Index {
         plain(py, &run(py, move || index.leaves(&options))?)
     }
 
-    /// Reads and checks every byte; what was found, as a dictionary.
+    /// Reads and checks every byte; returns the result as a dictionary.
     ///
     /// >>> index.verify()["sound"]
     /// True
@@ -92,7 +92,7 @@ impl Index {
         plain(py, &report)
     }
 
-    /// Copies the index as it is to a folder that is missing or empty.
+    /// Copies the index to a folder that is missing or empty.
     ///
     /// >>> index.snapshot("copy")
     /// >>> len(ehi.Index.open_read_only("copy", precision="int8"))
@@ -102,7 +102,7 @@ impl Index {
         run(py, move || index.snapshot(target))
     }
 
-    /// Merges all segments and drops what is deleted.
+    /// Merges all segments and drops deleted documents.
     ///
     /// >>> index.compact()
     #[pyo3(signature = (*, progress = None))]
@@ -111,7 +111,7 @@ impl Index {
         watched(py, progress, move |told| index.with_progress(told).compact())
     }
 
-    /// Makes posting lists of words for an index without, or with other terms: `tokens`, or a language.
+    /// Makes posting lists of words, also for an index with other terms: `tokens`, or a language.
     ///
     /// >>> with ehi.Index.create("other", model="models/scifact-minilm", words="none") as other:
     /// ...     summary = other.add(["tea"], ["Green tea has caffeine."])
@@ -125,7 +125,7 @@ impl Index {
         watched(py, progress, move |told| index.with_progress(told).make_lexical(analyzer))
     }
 
-    /// Makes the posting lists of leaves anew.
+    /// Rebuilds the posting lists of leaves.
     ///
     /// >>> index.rebuild_postings()
     #[pyo3(signature = (*, progress = None))]
@@ -134,7 +134,7 @@ impl Index {
         watched(py, progress, move |told| index.with_progress(told).rebuild_postings())
     }
 
-    /// Measures how many leaves a search needs for a recall; the curve, as a dictionary.
+    /// Measures the number of leaves that a search needs for a recall; returns the curve as a dictionary.
     ///
     /// >>> index.calibrate(["is there caffeine in tea?", "mending a tyre"])["questions"]
     /// 2
@@ -151,7 +151,7 @@ impl Index {
         plain(py, &curve)
     }
 
-    /// Makes a tree for the documents that are here, without labels; what came of it, as a dictionary.
+    /// Makes a tree for the stored documents, without labels; returns the outcome as a dictionary.
     ///
     /// >>> index.tune()
     /// Traceback (most recent call last):

@@ -1,5 +1,5 @@
-//! The store: how it is opened and closed. `documents.rs` has what goes in, `searches.rs` what is found,
-//! `maintain.rs` its upkeep, `learn.rs` what it learns from judged questions.
+//! The store: how it is opened and closed. `documents.rs` handles documents, `searches.rs` searches,
+//! `maintain.rs` maintenance, and `learn.rs` learning from judged questions.
 
 mod documents;
 mod learn;
@@ -25,7 +25,7 @@ pub use learn::AutoTune;
 /// An index: documents, their embeddings and postings, and the model, in one folder.
 ///
 /// Made by `Index.create`, `Index.open` and `Index.open_read_only`. One process writes at a time, any number
-/// reads. It may be shared by threads; a search takes none of the interpreter's lock. `close` (or the end of
+/// reads. It may be shared by threads; a search does not hold the interpreter's lock. `close` (or the end of
 /// a `with` block) flushes it.
 ///
 /// >>> len(index), "tea" in index, sorted(document["id"] for document in index)
@@ -85,7 +85,7 @@ impl Index {
         Ok(Self::of(index))
     }
 
-    /// Opens an index for reading and writing; `wait` is for how many seconds another writer is waited for.
+    /// Opens an index for reading and writing; `wait` is the number of seconds to wait for another writer.
     ///
     /// >>> ehi.Index.open("notes")
     /// Traceback (most recent call last):
@@ -115,7 +115,7 @@ impl Index {
         Ok(Self::of(run(py, move || builder.open(path))?))
     }
 
-    /// Opens an index to read it, beside a process that writes; `refresh` shows what was flushed since.
+    /// Opens an index for reading while another process may write; `refresh` makes flushed changes visible.
     ///
     /// >>> index.flush()
     /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
@@ -135,9 +135,9 @@ impl Index {
         Ok(Self::of(run(py, move || builder.open_read_only(path))?))
     }
 
-    /// Brings a damaged index back to what can be read of it. `undecided` says what to do with documents that
-    /// may have been deleted: refuse, keep or drop. `forget` removes what earlier repairs set aside, where
-    /// there is nothing to repair now.
+    /// Restores the readable part of a damaged index. `undecided` decides about documents that may have been
+    /// deleted: refuse, keep or drop. `forget` removes the files set aside by earlier repairs if there is
+    /// nothing to repair now.
     ///
     /// >>> index.close()
     /// >>> ehi.Index.repair("notes")["lost"]
@@ -183,13 +183,13 @@ impl Index {
         Ok(self.inner()?.is_read_only())
     }
 
-    /// The model that serves.
+    /// The model in service.
     #[getter]
     fn model(&self) -> PyResult<Model> {
         Ok(Model { bundle: (*self.inner()?.bundle()).clone() })
     }
 
-    /// Flushes the index and gives it up; nothing can be done with it then. Safe to call twice.
+    /// Flushes and closes the index, which cannot be used afterwards. Safe to call twice.
     ///
     /// >>> index.close()
     /// >>> index.search("tea")

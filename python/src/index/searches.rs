@@ -17,14 +17,14 @@ use crate::value::{Matrix, plain, type_name};
 impl Index {
     /// Searches for a text, a list of texts, or embeddings, `[dim]` or `[n, dim]`.
     ///
-    /// Of one question a `SearchResult`, of several a list of them. How far the tree is searched say `beam`
-    /// (leaves), `recall` (share of exact search's hits, 0.95 by default), `stop` (rules as `mass=0.9`) or
-    /// `exact`. `mode` is best (the default: words count as far as judged questions have shown that they
-    /// help, and for a question with signs), dense, lexical or hybrid; `alpha` and `rrf` join both scores of
-    /// hybrid. In all modes but dense a hit must have `+word` and `"a phrase"`, and must not have `-word`:
-    /// the result's `signs` say what a question meant. `filter` is a dictionary in the form of MongoDB's. A
-    /// `reranker` reads the best `rerank_depth` hits again. `unlogged` does not keep the question where
-    /// questions are kept.
+    /// Returns a `SearchResult` for one question and a list of them for several. The reach in the tree is set
+    /// by `beam` (leaves), `recall` (share of exact search's hits, 0.95 by default), `stop` (rules such as
+    /// `mass=0.9`) or `exact`. `mode` is best (the default: words count if judged questions have shown that
+    /// they help, and for a question with operators), dense, lexical or hybrid; `alpha` and `rrf` combine
+    /// both scores of hybrid. In all modes except dense a hit must contain `+word` and `"a phrase"`, and must
+    /// not contain `-word`; the result's `signs` show the interpretation. `filter` is a dictionary in
+    /// MongoDB's form. A `reranker` reorders the best `rerank_depth` hits. `unlogged` keeps the question out
+    /// of the log.
     ///
     /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
     /// >>> hit.id, hit.text, hit.metadata
@@ -76,8 +76,7 @@ impl Index {
         }
     }
 
-    /// Why a search found what it found, as a dictionary; with `against_exact` beside what exact search
-    /// finds.
+    /// Explains the hits of a search, as a dictionary; with `against_exact` compared with exact search.
     ///
     /// >>> explained = index.explain("is there caffeine in tea?", k=2, against_exact=True)
     /// >>> [hit["id"] for hit in explained["hits"]][0]
@@ -99,14 +98,14 @@ impl Index {
     }
 }
 
-/// What is searched for.
+/// The query.
 enum Asked<'py> {
     Texts(Vec<String>),
     Vectors(Matrix<'py>),
 }
 
 impl<'py> Asked<'py> {
-    /// Whether it is one question, too.
+    /// Also returns whether it is a single question.
     fn new(query: &Bound<'py, PyAny>) -> PyResult<(Self, bool)> {
         if let Ok(text) = query.cast::<PyString>() {
             return Ok((Self::Texts(vec![text.to_cow()?.into_owned()]), true));
@@ -124,5 +123,5 @@ impl<'py> Asked<'py> {
     }
 }
 
-/// Questions that each thread searches for between two looks for Ctrl-C.
+/// Questions per thread between checks for Ctrl-C.
 const QUESTIONS: usize = 64;

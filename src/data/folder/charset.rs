@@ -1,19 +1,19 @@
 //! The charset that a page of HTML declares.
 
-/// Bytes in which browsers look for it.
+/// Bytes that browsers search for it.
 const MOST_BYTES: usize = 1024;
 
-/// The charset that a page declares, if that is how it is written and not UTF-8.
+/// The declared charset of a page, if it is in use and not UTF-8.
 pub(super) fn unread(page: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(&page[..page.len().min(MOST_BYTES)]).to_ascii_lowercase();
     let declared = declared(&head).filter(|name| !matches!(*name, "utf-8" | "utf8"))?;
-    // Of the others, bytes that are UTF-8 say more than a declaration.
+    // For other charsets, valid UTF-8 outweighs the declaration.
     let is_unread = is_seven_bit(declared) || std::str::from_utf8(page).is_err();
     is_unread.then(|| declared.to_owned())
 }
 
-/// What a head in lower case declares: `<meta charset="…">`, `charset=…` within a content, or the declaration
-/// of XML.
+/// The declaration in a lowercased head: `<meta charset="…">`, `charset=…` within a content, or the
+/// declaration of XML.
 fn declared(head: &str) -> Option<&str> {
     let after = |key| head.split(key).skip(1);
     after("charset").chain(after("encoding")).find_map(|rest| {
@@ -23,7 +23,7 @@ fn declared(head: &str) -> Option<&str> {
     })
 }
 
-/// Whether all bytes of a charset are those of ASCII, so that they are UTF-8 by chance.
+/// Whether a charset uses only ASCII bytes, so that its text is accidentally valid UTF-8.
 fn is_seven_bit(charset: &str) -> bool {
     let starts = ["iso-2022-", "csiso2022", "hz-gb", "utf-7", "unicode-1-1-utf-7"];
     starts.iter().any(|start| charset.starts_with(start))

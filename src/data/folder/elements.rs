@@ -1,10 +1,10 @@
-//! What is known of the elements of HTML.
+//! Properties of HTML elements.
 
 use std::borrow::Cow;
 
 use super::text::Break;
 
-/// The elements of HTML, those of the past too, and the two that hold pictures and formulas.
+/// The elements of HTML, including obsolete ones, and the two for pictures and formulas.
 const NAMES: &str = "\
     a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink blockquote \
     body br button canvas caption center cite code col colgroup data datalist dd del details dfn dialog dir div \
@@ -15,7 +15,7 @@ const NAMES: &str = "\
     strike strong style sub summary sup svg table tbody td template textarea tfoot th thead time title tr track \
     tt u ul var video wbr xmp";
 
-/// Whether a name, in lower case, is that of an element.
+/// Whether a lowercase name is that of an element.
 pub(super) fn is_element(name: &[u8]) -> bool {
     NAMES.split(' ').any(|own| own.as_bytes() == name)
 }
@@ -61,7 +61,7 @@ pub(super) fn around(name: &[u8]) -> Break {
     }
 }
 
-/// What is shown in the place of an element, one of its attributes.
+/// The attribute shown in place of an element.
 pub(super) fn shown<'a>(
     name: &[u8],
     attribute: impl Fn(&[u8]) -> Option<Cow<'a, str>>,

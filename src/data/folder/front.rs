@@ -7,20 +7,20 @@ use super::yaml;
 /// The most bytes of a block; a larger one is text.
 const MOST_BYTES: usize = 1 << 20;
 
-/// How a Markdown file begins.
+/// The start of a Markdown file.
 #[derive(Debug, PartialEq)]
 pub(super) enum Front<'a> {
-    /// With Markdown.
+    /// Markdown, without front matter.
     Absent,
-    /// With fields, and Markdown after them. `is_untitled`: the title is null, so that the document has none.
-    /// A blank title does not count.
+    /// Fields, followed by Markdown. `is_untitled`: the title is null, so that the document has none. A blank
+    /// title does not count.
     Read { fields: Map<String, Value>, is_untitled: bool, rest: &'a str },
-    /// With a block of YAML or TOML that has a mistake.
+    /// A malformed block of YAML or TOML.
     Malformed { block: &'a str, rest: &'a str, why: String },
 }
 
 impl<'a> Front<'a> {
-    /// The front matter of a file: YAML between two lines of `---`, of which the second may be `...`, or TOML
+    /// The front matter of a file: YAML between two lines of `---`, where the second may be `...`, or TOML
     /// between two lines of `+++`. The first of them is the first line of the file. A block whose first line
     /// is blank, or that has values without names, is Markdown between two horizontal rules.
     pub fn of(file: &'a str) -> Self {
@@ -42,7 +42,7 @@ impl<'a> Front<'a> {
                 let is_untitled = fields.get("title") == Some(&Value::Null) && block.lines().any(none);
                 Self::Read { fields, is_untitled, rest }
             }
-            // An empty block. One with comments only may be Markdown headings.
+            // An empty block. A block with only comments may be Markdown headings.
             Ok(Value::Null) if block.trim().is_empty() => {
                 Self::Read { fields: Map::new(), is_untitled: false, rest }
             }
@@ -52,7 +52,7 @@ impl<'a> Front<'a> {
     }
 }
 
-/// Whether a file begins with blank lines, followed by what would be front matter on its first line.
+/// Whether a file begins with blank lines before an apparent front matter.
 pub(super) fn is_late(file: &str) -> bool {
     let rest = file.trim_start();
     let blank = &file[..file.len() - rest.len()];
@@ -64,7 +64,7 @@ enum FrontKind {
     Toml,
 }
 
-/// The block between its two lines, and what comes after it.
+/// The block between its two lines, and the rest of the file.
 fn split(file: &str) -> Option<(&str, &str, FrontKind)> {
     let (first, inside) = file.split_once('\n')?;
     let (ends, kind): (&[&str], _) = match first.trim_end() {

@@ -7,7 +7,7 @@ use html5gum::{DefaultEmitter, EndTag, StartTag, State, Token, Tokenizer, naive_
 use super::elements::{self, heading, is_element, is_foreign};
 use super::text::{Break, Page, PageText};
 
-/// The title and text of a page; of broken markup what a browser might show.
+/// The title and text of a page; for broken markup, the text a browser might show.
 pub(super) fn page(html: &str) -> Page {
     let mut page = PageText::new();
     let mut reader = Reader::new(html, &mut page);
@@ -17,17 +17,17 @@ pub(super) fn page(html: &str) -> Page {
     page.finish(title)
 }
 
-/// Adds the text of a piece of HTML in Markdown to a page. Tags with names unknown to HTML stay text.
+/// Adds the text of a piece of HTML in Markdown to a page. Tags with names unknown to HTML remain text.
 pub(super) fn read(html: &str, page: &mut PageText) {
     Reader::new(html, page).read();
 }
 
-/// How a section of CDATA begins.
+/// Start of a CDATA section.
 const CDATA: &str = "<![CDATA[";
 
 struct Reader<'a> {
     html: &'a str,
-    /// The place in `html` that the tokenizer's places count from.
+    /// Offset in `html` of the tokenizer's positions.
     base: usize,
     page: &'a mut PageText,
     is_page: bool,
@@ -36,12 +36,12 @@ struct Reader<'a> {
     /// The page's own title, the first element of that name.
     title: Option<String>,
     in_title: bool,
-    /// The element that is not read, and how often it is within itself.
+    /// The element being skipped, and its nesting depth.
     unread: Option<(Vec<u8>, usize)>,
-    /// How many elements with white space that counts, and how many pictures and formulas, are open.
+    /// Numbers of open elements with significant white space, and of open pictures and formulas.
     verbatim: usize,
     foreign: usize,
-    /// Where the last end tag of an element begins.
+    /// Start of an element's last end tag.
     ends: HashMap<Vec<u8>, Option<usize>>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads tokens up to a section of CDATA that is text, and says where that begins.
+    /// Reads tokens up to a CDATA section that is text, and returns its start.
     fn read_tokens(&mut self) -> Option<usize> {
         let html = &self.html[self.base..];
         let mut tokens = Tokenizer::new_with_emitter(html, DefaultEmitter::<usize>::new_with_span());
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
                 }
                 Token::EndTag(tag) => self.end(&tag),
                 Token::String(text) if self.unread.is_none() => self.text(&String::from_utf8_lossy(&text)),
-                // HTML reads this as a comment; in Markdown it is text.
+                // A comment in HTML, but text in Markdown.
                 Token::Comment(comment) if !self.is_page && self.unread.is_none() => {
                     let tag = html.get(comment.span.start..).unwrap_or_default();
                     if tag.starts_with("</") {
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         self.is_xhtml |= name == b"html" && tag.attributes.contains_key(&b"xmlns"[..]);
-        // In XHTML an element may be empty; and one that never ends hides nothing.
+        // In XHTML an element may be empty, and an element without an end tag hides nothing.
         let has_content = !tag.self_closing && self.ends_behind(name, self.base + tag.span.end);
         let is_title = name == b"title" && self.is_page && self.foreign == 0;
         if is_title && self.title.is_none() && has_content {
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
             self.read_start(tag);
         }
         let state = if has_content && self.foreign == 0 { naive_next_state(name) } else { None };
-        // It has no end.
+        // It has no end tag.
         state.filter(|_| name != b"plaintext")
     }
 
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         }
         let attribute = |name: &[u8]| tag.attributes.get(name).map(|value| String::from_utf8_lossy(value));
         let shown = elements::shown(name, attribute);
-        // Some programs write the label of an option as its content too.
+        // Some programs repeat the label of an option as its content.
         let content = self.html.get(self.base + tag.span.end..).unwrap_or_default();
         let content = content.split('<').next().unwrap_or_default().trim();
         if let Some(shown) = shown.filter(|shown| name != b"option" || shown.trim() != content) {
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
 
     /// Separates the next piece by the break that an element makes.
     fn stop(&mut self, name: &[u8]) {
-        // The parts of a picture or a formula do.
+        // Parts of a picture or a formula are separated by a space.
         self.page.stop(if self.foreign > 0 { Break::Space } else { elements::around(name) });
     }
 
@@ -198,12 +198,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a name in angle brackets is text and no tag.
+    /// Whether a name in angle brackets is text rather than a tag.
     fn is_text(&self, name: &[u8]) -> bool {
         !self.is_page && self.foreign == 0 && !is_element(name)
     }
 
-    /// Takes a tag as the text that it is.
+    /// Takes a tag as text.
     fn verbatim_tag(&mut self, start: usize, end: usize, name: &[u8]) {
         match self.html[self.base..].get(start..end).filter(|tag| tag.starts_with('<') && tag.ends_with('>'))
         {
@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where the last end tag of a name begins.
+/// Start of the last end tag of a name.
 fn last_end(html: &[u8], name: &[u8]) -> Option<usize> {
     let is_end = |tag: &[u8]| {
         let own = tag.strip_prefix(b"</").and_then(|tag| tag.split_at_checked(name.len()));

@@ -1,22 +1,22 @@
-//! Which files of a folder are left out by their names, as ripgrep does by default.
+//! Skips files of a folder by name, like ripgrep by default.
 
 use std::path::Path;
 
 use ignore::{IncrementalIgnore, WalkBuilder};
 
-/// Leaves out hidden entries, and those that `.gitignore`, `.ignore` and git's other lists name.
+/// Skips hidden entries, and those in `.gitignore`, `.ignore` and git's other lists.
 pub(super) struct Rules(Option<IncrementalIgnore>);
 
 impl Rules {
-    /// The rules of a folder; those of hidden files alone where the lists do not count.
+    /// The rules of a folder; without lists, only those for hidden files.
     pub fn of(root: &Path, with_lists: bool) -> Self {
         let mut builder = WalkBuilder::new(root);
         builder.standard_filters(with_lists).hidden(true);
         Self(builder.build_matchers().pop())
     }
 
-    /// Whether an entry is left out, by its path from the folder on, and what is wrong with a list that was
-    /// read for it. The entries of a folder that is left out are so too.
+    /// Whether an entry is skipped, by its path relative to the folder, and the problem with a list read for
+    /// it. Entries of a skipped folder are skipped too.
     pub fn leave_out(&mut self, path: &Path, is_dir: bool) -> (bool, Option<String>) {
         let Some(rules) = &mut self.0 else { return (false, None) };
         let (found, error) = rules.matched_with_errors(path, is_dir);

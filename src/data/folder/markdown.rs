@@ -54,8 +54,7 @@ fn title(fields: &mut Map<String, Value>) -> Option<String> {
     Some(title).filter(|title| !title.is_empty())
 }
 
-/// Makes a list of tags that stand in one text with commas between, as older notes have them, each without
-/// its `#`.
+/// Splits tags in a comma-separated text, as in older notes, and strips their `#`.
 fn tags(fields: &mut Map<String, Value>) {
     let Some(tags) = fields.get_mut("tags") else { return };
     if let Value::String(text) = tags
@@ -100,16 +99,16 @@ fn body(markdown: &str, page: PageText) -> PageText {
 struct Reader<'a> {
     markdown: &'a str,
     page: PageText,
-    /// A block of HTML that is not whole.
+    /// An incomplete block of HTML.
     html: String,
     in_code: bool,
-    /// The number of the next item of each list that is open, if it has one.
+    /// The number of the next item of each open list, if numbered.
     numbers: Vec<Option<u64>>,
-    /// Where the last cell of a table ends.
+    /// End of the last cell of a table.
     cell_end: usize,
     /// The end of the source that is already in the page.
     taken: usize,
-    /// Where the first line of a callout ends.
+    /// End of the first line of a callout.
     callout_end: usize,
 }
 
@@ -160,7 +159,7 @@ impl Reader<'_> {
             }
             Tag::Paragraph | Tag::Table(_) | Tag::FootnoteDefinition(_) => self.page.stop(Break::Paragraph),
             Tag::Link { link_type: LinkType::WikiLink { has_pothole: true }, dest_url, .. }
-                // Brackets of a shell or a program, of which nothing is hidden.
+                // Brackets of a shell or a program, kept in full.
                 if dest_url.trim() != &**dest_url => {
                     self.take(place);
                 }
@@ -209,7 +208,7 @@ impl Reader<'_> {
         self.page.push(&self.markdown[place]);
     }
 
-    /// Adds the name of an embedded file; the words after the `|` are its size, or a text shown in its place.
+    /// Adds the name of an embedded file; the words after the `|` are its size, or a text shown instead.
     fn embed(&mut self, name: &CowStr<'_>, place: Range<usize>) {
         let label = self.markdown[place.clone()].rsplit_once('|').map_or("", |(_, label)| label);
         let label = label.trim_end_matches(']');
@@ -220,7 +219,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the cells of a row beyond those of the table's head, for which there are no events.
+    /// Adds the cells of a row beyond the table's head, which have no events.
     fn further_cells(&mut self, row: Range<usize>) {
         let rest = self.markdown.get(self.cell_end..row.end).unwrap_or_default();
         for cell in rest.split('|').map(str::trim).filter(|cell| !cell.is_empty()) {
@@ -229,7 +228,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The first line of a callout (`> [!tip]- Words`) is its words, or else the name of its kind.
+    /// The first line of a callout (`> [!tip]- Words`): its words, or the name of its kind.
     fn callout(&mut self, quote: Range<usize>) {
         let line = self.markdown[quote.clone()].lines().next().unwrap_or_default();
         let Some(inside) = line.trim_start().strip_prefix('>') else { return };

@@ -31,12 +31,12 @@ use crate::document::Document;
 use ignored::Rules;
 use text::Page;
 
-/// The most bytes of a file of a folder: as many as a document may have.
+/// Most bytes of a file in a folder, the limit of a document.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 const SOURCE: &str = "source";
 const PREFIX: &str = "prefix";
-/// Prefix for a page's own field whose name clashes with one of ours.
+/// Prefix for a page's field whose name clashes with a reserved one.
 const OWN: &str = "page_";
 
 /// Reads a text as each kind of file.
@@ -50,21 +50,21 @@ pub fn fuzz_markup(text: &str) {
 }
 
 /// A folder whose files are documents: those that end in `.md`, `.markdown`, `.html`, `.htm`, `.txt` or
-/// `.text`, in upper or lower case, and those of the folders in it.
+/// `.text`, in upper or lower case, including subfolders.
 ///
-/// A file's id is its path from the folder on, with `/` between its parts ([`Self::prefixed`] puts a text
-/// before it). The title is that of the front matter of Markdown, or else the first heading of level 1, or
-/// else the `<title>` of HTML, or else the first heading, or else the file's name without its ending; a front
-/// matter whose title is `null` has none. The text is what is read, without markup and without the heading
-/// that is the title. The metadata has `source` (the name of the folder), `prefix` (the text before its path
-/// in the id, if there is one), the fields of [`FileVersion`], the other fields of the front matter, and a
-/// `title` that is not that of the document; one of them that has a name of ours gets `page_` before it.
+/// A file's id is its path relative to the folder, with `/` between its parts ([`Self::prefixed`] adds a
+/// prefix). The title is the first of: the title in Markdown's front matter, the first heading of level 1,
+/// the `<title>` of HTML, the first heading, the file's name without its extension. A `null` title in the
+/// front matter means no title. The text is the content without markup and without the heading used as title.
+/// The metadata has `source` (the name of the folder), `prefix` (the prefix of the id, if any), the fields of
+/// [`FileVersion`], the other fields of the front matter, and a `title` that is not that of the document. A
+/// field whose name is reserved gets the prefix `page_`.
 ///
-/// Hidden files and folders, whose names begin with a dot, those that `.gitignore`, `.ignore` and other lists
-/// of git name (as ripgrep reads them by default; [`Self::with_ignored`] reads them too), and symbolic links
-/// are left out, but for the folder itself, which may be a link. So are files without text. A file that is
-/// not text in UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an
-/// error; the others are read.
+/// Hidden files and folders, whose names begin with a dot, those in `.gitignore`, `.ignore` and git's other
+/// lists (like ripgrep by default; [`Self::with_ignored`] includes them), and symbolic links are skipped,
+/// except the folder itself, which may be a link. So are files without text. A file that is not UTF-8 text,
+/// larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error; the others are
+/// still read.
 ///
 /// # Examples
 ///
@@ -87,13 +87,13 @@ pub struct Folder {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FolderFile {
-    /// The id of its document: the path from the folder on.
+    /// The id of its document: its path relative to the folder.
     pub id: String,
-    /// The state that it is in.
+    /// Its state.
     pub version: FileVersion,
 }
 
-/// How a file is read.
+/// The format of a file.
 #[derive(Clone, Copy)]
 enum Markup {
     Markdown,
@@ -102,7 +102,7 @@ enum Markup {
 }
 
 impl Markup {
-    /// By the ending of a name.
+    /// From the extension of a name.
     fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "md" | "markdown" => Some(Self::Markdown),
@@ -122,10 +122,10 @@ impl Markup {
 }
 
 impl Folder {
-    /// A folder, whose name as a source is its absolute path.
+    /// Opens a folder; its name as a source is its absolute path.
     ///
     /// # Errors
-    /// [`DataErrorKind::Missing`] for another path than that of a folder, [`DataErrorKind::Open`], and
+    /// [`DataErrorKind::Missing`] if the path is not a folder, [`DataErrorKind::Open`], and
     /// [`DataErrorKind::Encoding`] for an absolute path that is not UTF-8.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::dataset::directory(dir)?;
@@ -133,39 +133,39 @@ impl Folder {
         Ok(Self { root, source, prefix: String::new(), with_ignored: false })
     }
 
-    /// One file, as it would be read in its folder.
+    /// A single file, read as in its folder.
     ///
     /// # Errors
     /// [`DataErrorKind::Open`], [`DataErrorKind::Encoding`].
     pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = path.into();
         let folder = root.parent().filter(|parent| !parent.as_os_str().is_empty());
-        // Before its folder, so that the error names the file.
+        // Checked before its folder, so that the error names the file.
         fs::metadata(&root).map_err(|source| DataError::open(&root, source))?;
         let source = absolute(folder.unwrap_or(Path::new(".")))?;
         Ok(Self { root, source, prefix: String::new(), with_ignored: false })
     }
 
-    /// Whether files of such a name are read, by its ending.
+    /// Whether a file with this name is read, by its extension.
     pub fn reads(path: impl AsRef<Path>) -> bool {
         Markup::of(path.as_ref()).is_some()
     }
 
-    /// With a text that comes before the path in each id.
+    /// Sets a prefix for each id.
     #[must_use]
     pub fn prefixed(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Reads the files too that `.gitignore`, `.ignore` and other lists of git name.
+    /// Also reads the files in `.gitignore`, `.ignore` and git's other lists.
     #[must_use]
     pub fn with_ignored(mut self) -> Self {
         self.with_ignored = true;
         self
     }
 
-    /// Gives the source another name, which stays the same where the folder moves.
+    /// Sets the name of the source, which then does not change if the folder moves.
     #[must_use]
     pub fn named(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
@@ -182,8 +182,8 @@ impl Folder {
         FolderDocuments::new(self)
     }
 
-    /// The state of the file that a stored document was read from; `None` for one of another source, or with
-    /// another text before its path.
+    /// The state of the file that a stored document was read from; `None` for another source or another
+    /// prefix.
     pub fn version_of(&self, document: &Document) -> Option<FileVersion> {
         let metadata = document.metadata.as_ref()?;
         let prefix = metadata.get(PREFIX).and_then(Value::as_str).unwrap_or_default();
@@ -223,7 +223,7 @@ impl Folder {
         Rules::of(&self.root, !self.with_ignored)
     }
 
-    /// A page's own fields beside ours.
+    /// Combines a page's own fields with the reserved ones.
     fn metadata(&self, own: Map<String, Value>, version: FileVersion) -> Value {
         let FileVersion { modified, bytes, changed, inode } = version;
         let ours: [Value; 4] = [modified.into(), bytes.into(), changed.into(), inode.into()];
@@ -246,7 +246,7 @@ impl Folder {
 
 fn absolute(dir: &Path) -> Result<String, DataError> {
     let absolute = fs::canonicalize(dir).map_err(|source| DataError::open(dir, source))?;
-    // Two names that are not UTF-8 could look the same.
+    // Two names that are not UTF-8 could be displayed identically.
     absolute.into_os_string().into_string().map_err(|path| bad_name(Path::new(&path)))
 }
 

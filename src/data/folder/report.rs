@@ -1,8 +1,8 @@
-//! What a folder holds.
+//! The report on a folder.
 
 use std::collections::BTreeSet;
 
-/// What a folder holds, as far as it was read.
+/// The entries of a folder, as far as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FolderReport {
@@ -12,7 +12,7 @@ pub struct FolderReport {
     pub unchanged: u64,
     /// Hidden files and folders.
     pub hidden: u64,
-    /// Files and folders that `.gitignore`, `.ignore` or another list of git names.
+    /// Files and folders in `.gitignore`, `.ignore` or another list of git.
     pub ignored: u64,
     /// Symbolic links.
     pub links: u64,
@@ -20,9 +20,8 @@ pub struct FolderReport {
     pub others: u64,
     /// Files without text.
     pub empty: u64,
-    /// What was not understood of files that were read, a sentence each that begins with the path of the
-    /// file.
+    /// Problems in files that were read, one sentence each, starting with the file's path.
     pub notes: Vec<String>,
-    /// Whether all of it was listed, so that a file that is not in `present` is not there.
+    /// Whether the whole folder was listed, so that a file that is not in `present` does not exist.
     pub is_whole: bool,
 }

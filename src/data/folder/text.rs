@@ -1,4 +1,4 @@
-//! Text put together from the pieces of a marked-up page.
+//! Assembles text from the pieces of a marked-up page.
 
 use serde_json::{Map, Value};
 
@@ -27,11 +27,11 @@ impl Break {
 pub(super) struct Page {
     pub title: String,
     pub text: String,
-    /// What the page says of itself beside the two.
+    /// Further metadata of the page.
     pub metadata: Map<String, Value>,
-    /// Whether it says that it has no title.
+    /// Whether it explicitly has no title.
     pub is_untitled: bool,
-    /// What was not understood, and how it was read instead.
+    /// A problem in the page, and how it was handled.
     pub note: Option<String>,
 }
 
@@ -42,13 +42,13 @@ struct Heading {
     end: usize,
 }
 
-/// Runs of white space become one space, or the break that the markup makes of them.
+/// Collects text. Runs of white space become one space, or the break given by the markup.
 pub(super) struct PageText {
     text: String,
     before: Break,
     /// Whether the next piece follows a mark.
     is_marked: bool,
-    /// A heading that has begun: its level, and where its text does.
+    /// An open heading: its level, and the start of its text.
     open: Option<(u8, Option<usize>)>,
     headings: Vec<Heading>,
 }
@@ -106,7 +106,7 @@ impl PageText {
         self.text.push_str(word);
     }
 
-    /// A heading begins; one that is open ends.
+    /// Begins a heading, and ends an open one.
     pub fn begin_heading(&mut self, level: u8) {
         self.end_heading();
         self.stop(Break::Paragraph);
@@ -139,7 +139,7 @@ impl PageText {
         Page { title: found, text, metadata, ..Page::default() }
     }
 
-    /// The page with a title of its own; all headings are in the text.
+    /// The page with an explicit title; all headings stay in the text.
     pub fn titled(mut self, title: String) -> Page {
         self.end_heading();
         Page { title, text: self.text.trim().to_owned(), ..Page::default() }

@@ -1,4 +1,4 @@
-//! The state of a file, by which `--sync` tells whether it was changed.
+//! The state of a file, by which `--sync` detects changes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 /// The names of its fields in the metadata of a document.
 pub(super) const NAMES: [&str; 4] = ["modified", "bytes", "changed", "inode"];
 
-/// Which state of a file a document was read from.
+/// The state of the file that a document was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileVersion {
-    /// When its content was changed, in seconds since 1970, as programs may set it.
+    /// Modification time in seconds since 1970, which programs can set.
     pub modified: f64,
     /// Its size.
     pub bytes: u64,
-    /// When the file system changed its content, its name or its rights, in seconds since 1970, which no
-    /// program can set.
+    /// Time of the last change of content, name or permissions, in seconds since 1970, which programs cannot
+    /// set.
     pub changed: f64,
-    /// Its number in the file system, which moves with it.
+    /// Its inode number, which is kept when the file is moved.
     pub inode: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::data::error::{DataError, DataErrorKind};
 use crate::data::streams::{DocumentSource, Documents};
 use crate::document::Document;
 
-/// Files of other kinds that an error names.
+/// Most files of other kinds named in an error.
 const MOST_NAMED: usize = 5;
 
 type Unchanged = Box<dyn FnMut(&FolderFile) -> bool + Send>;
@@ -60,19 +60,19 @@ impl FolderDocuments {
         }
     }
 
-    /// Skips files that the caller says are unchanged: they are listed and not read.
+    /// Skips files that the caller reports as unchanged: they are listed but not read.
     pub fn skipping(mut self, is_unchanged: impl FnMut(&FolderFile) -> bool + Send + 'static) -> Self {
         self.is_unchanged = Some(Box::new(is_unchanged));
         self
     }
 
-    /// Leaves out documents that the caller says it has: their files are read, and count as unchanged.
+    /// Leaves out documents that the caller already has: their files are read and count as unchanged.
     pub fn without(mut self, is_stored: impl FnMut(&Document) -> bool + Send + 'static) -> Self {
         self.is_stored = Some(Box::new(is_stored));
         self
     }
 
-    /// What was found so far.
+    /// The report so far.
     pub fn report(&self) -> &FolderReport {
         &self.report
     }
@@ -90,7 +90,7 @@ impl FolderDocuments {
                 }
             };
             let kind = entry.file_type();
-            // The folder itself, which may be a link, or the one file that was asked for.
+            // The folder itself, which may be a link, or the single requested file.
             let is_root = entry.depth() == 0;
             if is_root && entry.path().is_dir() {
                 continue;
@@ -117,7 +117,7 @@ impl FolderDocuments {
         }
     }
 
-    /// Whether an entry is left out by its name; counts it then.
+    /// Whether an entry is skipped by its name; if so, counts it.
     fn leaves_out(&mut self, entry: &DirEntry) -> bool {
         let path = entry.path().strip_prefix(&self.folder.root).unwrap_or(entry.path());
         let (is_left_out, wrong) = self.rules.leave_out(path, entry.file_type().is_dir());
@@ -131,7 +131,7 @@ impl FolderDocuments {
         is_left_out
     }
 
-    /// A file's document; `None` where it is unchanged or without text.
+    /// A file's document; `None` if it is unchanged or has no text.
     fn document(&mut self, entry: &DirEntry, markup: Markup) -> Result<Option<Document>, DataError> {
         let path = entry.path();
         let own = match entry.depth() {
@@ -169,8 +169,8 @@ impl FolderDocuments {
         Ok(Some(document))
     }
 
-    /// The error of a folder without a file to read, or whose files hold no text: more likely a mistake than
-    /// a wish, and a sync would remove all documents.
+    /// The error for a folder without readable files or text: it is probably a mistake, and a sync would
+    /// remove all documents.
     fn nothing(&self) -> Option<DataError> {
         let FolderReport { present, empty, ignored, others, is_whole, .. } = &self.report;
         if !present.is_empty() || self.count > 0 || !is_whole {
@@ -238,7 +238,7 @@ impl From<FolderDocuments> for Documents {
     }
 }
 
-/// A path from the folder on, with slashes.
+/// A path relative to the folder, with slashes.
 fn id(path: &Path) -> Option<String> {
     let parts = path.components().map(|part| match part {
         Component::Normal(name) => name.to_str(),

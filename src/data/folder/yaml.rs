@@ -1,4 +1,4 @@
-//! YAML as JSON, with every value as it was written.
+//! YAML as JSON, with values as written.
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Map, Value};
@@ -8,15 +8,15 @@ const MOST_DEPTH: usize = 32;
 /// The most values of a document.
 const MOST_VALUES: usize = 50_000;
 
-/// The first document of a text, the first line of which is called line 2: `---` is before it.
+/// The first document of a text, whose first line is numbered 2 because `---` precedes it.
 ///
-/// A plain scalar is a number only where JSON would write it so, so that `007`, `1.10` and `2024-01-05` stay
-/// text; it is a boolean or null as the core schema of YAML 1.2 has it, so that `no` stays text. The name of
-/// a field is the text of its scalar. Aliases are not read.
+/// A plain scalar is a number only if JSON would write it the same way, so that `007`, `1.10` and
+/// `2024-01-05` stay text; it is a boolean or null as in the core schema of YAML 1.2, so that `no` stays
+/// text. The name of a field is the text of its scalar. Aliases are not supported.
 ///
 /// # Errors
-/// What is wrong, and on which line: a mistake, a name that comes twice, a list or an object as a name, an
-/// alias, too many values.
+/// The problem and its line: malformed YAML, a repeated name, a list or an object as a name, an alias, or too
+/// many values.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let mut options = Options::default();
     options.flow_nesting_limit = MOST_DEPTH;

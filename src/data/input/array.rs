@@ -1,4 +1,4 @@
-//! The objects of a JSON array, of which one at a time is in memory.
+//! The objects of a JSON array, held in memory one at a time.
 
 use super::strict::Strings;
 use crate::data::MAX_LINE_BYTES;
@@ -8,7 +8,7 @@ use crate::data::unpack::Unpacked;
 
 pub(super) struct JsonArray {
     stream: Unpacked,
-    /// The line that is being read, from 1.
+    /// The current line, from 1.
     here: u64,
     /// The line on which the last element begins.
     line: u64,
@@ -16,15 +16,15 @@ pub(super) struct JsonArray {
     element: Vec<u8>,
 }
 
-/// What comes next in the array.
+/// The expected next part of the array.
 #[derive(Clone, Copy, PartialEq)]
 enum Expected {
     Bracket,
-    /// Behind the bracket.
+    /// After the bracket.
     ElementOrEnd,
-    /// Behind a comma.
+    /// After a comma.
     Element,
-    /// Behind an element.
+    /// After an element.
     CommaOrEnd,
     Nothing,
 }
@@ -62,7 +62,7 @@ impl JsonArray {
         Ok(Line { at, text })
     }
 
-    /// The next byte that is not white space, which stays in the stream.
+    /// Peeks at the next byte that is not white space.
     fn peek(&mut self) -> Result<Option<u8>, DataError> {
         loop {
             let Some(first) = self.stream.fill(self.here)?.first().copied() else { return Ok(None) };

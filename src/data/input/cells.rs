@@ -1,4 +1,4 @@
-//! What the cells of a column are in the metadata: numbers or booleans where all of them are, else text.
+//! The type of a column in the metadata: numbers or booleans if all cells are, otherwise text.
 
 use serde_json::{Number, Value};
 
@@ -8,7 +8,7 @@ use crate::data::rows::Rows;
 /// Characters of a cell that a note shows.
 const MOST_SHOWN: usize = 40;
 
-/// What a cell is by itself, and a column by all its cells.
+/// The kind of a cell, or of a column by all its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CellKind {
     Number,
@@ -16,8 +16,8 @@ pub(super) enum CellKind {
     Text,
 }
 
-/// The kind of each column of the metadata, by all rows that follow; `None` for one of empty cells alone, and
-/// for a column that is not metadata. Stops at an error, which the reading of the rows reports.
+/// The kind of each column of the metadata, by all rows that follow; `None` for a column with only empty
+/// cells, and for one that is not metadata. Stops at an error, which the reading of the rows reports.
 pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<CellKind>> {
     let mut kinds = vec![None; uses.len()];
     let mut open: Vec<usize> = (0..uses.len()).filter(|place| uses[*place] == Some(true)).collect();
@@ -51,7 +51,7 @@ pub(super) fn kind(cell: &str) -> CellKind {
 }
 
 /// A cell that reads as JSON writes a number or a boolean is one: `7`, `-0.5`, `12.50`, `true`, but not
-/// `007`, `+7`, `1e5` or `TRUE`, which may be something else, and no number that would lose digits.
+/// `007`, `+7`, `1e5` or `TRUE`, which may be something else, nor a number that would lose digits.
 pub(super) fn typed(cell: &str) -> Value {
     match cell {
         "true" => Value::Bool(true),
@@ -72,7 +72,7 @@ fn number(cell: &str) -> Option<Number> {
     (written == cell || same_fraction(&written, cell)).then_some(number)
 }
 
-/// Whether two numbers with a fraction differ only by zeros at their ends, as prices have them.
+/// Whether two fractional numbers differ only in trailing zeros, as in prices.
 fn same_fraction(a: &str, b: &str) -> bool {
     fn parts(text: &str) -> Option<(&str, &str)> {
         let (whole, part) = text.split_once('.').filter(|(_, part)| !part.is_empty())?;
@@ -82,13 +82,13 @@ fn same_fraction(a: &str, b: &str) -> bool {
         && parts(a).is_some_and(|a| Some(a) == parts(b))
 }
 
-/// What the cells of a text column would have been one by one.
+/// Counts the kinds of a text column's cells.
 #[derive(Clone, Default)]
 pub(super) struct Tally {
     numbers: u64,
     booleans: u64,
     others: u64,
-    /// The first of the others, with its line.
+    /// The first cell of another kind, with its line.
     other: Option<(String, u64)>,
 }
 
@@ -108,7 +108,7 @@ impl Tally {
         }
     }
 
-    /// What is to be said where not all of them are of one kind.
+    /// A note if the cells are of different kinds.
     pub fn note(&self, column: &str) -> Option<Note> {
         let Self { numbers, booleans, others, ref other } = *self;
         let cells = numbers + booleans + others;

@@ -1,4 +1,4 @@
-//! Which fields of a record are a document's id, title, text and metadata.
+//! Maps the fields of a record to a document's id, title, text and metadata.
 
 use std::collections::HashMap;
 
@@ -9,20 +9,20 @@ use super::strict::{Record, text_of_id};
 use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::document::Document;
 
-/// What is between the parts of a text that is in several fields: a paragraph ends.
+/// Separator between the fields of a text: a paragraph break.
 const BETWEEN_PARTS: &str = "\n\n";
 /// The field that may hold the metadata as an object, as in BEIR's lines.
 const METADATA: &str = "metadata";
-/// Names of the id where none is given.
+/// Default names of the id.
 const IDS: [&str; 2] = ["_id", "id"];
 const TITLE: &str = "title";
 const TEXT: &str = "text";
 
-/// The names that the caller gave.
+/// Field names given by the caller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     pub id: Option<String>,
-    /// Whether ids are hashes of what documents hold.
+    /// Whether ids are hashes of the documents' content.
     pub hashed_ids: bool,
     pub title: Option<String>,
     pub text: Vec<String>,
@@ -49,7 +49,7 @@ impl Fields {
 
     /// The same with default names for the roles without one, for records that all have these columns.
     ///
-    /// Names that are not given are looked for in upper and lower case.
+    /// Default names match in upper or lower case.
     pub fn for_columns(&self, columns: &[String], name: &str) -> Result<Self, DataError> {
         let like = |wanted: &str| columns.iter().find(|column| column.eq_ignore_ascii_case(wanted)).cloned();
         let missing = |wanted: &str, role: &str| {
@@ -101,15 +101,14 @@ impl Fields {
         self.id.iter().chain(&self.title).chain(&self.text).chain(self.metadata.iter().flatten())
     }
 
-    /// The names that were given for what need not be there, so that a wrong one is not noticed by any
-    /// record.
+    /// The names given for optional fields; a wrong one is not detected by any single record.
     pub fn optional(&self) -> Vec<String> {
         let several = if self.text.len() > 1 { &self.text[..] } else { &[] };
         self.title.iter().chain(several).chain(self.metadata.iter().flatten()).cloned().collect()
     }
 
-    /// Of each column whether it is metadata, where the fields were found by [`Self::for_columns`]; `None`
-    /// for one that is not used.
+    /// For each column, whether it is metadata, given fields from [`Self::for_columns`]; `None` if it is not
+    /// used.
     pub fn uses(&self, columns: &[String]) -> Vec<Option<bool>> {
         let own = self.id.iter().chain(&self.title).chain(&self.text).map(|name| (name, false));
         let metadata = self.metadata.iter().flatten().map(|name| (name, true));
@@ -117,8 +116,8 @@ impl Fields {
         columns.iter().map(|column| uses.get(column).copied()).collect()
     }
 
-    /// A record whose members of a field `metadata` that is an object stand beside the other fields, where
-    /// fields are named that may be among them.
+    /// The record with the members of an object `metadata` moved next to the other fields, if named fields
+    /// may be among them.
     pub fn flattened(&self, mut record: Record, at: Place<'_>) -> Result<Record, DataError> {
         if !self.are_default() && self.names().all(|name| name != METADATA) {
             spread(&mut record, at)?;
@@ -152,7 +151,7 @@ impl Fields {
         if !texts.iter().any(|name| is_set(name)) {
             return Err(missing(&texts.join("`, `"), "text"));
         }
-        // Where ids are made, a field `id` is metadata like any other.
+        // If ids are hashes, a field `id` is ordinary metadata.
         let value = if self.hashed_ids { None } else { take(&mut record, id) };
         let id = value.map(|value| at.id(id, value)).transpose()?;
         let title = self.title.as_deref().unwrap_or(TITLE);
@@ -166,7 +165,7 @@ impl Fields {
             text.push_str(&part);
         }
         let metadata = match &self.metadata {
-            // As BEIR's lines and an export have it, of any kind; null where there is none.
+            // As in BEIR's lines and in an export: any type, or null for none.
             None if is_beir && record.keys().all(|name| name == METADATA) => take(&mut record, METADATA),
             None => metadata(record, at)?,
             Some(chosen) => {
@@ -179,12 +178,12 @@ impl Fields {
     }
 }
 
-/// Takes a value for an id, a title or a text out of a record; a null counts as missing.
+/// Removes the value of an id, a title or a text from a record; a null counts as missing.
 fn take(record: &mut Record, name: &str) -> Option<Value> {
     record.remove(name).filter(|value| !value.is_null())
 }
 
-/// The document of a label of extreme classification, whose fields have names of their own.
+/// The document of a label in extreme classification, which has its own field names.
 pub(in crate::data) fn label(mut record: Record, at: Place<'_>) -> Result<Document, DataError> {
     let id = at.id("uid", take(&mut record, "uid").ok_or_else(|| at.missing("uid"))?)?;
     let title = take(&mut record, TITLE).ok_or_else(|| at.missing(TITLE))?;
@@ -193,7 +192,7 @@ pub(in crate::data) fn label(mut record: Record, at: Place<'_>) -> Result<Docume
     Ok(Document { id, title, text, metadata: metadata(record, at)? })
 }
 
-/// Puts the members of a field `metadata` that is an object beside the other fields; whether it was one.
+/// Moves the members of an object `metadata` next to the other fields; returns whether it was an object.
 fn spread(record: &mut Record, at: Place<'_>) -> Result<bool, DataError> {
     if !record.get(METADATA).is_some_and(Value::is_object) {
         return Ok(false);
@@ -210,8 +209,8 @@ fn spread(record: &mut Record, at: Place<'_>) -> Result<bool, DataError> {
     Ok(true)
 }
 
-/// Fields as an object, nulls too; `None` without a field. The members of a field `metadata` that is an
-/// object stand beside the others, and where that field is null there are none.
+/// Fields as an object, nulls too; `None` without a field. The members of an object `metadata` are placed
+/// next to the others; a null `metadata` has none.
 fn metadata(mut fields: Record, at: Place<'_>) -> Result<Option<Value>, DataError> {
     let is_object = spread(&mut fields, at)?;
     if fields.get(METADATA).is_some_and(Value::is_null) && !is_object {
@@ -220,7 +219,7 @@ fn metadata(mut fields: Record, at: Place<'_>) -> Result<Option<Value>, DataErro
     Ok((is_object || !fields.is_empty()).then_some(Value::Object(fields)))
 }
 
-/// An id that follows from what a document holds, so that it is the same when the document is read again.
+/// An id derived from a document's content, so that it is the same on every reading.
 fn hashed(title: &str, text: &str) -> String {
     let mut digest = Sha256::new();
     digest.update((title.len() as u64).to_le_bytes());
@@ -257,7 +256,7 @@ impl Place<'_> {
         self.error(DataErrorKind::Field, message)
     }
 
-    /// A text is a string, or a number as it is written; empty where there is none.
+    /// A text is a string, or a number as written; empty if missing.
     pub fn text(self, field: &str, value: Option<Value>) -> Result<String, DataError> {
         match value {
             None => Ok(String::new()),

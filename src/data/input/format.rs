@@ -1,4 +1,4 @@
-//! What kind of file a stream is, told by its first bytes.
+//! Detects the format of a stream from its first bytes.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use crate::data::error::{DataError, DataErrorKind};
 use crate::data::lines::BYTE_ORDER_MARK;
 use crate::data::unpack::Unpacked;
 
-/// A kind of file that documents are read from.
+/// A file format for documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
     /// An array of JSON objects.
     Json,
-    /// Cells between commas, semicolons, tabs or bars, detected from the first rows, with quotes where they
-    /// are needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
+    /// Cells between commas, semicolons, tabs or bars, detected from the first rows, with quotes where needed
+    /// (RFC 4180). The first row names the columns and may be preceded by a line `sep=;`.
     Csv,
-    /// Cells between tabs, in which quotes are characters like any other. The first row names the columns.
+    /// Cells between tabs, in which quotes are ordinary characters. The first row names the columns.
     Tsv,
     /// Parquet, with the feature `parquet`.
     Parquet,
@@ -31,7 +31,7 @@ impl Format {
     pub const ALL: [Self; 6] =
         [Self::JsonLines, Self::Json, Self::Csv, Self::Tsv, Self::Parquet, Self::Arrow];
 
-    /// Its name, as `ehi insert --format` has it.
+    /// Its name, as used by `ehi insert --format`.
     pub fn name(self) -> &'static str {
         ["jsonl", "json", "csv", "tsv", "parquet", "arrow"][self as usize]
     }
@@ -43,15 +43,15 @@ impl fmt::Display for Format {
     }
 }
 
-/// What the first bytes of a stream say.
+/// The kind of a stream by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::data) enum StreamKind {
     Known(Format),
-    /// Rows of cells, with what separates them.
+    /// Rows of cells, with their delimiter.
     Table(u8),
-    /// Nothing but white space.
+    /// Only white space.
     Empty,
-    /// Something else, in words, and what may be done about it.
+    /// Another format: its description, and a remedy.
     Foreign(&'static str, &'static str),
     /// Text in one column.
     Unknown,
@@ -59,13 +59,13 @@ pub(in crate::data) enum StreamKind {
 
 /// Bytes of a stream that an error shows.
 const MOST_SHOWN: usize = 60;
-/// The most bytes that are looked at.
+/// Most bytes examined.
 const MOST_BYTES: usize = 256 << 10;
 
 const UNPACK: &str = "unpack it and give the files in it";
 const CONVERT_TEXT: &str = "convert it to UTF-8";
 const BZIP2: &[u8] = b"BZh";
-/// How files begin that are not read, what they are, and what may be done about it.
+/// Magic bytes of unsupported files, their description, and a remedy.
 const FOREIGN: [(&[u8], &str, &str); 10] = [
     (b"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save its table as CSV"),
     (b"%PDF", "a PDF document", "convert it to text"),
@@ -78,7 +78,7 @@ const FOREIGN: [(&[u8], &str, &str); 10] = [
     (b"\xfe\xff", "text in UTF-16", CONVERT_TEXT),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd twice", "unpack it once"),
 ];
-/// How files of columns begin.
+/// Magic bytes of columnar files.
 const COLUMNAR: [(&[u8], Format); 3] =
     [(b"PAR1", Format::Parquet), (b"ARROW1", Format::Arrow), (b"\xff\xff\xff\xff", Format::Arrow)];
 /// The kind of a file that is not text in UTF-8, if it is known, and what to do about it. Valid UTF-8 may
@@ -86,7 +86,7 @@ const COLUMNAR: [(&[u8], Format); 3] =
 #[cfg(feature = "folders")]
 pub(in crate::data) fn foreign(file: &[u8]) -> Option<(&'static str, &'static str)> {
     const AS_IT_IS: &str = "unpack it: files of folders are read as they are";
-    // Words may begin so, and no file that is compressed is UTF-8.
+    // Text may begin like this, but compressed data is not UTF-8.
     let is_word = |magic: &[u8]| magic == BZIP2 && std::str::from_utf8(file).is_ok();
     let known = FOREIGN.into_iter().find(|(magic, ..)| file.starts_with(magic) && !is_word(magic));
     // Escapes that switch ISO-2022 to letters of two bytes.
@@ -101,7 +101,7 @@ pub(in crate::data) fn foreign(file: &[u8]) -> Option<(&'static str, &'static st
     }
 }
 
-/// What text is in which each character of ASCII takes several bytes, by its first two characters.
+/// The encoding of text with several bytes per ASCII character, by its first two characters.
 fn wide(head: &[u8]) -> Option<&'static str> {
     match head {
         [0, 0, 0, 1..=255, ..] | [1..=255, 0, 0, 0, ..] => Some("text in UTF-32"),
@@ -110,19 +110,19 @@ fn wide(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Where a tar archive has its magic bytes.
+/// Position of a tar archive's magic bytes.
 const TAR: std::ops::Range<usize> = 257..262;
 
 /// Whether the names in a table's first row are the expected ones.
 pub(in crate::data) type Fits<'a> = &'a dyn Fn(&[String]) -> bool;
 
-/// Tells the kind of a stream, in which the bytes that were read for it stay. Of JSON no more is read than it
-/// takes: a pipe may be slow.
+/// Detects the kind of a stream without consuming it. For JSON no more is read than needed, because a pipe
+/// may be slow.
 pub(in crate::data) fn sniff(stream: &mut Unpacked, fits: Fits<'_>) -> Result<StreamKind, DataError> {
     read_until(stream, |head, is_whole| kind(head, is_whole, fits))
 }
 
-/// What separates the cells of a table; a comma where its first row has one cell. What was read stays.
+/// The delimiter of a table; a comma if its first row is a single cell. Does not consume the stream.
 pub(in crate::data) fn separated(stream: &mut Unpacked, fits: Fits<'_>) -> Result<u8, DataError> {
     const ONE_COLUMN: u8 = b',';
     read_until(stream, |head, is_whole| match is_whole || head.len() >= MOST_BYTES {
@@ -164,7 +164,7 @@ pub(in crate::data) fn refused(kind: StreamKind, stream: &mut Unpacked) -> DataE
     stream.place(0).error(DataErrorKind::Format, message)
 }
 
-/// The beginning of the first line, which stays in the stream.
+/// The beginning of the first line, without consuming it.
 pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<String, DataError> {
     let head = stream.fill(1)?;
     let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();
@@ -173,7 +173,7 @@ pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<
     Ok(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned())
 }
 
-/// The kind of a stream that begins so; `None` where that takes more bytes.
+/// The kind of a stream with this start; `None` if more bytes are needed.
 fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<StreamKind> {
     let is_all = is_whole || head.len() >= MOST_BYTES;
     if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(head) {

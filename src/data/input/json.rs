@@ -21,7 +21,7 @@ pub(super) enum JsonTexts {
 pub(super) struct JsonRecords {
     texts: JsonTexts,
     fields: Fields,
-    /// Names of fields that no record had so far.
+    /// Field names not found in any record so far.
     unseen: Vec<String>,
     rounded: Rounded,
 }
@@ -44,7 +44,7 @@ impl DocumentSource for JsonRecords {
             let record = record(line.text).map_err(|source| line.at.json(source))?;
             rounded.see(&record, line.text, line.at.line);
             let record = fields.flattened(record, line.at)?;
-            // Empty after the first records as a rule.
+            // Usually empty after the first records.
             unseen.retain(|name| !record.contains_key(name));
             fields.document(record, line.at)
         }))
@@ -69,15 +69,15 @@ impl DocumentSource for JsonRecords {
 /// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
 ///
 /// Each line is an object with `_id`, a string or an integer, `text` and, if there is one, `title`. All other
-/// fields are the metadata, with the members of `metadata` beside them, as an [`Input`](crate::data::Input)
-/// reads them. Memory stays at one line, at most [`MAX_LINE_BYTES`](crate::data::MAX_LINE_BYTES). Ids are not
-/// compared with one another.
+/// fields, and the members of `metadata`, are the metadata, as with an [`Input`](crate::data::Input). Memory
+/// is bounded by one line, at most [`MAX_LINE_BYTES`](crate::data::MAX_LINE_BYTES). Ids are not checked for
+/// duplicates.
 ///
-/// `name` is what errors call the stream, say its path or `<stdin>`.
+/// `name` is the name of the stream in errors, such as its path or `<stdin>`.
 ///
 /// # Errors
-/// Nothing is read before the first item. An item is an error where its line is not UTF-8, no object, or
-/// makes no document; the next item is then the next line. Any other error is the last item.
+/// Nothing is read before the first item. An item is an error if its line is not UTF-8, not an object, or not
+/// a valid document; the next item is then the next line. Any other error is the last item.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Documents from the files that people have: JSON, CSV and others, with fields of any names.
+//! Documents from JSON, CSV and other files, with arbitrary field names.
 
 mod array;
 mod cells;
@@ -34,23 +34,23 @@ use json::{JsonRecords, JsonTexts};
 use table::Table;
 pub(super) use table::{Quoting, TableLayout};
 
-/// How documents are read from a file or a stream, and which of its fields they are made of.
+/// Options for reading documents from a file or a stream, and their fields.
 ///
-/// The first bytes decide the kind of file unless [`Self::format`] is called. Any of them may be compressed
-/// with gzip or zstd. Files are streamed: memory stays at one record, of
-/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
-/// 64 MiB of rows, of Arrow at a batch as it was written.
+/// The format is detected from the first bytes unless [`Self::format`] is called. Files may be compressed
+/// with gzip or zstd. They are streamed: memory is bounded by one record of at most
+/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES); for Parquet by a page of each column in use and 64 MiB of rows,
+/// for Arrow by a batch as written.
 ///
-/// A column of CSV or TSV is numbers, or booleans, in the metadata where all its cells are, and else text. So
-/// a table with metadata is read twice. What was read of a stream is kept for the second pass, beyond 4 MiB
-/// in a temporary file; a stream of Parquet or Arrow is put into one whole.
+/// A column of CSV or TSV becomes numbers or booleans in the metadata if all its cells are, and text
+/// otherwise. A table with metadata is therefore read twice. The bytes of a stream are kept for the second
+/// pass, beyond 4 MiB in a temporary file; a Parquet or Arrow stream is first copied to one.
 ///
-/// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`,
-/// and all other fields are the metadata. Columns of a table are found whatever the case of their names.
+/// By default the id is `_id` or `id`, title and text are `title` (may be absent) and `text`, and all other
+/// fields are the metadata. Columns of a table match in any case.
 ///
-/// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
-/// object are metadata beside the other fields. A null is kept in the metadata, but counts as a missing id,
-/// title or text; an empty cell of CSV or TSV counts as missing.
+/// An id is a string or an integer, a text a string or a number. The members of an object `metadata` are
+/// metadata like the other fields. A null is kept in the metadata, but counts as a missing id, title or text;
+/// an empty cell of CSV or TSV counts as missing.
 ///
 /// # Examples
 ///
@@ -73,20 +73,20 @@ pub struct Input {
 }
 
 impl Input {
-    /// Everything by its usual name.
+    /// Default field names.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The kind of file, whatever its content looks like.
+    /// Sets the format, regardless of the content.
     #[must_use]
     pub fn format(mut self, format: Format) -> Self {
         self.format = Some(format);
         self
     }
 
-    /// What separates the cells of a table, a character of ASCII other than a quote and the ends of lines; by
-    /// the first rows where this is not called.
+    /// Sets the delimiter of a table, an ASCII character other than a quote or a line end; by default it is
+    /// detected from the first rows.
     #[must_use]
     pub fn delimiter(mut self, delimiter: char) -> Self {
         self.delimiter = Some(delimiter);
@@ -101,8 +101,8 @@ impl Input {
         self
     }
 
-    /// Ids that are hashes of title and text, 32 hexadecimal digits, for documents without ids of their own:
-    /// a document that is read again takes its own place, and of equal ones one is stored.
+    /// Ids that are hashes of title and text, 32 hexadecimal digits, for documents without ids: a document
+    /// read again replaces itself, and equal documents are stored once.
     #[must_use]
     pub fn hashed_ids(mut self) -> Self {
         self.fields.id = None;
@@ -117,30 +117,29 @@ impl Input {
         self
     }
 
-    /// The fields that hold the text, in their order; a blank line comes between those that are not empty.
+    /// The fields that hold the text, in order; non-empty ones are joined by a blank line.
     #[must_use]
     pub fn text(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields.text = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The fields that make the metadata, none of them perhaps; all that are nothing else where this is not
-    /// called.
+    /// The fields of the metadata, possibly none; by default all fields not used otherwise.
     #[must_use]
     pub fn metadata(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields.metadata = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Whether all cells of CSV and TSV stay text in the metadata. Otherwise those of a column become numbers
-    /// or booleans where all of them read as JSON writes these: `7` and `12.50`, but not `007` or `1e5`.
+    /// Whether all cells of CSV and TSV remain text in the metadata. Otherwise a column becomes numbers or
+    /// booleans if all its cells have JSON's form of these: `7` and `12.50`, but not `007` or `1e5`.
     #[must_use]
     pub fn cells_as_text(mut self, yes: bool) -> Self {
         self.cells_as_text = yes;
         self
     }
 
-    /// Whether an option was set that a file without fields would ignore.
+    /// Whether field options were set.
     pub fn names_fields(&self) -> bool {
         !self.fields.are_default() || self.cells_as_text || self.delimiter.is_some()
     }
@@ -185,16 +184,16 @@ impl Input {
         Err(at.error(DataErrorKind::Option, message))
     }
 
-    /// The documents of a stream; `name` is what errors call it, say its path or `<stdin>`.
+    /// The documents of a stream; `name` is its name in errors, such as its path or `<stdin>`.
     ///
-    /// Reads as far as it takes to tell the kind of file, and of a table as far as it takes to tell what its
-    /// columns are, perhaps to the end.
+    /// Reads as far as needed to detect the format and, for a table, the types of its columns, possibly to
+    /// the end.
     ///
     /// # Errors
-    /// An option that contradicts another one or that the kind of file has no use for, a kind of file that is
-    /// not read, a table or a file of columns without a column that is needed, and failures of reading.
+    /// An option that contradicts another one or does not apply to the format, an unsupported format, a table
+    /// or columnar file without a required column, and failures of reading.
     ///
-    /// An item is an error where its record is malformed or makes no document; the next item is then the next
+    /// An item is an error if its record is malformed or not a valid document; the next item is then the next
     /// record. Any other error is the last item.
     pub fn read(
         &self,
@@ -238,7 +237,7 @@ impl Input {
             Format::Json => Box::new(JsonRecords::new(JsonTexts::Array(JsonArray::new(pass.stream)), fields)),
             #[cfg(feature = "parquet")]
             Format::Parquet | Format::Arrow => {
-                // They are read from many places, so a stream is put into a file first.
+                // They are read at many positions, so a stream is first copied to a file.
                 let (file, own) = match again.file(&mut pass)? {
                     Some(file) => (file, Arc::clone(&position)),
                     None => (pass.stream.copied()?, Arc::default()),

@@ -1,19 +1,19 @@
-//! Whole numbers of JSON with more digits than numbers of 64 bits hold.
+//! JSON integers with more digits than 64-bit numbers hold.
 
 use serde_json::Value;
 
 use super::strict::{Record, Strings};
 use crate::data::note::{Note, Seen, counted};
 
-/// Below 2^63, so that whole numbers are read as they are.
+/// Integers below 2^63 are read exactly.
 const EXACT: f64 = (1_u64 << 63) as f64;
 
-/// How many numbers were rounded, and the line of the first.
+/// The count of rounded numbers, and the line of the first.
 #[derive(Default)]
 pub(super) struct Rounded(Seen);
 
 impl Rounded {
-    /// Looks at a record, and at its text where it has a number that large.
+    /// Checks a record, and its text if it has such a large number.
     pub fn see(&mut self, record: &Record, text: &str, line: u64) {
         if record.values().any(is_large) {
             self.0.see(rounded(text), line);
@@ -40,7 +40,7 @@ fn is_large(value: &Value) -> bool {
     }
 }
 
-/// Whole numbers outside of strings that are another number when they are read.
+/// Counts integers outside strings that change when parsed.
 fn rounded(text: &str) -> u64 {
     let (mut strings, mut start, mut count) = (Strings::default(), None, 0);
     for (at, byte) in text.bytes().enumerate() {

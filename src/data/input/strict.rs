@@ -8,14 +8,12 @@ use serde_json::{Map, Value};
 /// The fields of a JSON object, or the columns of a row.
 pub(in crate::data) type Record = Map<String, Value>;
 
-/// The most values of a record of JSON that is large. One takes some tens of bytes of memory, whatever it
-/// takes in the file.
+/// Most values of a large JSON record. A value takes tens of bytes of memory, whatever its size in the file.
 const MOST_VALUES: usize = 1 << 20;
-/// A smaller record is not counted.
+/// Values of a smaller record are not counted.
 const LARGE: usize = 4 << 20;
 
-/// A value as [`Value`] reads it, but for an object with a key that comes twice: that is an error, and not an
-/// object with the last of the two.
+/// A value like [`Value`], except that a repeated key in an object is an error.
 #[derive(Debug)]
 struct Strict(pub Value);
 
@@ -96,7 +94,7 @@ pub(in crate::data) fn record(text: &str) -> serde_json::Result<Record> {
     }
 }
 
-/// An id: a string, or an integer as it is written. Another value comes back.
+/// An id: a string, or an integer as written. Any other value is returned as the error.
 pub(super) fn text_of_id(value: Value) -> Result<String, Value> {
     match value {
         Value::String(id) => Ok(id),
@@ -105,7 +103,7 @@ pub(super) fn text_of_id(value: Value) -> Result<String, Value> {
     }
 }
 
-/// Whether a text of JSON has more than `most` values, counted by the signs between them.
+/// Whether a text of JSON has more than `most` values, counted by the separators.
 fn has_more_values(text: &str, most: usize) -> bool {
     let mut strings = Strings::default();
     let mut signs = text.bytes().filter(|byte| strings.is_outside(*byte) && b",{[".contains(byte));
@@ -120,7 +118,7 @@ pub(super) struct Strings {
 }
 
 impl Strings {
-    /// Takes the next byte; whether it is outside of strings and no quote.
+    /// Takes the next byte; returns whether it is outside strings and not a quote.
     pub fn is_outside(&mut self, byte: u8) -> bool {
         match byte {
             _ if self.is_escaped => self.is_escaped = false,

@@ -21,7 +21,7 @@ use crate::document::Document;
 /// How the cells of a table are separated.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::data) struct TableLayout {
-    /// What separates them; told by the first rows if `None`.
+    /// The delimiter; detected from the first rows if `None`.
     pub delimiter: Option<u8>,
     pub quoting: Quoting,
 }
@@ -33,7 +33,7 @@ impl TableLayout {
         Self { delimiter: Some(delimiter), quoting }
     }
 
-    /// What separates the cells of a stream, and its quotes, as the layout says or else the content.
+    /// The delimiter and quoting of a stream, from the layout or detected from the content.
     pub fn of_stream(
         self,
         again: &Again,
@@ -59,7 +59,7 @@ impl TableLayout {
 pub(in crate::data) enum Quoting {
     Yes,
     No,
-    /// As the content says.
+    /// Detected from the content.
     Told,
 }
 
@@ -67,16 +67,16 @@ pub(super) struct Table {
     rows: Rows,
     columns: Vec<String>,
     uses: Vec<Use>,
-    /// Of each column whether a row had a value in it.
+    /// For each column, whether a row had a value in it.
     has_value: Vec<bool>,
     fields: Fields,
     /// Cells in quotes, of a table with tabs.
     quotes: Quotes,
-    /// Cells that begin and end with a quote that is a character like any other.
+    /// Cells that begin and end with a literal quote.
     kept: u64,
 }
 
-/// What a column is used for.
+/// The use of a column.
 enum Use {
     Nothing,
     /// Id, title or text.
@@ -85,13 +85,13 @@ enum Use {
     Text,
     /// Metadata of numbers or booleans.
     Typed,
-    /// Metadata that is text by some of its cells.
+    /// Metadata that is text because of some of its cells.
     Counted(Box<Tally>),
 }
 
 impl Table {
-    /// Reads the row of names, and before it all rows once where that takes to know what their cells are;
-    /// `None` for a stream without a row of names. With the count of the bytes that are read.
+    /// Reads the row of names, after a first pass over all rows if their types must be detected; `None` for a
+    /// stream without a row of names. Also returns the count of bytes read.
     pub fn open(
         again: &Again,
         mut pass: Pass,
@@ -200,8 +200,8 @@ impl DocumentSource for Table {
     }
 }
 
-/// The names of the first row. One without a name, as in front of the numbers that pandas writes, is called
-/// by its place.
+/// The names of the first row. A column without a name, such as the index written by pandas, is named by its
+/// position.
 fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
     let mut columns: Vec<String> = Vec::with_capacity(rows.len());
     let mut known = HashSet::with_capacity(rows.len());
@@ -219,7 +219,7 @@ fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
     Ok(columns)
 }
 
-/// The error of a second column of a name.
+/// The error for a second column with the same name.
 pub(super) fn twice(at: Place<'_>, column: &str, before: &[String]) -> DataError {
     let before = listing(before.iter());
     let message = format!("two columns are called `{column}`; columns before: {before}");

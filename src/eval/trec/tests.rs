@@ -89,7 +89,7 @@ fn judgments_round_trip() {
     assert!(error.to_string().contains("3 columns instead of query-id, 0, corpus-id, score"), "{error}");
 }
 
-/// Reading took these for parts of an id that writing then refused.
+/// Reading once accepted these as parts of an id that writing then refused.
 #[test]
 fn what_is_read_can_be_written() {
     // `trec_eval` splits at a vertical tab.

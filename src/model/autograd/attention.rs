@@ -1,8 +1,8 @@
 //! Multi-head attention over a padded batch as one operation.
 //!
-//! Heads are strided views of the projected rows, so nothing is split, transposed or padded; the
-//! attention weights are worked out again in the backward pass, which costs less than keeping
-//! them and their many views in the graph.
+//! Heads are strided views of the projected rows, so nothing is split, transposed or padded; the attention
+//! weights are recomputed in the backward pass, which costs less than keeping them and their many views in
+//! the graph.
 
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, Layout, Result, Shape, Tensor};
@@ -11,12 +11,12 @@ use super::operation::{self, Operand, Operation, apply};
 use super::{on_cpu, slice};
 use crate::model::kernels;
 
-/// `softmax(Q K^T / sqrt(width) + bias) V` for each text and head, over those of the text's own tokens that
-/// are at most `window` away.
+/// `softmax(Q K^T / sqrt(width) + bias) V` for each text and head, over the text's own tokens at most
+/// `window` away.
 ///
 /// # Shapes
-/// `query`, `key`, `value` and the output `[texts, tokens, heads * width]`; rows behind a text's
-/// length come out 0. `bias` `[heads, tokens, tokens]`.
+/// `query`, `key`, `value` and the output `[texts, tokens, heads * width]`; rows beyond a text's length are
+/// 0. `bias` `[heads, tokens, tokens]`.
 pub(crate) fn attention(
     query: &Tensor,
     key: &Tensor,
@@ -30,12 +30,12 @@ pub(crate) fn attention(
     let query = query.contiguous()?;
     match bias {
         None => apply([&query, &key.contiguous()?, &value.contiguous()?], attention),
-        // An operation has three operands at most.
+        // An operation has at most three operands.
         Some(bias) => apply([&query, &Tensor::cat(&[key, value], 2)?, bias], attention),
     }
 }
 
-/// Of queries, keys and values; or of queries, keys and values side by side, and a bias.
+/// The operation, on queries, keys and values, or on queries, concatenated keys and values, and a bias.
 struct Attention {
     lengths: Vec<usize>,
     heads: usize,
@@ -47,9 +47,9 @@ struct Attention {
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     storage: &'a CpuStorage,
-    /// Of the first row.
+    /// Offset of the first row.
     offset: usize,
-    /// From one row to the next.
+    /// Distance between rows.
     stride: usize,
 }
 
@@ -67,7 +67,7 @@ struct Operands<'a> {
 
 /// The gradients of [`Operands`].
 struct Gradients {
-    /// Of queries, keys and values, `[texts, tokens, m]`.
+    /// Gradients of queries, keys and values, `[texts, tokens, m]`.
     rows: [Vec<f32>; 3],
     bias: Option<Vec<f32>>,
 }
@@ -84,9 +84,9 @@ struct Heads {
 #[derive(Clone, Copy)]
 struct Sizes {
     heads: usize,
-    /// Where in the batch the text is.
+    /// Position of the text in the batch.
     text: usize,
-    /// Of the padded batch.
+    /// Tokens of the padded batch.
     tokens: usize,
     length: usize,
     width: usize,

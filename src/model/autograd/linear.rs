@@ -1,7 +1,7 @@
 //! Products with a weight as one operation each.
 //!
-//! Composed of reshape, transposed view, product and bias they are five nodes of the graph, and
-//! candle's backward pass adds every node's gradient into zeros of its own.
+//! Composed of reshape, transposed view, product and bias, each would take five graph nodes, and candle's
+//! backward pass allocates zeros for every node's gradient.
 
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, Layout, Result, Shape, Tensor};
@@ -48,7 +48,7 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tenso
     apply([&x.contiguous()?, weight, bias], operation)
 }
 
-/// `x W`, with a gradient for `x` only where one is asked for: rows that are given have none.
+/// `x W`, with a gradient for `x` only if one is needed: constant rows have none.
 ///
 /// # Shapes
 /// `x` `[n, in]`, `weight` `[in, out]`; output `[n, out]`.

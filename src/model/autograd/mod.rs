@@ -1,8 +1,8 @@
 //! Fused operations with a backward pass, for training on the CPU.
 //!
-//! candle's composed softmax, GELU and layer norm make many single-threaded passes over
-//! memory, and its fused ones have no gradient. On other devices the composed forms of
-//! [`super::differentiable`] run; tests hold these to them, values and gradients.
+//! candle's composed softmax, GELU and layer norm make many single-threaded passes over memory, and its fused
+//! ones have no gradient. Other devices run the composed forms of [`super::differentiable`]; tests compare
+//! values and gradients of both.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn on_cpu(storage: &Storage) -> Result<&CpuStorage> {
     }
 }
 
-/// A copy of an operand, changed by a kernel.
+/// A copy of an operand, modified by a kernel.
 fn changed(x: Operand<'_>, kernel: impl FnOnce(&mut [f32])) -> Result<(CpuStorage, Shape)> {
     let mut y = slice(x)?.to_vec();
     kernel(&mut y);
@@ -51,7 +51,7 @@ fn over<R, const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce([&[f32]; N
     Ok(kernel(values))
 }
 
-/// A gradient changed by a kernel, with two tensors at hand.
+/// A gradient modified by a kernel that also reads two tensors.
 fn gradient_by(
     gradient: &Tensor,
     tensors: [&Tensor; 2],
@@ -123,7 +123,7 @@ pub(crate) fn gate(x: &Tensor, y: &Tensor, activation: Activation) -> Result<Ten
         move |[x, y, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let kernel = |g: &mut [f32], x: &[f32], y: &[f32]| kernels::gate_gradient(g, x, y, activation);
             let dx = gradient_by(gradient, [x, y], kernel)?;
-            // The product is the same with the factors' places changed.
+            // The product is commutative.
             let dy = gradient_by(x, [gradient, gradient], |out, g, _| kernels::gate(out, g, activation))?;
             Ok([Some(dx), Some(dy), None])
         },
@@ -131,10 +131,10 @@ pub(crate) fn gate(x: &Tensor, y: &Tensor, activation: Activation) -> Result<Ten
     apply([&x.contiguous()?, &y.contiguous()?], operation)
 }
 
-/// The heads of each token turned by its place.
+/// Rotates the heads of each token by its position.
 ///
 /// # Shapes
-/// `x` and the output `[texts, tokens, heads * width]`; the rotation has `tokens` places.
+/// `x` and the output `[texts, tokens, heads * width]`; the rotation has `tokens` positions.
 pub(crate) fn rotate(x: &Tensor, rotation: &Arc<Rotation>) -> Result<Tensor> {
     let (texts, tokens, m) = x.dims3()?;
     let lengths = vec![tokens; texts];
@@ -145,7 +145,7 @@ pub(crate) fn rotate(x: &Tensor, rotation: &Arc<Rotation>) -> Result<Tensor> {
         "rotate",
         move |[x, ..]: [Operand<'_>; 3]| changed(x, |y| turn(y, 1.0)),
         move |_: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
-            // A rotation's transpose turns back.
+            // The transpose of a rotation is its inverse.
             Ok([Some(gradient_by(gradient, [gradient, gradient], |g, _, _| back(g, -1.0))?), None, None])
         },
     );

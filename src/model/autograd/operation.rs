@@ -4,7 +4,7 @@
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp3, Error, Layout, Result, Shape, Tensor};
 
-/// Storage in main memory, and how a tensor lies in it.
+/// Storage in main memory, and the layout of a tensor in it.
 pub(super) type Operand<'a> = (&'a CpuStorage, &'a Layout);
 /// Likewise on a GPU.
 #[cfg(feature = "cuda")]
@@ -13,8 +13,8 @@ pub(in crate::model) type GpuOperand<'a> = (&'a CudaStorage, &'a Layout);
 /// The gradients of three operands.
 pub(in crate::model) type Gradients = [Option<Tensor>; 3];
 
-/// An operation of up to three operands, on the CPU or on a GPU. In the place of an operand that it does not
-/// have is the first one.
+/// An operation on up to three operands, on the CPU or on a GPU. Missing operands are filled with the first
+/// one.
 pub(in crate::model) trait Operation: Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -33,7 +33,7 @@ pub(in crate::model) trait Operation: Send + Sync {
     }
 }
 
-/// The output of an operation, which passes gradients on.
+/// The output of an operation, with gradients.
 pub(in crate::model) fn apply<const N: usize>(
     operands: [&Tensor; N],
     operation: impl Operation + 'static,

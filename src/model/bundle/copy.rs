@@ -13,8 +13,8 @@ use crate::disk::{Backend, Kind, OpenMode};
 use crate::model::files;
 
 impl Bundle {
-    /// Copies the bundle's own files into `target`, synced to disk, and its report where its tree has one,
-    /// which [`Self::routing_profiles`] reads; no card.
+    /// Copies the bundle's own files into `target`, synced to disk, and the report of its tree, if any, which
+    /// [`Self::routing_profiles`] reads; but not the card.
     ///
     /// # Errors
     /// [`ModelError::Io`].
@@ -35,7 +35,7 @@ impl Bundle {
         let fast = self.fast();
         let fast = fast.as_ref().and_then(|fast| match fast.bytes() {
             Ok(content) => Some((fast.entry(), content)),
-            // The copy has no query encoder then.
+            // The copy then has no query encoder.
             Err(error) => {
                 tracing::warn!(path = %self.dir.display(), %error, "the query encoder is not copied");
                 None
@@ -44,7 +44,7 @@ impl Bundle {
         if let Some((entry, content)) = &fast {
             write(backend, &target.join(&entry.file), content)?;
         }
-        // Last, and from memory: an encoder's own folder has none.
+        // Written last, and from memory: an encoder's own folder has none.
         let path = target.join(MANIFEST_FILE);
         let entry = fast.as_ref().map(|(entry, _)| *entry);
         write(backend, &path, &self.manifest.to_json(&path, entry)?)?;
@@ -73,7 +73,7 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
     let own = own.into_iter().chain(new).chain(CARRIED_FILES).map(str::to_owned).chain(in_modules);
     for name in own.chain(query_encoder_files(backend, dir)?) {
         let path = dir.join(name);
-        // A link may lead out of the directory.
+        // A link may point outside the directory.
         let is_own = path.parent().map_or(Ok(false), |folder| is(backend, folder, Kind::Directory))?;
         if is_own && is(backend, &path, Kind::File)? {
             backend.remove(&path).map_err(|e| ModelError::io("remove", &path, e))?;

@@ -1,4 +1,4 @@
-//! The query encoder of a bundle: the one part that may change, since no document depends on it.
+//! The query encoder of a bundle, the only part that may change, because no document depends on it.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::model::query_encoder::{FastEncoder, QueryEncoderEntry};
 pub(super) const MANIFEST_NEW: &str = "ehi.json.new";
 pub(super) const QUERY_ENCODER_NEW: &str = "query.safetensors.new";
 
-/// The query encoder that a manifest names, beside the encoder of documents.
+/// The query encoder named by a manifest, next to the encoder of documents.
 ///
 /// # Errors
-/// What is wrong with the entry: the model can do without it.
+/// The problem with the entry; the model works without it.
 pub(super) fn open(
     dir: &Path,
     entry: Value,
@@ -33,7 +33,7 @@ fn of_entry(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEnco
     FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim())
 }
 
-/// `digest`: that of the encoder of documents.
+/// `digest`: the digest of the encoder of documents.
 fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
     let path = dir.join(MANIFEST_FILE);
     let entry: QueryEncoderEntry =
@@ -43,11 +43,11 @@ fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, Mo
 }
 
 impl Bundle {
-    /// Reads again which query encoder the bundle has: another process may have changed it. A new one is
-    /// loaded when it is first used.
+    /// Rereads the bundle's query encoder entry, which another process may have changed. A new query encoder
+    /// is loaded on first use.
     ///
     /// # Errors
-    /// Those of reading; the bundle then keeps the one it had.
+    /// Those of reading; on error the bundle keeps the current one.
     pub(crate) fn refresh_query_encoder(&self) -> Result<(), ModelError> {
         let manifest = read_manifest(&self.dir.join(MANIFEST_FILE))?;
         let entry = manifest
@@ -65,24 +65,24 @@ impl Bundle {
 
     /// Replaces the query encoder of the bundle, or removes it, durably.
     ///
-    /// The new file is written first, then the manifest that names it replaces the old one in one
-    /// step, so the bundle always has one or the other. Another process that has the old one open keeps it.
-    /// If two processes do this at the same time, the second one waits.
+    /// The new file is written first, then the manifest that names it replaces the old one in one step, so
+    /// the bundle always has one or the other. Another process that has the old one open keeps it. Concurrent
+    /// calls from several processes wait for each other.
     ///
     /// # Errors
-    /// [`ModelError::NotABundle`] for an encoder in its own folder, [`ModelError::Io`]; the bundle is then as
-    /// before.
+    /// [`ModelError::NotABundle`] for an encoder in its own folder, [`ModelError::Io`]; on error the bundle
+    /// is unchanged.
     pub(crate) fn set_query_encoder(
         &self,
         backend: &dyn Backend,
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<(), ModelError> {
         self.check_own()?;
-        // Held until this returns. The directory is locked, since its files are replaced.
+        // Held until this returns. The directory is locked, because its files are replaced.
         let lock = File::open(&self.dir).and_then(|dir| dir.lock().map(|()| dir));
         let _lock = lock.map_err(|e| ModelError::io("lock", &self.dir, e))?;
         let written = self.write_query_encoder(backend, new);
-        // Also what an interrupted call left.
+        // Also removes the files of an interrupted call.
         self.clear(backend);
         let fast = written?;
         *self.query.write().unwrap_or_else(PoisonError::into_inner) = fast.map(Arc::new);
@@ -99,7 +99,7 @@ impl Bundle {
             Some((entry, bytes)) => {
                 let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
                 let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
-                // The same file may be in use: it is not written again.
+                // An intact file with this content is not rewritten: it may be in use.
                 if of(entry.clone()).bytes().is_err() {
                     let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));
                     write(backend, &staged, bytes)?;
@@ -131,7 +131,7 @@ impl Bundle {
         }
     }
 
-    /// Refuses an encoder in a folder of the user's own, in which nothing is written.
+    /// Refuses an encoder in the user's own folder, which is never written to.
     pub(crate) fn check_own(&self) -> Result<(), ModelError> {
         match self.dir.join(MANIFEST_FILE).is_file() {
             true => Ok(()),
@@ -142,7 +142,7 @@ impl Bundle {
     /// Refuses a query encoder that cannot be used.
     ///
     /// # Errors
-    /// What is wrong with its entry as it was opened, or with its file.
+    /// The problem with its entry when it was opened, or with its file.
     pub(crate) fn check_query_encoder(&self) -> Result<(), ModelError> {
         if let Some(entry) = &self.unreadable {
             parse(&self.dir, entry.clone(), &self.encoder_digest())?;
@@ -151,8 +151,8 @@ impl Bundle {
     }
 }
 
-/// Names of the files of a bundle that nothing uses: unfinished ones, and query encoders that its manifest
-/// does not name. Empty for a directory that is not a bundle.
+/// Names of a bundle's unused files: partial files, and query encoders that its manifest does not name. Empty
+/// for a directory that is not a bundle.
 ///
 /// # Errors
 /// [`ModelError::Io`].
@@ -171,7 +171,7 @@ pub(crate) fn unused_files(backend: &dyn Backend, dir: &Path) -> Result<Vec<Stri
     Ok(names)
 }
 
-/// The query encoder of the bundle in `dir`, with the content of its file, if it has one that can be used.
+/// The query encoder of the bundle in `dir`, with the content of its file, if it has a usable one.
 #[cfg(feature = "train")]
 pub(super) fn carried(dir: &Path) -> Result<Option<(QueryEncoderEntry, Vec<u8>)>, ModelError> {
     let path = dir.join(MANIFEST_FILE);

@@ -1,4 +1,4 @@
-//! A bundle without a tree: an encoder as it is.
+//! Bundles without a tree, from an untrained encoder.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
 impl Bundle {
     /// A model without a tree from an encoder in the sentence-transformers layout
-    /// ([`Encoder::load`](crate::model::Encoder::load) says which files). An index of it needs no training:
+    /// ([`Encoder::load`](crate::model::Encoder::load) lists the files). An index with it needs no training:
     /// it searches every document.
     ///
     /// From a bundle's folder, only the encoder is taken. Nothing is written there; an index copies the
@@ -34,11 +34,12 @@ impl Bundle {
         Self::from_encoder_with(dir, &EncoderSettings::default())
     }
 
-    /// As [`Self::from_encoder`], with settings in place of those of the folder. They are part of the model:
-    /// with other ones its hash is another, and so are the embeddings.
+    /// As [`Self::from_encoder`], with settings that override those of the folder. They are part of the model
+    /// and change its hash and its embeddings.
     ///
     /// # Errors
-    /// Those of [`Self::from_encoder`], and [`ModelError::BadConfig`] for more dimensions than there are.
+    /// Those of [`Self::from_encoder`], and [`ModelError::BadConfig`] for more dimensions than the encoder
+    /// has.
     pub fn from_encoder_with(dir: impl AsRef<Path>, settings: &EncoderSettings) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();
         // A bundle that has lost its list of checksums.

@@ -1,4 +1,4 @@
-//! Writing a bundle so that it appears whole or not at all.
+//! Writes a bundle atomically.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -17,7 +17,7 @@ use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
 use crate::model::folder::StaticForm;
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
 
-/// Modules by the names that every release of sentence-transformers knows.
+/// Modules under names that every release of sentence-transformers accepts.
 const DEFAULT_MODULES: &str = r#"[
   {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
   {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
@@ -25,7 +25,7 @@ const DEFAULT_MODULES: &str = r#"[
 ]
 "#;
 
-/// The same of a table of token vectors.
+/// The same for a table of token vectors.
 const STATIC_MODULE: &str =
     r#"{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}"#;
 const NORMALIZE_MODULE: &str =
@@ -33,12 +33,12 @@ const NORMALIZE_MODULE: &str =
 
 /// The parts of a bundle about to be written.
 pub(crate) struct BundleParts<'a> {
-    /// Directory of the base model, whose configuration is carried along.
+    /// Directory of the base model, whose configuration is copied.
     pub base: &'a Path,
     /// The encoder in it.
     pub base_encoder: &'a Encoder,
-    /// Encoder tensors under their checkpoint names; stored as f16. Where there are none, the encoder is that
-    /// of the base, byte for byte.
+    /// Encoder tensors under their checkpoint names; stored as f16. If `None`, the encoder of the base is
+    /// copied byte for byte.
     pub encoder: Option<Vec<(String, Tensor)>>,
     pub indexer: &'a Indexer,
     pub leaves_per_document: u32,
@@ -47,7 +47,8 @@ pub(crate) struct BundleParts<'a> {
 }
 
 impl BundleParts<'_> {
-    /// Writes the bundle beside `out`, where [`publish`] puts it, and returns where that is.
+    /// Writes the bundle to a directory next to `out`, from where [`publish`] moves it, and returns that
+    /// directory.
     pub(crate) fn stage(&self, out: &Path) -> Result<PathBuf, ModelError> {
         let partial = make_partial(out)?;
         match self.fill(&partial) {
@@ -89,7 +90,7 @@ impl BundleParts<'_> {
         }
         let (encoder, leaves) = (self.base_encoder, self.leaves_per_document);
         let manifest = BundleManifest::new(encoder, self.indexer, leaves, files);
-        // It was made for this encoder, but measured with another tree.
+        // The query encoder was made for this encoder, but measured with another tree.
         let mut query_encoder = if self.encoder.is_none() { carried(self.base)? } else { None };
         if let Some((entry, content)) = &mut query_encoder {
             entry.report.tree = None;
@@ -107,13 +108,13 @@ impl BundleParts<'_> {
 
 #[cfg(test)]
 impl BundleParts<'_> {
-    /// Writes the bundle so that `out` appears whole or not at all.
+    /// Writes the bundle to `out` atomically.
     pub(crate) fn write(&self, out: &Path) -> Result<(), ModelError> {
         publish(&self.stage(out)?, out)
     }
 }
 
-/// Puts a staged bundle into its place: it appears whole or not at all.
+/// Moves a staged bundle to its destination atomically.
 pub(crate) fn publish(staged: &Path, out: &Path) -> Result<(), ModelError> {
     // An empty directory at the target is allowed; rename replaces it on Unix only.
     if out.exists() {
@@ -138,8 +139,8 @@ impl BundleParts<'_> {
         write_tensors(encoder, DType::F16, &path)
     }
 
-    /// Files, by name, that say what the base leaves to defaults of this crate, or what only its settings
-    /// say: sentence-transformers has other defaults.
+    /// Files, by name, that state the base's implicit defaults of this crate and its settings, because
+    /// sentence-transformers has other defaults.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         let (base, mut defaults) = (self.base_encoder, Vec::new());
         let form = StaticForm::of(self.base)?;
@@ -183,7 +184,7 @@ impl BundleParts<'_> {
     }
 }
 
-/// Writes a file of weights, all of one type, as transformers reads it.
+/// Writes a weight file with one data type, as transformers reads it.
 pub(in crate::model) fn write_tensors(
     named: &[(String, Tensor)],
     dtype: DType,
@@ -200,8 +201,8 @@ pub(in crate::model) fn write_tensors(
         .map_err(|source| ModelError::safetensors(path, source))
 }
 
-/// Makes an empty directory of a new name beside `out`, which [`publish`] moves there. An existing directory
-/// of such a name belongs to somebody else, or to another run.
+/// Creates an empty directory with a new name next to `out`, for [`publish`] to move. An existing directory
+/// with such a name may belong to another run.
 pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> {
     check_output(out)?;
     if let Some(parent) = out.parent() {
@@ -218,11 +219,11 @@ pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> 
     }
 }
 
-/// Most directories that killed or unfinished runs may have left.
+/// Most directories left by killed or unfinished runs.
 const MOST_PARTIAL: u32 = 1000;
 
-/// Writes a file again with ordinary permissions: the safetensors writer makes files that only their owner
-/// may read.
+/// Rewrites a file with ordinary permissions: the safetensors writer creates files readable only by their
+/// owner.
 pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, ModelError> {
     let content = files::read(path, most_bytes(name))?;
     fs::remove_file(path).map_err(|e| ModelError::io("replace", path, e))?;
@@ -230,7 +231,7 @@ pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, 
     Ok(content)
 }
 
-/// Refuses an output directory that holds anything, or that cannot be replaced by a directory beside it.
+/// Refuses an output directory that is not empty, or that cannot be replaced by renaming a sibling directory.
 pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
     let is_link = fs::symlink_metadata(out).is_ok_and(|metadata| metadata.is_symlink());
     if is_link || !matches!(out.components().next_back(), Some(Component::Normal(_))) {
@@ -262,7 +263,7 @@ pub(in crate::model) fn write_synced(path: &Path, content: &[u8]) -> Result<(), 
     write(&FileSystem, path, content)
 }
 
-/// Makes the names in a directory, and in the folders that a bundle has, durable.
+/// Syncs a directory and the folders of a bundle in it.
 pub(in crate::model) fn sync_dir(dir: &Path) -> Result<(), ModelError> {
     let sync = |dir: &Path| {
         let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());

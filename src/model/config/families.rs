@@ -1,7 +1,7 @@
-//! The `config.json` of each family of checkpoints, in the words of transformers.
+//! The `config.json` of each family of checkpoints, in transformers' terms.
 //!
-//! What is absent has transformers' default. A setting that changes what is computed and is not done here is
-//! an error; settings of training (dropout, initialisation) and of heads that are not loaded are left alone.
+//! Absent settings have transformers' defaults. An unimplemented setting that changes the computation is an
+//! error; settings of training (dropout, initialisation) and of unused heads are ignored.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use super::{
 const BERT_LAYER_NORM_EPS: f64 = 1e-12;
 /// Most layers; no encoder has more.
 const MOST_LAYERS: usize = 4096;
-/// MPNet's, whatever its file says of the farthest.
+/// MPNet's buckets; the distance in its file is ignored.
 const MPNET_POSITIONS: RelativePositions = RelativePositions { buckets: 32, farthest: 128 };
 
 /// Settings that must have these values in any family, or be absent.
@@ -48,7 +48,7 @@ const SUPPORTED_NOMIC: &[(&str, &str)] = &[
     ("rotary_scaling_factor", "null"),
 ];
 
-/// Names of settings in a family's files, and those that BERT has for them.
+/// A family's names of settings, with BERT's names for them.
 type Names = &'static [(&'static str, &'static str)];
 
 const DISTILBERT: Names = &[
@@ -59,7 +59,7 @@ const DISTILBERT: Names = &[
     ("activation", "hidden_act"),
 ];
 const MODERNBERT: Names = &[("norm_eps", "layer_norm_eps"), ("hidden_activation", "hidden_act")];
-/// As the published checkpoints have it, whose code came with them.
+/// The published checkpoints, which came with their own code.
 const PUBLISHED_NOMIC: Names = &[
     ("n_embd", "hidden_size"),
     ("n_layer", "num_hidden_layers"),
@@ -76,7 +76,7 @@ struct File {
     names: Names,
 }
 
-/// What every family's file says, in BERT's words.
+/// The settings common to all families, under BERT's names.
 #[derive(Deserialize)]
 struct Bert {
     vocab_size: usize,
@@ -126,7 +126,7 @@ struct Rope {
     partial_rotary_factor: Option<f64>,
 }
 
-/// The description in a file, its sizes yet to be checked.
+/// The description in a file, with unchecked sizes.
 pub(super) fn read(path: &Path) -> Result<TransformerConfig, ModelError> {
     let mut settings = Settings::read(path)?;
     settings.fields.retain(|_, value| !value.is_null());
@@ -154,7 +154,7 @@ impl File {
             .map_err(|source| ModelError::json(&self.settings.path, source))
     }
 
-    /// Gives settings BERT's names, and those that are absent their defaults.
+    /// Renames settings to BERT's names and fills in defaults.
     fn complete(&mut self, names: Names, defaults: Value) {
         self.names = names;
         for (own, name) in names {
@@ -168,7 +168,7 @@ impl File {
         }
     }
 
-    /// What is the same in every family, and what is BERT's where it is not.
+    /// Settings common to every family, and BERT's for the others.
     fn base(&self, family: Family, raw: &Bert) -> Result<TransformerConfig, ModelError> {
         let name =
             self.names.iter().find(|(_, name)| *name == "hidden_act").map_or("hidden_act", |(own, _)| own);
@@ -224,10 +224,10 @@ impl File {
         if let (true, Some(buckets)) = (is_mpnet, raw.relative_attention_num_buckets)
             && buckets != MPNET_POSITIONS.buckets
         {
-            // The reference takes 32 whatever the file says.
+            // The reference always uses 32.
             return Err(self.settings.unsupported("relative_attention_num_buckets", buckets, "32"));
         }
-        // MPNet's is fixed.
+        // MPNet's padding id is fixed.
         let padding = from_padding.then_some(raw.pad_token_id.filter(|_| !is_mpnet).unwrap_or(1));
         let first = padding.map_or(0, |padding| padding as usize + 1);
         let rows = raw.max_position_embeddings;
@@ -260,7 +260,7 @@ impl File {
         Ok(TransformerConfig { position_table, ..self.base(Family::DistilBert, &raw)? })
     }
 
-    /// As published, with code of its own, and as transformers writes it from release 5 on.
+    /// Both the published form, with its own code, and that of transformers from release 5 on.
     fn nomic_bert(&mut self) -> Result<TransformerConfig, ModelError> {
         if let Some(width) = self.settings.fields.get("n_embd").and_then(Value::as_u64) {
             for (name, default) in [("qkv_proj_bias", true), ("mlp_fc1_bias", true), ("mlp_fc2_bias", true)] {
@@ -308,7 +308,7 @@ impl File {
         Ok(config)
     }
 
-    /// Of transformers 5 and before.
+    /// The form of transformers 5 and that of earlier releases.
     fn modernbert(&mut self) -> Result<TransformerConfig, ModelError> {
         self.settings.fields.remove("type_vocab_size");
         self.complete(
@@ -349,7 +349,7 @@ impl File {
                 ));
             }
         };
-        // The window is what both sides have together, without the token itself.
+        // The window counts both sides together, without the token itself.
         let span = |is_local: bool| match is_local {
             true => Span { window: Some(own.local_attention / 2), theta: local },
             false => Span { window: None, theta: global },

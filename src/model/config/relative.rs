@@ -1,19 +1,18 @@
 //! Relative positions, in buckets that grow with the distance (MPNet, as in T5).
 
-/// The distance from a token to another as one of some buckets: near ones each have their own, far ones
-/// share.
+/// Maps the distance between tokens to buckets: short distances have their own, long ones share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RelativePositions {
-    /// Of both directions.
+    /// Buckets of both directions.
     pub buckets: usize,
     /// From here on all distances share one bucket in each direction.
     pub farthest: usize,
 }
 
 impl RelativePositions {
-    /// The bucket of what lies `distance` tokens further on in the text (before, where it is negative).
+    /// The bucket of a token `distance` tokens later in the text (earlier, if negative).
     ///
-    /// In f32 and in the order of the reference, whose rounding decides at the edges of buckets.
+    /// Computed in f32 in the reference's order, because rounding decides at bucket boundaries.
     pub(crate) fn bucket(self, distance: isize) -> usize {
         let one_way = self.buckets / 2;
         let first = if distance > 0 { one_way } else { 0 };

@@ -1,4 +1,4 @@
-//! Attention over a padded batch, with the places that it knows of.
+//! Attention over a padded batch, with position encodings.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use crate::model::autograd;
 use crate::model::config::{RelativePositions, TransformerConfig};
 use crate::model::rotation::Rotation;
 
-/// Added to the attention scores of what is not seen. Finite, so that a row of nothing but
-/// padding gives numbers instead of NaN.
+/// Added to the attention scores of masked tokens. Finite, so that a row of padding does not give NaN.
 const MASKED_SCORE: f32 = -1e9;
 
 /// Which tokens of a padded batch are real.
@@ -22,8 +21,8 @@ pub(crate) struct AttentionMask {
 }
 
 impl AttentionMask {
-    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program that
-    /// the device has for this precision.
+    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program of the device for
+    /// this precision.
     pub(crate) fn new(
         lengths: &[usize],
         tokens: usize,
@@ -54,7 +53,7 @@ impl AttentionMask {
         Ok(Self { lengths: lengths.to_vec(), program, additive })
     }
 
-    /// The program that goes with the mask.
+    /// The program that the mask is made for.
     pub(crate) fn program(&self) -> Program {
         self.program
     }
@@ -101,14 +100,14 @@ impl AttentionMask {
     }
 }
 
-/// `[tokens, tokens]` f32, 0 at places that are seen.
+/// `[tokens, tokens]` f32, 0 at visible positions.
 fn window_mask(tokens: usize, window: usize, device: &Device) -> candle_core::Result<Tensor> {
     let seen = |at: usize| (at / tokens).abs_diff(at % tokens) <= window;
     let mask: Vec<f32> = (0..tokens * tokens).map(|at| if seen(at) { 0.0 } else { MASKED_SCORE }).collect();
     Tensor::from_vec(mask, (tokens, tokens), device)
 }
 
-/// What is added to the scores of each head, differentiable in the table.
+/// The bias added to the scores of each head, differentiable in the table.
 ///
 /// # Shapes
 /// `table` `[buckets, heads]`; output `[heads, tokens, tokens]`.
@@ -123,10 +122,10 @@ pub(super) fn relative_bias(
     table.index_select(&buckets, 0)?.t()?.contiguous()?.reshape(((), tokens, tokens))
 }
 
-/// The rotation of queries or keys by their places, differentiable.
+/// Rotates queries or keys by position, differentiably.
 ///
 /// # Shapes
-/// `x` and the output `[batch, tokens, m]`; the rotation has `tokens` places.
+/// `x` and the output `[batch, tokens, m]`; the rotation has `tokens` positions.
 pub(super) fn rotate(
     x: &Tensor,
     rotation: &Arc<Rotation>,

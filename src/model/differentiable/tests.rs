@@ -45,7 +45,7 @@ fn descriptions() -> Vec<(&'static str, TransformerConfig, usize)> {
         spans: vec![Span { window: None, theta: Some(100.0) }; 2],
         ..gelu()
     };
-    // Windows of one token before and one behind, so that texts of four tokens have some that is not seen.
+    // Windows of one token on either side, so that in texts of four tokens some are not visible.
     let modern = TransformerConfig {
         family: Family::ModernBert,
         layers: 3,
@@ -138,7 +138,7 @@ fn worst(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max)
 }
 
-/// The inference path and both training paths are three programs for one function.
+/// The inference path and both training paths compute the same function.
 #[test]
 fn packed_composed_and_fused_agree() {
     for (name, config, layout) in descriptions() {
@@ -163,7 +163,7 @@ fn packed_composed_and_fused_agree() {
     }
 }
 
-/// Some first layers, and the last ones over what they leave behind, are the whole.
+/// The first layers followed by the last ones equal the whole encoder.
 #[test]
 fn first_and_last_layers_make_the_whole() {
     for (name, config, layout) in descriptions() {
@@ -204,12 +204,12 @@ fn fused_log_softmax_is_the_composed_one() {
     }
 }
 
-/// Eight bits keep the direction of every token, whatever the lengths of the texts.
+/// Eight bits preserve the direction of every token, at any text length.
 #[test]
 fn eight_bits_are_close() {
     for (name, config, layout) in descriptions() {
         let layers = config.layers;
-        // Without a norm behind the layers, what is lost in them stays.
+        // Without a norm after the layers, their errors remain.
         let least = if config.norms == Norms::Before { 0.995 } else { 0.999 };
         let (transformer, _) = random_of(config, layout, 3);
         let (texts, _, _) = texts();
@@ -257,7 +257,7 @@ fn gradients_reach_every_tensor_and_agree() {
                 gradient.flatten_all().unwrap().to_vec1().unwrap()
             });
             let scale = composed.iter().map(|x| x.abs()).fold(0.0, f32::max);
-            // A key's bias alone changes no weights.
+            // A key's bias does not change attention weights.
             let is_key_bias =
                 ["key.bias", "k.bias", "k_lin.bias", "k_proj.bias"].iter().any(|end| tensor.ends_with(end));
             assert!(scale > 1e-3 || is_key_bias, "{name}: {tensor} has gradient {scale}");
@@ -267,7 +267,7 @@ fn gradients_reach_every_tensor_and_agree() {
     }
 }
 
-/// bf16 keeps 8 bits, so values and gradients agree to a percent or so of their scale and no better.
+/// bf16 keeps 8 bits, so values and gradients agree only to about a percent of their scale.
 #[test]
 fn mixed_precision_is_close_in_values_and_gradients() {
     let (transformer, vars) = random(Activation::GeluErf, 4);
@@ -286,7 +286,7 @@ fn mixed_precision_is_close_in_values_and_gradients() {
     for (number, (exact, mixed)) in exact.1.iter().zip(&mixed.1).enumerate() {
         let norm = |values: &[f32]| values.iter().map(|x| x * x).sum::<f32>().sqrt();
         let off: Vec<f32> = exact.iter().zip(mixed).map(|(a, b)| a - b).collect();
-        // A key's bias has no gradient but that of the rounding.
+        // A key's bias has only a rounding gradient.
         assert!(norm(&off) < 0.05 * norm(exact) + 0.02, "tensor {number}: {} of {}", norm(&off), norm(exact));
     }
 }
@@ -311,7 +311,7 @@ fn gradients_match_finite_differences() {
                 store.get(var.as_tensor()).unwrap().flatten_all().unwrap().to_vec1().unwrap();
             let start = var.as_tensor().copy().unwrap();
             let flat: Vec<f32> = start.flatten_all().unwrap().to_vec1().unwrap();
-            // The steepest one: others are lost in the rounding.
+            // The steepest value; others drown in rounding.
             let steeper = |a: &usize, b: &usize| gradient[*a].abs().total_cmp(&gradient[*b].abs());
             let at = (0..gradient.len()).max_by(steeper).unwrap();
             let moved = |step: f32| {
@@ -319,7 +319,7 @@ fn gradients_match_finite_differences() {
                 values[at] += step;
                 let moved = Tensor::from_vec(values, start.dims(), &Device::Cpu).unwrap();
                 var.set(&moved).unwrap();
-                // Tables are added up when they are loaded.
+                // Tables are summed when they are loaded.
                 let read = &mut |name: &str, _: &[usize]| {
                     Ok(vars.iter().find(|(own, _)| own == name).unwrap().1.as_tensor().clone())
                 };

@@ -1,8 +1,7 @@
-//! Models whose prompts stand in their model cards alone, by the names under which they are published.
+//! Models whose prompts are given only in their model cards, by published name.
 //!
-//! `docs/models.md` has the sources. A folder's own prompts come first, and what the user says before both.
-//! Models that were trained further from these have other names, and are left alone: their makers may have
-//! trained them without.
+//! `docs/models.md` has the sources. The user's settings override a folder's prompts, which override these.
+//! Models fine-tuned from these have other names and get no prompts: they may have been trained without.
 
 use std::path::{Component, Path};
 
@@ -56,7 +55,7 @@ const FAMILIES: [Family; 5] = [
     },
 ];
 
-/// The prompts that the card of the model in `dir` gives, for the roles for which the folder has none.
+/// The prompts that the card of the model in `dir` gives, for roles without a prompt in the folder.
 ///
 /// # Errors
 /// Those of reading its card.
@@ -75,7 +74,7 @@ pub(super) fn prompts(dir: &Path, said: &[bool; 2]) -> Result<EncoderSettings, M
 }
 
 impl Family {
-    /// Whether a name, in lower case, is that of one of its models, with its owner or without.
+    /// Whether a name, in lower case, is that of one of its models, with or without the owner.
     fn has(&self, name: &str) -> bool {
         let bare =
             name.strip_prefix(self.owner).map_or(name, |rest| rest.trim_start_matches(['/', '_', '-']));
@@ -83,7 +82,7 @@ impl Family {
     }
 }
 
-/// Under which names the model may be known: that of its folder, in a hub's cache too, and that of its card.
+/// Possible names of the model: from its folder, also in a hub's cache, and from its card.
 fn names(dir: &Path) -> Result<Vec<String>, ModelError> {
     let whole = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mut names: Vec<String> =

@@ -1,4 +1,4 @@
-//! The settings of the Transformer module: the longest text, and what is done to a text before its tokenizer.
+//! The settings of the Transformer module: the longest text, and steps before the tokenizer.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::model::error::ModelError;
 use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_FILE};
 use crate::model::json::Settings;
 
-/// What the Transformer module does beside the transformer.
+/// Settings of the Transformer module other than those of the transformer.
 pub(super) struct Body {
     pub max_tokens: usize,
     pub lowercase: bool,
@@ -26,10 +26,10 @@ const FORMER_FILES: [&str; 6] = [
     "sentence_xlnet_config.json",
 ];
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// A pair of which a reranker can read something: four signs around it, and a token or two of each text.
+/// The shortest useful pair for a reranker: four special tokens, and one or two tokens of each text.
 const SHORTEST_PAIR: usize = 8;
 
-/// What the module may say of its task and its output, as release 6 of the library writes them.
+/// Values that the module may have for task and output, as written by release 6 of the library.
 const OF_ENCODER: [(&str, &str); 2] =
     [("transformer_task", "feature-extraction"), ("module_output_name", "token_embeddings")];
 const OF_RERANKER: [(&str, &str); 3] = [
@@ -69,7 +69,7 @@ pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result
     }
 }
 
-/// The module's settings and the longest text. `output` is what the transformer gives of a text.
+/// The module's settings and the longest text. `output` is the transformer's output for a text.
 fn body(
     dir: &Path,
     supported: &[(&'static str, &'static str)],
@@ -87,7 +87,7 @@ fn body(
             return Err(config.unsupported("modality_config", format!("{name}: {modality}"), supported));
         }
     }
-    // A matter of speed.
+    // Affects only speed.
     config.fields.remove("unpad_inputs");
     let length = config.take("max_seq_length")?;
     Ok((config, length))
@@ -103,11 +103,11 @@ fn within(found: usize, path: &Path) -> Result<usize, ModelError> {
     }
 }
 
-/// `model_max_length`, unless it is the number beyond all that stands for none.
+/// `model_max_length`, unless it is the huge number that means no limit.
 pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, ModelError> {
     let mut config = Settings::read_or_none(dir.join(TOKENIZER_CONFIG))?;
     config.check(&[("truncation_side", "right")])?;
-    // The library makes the normalizer of a BERT anew by them.
+    // The library rebuilds a BERT normalizer from them.
     let mut said = Vec::new();
     for (name, own) in [
         ("do_lower_case", "lowercase"),
@@ -118,7 +118,7 @@ pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, Mo
     }
     let normalizer = if said.is_empty() { Value::Null } else { bert_normalizer(dir)? };
     for (name, own, said) in said {
-        // Accents go with the case where nothing is said of them.
+        // If unset, accents are stripped exactly when the text is lowercased.
         let found = normalizer.get(own).and_then(|found| match found {
             Value::Null => normalizer.get("lowercase")?.as_bool(),
             found => found.as_bool(),
@@ -133,7 +133,7 @@ pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, Mo
     Ok(length.map(|length| length as usize))
 }
 
-/// The normalizer of `tokenizer.json`, where it is that of a BERT; null for another one.
+/// The normalizer of `tokenizer.json` if it is a BERT normalizer, null otherwise.
 fn bert_normalizer(dir: &Path) -> Result<Value, ModelError> {
     #[derive(Deserialize)]
     struct File {

@@ -1,7 +1,7 @@
 //! The folder of an encoder as sentence-transformers writes it, of every release from 2 on.
 //!
-//! A folder says in several files what is done to a text. All of it is read here, and what this crate does
-//! not do is an error: a setting that is passed over gives other embeddings and no sign of it.
+//! A folder describes the steps of encoding in several files. All of them are read here, and an unimplemented
+//! setting is an error: ignoring it would silently give different embeddings.
 
 mod families;
 mod length;
@@ -34,17 +34,17 @@ pub(super) use task::{check_weights, model_type, modern_head, reranker};
 /// Which of a text's tokens an encoder reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tokens {
-    /// All of them, with the special ones that the tokenizer puts around them.
+    /// All tokens, with the special ones added by the tokenizer.
     #[default]
     Marked,
-    /// All of them, and no special ones.
+    /// All tokens, without special ones.
     Bare,
-    /// Those that the vocabulary has, of the start of a text: before anything else it is cut at so many
-    /// characters as `length` tokens of median length have.
+    /// Known tokens at the start of a text, which is first truncated to the characters of `length` tokens of
+    /// median length.
     Known { length: Option<usize> },
 }
 
-/// All that a folder says of how a text becomes an embedding, apart from the transformer itself.
+/// The settings of a folder for turning a text into an embedding, without those of the transformer itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Folder {
     pub pooling: Vec<PoolingMode>,
@@ -55,7 +55,7 @@ pub(crate) struct Folder {
     pub max_tokens: usize,
     /// Which of a text's tokens are read.
     pub tokens: Tokens,
-    /// Whether texts are put in lower case before the tokenizer's own normalizer.
+    /// Whether texts are lowercased before the tokenizer's own normalizer.
     pub lowercase: bool,
     /// Dimensions that embeddings keep.
     pub truncate_dim: Option<usize>,
@@ -65,11 +65,11 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Reads the folder of an encoder, or a bundle, and the settings that are not in its files. What `given`
-    /// says overrides both.
+    /// Reads the folder of an encoder or a bundle, and the settings that are not in its files. `given`
+    /// overrides both.
     ///
     /// # Errors
-    /// [`ModelError`] names the file and the setting that cannot be followed.
+    /// [`ModelError`] names the file and the unsupported setting.
     pub(crate) fn read(
         dir: &Path,
         config: &TransformerConfig,
@@ -119,7 +119,7 @@ impl Folder {
         Ok((folder, settings))
     }
 
-    /// Width of the embeddings before the first dimensions are taken.
+    /// Width of the embeddings before truncation.
     fn width(&self, hidden: usize) -> usize {
         let pooled = self.pooling.len() * hidden;
         self.modules.iter().fold(pooled, |width, module| match module {
@@ -141,7 +141,7 @@ impl Folder {
         }
     }
 
-    /// Whether texts are encoded alike. Where a prompt is from does not count.
+    /// Whether texts are encoded identically; the source of a prompt is ignored.
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
         let without_sources = |folder: &Self| {
             let mut folder = folder.clone();

@@ -11,15 +11,15 @@ use crate::model::files;
 use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
 
-/// What follows the pooling, as the folder says.
+/// A module after the pooling.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Module {
-    /// The folder of its files, and what they say.
+    /// Its folder and settings.
     Dense(String, DenseConfig),
     Normalise,
 }
 
-/// What a chain of modules does.
+/// The settings of a chain of modules.
 pub(super) struct Chain {
     pub pooling: Vec<PoolingMode>,
     pub include_prompt: bool,
@@ -35,8 +35,8 @@ struct Entry {
     kwargs: Vec<Value>,
 }
 
-/// The packages that the classes of sentence-transformers lie in. Classes elsewhere are somebody's own code
-/// under perhaps the same name.
+/// The package of sentence-transformers' classes. Classes elsewhere are custom code, possibly with the same
+/// name.
 const PACKAGE: &str = "sentence_transformers.";
 const SUPPORTED: &str =
     "Transformer and Pooling, or StaticEmbedding, then Dense and Normalize of sentence_transformers";
@@ -45,10 +45,10 @@ const FOLDERS: &str =
 /// The module that is a table of token vectors.
 pub(super) const STATIC_EMBEDDING: &str = "StaticEmbedding";
 pub(super) const FILE: &str = "modules.json";
-/// Most modules after the pooling, and most widths that a chain goes through.
+/// Most modules after the pooling, and most widths in a chain.
 const MOST_MODULES: usize = 16;
 const MOST_WIDTH: usize = 1 << 16;
-/// The one input and output that modules after the pooling have here.
+/// The only supported input and output of modules after the pooling.
 const ENDS: [(&str, &str); 2] =
     [("module_input_name", "sentence_embedding"), ("module_output_name", "sentence_embedding")];
 
@@ -58,7 +58,7 @@ impl Entry {
         self.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next())
     }
 
-    /// Whether it is in the folder that its class has. Names come from a file, and are joined to a path.
+    /// Whether it is in the folder expected for its class. Names come from a file and are joined to a path.
     fn has_own_folder(&self) -> bool {
         match self.class() {
             Some(STATIC_EMBEDDING) => ["", ".", files::STATIC_FOLDER].contains(&self.path.as_str()),
@@ -69,20 +69,20 @@ impl Entry {
 }
 
 impl Chain {
-    /// The mean, and what follows it.
+    /// Mean pooling and the modules after it.
     fn mean(modules: Vec<Module>) -> Self {
         Self { pooling: vec![PoolingMode::Mean], include_prompt: true, modules }
     }
 }
 
-/// Where the first module is, if that is a table of token vectors; `path` need not be there.
+/// The folder of the first module if it is a table of token vectors; `path` need not exist.
 pub(in crate::model) fn table_folder(path: &Path) -> Result<Option<String>, ModelError> {
     let entries: Vec<Entry> = files::read_json_or_default(path)?;
     let first = entries.into_iter().next();
     Ok(first.filter(|entry| entry.class() == Some(STATIC_EMBEDDING)).map(|entry| entry.path))
 }
 
-/// Mean pooling and unit norm where there is no `modules.json`.
+/// Reads `modules.json`; without one: mean pooling and unit norm.
 pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
     let path = dir.join(FILE);
     if !files::is_there(&path) {
@@ -126,7 +126,7 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
                 chain.modules.push(Module::Dense(entry.path.clone(), dense));
             }
             ("Normalize", Some(chain)) => {
-                // Has settings since release 6 alone.
+                // Has settings only since release 6.
                 Settings::read_or_none(config)?.check(&ENDS)?;
                 chain.modules.push(Module::Normalise);
             }
@@ -136,7 +136,7 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
     chain.ok_or_else(|| no("chain of modules", "without Pooling", SUPPORTED))
 }
 
-/// Refuses a chain of anything but the Transformer; a folder need not say that it is one.
+/// Refuses a chain with anything but the Transformer; `modules.json` may be absent.
 pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
     let path = dir.join(FILE);
     let entries: Vec<Entry> = files::read_json_or_default(&path)?;
@@ -153,7 +153,7 @@ pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
 
 /// Both spellings: a setting for each mode, and since release 5.4 a mode or a list of them.
 fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
-    /// Names of the modes, older and newer, in the order in which the older files mean them to be joined.
+    /// Older and newer names of the modes, in the order in which older files concatenate them.
     const MODES: [(&str, &str, PoolingMode); 6] = [
         ("pooling_mode_cls_token", "cls", PoolingMode::Cls),
         ("pooling_mode_max_tokens", "max", PoolingMode::Max),
@@ -181,12 +181,12 @@ fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
         };
         pooling = names.iter().map(mode).collect::<Result<_, _>>()?;
     }
-    // As the library does where nothing is said.
+    // The library's default.
     if pooling.is_empty() {
         pooling.push(PoolingMode::Mean);
     }
     let include_prompt = config.take("include_prompt")?.unwrap_or(true);
-    // The transformer's width again; the library goes by the transformer.
+    // Repeats the transformer's width; the library uses the transformer's.
     for width in ["word_embedding_dimension", "embedding_dimension"] {
         config.fields.remove(width);
     }

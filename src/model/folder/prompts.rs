@@ -10,22 +10,22 @@ use crate::model::files::PROMPTS_FILE;
 use crate::model::json::Settings;
 use crate::scan::Similarity;
 
-/// What is put before a text.
+/// A prompt, which is put before a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// Empty where nothing is.
+    /// Empty for no prompt.
     pub text: String,
-    /// Where it is from.
+    /// Its source.
     pub source: PromptSource,
 }
 
-/// Where a prompt is from.
+/// The source of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PromptSource {
-    /// Nothing says that there is one.
+    /// No prompt is set.
     #[default]
     None,
     /// The folder's `config_sentence_transformers.json`.
@@ -36,7 +36,7 @@ pub enum PromptSource {
     Settings,
 }
 
-/// What the file says.
+/// The content of the file.
 pub(super) struct Said {
     pub query: Prompt,
     pub document: Prompt,
@@ -60,8 +60,8 @@ impl Config {
         Ok(Self { prompts, default_name: settings.take("default_prompt_name")?, settings })
     }
 
-    /// The prompt of a role: the first that is not empty. The default one where no name is there, not even
-    /// with an empty prompt: the library writes those since release 5, and then means no prompt by it.
+    /// The prompt of a role: the first non-empty one of these names, or the default prompt if none of the
+    /// names exists. The library writes empty prompts since release 5, and they mean no prompt.
     fn find(&self, names: &[&str]) -> Prompt {
         let of = |name: &str| self.prompts.get(name).map(|text| text.as_deref());
         let named: Vec<_> = names.iter().filter_map(|name| of(name)).collect();

@@ -1,9 +1,9 @@
-//! Static encoders: a table of token vectors, and the mean of a text's.
+//! Static encoders: a table of token vectors, averaged over a text.
 //!
-//! Two forms of folder. model2vec has a `config.json` of its own; its library leaves unknown tokens out and
-//! reads the first 512 tokens. sentence-transformers has a StaticEmbedding as its first module and no
-//! `config.json`; it reads every token. A folder of model2vec has a `modules.json` too, by which
-//! sentence-transformers would read it in its own way: here it is read as model2vec does.
+//! There are two forms of folder. model2vec has its own `config.json`; its library leaves out unknown tokens
+//! and reads the first 512 tokens. sentence-transformers has a StaticEmbedding as its first module and no
+//! `config.json`; it reads every token. A model2vec folder also has a `modules.json`, with which
+//! sentence-transformers would read it differently; here it is read as model2vec does.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::model::pooling::PoolingMode;
 use crate::model::transformer::{STATIC_TABLES, TOKEN_ROWS};
 use crate::model::weights::Weights;
 
-/// Whose folder it is.
+/// The form of a static encoder's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::model) enum StaticForm {
     Model2vec,
@@ -28,15 +28,15 @@ pub(in crate::model) enum StaticForm {
 
 const CONFIG: &str = "config.json";
 const MODEL2VEC: &str = "model2vec";
-/// The longest text where the file does not say so, as in the library.
+/// The library's default for the longest text.
 const DEFAULT_LENGTH: usize = 512;
 
 impl StaticForm {
-    /// Whether the folder is that of a static encoder, and of which form.
+    /// The form of the folder if it is that of a static encoder.
     pub(in crate::model) fn of(dir: &Path) -> Result<Option<Self>, ModelError> {
         let config = Settings::read_or_none(dir.join(CONFIG))?.fields;
         let says = |name: &str| config.get(name).filter(|value| !value.is_null());
-        // The first releases wrote of how the table was made, and no `model_type`.
+        // The first releases wrote how the table was made, but no `model_type`.
         let is_first = says("model_type").is_none()
             && ["apply_pca", "tokenizer_name"].into_iter().any(|name| says(name).is_some());
         if is_first || says("model_type").and_then(Value::as_str) == Some(MODEL2VEC) {
@@ -54,7 +54,7 @@ impl StaticForm {
     }
 }
 
-/// The description of the table, whose sizes its file has.
+/// The description of the table, with the sizes from its file.
 pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelError> {
     super::check_weights(dir, dir, "SentenceTransformer")?;
     let path = dir.join(files::encoder_file(dir));
@@ -71,7 +71,7 @@ pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelErr
     TransformerConfig::of_table(&path, [tokens, width], MOST_TOKENS)
 }
 
-/// All that the folder says.
+/// Reads the settings of the folder.
 pub(super) fn read(dir: &Path, form: StaticForm, width: usize) -> Result<Folder, ModelError> {
     let said = prompts::read(dir)?;
     let (modules, max_tokens, tokens) = match form {
@@ -118,7 +118,7 @@ fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), M
     Ok((own, length.unwrap_or(MOST_TOKENS), Tokens::Known { length }))
 }
 
-/// The maximum length that the tokenizer has of its own.
+/// The tokenizer's own maximum length.
 fn tokenizer_length(dir: &Path) -> Result<usize, ModelError> {
     #[derive(Deserialize)]
     struct File {

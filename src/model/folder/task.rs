@@ -1,4 +1,4 @@
-//! What a folder's model was made for, and whether its weights can be read.
+//! The purpose of a folder's model, and whether its weights can be read.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::model::pooling::PoolingMode;
 
 const CONFIG: &str = "config.json";
 
-/// What the two files say that a model was made for.
+/// The purpose of a model according to the two files.
 struct Purpose {
     config: Settings,
-    /// What sentence-transformers says.
+    /// The settings of sentence-transformers.
     of_library: Settings,
     /// The first of its classes in transformers.
     class: Option<String>,
@@ -37,14 +37,14 @@ impl Purpose {
         Ok(Self { config, of_library, class: classes.into_iter().next(), is_reranker })
     }
 
-    /// How many numbers a classifier gives.
+    /// Number of a classifier's outputs.
     fn labels(&mut self) -> Result<Option<usize>, ModelError> {
         let named = self.config.take::<Map<_, _>>("id2label")?;
         Ok(self.config.take("num_labels")?.or(named.map(|labels| labels.len())))
     }
 }
 
-/// Reads the folder of a cross-encoder with one output: what is applied to the output of its head.
+/// Reads the activation after the head of a cross-encoder with one output.
 pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelError> {
     let mut purpose = Purpose::read(dir)?;
     let no = |why: String| Err(ModelError::NotAReranker { path: dir.to_owned(), why });
@@ -56,21 +56,21 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelErr
         let found = purpose.class.as_deref().unwrap_or("an encoder");
         return no(format!("`{}` is not a classifier of pairs of texts", shortened(found)));
     }
-    // The library's default where nothing says how many.
+    // The library's default number of outputs.
     if let Some(labels) = purpose.labels()?.filter(|&labels| labels != 1) {
         return no(format!("it gives {labels} numbers for a pair, and not one score"));
     }
     modules::check_transformer_alone(dir)?;
     let Purpose { mut config, mut of_library, .. } = purpose;
     check_extras(dir, &mut config)?;
-    // The library's own comes first, then those of its releases before.
+    // The current setting first, then those of earlier releases.
     let mut own = config.take::<Map<_, _>>("sentence_transformers")?.unwrap_or_default();
     if let Some(class) = own.remove("activation_fn") {
         config.fields.insert(FORMER_ACTIVATION.to_owned(), class);
     }
     let said = activation(&mut of_library, "activation_fn")?;
     let said = said.map_or_else(|| activation(&mut config, FORMER_ACTIVATION), |own| Ok(Some(own)))?;
-    // Versions of libraries, and what embeddings are compared by, have no part in a score.
+    // Library versions and the similarity of embeddings do not affect a score.
     for name in ["__version__", "similarity_fn_name"] {
         of_library.fields.remove(name);
     }
@@ -85,7 +85,7 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelErr
     Ok(said.unwrap_or(DenseActivation::Sigmoid))
 }
 
-/// Where releases of sentence-transformers before 4 wrote the activation.
+/// Name of the activation in releases of sentence-transformers before 4.
 const FORMER_ACTIVATION: &str = "sbert_ce_default_activation_function";
 const CLASSIFIER: &str = "ForSequenceClassification";
 
@@ -95,7 +95,7 @@ pub(in crate::model) fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
     Ok(Purpose::read(dir)?.is_reranker)
 }
 
-/// What ModernBERT's configuration says of the head of its classifier.
+/// ModernBERT's settings for the head of its classifier.
 pub(in crate::model) struct ModernHead {
     pub pooling: PoolingMode,
     pub activation: DenseActivation,
@@ -123,7 +123,7 @@ pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError
     Ok(ModernHead { pooling, activation, eps: config.take("norm_eps")?.unwrap_or(EPS) })
 }
 
-/// Refuses what would change the weights or the way they are used, and is not done here.
+/// Refuses unsupported settings that change the weights or their use.
 fn check_extras(dir: &Path, config: &mut Settings) -> Result<(), ModelError> {
     let adapter = dir.join("adapter_config.json");
     if files::is_there(&adapter) {
@@ -133,8 +133,8 @@ fn check_extras(dir: &Path, config: &mut Settings) -> Result<(), ModelError> {
     config.check(&[("is_encoder_decoder", "false")])
 }
 
-/// Refuses a folder whose model is none that gives embeddings. `modules.json` says that one does, whatever
-/// the transformer in it was at first.
+/// Refuses a model that was not made for embeddings. A `modules.json` shows that it was, whatever its
+/// transformer was made for originally.
 pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
     let mut purpose = Purpose::read(dir)?;
     check_extras(dir, &mut purpose.config)?;
@@ -169,11 +169,11 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
     }
 }
 
-/// How a file begins that stands for another one in a clone without its large files.
+/// Start of a Git LFS pointer, which replaces a large file in a clone.
 const LFS_POINTER: &[u8] = b"version https://git-lfs";
 
-/// Refuses a folder whose weights are there, but not as one safetensors file. It may be that of a module of
-/// `model`, which the class of sentence-transformers reads.
+/// Refuses a folder whose weights exist, but not as a single safetensors file. It may be a module's folder in
+/// `model`, read by a class of sentence-transformers.
 pub(in crate::model) fn check_weights(
     dir: &Path,
     model: &Path,

@@ -1,9 +1,9 @@
 //! Fused operations with a backward pass, for training on a GPU.
 //!
-//! candle's composed operations compute the place of every element by division where a shape is broadcast,
-//! sum columns one block a column, and add the rows of an embedding table one after another. The kernels here
-//! take a row a warp; they are compiled for the GPU at hand when the first one runs (NVRTC). Sums over the
-//! rows of an embedding table are atomic, so two runs may differ in the last bits.
+//! candle's composed operations locate every element of a broadcast shape by division, sum columns with one
+//! block per column, and add the rows of an embedding table one after another. The kernels here process one
+//! row per warp; they are compiled for the present GPU on first use (NVRTC). Sums over the rows of an
+//! embedding table are atomic, so two runs may differ in the last bits.
 #![allow(unsafe_code)]
 
 use candle_core::backend::BackendStorage;
@@ -39,7 +39,7 @@ pub(super) fn softmax(scores: &Tensor, mask: &Tensor, scale: f32) -> Result<Tens
     apply([&scores.contiguous()?, &mask.contiguous()?], softmax)
 }
 
-/// `x + bias` over the last dimension, followed by GELU where `gelu`.
+/// `x + bias` over the last dimension, followed by GELU if `gelu`.
 pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
     apply([&x.contiguous()?, bias], Bias { gelu })
 }
@@ -52,7 +52,7 @@ pub(super) fn rows(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
     apply([table, ids], Rows)
 }
 
-/// A kernel that takes a row a warp.
+/// Launches a kernel with one warp per row.
 #[derive(Clone, Copy)]
 struct Kernel {
     name: &'static str,
@@ -80,12 +80,12 @@ impl Operation for Kernel {
         let (rows, width) = rows_of(&shape)?;
         let device = a.0.device();
         let function = device.get_or_load_custom_func(self.name, "ehi", ptx()?)?;
-        // SAFETY: the kernel writes every element, since a warp takes each row whole.
+        // SAFETY: the kernel writes every element, because a warp processes a whole row.
         let mut out = unsafe { device.alloc::<f32>(shape.elem_count())? };
         let (a, b, c) = (view::<f32>(a)?, view::<f32>(b)?, view::<f32>(c)?);
         let mut launch = function.builder();
         launch.arg(&a).arg(&b).arg(&c).arg(&mut out).arg(&rows).arg(&width).arg(&self.group).arg(&self.scale);
-        // SAFETY: the signature is that of kernels.cu, and the callers hold operands to the shapes it reads.
+        // SAFETY: the signature matches kernels.cu, and the callers check the shapes of the operands.
         unsafe { launch.launch(a_warp_each(rows)) }.map_err(Error::wrap)?;
         Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), shape))
     }
@@ -194,7 +194,7 @@ fn by_ids(name: &str, x: Operand<'_>, ids: Operand<'_>, shape: Shape) -> Result<
     let (x, ids) = (view::<f32>(x)?, view::<u32>(ids)?);
     let mut launch = function.builder();
     launch.arg(&x).arg(&ids).arg(&mut out).arg(&rows).arg(&width);
-    // SAFETY: the signature is that of kernels.cu; ids are tokens, and the table has a row for each token.
+    // SAFETY: the signature matches kernels.cu; ids are tokens, and the table has a row for each token.
     unsafe { launch.launch(a_warp_each(rows)) }.map_err(Error::wrap)?;
     Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), shape))
 }

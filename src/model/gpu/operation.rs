@@ -1,4 +1,4 @@
-//! What every operation on a GPU shares: views of operands, and the compiled kernels.
+//! Shared parts of GPU operations: views of operands, and the compiled kernels.
 
 use std::sync::OnceLock;
 
@@ -26,7 +26,7 @@ pub(super) fn view<T: CudaDType>((storage, layout): Operand<'_>) -> Result<CudaV
     }
 }
 
-/// The kernels, compiled once in the process.
+/// The kernels, compiled once per process.
 pub(super) fn ptx() -> Result<&'static str> {
     static PTX: OnceLock<std::result::Result<String, String>> = OnceLock::new();
     let compiled = PTX.get_or_init(|| {

@@ -12,7 +12,7 @@ use crate::model::autograd::operation::{
 /// Rows that one thread block sums.
 const ROWS_PER_BLOCK: u32 = 512;
 
-/// Sum over all but the last dimension, in an order that depends on the shape alone: `[.., m]` to `[m]`.
+/// Sum over all but the last dimension, in an order that depends only on the shape: `[.., m]` to `[m]`.
 pub(super) fn column_sums(x: &Tensor) -> Result<Tensor> {
     let mut x = x.reshape(((), x.dim(D::Minus1)?))?;
     while x.dim(0)? > 1 {
@@ -40,7 +40,7 @@ impl Operation for ColumnSums {
         launch.arg(&x).arg(&mut out).arg(&rows).arg(&width).arg(&ROWS_PER_BLOCK);
         let grid_dim = (width.div_ceil(32), blocks, 1);
         let config = LaunchConfig { grid_dim, block_dim: (32, 8, 1), shared_mem_bytes: 0 };
-        // SAFETY: the signature is that of kernels.cu; threads beyond the rows and columns read nothing.
+        // SAFETY: the signature matches kernels.cu; threads beyond the rows and columns read nothing.
         unsafe { launch.launch(config) }.map_err(Error::wrap)?;
         let out = CudaStorage::wrap_cuda_slice(out, device.clone());
         Ok((out, Shape::from((blocks as usize, width as usize))))
@@ -74,7 +74,7 @@ impl Operation for Permute {
         let [s0, s1, s2, s3] = self.axes.map(|axis| strides[axis] as u32);
         let device = x.0.device();
         let function = device.get_or_load_custom_func(self.name(), "ehi", ptx()?)?;
-        // SAFETY: the kernel writes every element, one a thread.
+        // SAFETY: the kernel writes every element, one per thread.
         let mut out = unsafe { device.alloc::<f32>(n)? };
         let x = view::<f32>(x)?;
         let mut launch = function.builder();
@@ -82,7 +82,7 @@ impl Operation for Permute {
         launch.arg(&s0).arg(&s1).arg(&s2).arg(&s3);
         let grid_dim = (elements.div_ceil(256), 1, 1);
         let config = LaunchConfig { grid_dim, block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: the signature is that of kernels.cu; permuted strides of x stay within its elements.
+        // SAFETY: the signature matches kernels.cu; permuted strides of x stay within its elements.
         unsafe { launch.launch(config) }.map_err(Error::wrap)?;
         Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), Shape::from(dims.to_vec())))
     }

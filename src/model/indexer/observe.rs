@@ -1,4 +1,4 @@
-//! Routing with an account of it: how sure the tree was, and the probabilities on the way.
+//! Routing with details: the confidence of the tree, and the probabilities along the paths.
 
 use std::num::NonZeroUsize;
 
@@ -7,16 +7,16 @@ use crate::ids::LeafId;
 use crate::model::Role;
 use crate::tree::{Beam, LevelScorer, beam_search};
 
-/// How sure the tree was of one embedding.
+/// The tree's confidence for one embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RoutingSample {
-    /// Entropy of the choice among the children, in nats, summed over the nodes on the path to
-    /// `leaf`: that of the distribution over leaves where the tree has one level, and an estimate
-    /// of it from one path where it has more. From 0 to the logarithm of the number of leaves.
+    /// Entropy of the choice among the children, in nats, summed over the nodes on the path to `leaf`: the
+    /// entropy of the distribution over leaves for a tree of one level, and an estimate from one path for
+    /// more. From 0 to the logarithm of the number of leaves.
     pub entropy: f32,
     /// Probability of `leaf`.
     pub top_probability: f32,
-    /// The most probable leaf that was reached.
+    /// The most probable leaf reached.
     pub leaf: LeafId,
 }
 
@@ -28,7 +28,7 @@ impl RoutingSample {
     }
 }
 
-/// A scorer that takes down the entropy of each node's choice.
+/// A scorer that records the entropy of each node's choice.
 struct Observer<'a> {
     scorer: QueryScorer<'a>,
     branching_factor: u32,
@@ -45,7 +45,7 @@ impl LevelScorer for Observer<'_> {
 }
 
 impl Indexer {
-    /// As [`Self::route`], with how sure the tree was.
+    /// As [`Self::route`], with the tree's confidence.
     pub(crate) fn route_observed(
         &self,
         unit: &[f32],
@@ -67,7 +67,7 @@ impl Indexer {
         let (mut number, mut level) = (leaf.0, self.shape.height() as usize);
         while level > 0 {
             (number, level) = (number / branching_factor, level - 1);
-            // Each node above a leaf that was reached had its children scored.
+            // The children of every node above a reached leaf were scored.
             let node = observer.nodes.iter().find(|node| (node.0, node.1) == (level, number));
             entropy += node.map_or(0.0, |node| node.2);
         }
@@ -75,7 +75,7 @@ impl Indexer {
         (Routing { search, multiply_adds: observer.scorer.multiply_adds }, sample)
     }
 
-    /// The probability of each node on the way to each leaf, below the root first: products of the
+    /// The probability of each node on the path to each leaf, starting below the root: products of the
     /// choices so far, so that the last one is the leaf's (Eq. 1).
     ///
     /// # Panics

@@ -1,8 +1,8 @@
-//! The most probable leaves, told by products in eight bits.
+//! Finds the most probable leaves with products in eight bits.
 //!
-//! For a query they alone decide. For a document rounding is held against its exact bound, and the products
-//! of all leaves that may be among the most probable are computed in f32, so that the leaves are those that
-//! f32 would choose: where a document lies does not depend on what the processor has.
+//! For a query these products alone decide. For a document the exact rounding bound is applied, and the
+//! products of all leaves that may be among the most probable are computed in f32. A document's leaves are
+//! therefore those that f32 would choose, on every processor.
 
 use std::num::NonZeroUsize;
 
@@ -15,31 +15,31 @@ use crate::model::Role;
 use crate::product::bytes::{BytePanels, ByteRows};
 use crate::tree::{Beam, ScoredLeaf};
 
-/// Children below which products in f32 take as little time.
+/// Fewest children for which products in eight bits save time.
 const FEWEST_CHILDREN: usize = 256;
-/// Children for each leaf of the beam below which too few are ruled out.
+/// Fewest children per leaf of the beam for which enough are ruled out.
 const CHILDREN_PER_LEAF: usize = 8;
-/// What rounding to f32 may add to a product, over the norms of its factors; far more than it does.
+/// Generous bound on the f32 rounding error of a product, relative to the norms of its factors.
 const SLACK: f32 = 1e-5;
-/// Children of which the one with the greatest logit stands for all when a threshold is looked for.
+/// Children in a group, represented by its greatest logit when searching for a threshold.
 const GROUP: usize = 8;
 
 /// The classifier of a tree of one level, in eight bits.
 #[derive(Debug)]
 pub(super) struct Shortlist {
     bytes: BytePanels,
-    /// s W^T less the mean of its rows, `[B, width]`: the weights of a child in one piece.
+    /// s W^T minus the mean of its rows, `[B, width]`: the weights of a child are contiguous.
     rows: Vec<f32>,
-    /// Of each child `[B]`: the norm of its weights, and of what `bytes` leaves out of them.
+    /// For each child `[B]`: the norm of its weights, and that of their quantisation error in `bytes`.
     norms: Vec<f32>,
     errors: Vec<f32>,
 }
 
-/// What [`Shortlist::best`] found.
+/// The result of [`Shortlist::best`].
 pub(super) struct Best {
     /// Most probable first.
     pub leaves: Vec<ScoredLeaf>,
-    /// Of the choice among the leaves, in nats; off by the products in eight bits.
+    /// Entropy of the choice among the leaves, in nats, with the error of the products in eight bits.
     pub entropy: f32,
 }
 
@@ -50,7 +50,7 @@ impl Best {
 }
 
 impl Shortlist {
-    /// `None` for a tree in which it would not pay.
+    /// `None` for a tree that would not profit.
     pub fn new(levels: &[LevelWeights], children: usize, logit_scale: f32) -> Option<Self> {
         let [level] = levels else { return None };
         let finite = level.classifier.iter().all(|x| x.is_finite()) && logit_scale.is_finite();
@@ -61,7 +61,7 @@ impl Shortlist {
         let mut rows = vec![0.0; level.classifier.len()];
         for (i, of_input) in level.classifier.chunks_exact(children).enumerate() {
             let column = rows[i..].iter_mut().step_by(width);
-            // What all logits have in common makes no leaf more probable, and would coarsen the bytes.
+            // An offset common to all logits does not change probabilities, but would make the bytes coarser.
             let mean = of_input.iter().sum::<f32>() / children as f32;
             column.zip(of_input).for_each(|(value, x)| *value = logit_scale * (x - mean));
         }
@@ -72,13 +72,13 @@ impl Shortlist {
         Some(Self { bytes, rows, norms, errors })
     }
 
-    /// The widest beam for which it pays.
+    /// The widest beam that profits.
     pub fn widest(&self) -> usize {
         self.norms.len() / CHILDREN_PER_LEAF
     }
 
-    /// The `beam` most probable leaves for what the classifier reads, `[width]` f32, finite: the lower id
-    /// first among equals. Their probabilities are off by as little as the entropy.
+    /// The `beam` most probable leaves for an input of the classifier, `[width]` f32, finite; the lower id
+    /// first among equals. Their probabilities have the same small error as the entropy.
     pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> Best {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());
@@ -94,7 +94,7 @@ impl Shortlist {
     }
 
     /// The children with the `n` greatest logits, the greatest first, the lower number first among equals.
-    /// With an input of which `quantised` is made, by its products in f32, which take the place of logits.
+    /// With the input that `quantised` was made from, products in f32 decide and replace the logits.
     fn greatest(
         &self,
         logits: &mut [f32],
@@ -132,15 +132,15 @@ struct Place(u64);
 impl Place {
     #[inline(always)]
     fn new(logit: f32, child: u32) -> Self {
-        // Both zeros become one. Then unsigned integers in the order of the logits: the sign is flipped, and
-        // all other bits where it is set.
+        // Merges both zeros. Then maps to unsigned integers in the order of the logits: the sign bit is
+        // flipped, and all other bits if it was set.
         let bits = (logit + 0.0).to_bits();
         let rising = bits ^ (((bits as i32 >> 31) as u32) | 1 << 31);
         Self(u64::from(!rising) << 32 | u64::from(child))
     }
 }
 
-/// Between what logits lie, for all children: `logit - bound` to `logit + bound`.
+/// Bounds on the logits of all children: from `logit - bound` to `logit + bound`.
 struct Bounds<'a> {
     logits: &'a [f32],
     norms: &'a [f32],
@@ -161,7 +161,7 @@ impl Bounds<'_> {
         let groups = self.logits.len().div_ceil(GROUP);
         let (mut least, mut most) = (vec![f32::NEG_INFINITY; groups], vec![f32::NEG_INFINITY; groups]);
         Arch::new().dispatch(Greatest { of: self, least: &mut least, most: &mut most });
-        // So many groups have a child whose logit is at least this, so that at least as many children do.
+        // `n` groups have a child whose logit is at least this, so at least `n` children do.
         let threshold = nth_greatest(&mut least, n);
         let in_reach = (0..groups).filter(|group| most[*group] >= threshold);
         let children = in_reach.flat_map(|group| (group..self.logits.len()).step_by(groups));
@@ -175,7 +175,7 @@ impl Bounds<'_> {
     }
 }
 
-/// The greatest bounds of groups: child c is in group `c % groups`, so that groups lie side by side.
+/// The greatest bounds of groups: child c is in group `c % groups`, so that groups are adjacent.
 struct Greatest<'a, 'b> {
     of: &'a Bounds<'b>,
     least: &'a mut [f32],
@@ -202,7 +202,7 @@ impl WithSimd for Greatest<'_, '_> {
     }
 }
 
-/// The `n`th greatest, or a number below all where there are fewer.
+/// The `n`th greatest, or a number below all if there are fewer.
 fn nth_greatest(values: &mut [f32], n: NonZeroUsize) -> f32 {
     let place = n.get() - 1;
     if place >= values.len() {
@@ -229,7 +229,7 @@ mod tests {
         let classifier = values(dim * children as usize, random);
         let weights = TreeWeights { projection: None, levels: vec![LevelWeights { transform, classifier }] };
         let mut indexer = Indexer::new(TreeShape::new(children, 1).unwrap(), dim, 3.0, weights).unwrap();
-        // Whatever the processor.
+        // Independent of the processor.
         indexer.shortlist = Shortlist::new(&indexer.weights.levels, children as usize, 3.0).map(Arc::new);
         indexer
     }

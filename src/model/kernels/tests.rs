@@ -3,7 +3,7 @@ use crate::product::tests::on_every_instruction_set;
 
 /// The error function by its Taylor series (small x) or 1 (large x), in f64.
 fn erf_reference(x: f64) -> f64 {
-    // The series cancels catastrophically further out, where 1 is right to 2e-8.
+    // The series cancels catastrophically further out, where 1 is accurate to 2e-8.
     if x.abs() > 4.0 {
         return x.signum();
     }

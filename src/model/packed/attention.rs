@@ -6,21 +6,21 @@ use super::super::kernels;
 use super::places::PlaceBias;
 use crate::product::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, interleave, put};
 
-/// How the attention of a layer weighs tokens beside their products.
+/// Settings of a layer's attention.
 #[derive(Clone, Copy)]
 pub(super) struct Attention<'a> {
     pub heads: usize,
-    /// The farthest token seen, on either side; none where all are.
+    /// The farthest visible token on either side; `None` if all are visible.
     pub window: Option<usize>,
     /// Added to the scaled scores.
     pub bias: Option<&'a PlaceBias>,
 }
 
-/// Every token's mean of the values that it sees, weighted by the softmax of its scaled scores.
+/// Computes for every token the mean of the visible values, weighted by the softmax of its scaled scores.
 ///
 /// # Shapes
-/// `qkv` `[tokens, 3m]`: query, key and value side by side, each of them head by head; `context` becomes
-/// `[tokens, m]`.
+/// `qkv` `[tokens, 3m]`: query, key and value concatenated, each head by head; `context` becomes `[tokens,
+/// m]`.
 pub(super) fn attend(qkv: &[f32], lengths: &[usize], attention: Attention<'_>, context: &mut Vec<f32>) {
     let heads = attention.heads;
     let tokens: usize = lengths.iter().sum();
@@ -61,7 +61,7 @@ struct Head<'a> {
     attention: Attention<'a>,
     qkv: &'a [f32],
     m: usize,
-    /// The head's columns begin here in each of query, key, value and context.
+    /// First column of the head in each of query, key, value and context.
     first: usize,
     width: usize,
     /// Scratch: the keys as panels, the values one row after another, the scores of a block of queries.
@@ -91,7 +91,7 @@ impl WithSimd for Head<'_> {
         let mut products = NO_PRODUCTS;
         for query in (0..length).step_by(BLOCK_ROWS) {
             let count = BLOCK_ROWS.min(length - query);
-            // What any of the block's queries sees, from the first of a panel on.
+            // The keys visible to any query of the block, aligned to a panel.
             let (begin, end) = match attention.window {
                 Some(window) => {
                     let begin = query.saturating_sub(window) / PANEL * PANEL;

@@ -11,11 +11,11 @@ use super::places::PlaceBias;
 use crate::product::bytes::ByteRows;
 
 pub(super) struct PackedLayer {
-    /// `[3m, m]`: query, key and value one under another.
+    /// `[3m, m]`: query, key and value stacked.
     qkv: PackedLinear,
     attention_output: PackedLinear,
     attention_norm: Option<PackedNorm>,
-    /// Gated: what is activated, and under it what it is multiplied with.
+    /// If gated, the activated map with the multiplying map stacked below.
     inner: PackedLinear,
     output: PackedLinear,
     output_norm: PackedNorm,
@@ -25,12 +25,12 @@ pub(super) struct PackedLayer {
     feed_forward: FeedForward,
 }
 
-/// What of a pass a layer needs beside its own weights.
+/// The parts of a pass that a layer needs in addition to its own weights.
 pub(super) struct Shared<'a> {
     pub lengths: &'a [usize],
     pub rotation: Option<&'a Rotation>,
     pub bias: Option<&'a PlaceBias>,
-    /// What is read after the layer.
+    /// Memory read after the layer, to be prefetched.
     pub next: &'a [f32],
 }
 
@@ -85,7 +85,7 @@ impl PackedLayer {
         })
     }
 
-    /// What [`Self::forward`] reads first.
+    /// The memory that [`Self::forward`] reads first.
     pub(super) fn first(&self) -> &[f32] {
         self.qkv.first()
     }
@@ -99,7 +99,7 @@ impl PackedLayer {
                 if let Some(norm) = &self.attention_norm {
                     norm.apply_to_sum(output, x);
                 }
-                // `output` is the residual now, `x` takes what is added to it.
+                // `output` is now the residual, and `x` receives the value to add.
                 self.feed(output, shared.next, wide, inner, bytes, x);
                 self.output_norm.apply_to_sum(x, output);
             }
@@ -120,7 +120,7 @@ impl PackedLayer {
         }
     }
 
-    /// The attention of `x`, to `scratch.output`.
+    /// Writes the attention of `x` to `scratch.output`.
     fn attend(&self, x: &[f32], shared: &Shared<'_>, scratch: &mut Scratch) {
         let Scratch { qkv, context, output, bytes, .. } = scratch;
         self.qkv.apply(x, Then::Nothing, self.attention_output.first(), bytes, qkv);
@@ -132,7 +132,7 @@ impl PackedLayer {
         self.attention_output.apply(context, Then::Nothing, self.inner.first(), bytes, output);
     }
 
-    /// The feed-forward step of `x`, to `out`.
+    /// Writes the feed-forward step of `x` to `out`.
     fn feed(
         &self,
         x: &[f32],
@@ -155,7 +155,7 @@ impl PackedLayer {
     }
 }
 
-/// The width m of `qkv`, `[tokens, 3m]`; none without tokens.
+/// The width m of `qkv`, `[tokens, 3m]`; `None` without tokens.
 fn context_width(qkv: &[f32], lengths: &[usize]) -> Option<usize> {
     qkv.len().checked_div(3 * lengths.iter().sum::<usize>())
 }

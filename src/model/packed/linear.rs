@@ -1,4 +1,4 @@
-//! `x W^T + b`, and what follows it at once.
+//! `x W^T + b`, fused with the step that follows.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -19,7 +19,7 @@ enum Weight {
     Int8(BytePanels),
 }
 
-/// What is done to the outputs while they are in the cache.
+/// A step on the outputs while they are in the cache.
 #[derive(Clone, Copy)]
 pub(in crate::model) enum Then {
     Nothing,
@@ -38,7 +38,7 @@ impl Then {
 }
 
 impl PackedLinear {
-    /// Maps that are applied one after another, from their weights, `[outputs, inputs]`, and biases,
+    /// Packs maps that are applied one after another, from their weights, `[outputs, inputs]`, and biases,
     /// `[outputs]`, f32.
     pub(in crate::model) fn pack_together<const N: usize>(
         maps: [(Vec<f32>, Vec<f32>); N],
@@ -53,7 +53,7 @@ impl PackedLinear {
         weights.map(|weight| Self { weight, bias: biases.next().unwrap_or_default() })
     }
 
-    /// What a product with these weights reads first.
+    /// The memory that a product with these weights reads first.
     pub(in crate::model) fn first(&self) -> &[f32] {
         match &self.weight {
             Weight::F32(weight) => weight.panels().next().map_or(&[], |panel| panel.values),
@@ -61,8 +61,8 @@ impl PackedLinear {
         }
     }
 
-    /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32; `next` is what is read after this. On
-    /// the calling thread.
+    /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32; `next` is the memory read after this.
+    /// Runs on the calling thread.
     pub(in crate::model) fn apply(
         &self,
         x: &[f32],

@@ -1,8 +1,7 @@
 //! The CPU inference path: packed tokens, no padding, fused element-wise steps.
 //!
-//! The texts of a micro-batch lie one behind another in one `[tokens, m]` matrix,
-//! so that the big products see no padding; attention runs text by text. A micro-batch is one
-//! thread's work.
+//! The texts of a micro-batch are concatenated in one `[tokens, m]` matrix, so that the large products have
+//! no padding; attention runs text by text. One thread processes a micro-batch.
 
 mod attention;
 mod layer;
@@ -33,7 +32,7 @@ pub(crate) struct PackedTransformer {
     layers: PackedLayers,
 }
 
-/// Hidden states of a micro-batch: `[tokens, m]` f32, texts one behind another.
+/// Hidden states of a micro-batch: `[tokens, m]` f32, texts concatenated.
 pub(crate) struct PackedHidden {
     pub values: Vec<f32>,
     pub lengths: Vec<usize>,
@@ -66,8 +65,8 @@ impl PackedTransformer {
         self.forward_with(texts, &|_, _| None)
     }
 
-    /// As [`Self::forward`]; `added` may give a row, `[m]`, that is added to the embedding of a token, by its
-    /// text's number and its place in it.
+    /// As [`Self::forward`]; `added` may return a row, `[m]`, to add to the embedding of a token, given the
+    /// text's number and the token's position.
     pub(crate) fn forward_with<'a>(
         &self,
         texts: &[&[u32]],
@@ -101,10 +100,10 @@ impl PackedTransformer {
     }
 }
 
-/// Layers alone, over hidden states that another pass left behind.
+/// Only the layers, applied to hidden states from another pass.
 pub(crate) struct PackedLayers {
     layers: Vec<PackedLayer>,
-    /// Of each layer that has one, which of `rotations`.
+    /// For each layer with a rotation, its number in `rotations`.
     rotation_of: Vec<Option<usize>>,
     rotations: Vec<Rotation>,
     bias: Option<PlaceBias>,

@@ -1,13 +1,13 @@
-//! What is added to the scores of attention by the distance of tokens.
+//! Biases added to attention scores by the distance of tokens.
 
 use candle_core::Tensor;
 
 use super::super::config::{RelativePositions, TransformerConfig};
 use super::norm::to_vec;
 
-/// What is added to the scores of each head for a key so many tokens before or behind the query.
+/// Biases added to the scores of each head, by the key's distance before or after the query.
 pub(super) struct PlaceBias {
-    /// `[heads, 2 positions - 1]`, from the farthest before to the farthest behind.
+    /// `[heads, 2 positions - 1]`, from the farthest before to the farthest after.
     values: Vec<f32>,
     positions: usize,
 }
@@ -37,7 +37,7 @@ impl PlaceBias {
         Self { values, positions }
     }
 
-    /// Of a query's place with `count` keys from `key` on.
+    /// The biases between a query's position and `count` keys from `key` on.
     #[inline(always)]
     pub(super) fn row(&self, head: usize, query: usize, key: usize, count: usize) -> &[f32] {
         &self.values[head * (2 * self.positions - 1) + self.positions - 1 + key - query..][..count]

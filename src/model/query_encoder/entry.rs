@@ -1,4 +1,4 @@
-//! What a bundle's `ehi.json` says of its query encoder.
+//! The entry for the query encoder in a bundle's `ehi.json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::super::error::ModelError;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum QueryEncoderKind {
-    /// A learned vector and weight for each token, and a small head behind their mean.
+    /// A learned vector and weight for each token, and a small head after their mean.
     Static,
 }
 
@@ -21,12 +21,12 @@ impl std::fmt::Display for QueryEncoderKind {
     }
 }
 
-/// What an encoder finds, on judged questions that nothing was trained on: means over the questions, each
-/// between 0 and 1. Every document is scored.
+/// Search quality of an encoder on held-out judged questions: means over the questions, each between 0 and 1.
+/// Every document is scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EncoderQuality {
-    /// nDCG of the ten best.
+    /// nDCG of the best ten hits.
     pub ndcg_at_10: f64,
     /// Share of the relevant documents among the ten best.
     pub recall_at_10: f64,
@@ -34,11 +34,11 @@ pub struct EncoderQuality {
     pub recall_at_100: f64,
 }
 
-/// A difference of nDCG@10, and how likely chance makes one as large.
+/// A difference of nDCG@10 and its significance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SignificantDifference {
-    /// Fast less full.
+    /// Fast minus full.
     pub value: f64,
     /// The lower end of its 95% confidence interval, by the t-distribution.
     pub at_least: f64,
@@ -53,13 +53,14 @@ pub struct SignificantDifference {
 pub struct TreeQuality {
     /// Leaves in the beam.
     pub beam: usize,
-    /// By the full encoder's embedding.
+    /// With the full encoder's embedding.
     pub full: f64,
-    /// By the fast one's.
+    /// With the fast encoder's embedding.
     pub fast: f64,
 }
 
-/// Median time to encode a question, tokens included, on one thread of the machine that made the encoder.
+/// Median time to encode a question, including tokenization, on one thread of the machine that made the
+/// encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EncodeMicroseconds {
@@ -69,11 +70,11 @@ pub struct EncodeMicroseconds {
     pub fast: f64,
 }
 
-/// What a distillation did, and what came of it.
+/// Report of a distillation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DistilReport {
-    /// What was made.
+    /// The kind of query encoder.
     pub kind: QueryEncoderKind,
     /// Texts that it was trained on.
     pub texts: usize,
@@ -81,27 +82,27 @@ pub struct DistilReport {
     pub questions: usize,
     /// Passes over the texts.
     pub passes: usize,
-    /// Seconds that all of it took.
+    /// Seconds in total.
     pub seconds: f64,
     /// Bytes of its file.
     pub bytes: u64,
-    /// Documents that what follows was measured over.
+    /// Documents used for the measurements below.
     pub documents: usize,
-    /// Texts set aside, without judgments.
+    /// Held-out texts without judgments.
     pub held_out_texts: usize,
     /// Mean cosine between fast and full embeddings of those.
     pub cosine: f64,
     /// Mean share of the full encoder's ten nearest documents that are among the fast one's ten.
     pub overlap_at_10: f64,
-    /// Share of those texts for which the fast encoder is unsure, so that the full one is asked.
+    /// Share of those texts for which the fast encoder is unsure, so that the full one is used.
     pub unsure: f64,
-    /// Judged questions set aside.
+    /// Held-out judged questions.
     pub held_out_questions: usize,
-    /// Of the full encoder on those; `None` without any.
+    /// Quality of the full encoder on those; `None` without any.
     pub full: Option<EncoderQuality>,
-    /// Of the fast encoder, which asks the full one where it is unsure.
+    /// Quality of the fast encoder, which falls back to the full one if unsure.
     pub fast: Option<EncoderQuality>,
-    /// Of nDCG@10; `None` with fewer than two questions.
+    /// Difference of nDCG@10; `None` with fewer than two questions.
     pub difference: Option<SignificantDifference>,
     /// Routing; `None` without a tree.
     pub tree: Option<TreeQuality>,
@@ -119,36 +120,36 @@ pub(crate) struct QueryEncoderEntry {
     /// Name of its file in the bundle: [`Self::file_name`].
     pub file: String,
     pub sha256: String,
-    /// The encoder that it was made for, as [`Bundle::encoder_digest`](crate::model::Bundle::encoder_digest)
-    /// has it.
+    /// The encoder that it was made for, as given by
+    /// [`Bundle::encoder_digest`](crate::model::Bundle::encoder_digest).
     pub encoder: String,
-    /// Confidence below which the full encoder is asked.
+    /// Confidence below which the full encoder is used.
     pub unsure_below: f32,
-    /// Whether the judged questions that it learned from are those of the index.
+    /// Whether it learned from the index's judged questions.
     pub of_index: bool,
     pub report: DistilReport,
 }
 
-/// What the names of its file begin and end with.
+/// Prefix and suffix of its file name.
 const PREFIX: &str = "query-";
 const SUFFIX: &str = ".safetensors";
 /// Digits of the checksum in the name.
 const DIGITS: usize = 16;
 
 impl QueryEncoderEntry {
-    /// The name of a file by its checksum: another encoder never takes its place.
+    /// The name of a file, from its checksum, so that different encoders never share a name.
     pub fn file_name(sha256: &str) -> String {
         format!("{PREFIX}{}{SUFFIX}", sha256.get(..DIGITS).unwrap_or(sha256))
     }
 
-    /// Whether a file of a bundle may be one of a query encoder, in use or not.
+    /// Whether a file name is that of a query encoder, used or not.
     pub fn is_file_name(name: &str) -> bool {
         let digits = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
         digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit()))
     }
 
-    /// Refuses one that was made for another encoder than this, and a name that is not that of its checksum:
-    /// it is joined to a path.
+    /// Refuses a query encoder made for another encoder, and a file name that does not match the checksum,
+    /// because it is joined to a path.
     pub fn check(&self, path: &std::path::Path, encoder: &str) -> Result<(), ModelError> {
         if self.encoder != encoder {
             return Err(ModelError::unsupported(

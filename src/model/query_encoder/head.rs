@@ -7,8 +7,8 @@ use crate::product::bytes::ByteRows;
 
 /// A head with its weights packed.
 ///
-/// Always in eight bits: the sums are whole numbers, so a question has the same embedding on every processor,
-/// up to the rounding of a few sums in f32.
+/// Always in eight bits: the sums are integers, so a question has the same embedding on every processor, up
+/// to the rounding of a few sums in f32.
 pub(super) struct Head {
     linear: PackedLinear,
     hidden: PackedLinear,

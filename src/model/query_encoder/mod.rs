@@ -1,8 +1,9 @@
-//! An encoder of questions, trained to give what the encoder of documents gives at a fraction of its cost.
+//! An encoder of questions, trained to reproduce the embeddings of the full encoder at a fraction of its
+//! cost.
 //!
 //! A static one has a vector and a weight for each token of the vocabulary. The weighted mean of a question's
 //! tokens goes through a small head, `q = A p + b + C relu(D p + e)`, which is scaled to unit length. Not in
-//! the paper: static embeddings are those of model2vec, the head is ours.
+//! the paper: static embeddings come from model2vec, the head is new.
 
 mod entry;
 mod head;
@@ -33,13 +34,13 @@ pub(crate) use weights::{HeadWeights, StaticWeights};
 /// Most bytes of the file of a query encoder.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// The query encoder of a bundle; its weights are loaded when a question is first encoded by it.
+/// The query encoder of a bundle; its weights are loaded on first use.
 pub(crate) struct FastEncoder {
     entry: QueryEncoderEntry,
     path: PathBuf,
-    /// Open, so that another one may take its place; `None` where it could not be opened.
+    /// Kept open, so that the file may be replaced; `None` if it could not be opened.
     file: Option<File>,
-    /// Tokens and width of the encoder of documents.
+    /// Vocabulary size and width of the full encoder.
     vocabulary: usize,
     dim: usize,
     loaded: OnceLock<Loaded>,
@@ -52,12 +53,12 @@ struct Loaded {
     confidence: [f32; table::SIGNALS],
 }
 
-/// A question as a query encoder gives it.
+/// The embedding of a question by a query encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FastEmbedding {
-    /// `[dim]` f32 of unit norm; zeros where there is none.
+    /// `[dim]` f32 of unit norm, or zeros.
     pub row: Vec<f32>,
-    /// What the cosine to the full encoder's embedding probably is.
+    /// Estimated cosine to the full encoder's embedding.
     pub confidence: f32,
 }
 
@@ -68,16 +69,17 @@ impl std::fmt::Debug for FastEncoder {
 }
 
 impl FastEncoder {
-    /// Opens the file that an entry names in `dir`, for an encoder of so many tokens and so wide embeddings.
+    /// Opens the file named by an entry in `dir`, for an encoder with this vocabulary size and embedding
+    /// width.
     ///
-    /// A model can do without it, so whatever is wrong with the file is an error of [`Self::load`].
+    /// A model works without it, so problems with the file are reported by [`Self::load`].
     pub fn open(dir: &Path, entry: QueryEncoderEntry, vocabulary: usize, dim: usize) -> Self {
         let path = dir.join(&entry.file);
         let file = files::open(&path, MOST_BYTES).ok().map(|(file, _)| file);
         Self { entry, path, file, vocabulary, dim, loaded: OnceLock::new(), usable: OnceLock::new() }
     }
 
-    /// What the bundle's manifest says of it.
+    /// Its entry in the bundle's manifest.
     pub fn entry(&self) -> &QueryEncoderEntry {
         &self.entry
     }
@@ -94,10 +96,10 @@ impl FastEncoder {
         }
     }
 
-    /// Loads the weights; a call after one that failed tries again.
+    /// Loads the weights; retried after a failure.
     ///
     /// # Errors
-    /// Those of reading, [`ModelError::Checksum`], and every way in which a file of tensors can be wrong.
+    /// Those of reading, [`ModelError::Checksum`], and every error of a tensor file.
     pub fn load(&self) -> Result<(), ModelError> {
         self.loaded().map(drop)
     }
@@ -123,7 +125,7 @@ impl FastEncoder {
         self.loaded()?.embed(tokens)
     }
 
-    /// Whether an embedding is so likely to be far from the full encoder's that that one is asked.
+    /// Whether the confidence in an embedding is so low that the full encoder should be used.
     pub fn is_unsure(&self, embedding: &FastEmbedding) -> bool {
         let FastEmbedding { row, confidence } = embedding;
         confidence.is_nan() || *confidence < self.entry.unsure_below || row.iter().all(|x| *x == 0.0)
@@ -136,7 +138,7 @@ impl Loaded {
         Ok(Self { table: weights.table, head: Head::new(weights.head), confidence: weights.confidence })
     }
 
-    /// What the head gives, its norm, and what the confidence is worked out from.
+    /// The head's output, its norm, and the signals of the confidence.
     fn read(&self, tokens: &[u32]) -> Result<(Vec<f32>, f32, Signals), ModelError> {
         let mean = self.table.mean(tokens)?;
         let row = self.head.apply(&mean.row);
@@ -156,13 +158,13 @@ impl Loaded {
     }
 }
 
-/// A query encoder that was not written anywhere, to measure with.
+/// A query encoder in memory, for measurements before it is written.
 #[cfg(feature = "train")]
 pub(crate) struct UnwrittenQueryEncoder(Loaded);
 
 #[cfg(feature = "train")]
 impl UnwrittenQueryEncoder {
-    /// As it would be read back.
+    /// Parses the bytes as if read from a file.
     pub fn new(bytes: &[u8], vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
         Ok(Self(Loaded::from_bytes(bytes.to_vec(), Path::new("query.safetensors"), vocabulary, dim)?))
     }
@@ -172,13 +174,13 @@ impl UnwrittenQueryEncoder {
         self.0.embed(tokens)
     }
 
-    /// What its confidence is worked out from.
+    /// The signals of its confidence.
     pub fn signals(&self, tokens: &[u32]) -> Result<Signals, ModelError> {
         Ok(self.0.read(tokens)?.2)
     }
 }
 
-/// The embeddings of tokens by any bytes as the file of a query encoder, for the fuzz target; no part of the
+/// Embeds tokens with arbitrary bytes as the query encoder's file, for the fuzz target; not part of the
 /// interface.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_query_encoder(

@@ -2,24 +2,24 @@
 
 use super::super::error::ModelError;
 
-/// Numbers from which the confidence in an embedding is worked out.
+/// Number of signals of the confidence in an embedding.
 pub(crate) const SIGNALS: usize = 5;
 
-/// One each of a constant, how much the token vectors agree, the share of the weight of tokens that training
-/// saw, the logarithm of their number, and the norm of what the head gives.
+/// The signals: a constant, the agreement of the token vectors, the weight share of tokens seen in training,
+/// the logarithm of the number of tokens, and the norm of the head's output.
 pub(crate) type Signals = [f32; SIGNALS];
 
 /// Vectors of a vocabulary, in eight bits.
 pub(super) struct TokenTable {
     /// `[vocabulary, dim]`
     pub values: Vec<i8>,
-    /// `[vocabulary]`: what a value is to be multiplied by.
+    /// `[vocabulary]`: factor of each row's values.
     pub scales: Vec<f32>,
     /// `[vocabulary]`, above 0.
     pub weights: Vec<f32>,
     /// `[vocabulary]`: the norms of the vectors.
     pub norms: Vec<f32>,
-    /// `[vocabulary]`: whether training saw enough of a token.
+    /// `[vocabulary]`: whether training saw a token often enough.
     pub seen: Vec<bool>,
     pub dim: usize,
 }
@@ -62,7 +62,7 @@ impl TokenTable {
 }
 
 impl Mean {
-    /// Of so many tokens, where the head gives a vector of this norm.
+    /// The signals for this number of tokens and this norm of the head's output.
     pub fn signals(&self, tokens: usize, norm: f32) -> Signals {
         [1.0, self.agreement, self.seen, (tokens as f32 + 1.0).ln(), norm]
     }

@@ -102,7 +102,7 @@ fn files_of_another_kind_are_refused() {
     let mut broken = weights(3);
     broken.head.bias[2] = f32::NAN;
     assert!(matches!(loaded(&broken.to_bytes().unwrap()), Err(ModelError::NonFiniteTensor { .. })));
-    // As the fuzzer does, over the header above all.
+    // Like the fuzzer, mostly in the header.
     for at in (0..sound.len()).filter(|at| *at < 1_200 || at % 7 == 0) {
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);

@@ -1,4 +1,4 @@
-//! The weights of a query encoder, and the file that they lie in.
+//! The weights of a query encoder, and their file.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub(crate) struct HeadWeights {
     pub output: Vec<f32>,
 }
 
-/// A static query encoder in f32, as it is trained.
+/// A static query encoder in f32, as trained.
 #[cfg(feature = "train")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StaticWeights {
@@ -52,14 +52,14 @@ pub(crate) struct StaticWeights {
     pub table: Vec<f32>,
     /// `[vocabulary]`, above 0.
     pub weights: Vec<f32>,
-    /// `[vocabulary]`: whether training saw enough of a token.
+    /// `[vocabulary]`: whether training saw a token often enough.
     pub seen: Vec<bool>,
     pub head: HeadWeights,
-    /// Weights of the signals whose sum is the confidence.
+    /// Weights of the signals in the confidence, a weighted sum.
     pub confidence: [f32; SIGNALS],
 }
 
-/// What a file holds.
+/// The content of a file.
 pub(super) struct Stored {
     pub table: TokenTable,
     pub head: HeadWeights,
@@ -106,7 +106,7 @@ impl StaticWeights {
 }
 
 impl Stored {
-    /// Reads a file for an encoder of so many tokens and so wide embeddings.
+    /// Reads a file for an encoder with this vocabulary size and embedding width.
     ///
     /// # Errors
     /// [`ModelError::Safetensors`], [`ModelError::MissingTensor`], [`ModelError::TensorShape`],

@@ -1,4 +1,4 @@
-//! The head of a reranker: what follows the body, as each family of transformers has it.
+//! The head of a reranker, in the form of each family of transformers.
 
 use std::path::Path;
 
@@ -19,25 +19,25 @@ pub(super) struct HeadNames {
 
 pub(super) const BERT: HeadNames =
     HeadNames { inner: "pooler.dense", norm: None, outer: "classifier", activation: DenseActivation::Tanh };
-/// MPNet's too.
+/// Also MPNet's.
 pub(super) const ROBERTA: HeadNames =
     HeadNames { inner: "classifier.dense", outer: "classifier.out_proj", ..BERT };
 pub(super) const DISTILBERT: HeadNames =
     HeadNames { inner: "pre_classifier", activation: DenseActivation::Relu, ..BERT };
-/// Its configuration has the activation.
+/// The activation is in its configuration.
 pub(super) const MODERNBERT: HeadNames = HeadNames { inner: "head.dense", norm: Some("head.norm"), ..BERT };
 
 impl HeadNames {
-    /// The parts in their order, which is that of the steps of [`load`].
+    /// The parts in the order of the steps of [`load`].
     pub(super) fn parts(&self) -> Vec<&'static str> {
         [Some(self.inner), self.norm, Some(self.outer)].into_iter().flatten().collect()
     }
 }
 
-/// The head of a classifier with one output, and how its parts are called.
+/// The head of a classifier with one output, and the names of its parts.
 pub(super) fn load(dir: &Path, weights: &Weights, m: usize) -> Result<(Pooler, HeadNames), ModelError> {
     let has = |name: &str| weights.shape(&format!("{name}.weight")).is_some();
-    // The most special first: RoBERTa's parts begin with the name that others have for one part.
+    // The most specific first: RoBERTa's names begin with the name of another family's part.
     let known = [ROBERTA, DISTILBERT, BERT, MODERNBERT];
     let names = known.into_iter().find(|names| names.parts().into_iter().all(has)).ok_or_else(|| {
         let why = "its weights have no classifier of BERT's, RoBERTa's or ModernBERT's form".to_owned();

@@ -1,4 +1,4 @@
-//! The folder of a reranker that is to be trained: an encoder with a head added, or a reranker as it is.
+//! The folder of a reranker to be trained: an encoder with a new head, or an existing reranker.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::model::tokenize::Token;
 use crate::model::weights::Weights;
 use crate::model::{Bundle, LoadOptions, folder};
 
-/// Tokens of a pair where neither the caller nor the base says how many.
+/// Default for the longest pair, in tokens.
 const DEFAULT_TOKENS: usize = 256;
 /// Standard deviation of new weights, as in BERT.
 const NEW_WEIGHTS: f32 = 0.02;
@@ -29,12 +29,12 @@ const MODULES: &str = "modules.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const BODY_CONFIG: &str = "sentence_bert_config.json";
 const LIBRARY_CONFIG: &str = "config_sentence_transformers.json";
-/// The release whose form the folder has.
+/// The release whose format the folder has.
 const RELEASE: &str = "6.2.0";
 /// Files of tokenizers that only other libraries read.
 const VOCABULARIES: [&str; 4] = ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model"];
 
-/// How the rerankers of a family are called in transformers.
+/// Names of a family's rerankers in transformers.
 #[derive(Clone, Copy)]
 struct Names {
     model_type: &'static str,
@@ -77,7 +77,7 @@ impl Names {
     }
 }
 
-/// A reranker that is being trained, in a folder beside its place.
+/// A reranker in training, in a folder next to its destination.
 pub(crate) struct RerankerDraft {
     names: Names,
     dir: PathBuf,
@@ -85,13 +85,12 @@ pub(crate) struct RerankerDraft {
 }
 
 impl RerankerDraft {
-    /// Makes the folder: of a reranker a copy, of an encoder one with a head of random weights, `activation`
-    /// and the prompts left out. `max_tokens` holds in place of what the base says of a pair's length.
+    /// Makes the folder: a copy of a reranker, or an encoder with a random head and `activation`, without its
+    /// prompts. `max_tokens` overrides the base's length of a pair.
     ///
     /// # Errors
     /// Those of [`Reranker::open`] and [`Encoder::load`](crate::model::Encoder::load),
-    /// [`ModelError::OutputExists`], [`ModelError::Unsupported`] for a family without a head that is known
-    /// here.
+    /// [`ModelError::OutputExists`], [`ModelError::Unsupported`] for a family without a known head.
     pub(crate) fn new(
         base: &Path,
         out: &Path,
@@ -105,7 +104,7 @@ impl RerankerDraft {
             }
         }
         if base.join(MANIFEST_FILE).exists() {
-            // Compares its checksums.
+            // Verifies its checksums.
             Bundle::open(base)?;
         }
         let names = Names::of(base)?;
@@ -137,17 +136,17 @@ impl RerankerDraft {
         &self.dir
     }
 
-    /// The reranker as it starts.
+    /// The reranker before training.
     pub(crate) fn reranker(&self) -> &Reranker {
         &self.reranker
     }
 
-    /// The names in the file of the head's tensors, by the number of the step and the tensor's name in it.
+    /// The name in the file of a head tensor, given the number of its step and its name in the step.
     fn head_name(&self, step: usize, kind: &str) -> String {
         format!("{}.{kind}", self.reranker.head_names.parts()[step])
     }
 
-    /// The head with other tensors, which `map` makes of its own, by their names in the file.
+    /// The head with tensors that `map` makes from its own, given their names in the file.
     pub(crate) fn map_head(
         &self,
         map: &mut dyn FnMut(&str, &Tensor) -> candle_core::Result<Tensor>,
@@ -156,8 +155,8 @@ impl RerankerDraft {
         Ok(Arc::new(head.map(&mut |step, kind, tensor| map(&self.head_name(step, kind), tensor))?))
     }
 
-    /// Writes trained tensors, rounded to f16, in place of those of the start. `head` as [`Self::map_head`]
-    /// names and shapes them: a map's weights are columns there.
+    /// Writes trained tensors, rounded to f16, over the initial ones. `head` has the names and shapes of
+    /// [`Self::map_head`], with a map's weights as columns.
     pub(crate) fn write(
         &self,
         body: &[(String, Tensor)],
@@ -194,12 +193,12 @@ impl Names {
     }
 }
 
-/// What a reranker starts from.
+/// Initial weights of a reranker.
 struct StartingWeights {
     /// Under their checkpoint names, without prefix.
     body: Vec<(String, Tensor)>,
     head: Vec<(String, Tensor)>,
-    /// Files that are not those of the base.
+    /// Files that differ from those of the base.
     files: Vec<(&'static str, Value)>,
     of_encoder: bool,
 }
@@ -253,7 +252,7 @@ impl StartingWeights {
         let m = config.hidden_size;
         let weights = Weights::from_file(&base.join(ENCODER_FILE))?;
         let mut new = |shape: &[usize]| {
-            // As wide as a normal distribution of that deviation.
+            // Uniform with the standard deviation above.
             let half = NEW_WEIGHTS * 3f32.sqrt();
             let values = (0..shape.iter().product()).map(|_| rng.random_range(-half..half)).collect();
             Tensor::from_vec::<_, f32>(values, shape, &Device::Cpu)
@@ -275,7 +274,7 @@ impl StartingWeights {
             ));
             match weights.shape(&of_bias).filter(|_| known) {
                 Some(shape) => head.push((of_bias.clone(), weights.get(&of_bias, &shape)?)),
-                // ModernBERT has but the last.
+                // ModernBERT has only the last.
                 None if names.head.norm.is_none() || part == names.head.outer => {
                     head.push((of_bias, zeros()?));
                 }
@@ -311,7 +310,7 @@ impl StartingWeights {
         Ok(Self { body: encoder.transformer()?.named()?, head, files, of_encoder: true })
     }
 
-    /// Whether a file of the base holds for the reranker, too.
+    /// Whether a file of the base also applies to the reranker.
     fn carries(&self, name: &str) -> bool {
         !self.of_encoder || ![LIBRARY_CONFIG, MODULES, BODY_CONFIG].contains(&name)
     }
@@ -332,7 +331,7 @@ fn merge(settings: &mut Value, changes: Value) {
     }
 }
 
-/// Weights are in f16 in the file; other libraries are to compute in f32, as is done here.
+/// The file stores f16; this makes other libraries compute in f32, as this crate does.
 fn in_f32() -> Value {
     json!({ "torch_dtype": null, "dtype": "float32" })
 }
@@ -346,12 +345,12 @@ impl Reranker {
         self.parts.transformer()
     }
 
-    /// What is added to the embedding of a document's token, `[m]`.
+    /// Vector added to the embeddings of the document's tokens, `[m]`.
     pub(crate) fn second(&self) -> Option<&[f32]> {
         self.second.as_deref()
     }
 
-    /// Adds the token ids of all of a text, without special and unknown ones.
+    /// Appends the token ids of a whole text, without special and unknown ones.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`].

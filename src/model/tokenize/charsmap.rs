@@ -1,17 +1,17 @@
 //! The character map of a `Precompiled` normalizer, checked before the tokenizer walks it.
 //!
-//! The map is a length in bytes, a double array of so many bytes, and replacements, each ended by a
-//! NUL. A crafted array points outside itself or outside the replacements, and the walk would panic.
+//! The map is a length in bytes, a double array of that length, and NUL-terminated replacements. A malicious
+//! array could point outside itself or the replacements and make the walk panic.
 
 use std::collections::VecDeque;
 
-/// Longest key that a text is looked up with: a grapheme of five bytes, or a character.
+/// Longest key of a lookup: a grapheme of five bytes, or a character.
 const LONGEST_KEY: usize = 5;
 
-/// How much longer than a text its replacement can be, by bytes, from 1.
+/// Largest growth factor of a text in bytes, at least 1.
 ///
 /// # Errors
-/// What is wrong with the map.
+/// The problem with the map.
 pub(super) fn growth(base64: &str) -> Result<f64, String> {
     let bytes = decode(base64).ok_or("the character map is not base64")?;
     let (size, rest) = bytes.split_first_chunk::<4>().ok_or("the character map is cut short")?;
@@ -25,7 +25,7 @@ pub(super) fn growth(base64: &str) -> Result<f64, String> {
     walk(&units, replacements)
 }
 
-/// Breadth first, so that each node is met with the shortest key that leads to it.
+/// Breadth first, so that each node is reached by its shortest key.
 fn walk(units: &[Unit], replacements: &str) -> Result<f64, String> {
     let outside = || "the character map points outside itself".to_owned();
     let root = units.first().ok_or_else(outside)?.offset();
@@ -54,7 +54,7 @@ fn walk(units: &[Unit], replacements: &str) -> Result<f64, String> {
     Ok(growth)
 }
 
-/// A unit of the double array, laid out as the darts-clone library has it.
+/// A unit of the double array, in the layout of the darts-clone library.
 #[derive(Clone, Copy)]
 struct Unit(u32);
 

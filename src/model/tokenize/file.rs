@@ -1,9 +1,9 @@
-//! A `tokenizer.json`, checked before the tokenizer is made of it.
+//! A `tokenizer.json`, checked before the tokenizer is built from it.
 //!
-//! The tokenizers library would hold all of the file three times over, and panic on some that are crafted. So
-//! it reads the parts of the pipeline alone, each within limits, and the vocabulary is read here. Padding,
-//! truncation and the decoder are not read: this crate pads nothing, has a length of its own, and decodes
-//! nothing.
+//! The tokenizers library would hold the whole file three times, and panics on some malicious files. It is
+//! therefore given only the parts of the pipeline, each within limits, and the vocabulary is read here.
+//! Padding, truncation and the decoder are ignored: this crate does not pad or decode, and sets its own
+//! length.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,19 +15,19 @@ use tokenizers::{
 use super::pipeline;
 use super::vocabulary::{List, Model};
 
-/// Tokens beside the model's own vocabulary.
+/// Most tokens in addition to the model's vocabulary.
 const MOST_ADDED: usize = 65_536;
-/// Bytes of one of them.
+/// Most bytes of one of them.
 const LONGEST_ADDED: usize = 512;
-/// Bytes of all of them, after normalisation where it applies. An automaton is made of them.
+/// Most bytes of all of them, after normalisation if it applies. They are compiled into an automaton.
 const MOST_ADDED_BYTES: f64 = (4 << 20) as f64;
 
 /// A tokenizer that truncates and never pads, and the growth of texts in it.
 pub(super) struct Checked {
     pub tokenizer: Tokenizer,
-    /// How much longer than a text its normalised form can be, by bytes; from 1.
+    /// Largest growth factor of a text by normalisation, in bytes; at least 1.
     pub growth: f64,
-    /// The token for what the vocabulary does not have.
+    /// The token for unknown parts.
     pub unknown: Option<u32>,
 }
 
@@ -46,16 +46,16 @@ struct File<'a> {
     model: Model,
 }
 
-/// Its length is that of the encoder.
+/// The length of the tokenizer is that of the encoder.
 #[derive(Deserialize)]
 struct Truncation {
     direction: Option<String>,
 }
 
-/// Makes the tokenizer, which gives at most `max_tokens` ids for a text.
+/// Builds the tokenizer, which returns at most `max_tokens` ids for a text.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// The problem with the file.
 pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<Checked, String> {
     let file: File<'_> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     if let Some(version) = file.version.filter(|version| version != "1.0") {
@@ -107,7 +107,7 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
     Ok(Checked { tokenizer, growth, unknown })
 }
 
-/// A normalizer after one that puts texts in lower case; as it is where it has that as a part of its own.
+/// Prepends lowercasing to a normalizer, unless it already lowercases.
 fn lowercased(normalizer: Option<Value>) -> Value {
     let kind = |part: &Value| part.get("type").and_then(Value::as_str).map(str::to_owned);
     let mut parts = match normalizer {

@@ -1,25 +1,24 @@
-//! Text to token ids, cut at the model's maximum length.
+//! Text to token ids, truncated to the model's maximum length.
 //!
 //! # What of a text is read
-//! A tokenizer takes apart all that it is given, at some hundred bytes of memory for each word, and then
-//! drops what is beyond the maximum length. So only the start of a long text is given to it:
-//! [`BYTES_PER_TOKEN`] for each token of the maximum length, and where these give fewer tokens,
-//! [`MOST_BYTES_PER_TOKEN`]; never more. The cut is at the last white space in the second half of that,
-//! or, where there is none, at the last whole character.
+//! A tokenizer processes its whole input, with a few hundred bytes of memory per word, and then drops
+//! everything beyond the maximum length. Only the start of a long text is therefore passed to it:
+//! [`BYTES_PER_TOKEN`] for each token of the maximum length or, if these give fewer tokens,
+//! [`MOST_BYTES_PER_TOKEN`]. The cut is at the last white space in the second half of that start or, without
+//! any, at the last whole character.
 //!
-//! The ids are those of the whole text as long as they depend on the text up to a word's end alone:
+//! The ids are those of the whole text as long as they depend only on the text up to the end of a word:
 //!
-//! - A cut at white space is one between words.
-//! - A cut elsewhere changes at most the word that it falls in, so the ids count only if the last
-//!   of them lies [`CLEARANCE`] before the cut; otherwise more is read. BERT's words end at white space,
-//!   punctuation and Chinese characters, so a word that reaches the cut from that far has more
-//!   characters than WordPiece takes apart (`max_input_chars_per_word`, 100, here at most 1,000): it is
-//!   one unknown token, cut or not.
-//! - A text of at most [`MOST_BYTES_PER_TOKEN`] for each token is read whole.
+//! - A cut at white space is between words.
+//! - A cut elsewhere changes at most the word it falls in, so the ids are accepted only if the last of them
+//!   is [`CLEARANCE`] before the cut; otherwise more is read. BERT's words end at white space, punctuation
+//!   and Chinese characters, so a word that spans this distance has more characters than WordPiece splits
+//!   (`max_input_chars_per_word`, 100, here at most 1,000): it is one unknown token, cut or not.
+//! - A text of at most [`MOST_BYTES_PER_TOKEN`] for each token is read in full.
 //!
-//! Beyond that, what is left out is left out: a word of so many bytes, or as much white space or control
-//! characters, hides what comes after it. A BPE or Unigram model without pre-tokenizer has no words; there,
-//! ids near a cut without white space may differ, as they may near any cut.
+//! Beyond that the rest of a text is lost: a word of that many bytes, or as much white space or control
+//! characters, hides the text after it. A BPE or Unigram model without pre-tokenizer has no words; there, ids
+//! near a cut without white space may differ, as they may near any cut.
 //!
 //! A normalizer that can make a text longer lowers both figures to [`NORMALISED_BYTES_PER_TOKEN`].
 
@@ -43,21 +42,21 @@ use super::error::ModelError;
 use super::files;
 use super::folder::Tokens;
 
-/// How texts become tokens, beside the tokenizer's own file.
+/// Rules for tokenising texts that are not in the tokenizer's file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TextRules {
-    /// Tokens of a text, special ones included.
+    /// Most tokens of a text, including special ones.
     pub max_tokens: usize,
-    /// Which of them are read.
+    /// Which tokens are read.
     pub tokens: Tokens,
-    /// Whether texts are put in lower case before all else.
+    /// Whether texts are first lowercased.
     pub lowercase: bool,
 }
 
 /// Two texts read together.
 pub(crate) struct Pair {
     pub ids: Vec<u32>,
-    /// Of each token 0, or 1 where it belongs to the second text.
+    /// For each token 0, or 1 if it belongs to the second text.
     pub types: Vec<u32>,
 }
 
@@ -66,7 +65,7 @@ pub(crate) struct Pair {
 pub(crate) enum Token<'a> {
     /// With its id.
     Known(u32),
-    /// A part that the vocabulary does not have, or that is written as a special token is.
+    /// A part that is not in the vocabulary, or that is spelled like a special token.
     Unknown(&'a str),
 }
 
@@ -76,52 +75,52 @@ pub(crate) struct TextTokenizer {
     path: PathBuf,
     max_tokens: usize,
     tokens: Tokens,
-    /// Characters of a text that are read at most.
+    /// Most characters read of a text.
     most_chars: Option<usize>,
-    /// The token for what the vocabulary does not have.
+    /// The token for unknown parts.
     unknown: Option<u32>,
     vocab_size: usize,
-    /// Bytes of a text that are tokenised first, and at most.
+    /// Bytes of a text tokenised at first, and at most.
     first: usize,
     most: usize,
-    /// Ids that stand for no part of a text, or for an unknown one.
+    /// Ids that do not represent a part of a text, or represent an unknown one.
     special: HashSet<u32>,
     /// Those of unknown parts.
     unknowns: HashSet<u32>,
-    /// Whether each token is punctuation alone; found when it is first asked for.
+    /// Whether each token is only punctuation; computed on first use.
     punctuation: OnceLock<Vec<bool>>,
-    /// Whether words are looked for in [spaced] texts; likewise.
+    /// Whether words are found in [spaced] texts; computed on first use.
     spaces: OnceLock<bool>,
-    /// Held while more than `first` bytes are tokenised, so that one text at a time takes the memory for it.
+    /// Held while tokenising more than `first` bytes, so that only one text at a time uses that much memory.
     long: Mutex<()>,
 }
 
 /// Bytes of text tried for each token of the maximum length; far above any real language's mean.
 const BYTES_PER_TOKEN: usize = 64;
-/// Bytes of text tried at most.
+/// Most bytes of text tried for each token.
 const MOST_BYTES_PER_TOKEN: usize = 512;
-/// Bytes that the text tried may have after normalisation.
+/// Most bytes per token after normalisation.
 const NORMALISED_BYTES_PER_TOKEN: usize = 4096;
-/// Bytes of a text whose terms are found at a time.
+/// Bytes of a text processed at a time to find its terms.
 const BYTES_OF_TERMS: usize = 16 << 10;
-/// What tokenizers write for what they do not know.
+/// Tokens for unknown parts.
 const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
-/// More than the bytes of the longest word that WordPiece takes apart.
+/// More than the bytes of the longest word that WordPiece splits.
 const CLEARANCE: usize = 4096;
 
-/// A text's start, and where it ends.
+/// The start of a text, and the kind of cut.
 #[derive(Debug, PartialEq)]
 enum Start<'a> {
-    /// With the text.
+    /// Not cut.
     Whole(&'a str),
-    /// Between words.
+    /// Cut between words.
     Words(&'a str),
-    /// Anywhere.
+    /// Cut anywhere.
     Chars(&'a str),
 }
 
 impl TextTokenizer {
-    /// Reads a `tokenizer.json` for texts that are read by these rules; ids are below `vocab_size`.
+    /// Reads a `tokenizer.json` for texts read by these rules; ids are below `vocab_size`.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] for a file that is damaged, or whose parts could take memory or time
@@ -172,19 +171,19 @@ impl TextTokenizer {
         })
     }
 
-    /// The start of a text for which [`Self::encode`] gives the same as for all of it.
+    /// The start of a text that [`Self::encode`] maps to the same ids as the whole text.
     pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
         &text[..whole_chars(text, self.most + 1)]
     }
 
-    /// Tokens of two texts read together. Where they are longer than the maximum length, the longer text is
-    /// cut first.
+    /// Tokens of two texts read together. If they exceed the maximum length, the longer text is truncated
+    /// first.
     ///
-    /// Of a long text the start is read, as in [`Self::encode`].
+    /// Only the start of a long text is read, as in [`Self::encode`].
     pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Result<Pair, ModelError> {
         let mut encodings = Vec::with_capacity(2);
         for (text, type_id) in [(first, 0), (second, 1)] {
-            // The tokenizer's own call stops at the maximum length: which text is longer is then unknown.
+            // The tokenizer's own call stops at the maximum length, and would not tell which text is longer.
             let whole = |text: &str| {
                 guard(&self.path, || {
                     self.untruncated(text, type_id, OffsetType::None).map_err(|e| e.to_string())
@@ -192,7 +191,7 @@ impl TextTokenizer {
             };
             let encoding = match start(text, self.first) {
                 Start::Whole(text) => Some(whole(text)?),
-                // Of what is cut, more tokens than are kept.
+                // A truncated text must have more tokens than are kept.
                 Start::Words(text) => Some(whole(text)?).filter(|encoding| encoding.len() >= self.max_tokens),
                 Start::Chars(_) => None,
             };
@@ -213,17 +212,17 @@ impl TextTokenizer {
         Ok(Pair { ids: self.ids(encoding)?, types })
     }
 
-    /// Tokens that the encoder reads of a prompt before a text: those of the prompt alone, but for a special
-    /// one at its end.
+    /// Number of tokens of a prompt before a text: those of the prompt alone, without a special one at its
+    /// end.
     pub(crate) fn prompt_tokens(&self, prompt: &str) -> Result<usize, ModelError> {
         let ids = self.encode(prompt)?;
         Ok(ids.len() - usize::from(ids.last().is_some_and(|id| self.special.contains(id))))
     }
 
-    /// Token ids of one text, special tokens included; between 1 and the maximum length, and none only where
-    /// there are no special ones.
+    /// Token ids of one text, including special tokens; between 1 and the maximum length, or none if there
+    /// are no special tokens.
     ///
-    /// The [module](self) says how much of a long text is read.
+    /// The [module](self) documents how much of a long text is read.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         let cut = self.most_chars.and_then(|most| text.char_indices().nth(most));
         let text = cut.map_or(text, |(end, _)| &text[..end]);
@@ -248,7 +247,7 @@ impl TextTokenizer {
         self.ids(self.encoding(text, false)?)
     }
 
-    /// Calls `tell` with all tokens of a text of any length, in order. Returns their number.
+    /// Passes all tokens of a text of any length to `tell`, in order. Returns their number.
     ///
     /// A long text is tokenised in pieces, which end at white space if possible.
     pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
@@ -263,7 +262,7 @@ impl TextTokenizer {
                 encoding.get_ids().iter().for_each(|&id| tell(Token::Known(id)));
                 continue;
             }
-            // Where tokens are takes time to find.
+            // Finding the offsets of tokens takes time.
             let encoding = self.piece(piece, OffsetType::Byte)?;
             for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
                 tell(match self.special.contains(&id) {
@@ -275,7 +274,7 @@ impl TextTokenizer {
         Ok(all)
     }
 
-    /// Like [`Self::tokens`], but a word has the same tokens wherever it stands. Returns their number if they
+    /// Like [`Self::tokens`], but a word has the same tokens at any position. Returns their number if they
     /// are the tokens of the text itself.
     pub(crate) fn words(
         &self,
@@ -299,7 +298,7 @@ impl TextTokenizer {
     /// The ids of a text that belong to its [words](Self::words); `None` if words have other ids, or a part
     /// of the text is unknown.
     pub(crate) fn known_words(&self, ids: &[u32]) -> Option<Vec<u32>> {
-        // A static encoder leaves unknown parts out.
+        // A static encoder leaves out unknown parts.
         if self.needs_spaces() || self.unknown.is_some() || ids.iter().any(|id| self.unknowns.contains(id)) {
             return None;
         }
@@ -311,7 +310,7 @@ impl TextTokenizer {
         ids.iter().copied().filter(is_word).collect()
     }
 
-    /// Adds the bytes at which the tokens of all of a text begin, ascending.
+    /// Appends the byte offsets of all tokens of a text, ascending.
     pub(crate) fn starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
         let mut at = 0;
         while at < text.len() {
@@ -342,7 +341,7 @@ impl TextTokenizer {
         text.into_encoding(None, type_id, offsets)
     }
 
-    /// Whether a token continues the word of the token before it; always `false` for other models than
+    /// Whether a token continues the word of the token before it; always `false` for models other than
     /// WordPiece.
     pub(crate) fn continues(&self, token: u32) -> bool {
         let ModelWrapper::WordPiece(model) = self.tokenizer.get_model() else { return false };
@@ -357,7 +356,7 @@ impl TextTokenizer {
         known.get(token as usize).copied().unwrap_or_else(|| of(token))
     }
 
-    /// A token as the vocabulary writes it; empty for one that it does not have.
+    /// A token as written in the vocabulary; empty for an unknown one.
     pub(crate) fn token(&self, token: u32) -> String {
         self.tokenizer.id_to_token(token).unwrap_or_default()
     }
@@ -373,7 +372,7 @@ impl TextTokenizer {
         })
     }
 
-    /// The ids, each within the vocabulary, and not more of them than were asked for.
+    /// The ids, checked against the vocabulary and the maximum length.
     fn ids(&self, encoding: Encoding) -> Result<Vec<u32>, ModelError> {
         let error = |message: String| ModelError::Tokenizer { path: self.path.clone(), message };
         let ids = encoding.get_ids();
@@ -393,8 +392,7 @@ impl TextTokenizer {
     }
 }
 
-/// Characters of a token of median length, as model2vec finds it: that of the two in the middle is rounded
-/// down.
+/// Characters of a token of median length, as in model2vec: the mean of the two middle ones is rounded down.
 fn median_chars(tokenizer: &Tokenizer) -> usize {
     let mut lengths: Vec<usize> =
         tokenizer.get_vocab(true).keys().map(|token| token.chars().count()).collect();
@@ -407,14 +405,14 @@ fn median_chars(tokenizer: &Tokenizer) -> usize {
     }
 }
 
-/// Runs the tokenizers library. A panic in it is an error of the file.
+/// Runs the tokenizers library. A panic in it becomes an error of the file.
 fn guard<T>(path: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T, ModelError> {
     let result = catch_unwind(AssertUnwindSafe(run));
     let result = result.unwrap_or_else(|_| Err("the tokenizers library panicked over this file".to_owned()));
     result.map_err(|message| ModelError::Tokenizer { path: path.to_owned(), message })
 }
 
-/// The start of a text, of about `limit` bytes where the text is longer.
+/// The start of a text, about `limit` bytes if the text is longer.
 fn start(text: &str, limit: usize) -> Start<'_> {
     if text.len() <= limit {
         return Start::Whole(text);
@@ -426,7 +424,7 @@ fn start(text: &str, limit: usize) -> Start<'_> {
     }
 }
 
-/// The first end of a character at or behind a byte.
+/// The first character boundary at or after a byte.
 fn whole_chars(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at.min(text.len())) {
         at += 1;
@@ -434,7 +432,7 @@ fn whole_chars(text: &str, mut at: usize) -> usize {
     at.min(text.len())
 }
 
-/// The token ids of texts by a file of any bytes, for the fuzz target; no part of the interface.
+/// Tokenises texts with arbitrary bytes as the file, for the fuzz target; not part of the interface.
 #[cfg(any(test, feature = "fuzzing"))]
 pub fn fuzz_tokenizer(
     bytes: &[u8],
@@ -442,6 +440,6 @@ pub fn fuzz_tokenizer(
 ) -> Option<impl Fn(&str) -> Option<[Vec<u32>; 2]> + use<>> {
     let rules = TextRules { max_tokens, ..TextRules::default() };
     let tokenizer = TextTokenizer::from_bytes(bytes, Path::new("tokenizer.json"), rules, 1 << 20).ok()?;
-    // Of the whole text, and of as much as is read of it.
+    // The ids of the whole text, and those of the part that is read.
     Some(move |text: &str| Some([tokenizer.encode(text).ok()?, tokenizer.encode(tokenizer.head(text)).ok()?]))
 }

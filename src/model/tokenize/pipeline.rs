@@ -1,8 +1,8 @@
-//! The parts of a tokenizer's pipeline: read with limits, and what they can do to a text.
+//! The parts of a tokenizer's pipeline: reading them within limits, and checking their effect on a text.
 //!
-//! The tokenizers library is lenient: it guesses at what it does not know, and passes over settings. So what
-//! it has made of a part is written again and compared with what it was given. Its own form of a part is then
-//! checked for what the part can do.
+//! The tokenizers library is lenient: it guesses unknown values and ignores settings. Each parsed part is
+//! therefore serialised and compared with the input. The library's own form of the part is then checked for
+//! its possible effects.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,26 +10,26 @@ use serde_json::value::RawValue;
 
 use super::charsmap;
 
-/// Bytes of all parts of one kind as JSON. Character maps take some hundred thousand.
+/// Bytes of all parts of one kind as JSON. Character maps take a few hundred thousand.
 const LONGEST_PART: usize = 1 << 20;
-/// Parts of one kind, those inside sequences included.
+/// Parts of one kind, including those inside sequences.
 const MOST_PARTS: usize = 32;
-/// Bytes of a pattern, a replacement or another string of a part; a character map apart.
+/// Bytes of a pattern, a replacement or another string of a part, except a character map.
 const LONGEST_STRING: usize = 2048;
 /// Bytes that a normalizer may put before each piece of a text: one character.
 const LONGEST_PREPEND: usize = 4;
-/// How much longer than a text its normalised form may be.
+/// Largest growth factor of a text by normalisation.
 const MOST_GROWTH: f64 = 512.0;
 const CHARSMAP: &str = "precompiled_charsmap";
-/// Where sequences hold their parts.
+/// Names of the fields with a sequence's parts.
 const SEQUENCES: [&str; 3] = ["normalizers", "pretokenizers", "processors"];
-/// Settings of older files, which the library reads and writes in other words.
+/// Settings of older files, which the library writes under other names.
 const FORMER_SETTINGS: [&str; 2] = ["add_prefix_space", "str_rep"];
 
 /// The JSON of a part.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with it.
 pub(super) fn json(raw: Option<&RawValue>, what: &str) -> Result<Option<Value>, String> {
     let Some(raw) = raw.map(RawValue::get) else { return Ok(None) };
     match raw.len() {
@@ -40,10 +40,10 @@ pub(super) fn json(raw: Option<&RawValue>, what: &str) -> Result<Option<Value>, 
     }
 }
 
-/// A part as the tokenizers library reads it, and the same in its own words.
+/// A part as the tokenizers library reads it, and its serialised form.
 ///
 /// # Errors
-/// What is wrong with it, or what the library passes over.
+/// The problem with it, or the setting that the library ignores.
 pub(super) fn read<T: for<'de> Deserialize<'de> + Serialize>(
     json: Option<Value>,
     what: &str,
@@ -63,8 +63,8 @@ pub(super) fn read<T: for<'de> Deserialize<'de> + Serialize>(
     }
 }
 
-/// Refuses what takes memory while the library reads it: long strings, and character maps that lie about
-/// their sizes. Counts patterns, which are compiled.
+/// Refuses input that would take memory while the library reads it: long strings, and character maps with
+/// false sizes. Counts patterns, which are compiled.
 fn check(name: &str, value: &Value, patterns: &mut usize) -> Result<(), String> {
     match value {
         Value::String(text) if name == CHARSMAP => charsmap::growth(text).map(|_| ()),
@@ -80,7 +80,7 @@ fn check(name: &str, value: &Value, patterns: &mut usize) -> Result<(), String> 
     }
 }
 
-/// Refuses what the library has changed or left out.
+/// Refuses a part that the library has changed.
 fn compare(given: &Value, own: &Value, what: &str) -> Result<(), String> {
     let differs =
         |what: &str| Err(format!("{what} is `{}`, which is not known", shortened(&given.to_string())));
@@ -100,7 +100,7 @@ fn compare(given: &Value, own: &Value, what: &str) -> Result<(), String> {
     }
 }
 
-/// The parts, those inside sequences in their place.
+/// The parts, with sequences flattened.
 fn flat(part: &Value) -> Vec<&Value> {
     match SEQUENCES.iter().find_map(|name| part.get(name)?.as_array()) {
         Some(inner) => inner.iter().flat_map(flat).collect(),
@@ -116,10 +116,10 @@ fn string<'a>(part: &'a Value, name: &str) -> &'a str {
     part.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// How much longer a text can become, by bytes.
+/// Largest growth factor of a text, in bytes.
 ///
 /// # Errors
-/// What is wrong with a normalizer.
+/// The problem with a normalizer.
 pub(super) fn check_normalizer(normalizer: &Value) -> Result<f64, String> {
     let mut growth = 1f64;
     let mut prepends = 0;
@@ -161,23 +161,23 @@ pub(super) fn check_normalizer(normalizer: &Value) -> Result<f64, String> {
 }
 
 /// # Errors
-/// What is wrong with a pre-tokenizer.
+/// The problem with a pre-tokenizer.
 pub(super) fn check_pre_tokenizer(pre_tokenizer: &Value) -> Result<(), String> {
     let parts = flat(pre_tokenizer);
     if parts.iter().any(|part| kind(part) == "FixedLength" && part["length"] == 0) {
         return Err("the length of a FixedLength pre-tokenizer is 0".to_owned());
     }
-    // These write a text anew: a few bytes for each byte, and one more before each word.
+    // These rewrite a text: a few bytes for each byte, and one more before each word.
     match parts.iter().filter(|part| ["ByteLevel", "Metaspace"].contains(&kind(part))).count() {
         0 | 1 => Ok(()),
         count => Err(format!("{count} pre-tokenizers that write the text anew, at most 1 is allowed")),
     }
 }
 
-/// How many special tokens each text gets.
+/// Number of special tokens added to each text.
 ///
 /// # Errors
-/// What is wrong with a post-processor.
+/// The problem with a post-processor.
 pub(super) fn check_post_processor(post_processor: &Value) -> Result<usize, String> {
     let mut added = None;
     for part in flat(post_processor) {
@@ -220,7 +220,7 @@ fn template_tokens(template: &Value) -> Result<usize, String> {
     }
 }
 
-/// The start of a name out of a file, for a message.
+/// The start of a name from a file, for a message.
 pub(super) fn shortened(name: &str) -> String {
     name.chars().take(40).collect()
 }

@@ -1,16 +1,15 @@
-//! Tokens that are punctuation alone.
+//! Tokens that are only punctuation.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// How tokenizers mark a token that goes on with a word, or one that begins one.
+/// Marks of a token that continues or begins a word.
 const MARKS: [&str; 3] = ["##", "\u{2581}", "\u{120}"];
-/// How they write a space that belongs to no word.
+/// A space that does not belong to a word.
 const SPACES: [&str; 2] = ["\u{2581}", "\u{120}"];
-/// Punctuation by Unicode that stands for words.
+/// Unicode punctuation that stands for words.
 const SIGNS: &str = "#%&@*\u{a7}\u{2030}";
 
-/// Whether a token of a vocabulary has punctuation and nothing else, or is a space. Symbols (`+`, `$`, `=`)
-/// are none.
+/// Whether a token of a vocabulary is only punctuation, or a space. Symbols (`+`, `$`, `=`) do not count.
 pub(super) fn is_all(token: &str) -> bool {
     if SPACES.contains(&token) {
         return true;

@@ -1,11 +1,11 @@
-//! Words whose tokens do not depend on what is in front of them.
+//! Words whose tokens do not depend on the preceding text.
 //!
-//! Byte-level and SentencePiece tokenizers have other tokens for a word behind a space than for the same word
-//! at the start of a text, of a line, or behind a bracket. To find words they are all read behind a space.
+//! Byte-level and SentencePiece tokenizers give a word after a space other tokens than the same word at the
+//! start of a text or a line, or after a bracket. To find words, each is read after a space.
 
 use crate::characters::is_mark;
 
-/// A word behind a space, a bracket and a line's end, and at the start.
+/// A word after a space, a bracket and a line end, and at the start.
 const PROBE: &str = "test test (test\ntest";
 const WORD: &str = "test";
 
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn texts_are_spaced_where_that_helps() {
-        // Characters, a word's first one told from others by what is in front of it.
+        // Characters; the one before it shows whether a character begins a word.
         let by_space = |text: &str| {
             let mut before = '^';
             let ids = text.chars().map(|c| u32::from(std::mem::replace(&mut before, c)) << 8 | u32::from(c));

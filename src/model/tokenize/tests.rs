@@ -56,7 +56,7 @@ fn refused(edit: impl FnOnce(&mut Value)) -> String {
     }
 }
 
-/// The ids of a text that is given whole to the tokenizers library's own reading of the file.
+/// The ids of a whole text by the tokenizers library's own reading of the file.
 fn reference(file: &Value, text: &str) -> Vec<u32> {
     let mut tokenizer = Tokenizer::from_bytes(file.to_string()).unwrap();
     tokenizer.with_padding(None);
@@ -87,7 +87,7 @@ fn head_is_longer_than_what_is_read() {
     assert_eq!(tokenizer.encode(head).unwrap(), tokenizer.encode(&text).unwrap());
 }
 
-/// No more of a text is taken apart than the limit says, whatever it is made of.
+/// No more of a text is processed than the limit allows, whatever its content.
 #[test]
 fn giant_texts_without_words_cost_little() {
     let file = file(|_| ());
@@ -104,7 +104,7 @@ fn giant_texts_without_words_cost_little() {
     }
 }
 
-/// A few bytes of each of some kinds of text, over and over.
+/// A few bytes of several kinds of text, repeated.
 fn texts() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-z]{1,12} ",
@@ -122,8 +122,8 @@ proptest! {
     // Texts of up to some megabytes.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The rule of the module: what is cut off does not change the ids, unless words of thousands of
-    /// bytes leave the part that is read with fewer tokens than the model takes.
+    /// The rule of the module: the text cut off does not change the ids, unless words of thousands of bytes
+    /// leave the part that is read with fewer tokens than the model takes.
     #[test]
     fn ids_are_those_of_the_whole_text(text in texts()) {
         let file = file(|_| ());
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// Where they do, the ids are those of the part that is read.
+    /// If they do, the ids are those of the part that is read.
     #[test]
     fn ids_of_giant_words_are_those_of_what_is_read(
         words in prop::collection::vec("[a-z]{1000,3000} ", 1..4), times in 1usize..60,
@@ -268,7 +268,7 @@ fn honest() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What is read here is what the tokenizers library reads.
+/// This module and the tokenizers library read files identically.
 #[test]
 fn honest_files_give_the_same_ids_as_ever() {
     for (name, file) in honest() {
@@ -314,7 +314,7 @@ fn normalizers_that_multiply_a_text_are_refused() {
     );
 }
 
-/// What multiplies a text, and is let through, leaves less of it to be read.
+/// An accepted part that multiplies a text reduces the length that is read.
 #[test]
 fn growth_lowers_what_is_read() {
     let grown = |content: usize| {
@@ -349,7 +349,7 @@ fn post_processors_that_add_too_much_are_refused() {
         f["post_processor"] = json!({"type": "Sequence", "processors": [template, template]});
     });
     assert!(message.contains("more than one post-processor"), "{message}");
-    // Typed as one thing, shaped as another, which the library goes by.
+    // The type and the shape disagree, and the library goes by the shape.
     let message = refused(|f| f["post_processor"]["type"] = json!("ByteLevel"));
     assert!(message.contains("which is not known") || message.contains("has no setting"), "{message}");
 }
@@ -407,7 +407,7 @@ fn parts_that_would_panic_or_hang_are_refused() {
     assert!(refused(|f| f["version"] = json!("2.0")).contains("version"));
 }
 
-/// A value that is deep or large is refused while it is read, wherever it is.
+/// A deep or large value is refused while reading, at any place.
 #[test]
 fn large_and_deep_parts_are_refused() {
     let message = refused(|f| f["normalizer"] = json!(vec![Value::Null; 300_000]));
@@ -431,7 +431,7 @@ fn ids_are_checked_before_the_encoder_gets_them() {
     assert!(error.to_string().contains("token id 5000"), "{error}");
 }
 
-/// Where each value of a file is.
+/// Pointers to all values of a file.
 fn pointers(value: &Value) -> Vec<String> {
     let mut found = vec![String::new()];
     match value {
@@ -452,8 +452,8 @@ fn pointers(value: &Value) -> Vec<String> {
 }
 
 proptest! {
-    /// Values of honest files put in place of others: refused, or of use; never a panic that is not caught,
-    /// or memory or time without bound.
+    /// Values of valid files swapped with others: either refused or usable, never an uncaught panic or
+    /// unbounded memory or time.
     #[test]
     fn shuffled_files_are_refused_or_of_use(
         which: prop::sample::Index,
@@ -470,7 +470,7 @@ proptest! {
                 n if n < values.len() => other.pointer(&values[n]).unwrap().clone(),
                 n => odd[n - values.len()].clone(),
             };
-            // A part as often as a word of the vocabulary.
+            // Parts are picked as often as vocabulary words.
             let places: Vec<String> = pointers(&file).into_iter().filter(|p| !p.contains("/vocab/")).collect();
             *file.pointer_mut(&places[place.index(places.len())]).unwrap() = value;
         }

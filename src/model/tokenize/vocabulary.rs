@@ -15,16 +15,16 @@ use super::pipeline::shortened;
 
 /// Entries of a vocabulary, and merges.
 const MOST_ENTRIES: usize = 1 << 20;
-/// Bytes of one entry. A token is copied for each place where it is found.
+/// Bytes of one entry. A token is copied for each occurrence.
 const LONGEST_ENTRY: usize = 512;
-/// Bytes of all entries of a Unigram vocabulary, which is held as a tree with some 350 bytes for each.
+/// Bytes of all entries of a Unigram vocabulary, which is held as a tree with about 350 bytes for each.
 const MOST_UNIGRAM_BYTES: usize = 4 << 20;
-/// Bytes of what marks the inner or last part of a word; it is joined to each part that is looked up.
+/// Bytes of the mark of the inner or last part of a word; it is joined to each part that is looked up.
 const LONGEST_AFFIX: usize = 16;
-/// Characters of a word that WordPiece takes apart, at a cost that is the cube of them.
+/// Most characters of a word that WordPiece splits, at cubic cost.
 const MOST_WORD_CHARS: usize = 1000;
 
-/// The model as the file has it.
+/// The model as stored in the file.
 #[derive(Deserialize)]
 pub(super) struct Model {
     #[serde(rename = "type")]
@@ -47,10 +47,10 @@ enum Entries {
     Scored(Vec<(String, f64)>),
 }
 
-/// A list of at most so many elements.
+/// A list of at most `MOST` elements.
 pub(super) struct List<T, const MOST: usize>(pub Vec<T>);
 
-/// `["a", "b"]`, or `"a b"` in older files, where a line with their version may come first.
+/// `["a", "b"]`, or `"a b"` in older files, where the first line may be their version.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Merge {
@@ -59,7 +59,7 @@ enum Merge {
 }
 
 impl Model {
-    /// What stands for what the vocabulary does not have: an id, or a token.
+    /// The id or the token for unknown parts.
     pub fn unknown(&self) -> (Option<u32>, Option<String>) {
         match &self.vocab {
             Entries::Scored(_) => (self.unk_id.and_then(|id| id.try_into().ok()), None),
@@ -67,10 +67,10 @@ impl Model {
         }
     }
 
-    /// The model that the file describes, in every particular that bears on ids.
+    /// Builds the model, with every setting that affects ids.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with it.
     pub fn build(self) -> Result<ModelWrapper, String> {
         for (name, text, most) in [
             ("continuing_subword_prefix", &self.continuing_subword_prefix, LONGEST_AFFIX),
@@ -131,7 +131,7 @@ impl Model {
         model.map_err(|e| e.to_string())
     }
 
-    /// The type; old files do not say it.
+    /// The type, which old files do not state.
     fn kind(&self) -> String {
         let guessed = match (&self.vocab, &self.merges, self.max_input_chars_per_word) {
             (Entries::Scored(_), ..) => "Unigram",
@@ -156,8 +156,8 @@ fn merges(list: Vec<Merge>, vocab: &Vocab, prefix: usize) -> Result<Merges, Stri
                 _ => return Err("a merge is not two tokens with a space between".to_owned()),
             },
         };
-        // The library takes the prefix off the right part by its length alone, into a buffer as long
-        // as the longest entry.
+        // The library strips the prefix from the right part by length only, into a buffer as long as the
+        // longest entry.
         if right.get(prefix..).is_none_or(|inner| left.len() + inner.len() > longest) {
             return Err(format!("merge `{} {}` makes no entry", shortened(&left), shortened(&right)));
         }

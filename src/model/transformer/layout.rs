@@ -2,21 +2,21 @@
 
 use super::super::config::Family;
 
-/// One way in which a family's checkpoints name and join their tensors.
+/// One scheme of naming and joining tensors in a family's checkpoints.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub word: &'static str,
     pub position: &'static str,
     pub types: &'static str,
     pub embedding_norm: &'static str,
-    /// Before a layer's number.
+    /// Prefix of a layer's number.
     pub layers: &'static str,
-    /// Queries, keys and values: three maps, or one with their rows one under another.
+    /// Queries, keys and values: three maps, or one with their stacked rows.
     pub projections: &'static [LayerPart],
     pub attention_output: LayerPart,
     pub attention_norm: LayerPart,
-    /// The first step of the feed-forward: one map; where it is gated two, what is activated first, or one
-    /// map with the rows of both one under another.
+    /// The first step of the feed-forward: one map; if gated, two, the activated one first, or one map with
+    /// the stacked rows of both.
     pub inner: &'static [LayerPart],
     pub output: LayerPart,
     pub output_norm: LayerPart,
@@ -27,9 +27,9 @@ pub(crate) struct Layout {
 /// A map or norm of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LayerPart {
-    /// What reports and checkpoints of training call it.
+    /// Its name in reports and checkpoints of training.
     pub own: &'static str,
-    /// What the weight file calls it.
+    /// Its name in the weight file.
     pub file: &'static str,
 }
 
@@ -103,7 +103,7 @@ const MPNET: Layout = Layout {
     ..BERT
 };
 
-/// As published, and as transformers names them from release 5 on.
+/// The published names, and those of transformers from release 5 on.
 static NOMIC_BERT: [Layout; 2] = [
     Layout {
         embedding_norm: "emb_ln",
@@ -148,16 +148,16 @@ const MODERNBERT: Layout = Layout {
     final_norm: "final_norm",
 };
 
-/// Of model2vec, and of sentence-transformers' StaticEmbedding.
+/// model2vec's, and that of sentence-transformers' StaticEmbedding.
 const STATIC: [Layout; 2] =
     [Layout { word: "embeddings", ..NO_LAYERS }, Layout { word: "embedding.weight", ..NO_LAYERS }];
 
 const NO_LAYERS: Layout = Layout { position: "", types: "", embedding_norm: "", layers: "", ..BERT };
 
-/// In model2vec's files, of each token the row of the table that is its, and what that is multiplied with.
+/// In model2vec's files, each token's row in the table, and the factor of the row.
 pub(super) const MAPPING: &str = "mapping";
 pub(super) const WEIGHTS: &str = "weights";
 
-/// The names that a static encoder's table has, and those of what has a number for each of its tokens.
+/// Names of a static encoder's table, and of the tensors with a number for each token.
 pub(in crate::model) const STATIC_TABLES: [&str; 2] = [STATIC[0].word, STATIC[1].word];
 pub(in crate::model) const TOKEN_ROWS: [&str; 2] = [MAPPING, WEIGHTS];

@@ -9,7 +9,7 @@ fn bad(field: &'static str, found: impl ToString, expected: impl Into<String>) -
 }
 
 impl TrainConfig {
-    /// Whether a run changes weights of the encoder.
+    /// Whether a run changes encoder weights.
     pub(crate) fn trains_encoder(&self) -> bool {
         self.encoder.trainable_layers > 0 || self.encoder.train_embeddings
     }

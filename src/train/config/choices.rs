@@ -1,4 +1,4 @@
-//! The choices among a few that a configuration makes by name.
+//! Enumerated settings.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub enum IntraLeaf {
     Product,
 }
 
-/// Where negatives come from beside the batch.
+/// Source of negatives other than the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ impl Negatives {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decay {
-    /// They stay.
+    /// No decay.
     Constant,
     /// A straight line.
     Linear,
@@ -80,7 +80,7 @@ pub enum Init {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueryEncoderChoice {
-    /// None; one that is there is taken away.
+    /// None; an existing one is removed.
     None,
     /// A vector and a weight for each token, and a small head: microseconds a question.
     #[default]

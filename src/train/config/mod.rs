@@ -1,4 +1,4 @@
-//! Every choice of a training run, with its default.
+//! The settings of a training run and their defaults.
 
 mod check;
 mod choices;
@@ -18,8 +18,8 @@ pub use preset::Preset;
 
 /// Configuration of a training run.
 ///
-/// It is read and written as JSON, a group of settings an object: `{"schedule": {"epochs": 3}}`, or in short
-/// `{"schedule.epochs": 3}`. Settings that are not named take their default. `docs/training.md` has them all.
+/// Read and written as JSON with one object per group, `{"schedule": {"epochs": 3}}`, or with dotted names,
+/// `{"schedule.epochs": 3}`. Omitted settings take their defaults. `docs/training.md` lists all of them.
 ///
 /// ```
 /// use ehi::train::TrainConfig;
@@ -37,32 +37,32 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Fraction of the training queries set aside as dev split, by a seeded hash of their ids.
     pub dev_fraction: f64,
-    /// What is trained of the encoder, and what it reads.
+    /// Which part of the encoder is trained, and how much of a text it reads.
     pub encoder: EncoderSettings,
     /// Shape, start and form of the tree.
     pub tree: TreeSettings,
-    /// How long a run lasts, in which steps, and how the learning rates change.
+    /// Length of a run, batch size and learning-rate schedule.
     pub schedule: ScheduleSettings,
     /// Terms of the loss.
     pub losses: LossSettings,
-    /// Negatives beside those of the batch.
+    /// Negatives in addition to those of the batch.
     pub mining: MiningSettings,
     /// Which leaves a text is taught to reach.
     pub distillation: DistillationSettings,
-    /// The query encoder that is made in the end ([`distil`](crate::train::distil)); not in the
-    /// paper. None is made, with a warning, where the set has too few texts, or the encoder's embeddings have
-    /// no unit norm.
+    /// The query encoder made at the end of the run ([`distil`](crate::train::distil)); not in the paper. If
+    /// the set has too few texts, or the encoder's embeddings are not of unit norm, none is made and a
+    /// warning is given.
     pub query_encoder: QueryEncoderChoice,
 }
 
-/// What is trained of the encoder, and what it reads.
+/// Which part of the encoder is trained, and how much of a text it reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EncoderSettings {
     /// Trainable layers, counted from the top; 0 trains the tree alone.
     pub trainable_layers: usize,
-    /// Trains the embedding tables too; needs every layer trainable. The whole encoder, that is.
+    /// Also trains the embedding tables, that is, the whole encoder; requires all layers to be trainable.
     pub train_embeddings: bool,
     /// AdamW learning rate of the trainable layers, 0 to 1.
     pub learning_rate: f64,
@@ -70,9 +70,9 @@ pub struct EncoderSettings {
     pub weight_decay: f64,
     /// Number format of the trainable layers' matrix products.
     pub precision: Precision,
-    /// Queries are cut at this many tokens in training.
+    /// Longest query in training, in tokens; longer ones are truncated.
     pub max_query_tokens: usize,
-    /// Documents are cut at this many tokens in training; the index itself reads the model's
+    /// Longest document in training, in tokens; longer ones are truncated. The index itself reads the model's
     /// full length.
     pub max_document_tokens: usize,
 }
@@ -82,13 +82,13 @@ pub struct EncoderSettings {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TreeSettings {
-    /// Branching factor B; absent, the rule of [`TrainConfig::shape`] chooses it.
+    /// Branching factor B; chosen by [`TrainConfig::shape`] if absent.
     pub branching_factor: Option<u32>,
     /// Height H; the tree has B^H leaves.
     pub height: u32,
-    /// Leaves of the coarse tree with which the encoder is trained; the tree proper then starts
-    /// anew from the trained embeddings, and is trained alone. Absent, or with no more leaves than
-    /// this, there is one tree throughout, as in the paper.
+    /// Leaves of the coarse tree that the encoder is trained with. The final tree then starts from the
+    /// trained embeddings and is trained alone. If absent, or if the final tree has no more leaves than this,
+    /// one tree is used throughout, as in the paper.
     ///
     /// A batch of some dozens of pairs cannot balance or separate hundreds of leaves, and the
     /// encoder pays for the attempt.
@@ -102,36 +102,36 @@ pub struct TreeSettings {
     /// Factor on the tree's logits: unit vectors give logits near 0, where a softmax passes
     /// no useful gradient.
     pub logit_scale: f64,
-    /// The logits with which the tree starts are about this many times a cosine, whatever `logit_scale` is:
-    /// the classifier's columns have the length `init_scale / logit_scale`. A learning rate means more beside
-    /// short ones.
+    /// The tree's initial logits are about this many times a cosine, whatever `logit_scale` is: the
+    /// classifier's columns have length `init_scale / logit_scale`. A learning rate has more effect on short
+    /// columns.
     pub init_scale: f64,
     /// Whether the levels have the paper's hidden transform U; without it F(x) = x, which routes at
     /// a fraction of the cost.
     pub transform: bool,
-    /// Width r of a learned projection through which the levels read the embedding; none, as in the
-    /// paper, at 0 and from the embedding's own width. Routing costs about r + L r / m document dot products
-    /// with it. Absent: 64, or 128 for a tree of more than 1,000 leaves, which 64 values no longer tell
+    /// Width r of a learned projection of the embedding that the levels read; 0, or the embedding's width or
+    /// more, means no projection, as in the paper. With it, routing costs about r + L r / m document dot
+    /// products. If absent: 64, or 128 for a tree of more than 1,000 leaves, which 64 values cannot tell
     /// apart.
     pub routing_dim: Option<usize>,
 }
 
-/// How long a run lasts, in which steps, and how the learning rates change.
+/// Length of a run, batch size and learning-rate schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScheduleSettings {
     /// Passes over the training pairs; 0 goes straight to [`Self::indexer_epochs`].
     pub epochs: usize,
-    /// Training pairs that an epoch takes at most, a fresh sample each time that takes one pair of
-    /// each query before a second of any; 0 takes all.
+    /// Most training pairs of an epoch, sampled afresh each time, with one pair of every query before a
+    /// second of any; 0 takes all.
     pub pairs_per_epoch: usize,
     /// Pairs per optimiser step.
     pub batch_size: usize,
-    /// Refresh interval r, in epochs: how often the corpus is encoded, routed and mined anew.
+    /// Refresh interval r, in epochs: how often the corpus is encoded, routed and mined again.
     pub refresh_interval: usize,
-    /// Passes over the distilled texts at the end, with the encoder as it then is, in which the
-    /// tree alone is trained, by distillation and balance; not in the paper.
+    /// Final passes over the distilled texts that train only the tree, by distillation and balance, with the
+    /// encoder frozen; not in the paper.
     pub indexer_epochs: usize,
     /// Fraction of a phase's steps over which the learning rates rise from 0.
     pub warmup_fraction: f64,
@@ -139,8 +139,8 @@ pub struct ScheduleSettings {
     pub decay: Decay,
     /// Learning rates fall to this fraction of their peak by the last step.
     pub final_learning_rate_fraction: f64,
-    /// Refreshes without a better dev figure after which the joint training stops and the best
-    /// weights come back; 0 never stops early.
+    /// Refreshes without a better dev figure after which joint training stops and restores the best weights;
+    /// 0 never stops early.
     pub early_stopping_patience: usize,
 }
 
@@ -176,19 +176,18 @@ pub struct LossWeights {
     /// KL divergence of the mean child distribution from uniform; not in the paper, whose loss
     /// alone lets most leaves die.
     pub balance: f64,
-    /// Routing distillation; not in the paper. At 0 nothing is distilled, and the phase of the tree alone is
-    /// left out.
+    /// Routing distillation; not in the paper. At 0 nothing is distilled, and the tree-only phase is skipped.
     pub distillation: f64,
 }
 
-/// Negatives beside those of the batch.
+/// Negatives in addition to those of the batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MiningSettings {
     /// Where hard negatives come from.
     pub negatives: Negatives,
-    /// Beam with which the index under training is searched for them (beta, Algorithm 1).
+    /// Beam of the search for them in the index under training (beta, Algorithm 1).
     pub beam: usize,
     /// Nearest documents that exact mining draws from.
     pub depth: usize,
@@ -199,9 +198,9 @@ pub struct MiningSettings {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DistillationSettings {
-    /// Texts for which targets are worked out at a refresh, at most; beyond it a fresh sample each time.
+    /// Most texts given targets at a refresh; a larger set is sampled afresh each time.
     pub texts: usize,
-    /// Sentences of each document that become queries beside its title.
+    /// Sentences of each document that become queries, in addition to its title.
     pub sentences: usize,
     /// Exact nearest documents whose leaves a text is taught to reach.
     pub depth: usize,
@@ -305,20 +304,20 @@ impl Default for DistillationSettings {
     }
 }
 
-/// Documents that a leaf should hold where the number of leaves is not given.
+/// Documents per leaf if the number of leaves is not given.
 const DOCUMENTS_PER_LEAF: usize = 10;
 
-/// Widths of the projection where none is given, and the most leaves of a tree with the narrow one.
+/// Default widths of the projection, and the most leaves of a tree with the narrow one.
 const NARROW: usize = 64;
 const WIDE: usize = 128;
 const NARROW_LEAVES: u32 = 1_000;
 
 impl TrainConfig {
-    /// Reads a JSON file; settings that it does not name take their defaults.
+    /// Reads a JSON file; omitted settings take their defaults.
     ///
     /// # Errors
     /// [`TrainError::ConfigFile`] for an unreadable file, bad JSON, and a setting that is unknown, given
-    /// twice, of the wrong type or no longer there.
+    /// twice, of the wrong type or no longer supported.
     pub fn from_file(path: &Path) -> Result<Self, TrainError> {
         let error = |source| TrainError::ConfigFile { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(|e| error(serde_json::Error::io(e).into()))?;
@@ -326,16 +325,16 @@ impl TrainConfig {
         names::read(given).map_err(error)
     }
 
-    /// Settings from a JSON object, with the names that a file has ([`Self::from_file`]).
+    /// Reads a JSON object with the names of a file ([`Self::from_file`]).
     ///
     /// # Errors
-    /// Unknown names, values that do not fit, and text that is no JSON.
+    /// Unknown names, invalid values and malformed JSON.
     pub fn from_json(json: &str) -> Result<Self, SettingsError> {
         names::read(serde_json::from_str(json)?)
     }
 
-    /// The tree for a corpus: B as configured, or else so that a leaf holds about 10 documents,
-    /// whatever the height.
+    /// The tree for a corpus: B as configured, or chosen so that a leaf holds about 10 documents at any
+    /// height.
     ///
     /// # Errors
     /// [`TrainError::Config`] for an impossible shape.
@@ -343,7 +342,7 @@ impl TrainConfig {
         let height = self.tree.height;
         let branching_factor = self.tree.branching_factor.unwrap_or_else(|| {
             let leaves = (documents / DOCUMENTS_PER_LEAF) as f64;
-            // Rounded down, but for the noise of the root: no more leaves than asked for.
+            // Rounded down, with a tolerance for the error of the root: no more leaves than asked for.
             (leaves.powf(1.0 / f64::from(height.max(1))) + 1e-9).max(2.0) as u32
         });
         TreeShape::new(branching_factor, height).map_err(|error| TrainError::Config {
@@ -375,7 +374,7 @@ mod tests {
         };
         assert_eq!((width(None, 518, 384), width(None, 1_001, 384)), (Some(64), Some(128)));
         assert_eq!((width(Some(16), 5_000, 384), width(Some(0), 518, 384)), (Some(16), None));
-        // As wide as the embedding it would only cost.
+        // A projection as wide as the embedding would only cost time.
         assert_eq!((width(None, 518, 64), width(Some(400), 518, 384)), (None, None));
     }
 }

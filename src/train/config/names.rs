@@ -1,4 +1,4 @@
-//! The names of the settings in files: groups as objects, or dotted names in short.
+//! Setting names in files: groups as objects, or dotted names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::{
 use super::choices::QueryEncoderChoice;
 use crate::train::error::SettingsError;
 
-/// Reads settings; those that are not named have their default.
+/// Reads settings; omitted ones have their defaults.
 pub(super) fn read(given: Strict) -> Result<TrainConfig, SettingsError> {
     let mut leaves = Vec::new();
     match given.0 {
@@ -33,7 +33,7 @@ pub(super) fn read(given: Strict) -> Result<TrainConfig, SettingsError> {
     let mut values = BTreeMap::new();
     for (name, value) in leaves {
         if is_group(&name) {
-            // An empty group says nothing.
+            // An empty group has no effect.
             match value.as_object().is_some_and(Map::is_empty) {
                 true => continue,
                 false => return Err(no_group(name)),
@@ -77,7 +77,7 @@ fn no_group(name: String) -> SettingsError {
     SettingsError::Type { name, source: serde_json::Error::custom("a group of settings is a JSON object") }
 }
 
-/// Puts a value where its dotted name says.
+/// Inserts a value at its dotted name.
 fn put(whole: &mut Map<String, Value>, name: &str, value: Value) {
     match name.split_once('.') {
         None => {
@@ -92,7 +92,7 @@ fn put(whole: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-/// The grouped form alone, read as it is.
+/// The grouped form only.
 #[derive(Deserialize)]
 #[serde(remote = "TrainConfig", deny_unknown_fields)]
 struct Grouped {
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for TrainConfig {
     }
 }
 
-/// JSON in which no object has a name twice.
+/// JSON without duplicate names in any object.
 pub(super) struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {

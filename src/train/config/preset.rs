@@ -39,8 +39,8 @@ impl TrainConfig {
                 branching_factor: Some(leaves),
                 coarse_leaves: None,
                 learning_rate: indexer,
-                // The paper has no factor on the logits, and its learning rates are meant for columns that
-                // make them large.
+                // The paper does not scale the logits; its learning rates are meant for columns long enough
+                // to make them large.
                 logit_scale: 1.0,
                 transform: true,
                 routing_dim: Some(0),

@@ -1,4 +1,4 @@
-//! Adam on the rows of a matrix, of which a step may change a few alone.
+//! Adam on the rows of a matrix; a step may change only some rows.
 
 /// Adam's constants, as in the optimiser of the other phases.
 const BETA1: f32 = 0.9;
@@ -15,7 +15,7 @@ pub(super) struct Adam {
     second: Vec<f32>,
 }
 
-/// How large a step is: its number, from 1, and a factor on every learning rate.
+/// Step number, from 1, and a factor on every learning rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub step: i32,
@@ -33,7 +33,7 @@ impl Adam {
         self.descend(0, gradient, pace);
     }
 
-    /// A step of some rows: `gradients` `[rows.len(), width]`. The moments of other rows stay.
+    /// A step of some rows: `gradients` `[rows.len(), width]`. The moments of other rows are unchanged.
     pub fn step_rows(&mut self, rows: &[u32], gradients: &[f32], pace: Pace) {
         for (&row, gradient) in rows.iter().zip(gradients.chunks_exact(self.width)) {
             self.descend(row as usize * self.width, gradient, pace);
@@ -70,7 +70,7 @@ impl Adam {
 mod tests {
     use super::*;
 
-    /// Three steps against values worked out from the definition; rows that are left out stay.
+    /// Three steps against values computed from the definition; omitted rows are unchanged.
     #[test]
     fn steps_follow_the_definition() {
         let mut adam = Adam::new(vec![1.0, 1.0, 1.0, 1.0], 2, 0.1);

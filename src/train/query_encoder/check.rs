@@ -1,4 +1,4 @@
-//! What a query encoder is worth: how near it is to the full one, and what both find.
+//! Evaluation of a query encoder: its distance from the full encoder, and the results of both.
 
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -15,18 +15,19 @@ use crate::model::{
 use crate::train::distil::nearest_documents;
 use crate::train::verdict::p_in_words;
 
-/// Share of the texts set aside of which the student is said to be unsure.
+/// Share of the held-out texts that the student is considered unsure of.
 const UNSURE_SHARE: f64 = 0.02;
-/// Nearest documents that are compared.
+/// Nearest documents compared.
 const NEAREST: usize = 10;
-/// Share of the leaves in the beam with which routing is compared.
+/// Beam for comparing routing, as a share of the leaves.
 const BEAM_SHARE: f64 = 0.02;
-/// Most nDCG@10 that the fast encoder may lose and be the default, on average, and for all that is known.
+/// Largest loss in nDCG@10, on average and at the confidence bound, with which the fast encoder may be the
+/// default.
 const MOST_LOSS: f64 = 0.02;
 const MOST_POSSIBLE_LOSS: f64 = 0.04;
-/// Judged questions without which the full encoder stays the default.
+/// Fewest judged questions for the fast encoder to become the default.
 const FEWEST_QUESTIONS: usize = 40;
-/// Texts that are timed.
+/// Texts timed.
 const TIMED: usize = 100;
 /// Rows scored against all documents at once.
 const BLOCK: usize = 64;
@@ -36,7 +37,7 @@ const RIDGE: f64 = 1e-6;
 const METRICS: [Metric; 3] = [Metric::NDCG_AT_10, Metric::RECALL_AT_10, Metric::RECALL_AT_100];
 const SEED: u64 = 0;
 
-/// Documents, and the tree that they lie in.
+/// Documents and their tree.
 pub(super) struct Collection<'a> {
     pub dim: usize,
     /// `[documents, dim]` unit rows.
@@ -50,7 +51,7 @@ type Nearest = Vec<(u32, f32)>;
 /// The metrics of each question.
 type Values = Vec<Vec<f64>>;
 
-/// Embeddings of some texts by the student, where it is unsure by the full encoder.
+/// Embeddings of some texts by the student, or by the full encoder for texts that the student is unsure of.
 struct Fast {
     /// `[texts, dim]`
     rows: Vec<f32>,
@@ -79,7 +80,7 @@ pub(super) fn confidence(
     Ok(right.map(|x| x as f32))
 }
 
-/// The confidence below which the student is unsure: that of few of the texts set aside.
+/// The confidence below which the student is unsure: a low quantile over the held-out texts.
 pub(super) fn unsure_below(student: &UnwrittenQueryEncoder, held_out: &Lesson) -> Result<f32, ModelError> {
     let confidences = held_out.tokens.iter().map(|tokens| Ok(student.embed(tokens)?.confidence));
     let mut confidences = confidences.collect::<Result<Vec<f32>, ModelError>>()?;
@@ -113,7 +114,7 @@ impl Collection<'_> {
         held_out: &Lesson,
     ) -> Result<[f64; 3], ModelError> {
         let Fast { unsure, .. } = self.fast(student, unsure_below, held_out)?;
-        // Also where it is unsure: it is what the student gives.
+        // Includes texts it is unsure of: this measures the student itself.
         let fast = self.fast(student, f32::MIN, held_out)?;
         let texts = held_out.len().max(1) as f64;
         let pairs = fast.rows.chunks_exact(self.dim).zip(held_out.targets.chunks_exact(self.dim));
@@ -149,7 +150,7 @@ impl Collection<'_> {
         })))
     }
 
-    /// Where both kinds of embeddings of the texts set aside are routed.
+    /// Compares the routing of both kinds of embeddings of the held-out texts.
     pub fn tree(
         &self,
         student: &UnwrittenQueryEncoder,
@@ -185,7 +186,7 @@ impl Collection<'_> {
     }
 }
 
-/// Median times of encoding a text, tokens included.
+/// Median times to encode a text, including tokenization.
 pub(super) fn encode_us(
     encoder: &Encoder,
     student: &UnwrittenQueryEncoder,
@@ -238,7 +239,7 @@ pub(super) fn decide(questions: usize, difference: Option<SignificantDifference>
     (is_default, sentence)
 }
 
-/// Of the fast encoder less the full one, in nDCG@10.
+/// nDCG@10 of the fast encoder minus that of the full one.
 pub(super) fn difference([full, fast]: &[Values; 2]) -> Option<SignificantDifference> {
     let [full, fast] = [full, fast].map(|own| own.iter().map(|values| values[0]).collect::<Vec<f64>>());
     let tests = PairedTests::new(&fast, &full, SEED).ok()?;

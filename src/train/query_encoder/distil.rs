@@ -1,4 +1,4 @@
-//! Giving a bundle a query encoder.
+//! Distils a query encoder for a bundle.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,16 +20,16 @@ use crate::train::error::{TrainError, out_of_range};
 use crate::train::held_out::plain;
 use crate::train::refresh::make_unit;
 
-/// Texts that a query encoder learns from unless asked otherwise, at most.
+/// Default for the most texts that a query encoder learns from.
 pub const DEFAULT_TEXTS: usize = 60_000;
-/// Passes over them unless asked otherwise.
+/// Default number of passes over them.
 pub const DEFAULT_PASSES: usize = 10;
 
 const MOST_PASSES: usize = 1_000;
 
-/// Documents of a dataset that are encoded, at most, beside those that answer questions set aside.
+/// Most documents of a dataset that are encoded, in addition to those that answer held-out questions.
 const MOST_ENCODED: usize = 8_192;
-/// One text in so many has no judgment, at least.
+/// At least one text in this many has no judgment.
 const OTHERS_SHARE: usize = 4;
 /// Texts encoded between two reports of progress.
 const BLOCK: usize = 256;
@@ -37,16 +37,16 @@ const BLOCK: usize = 256;
 /// Options of [`distil`] and [`Index::distil`](crate::Index::distil).
 #[derive(Clone, Debug, PartialEq)]
 pub struct DistilOptions {
-    /// What is made.
+    /// What to make.
     pub query_encoder: QueryEncoderChoice,
-    /// Texts that it learns from at most, [`DEFAULT_TEXTS`] by default: judged questions, then logged ones
-    /// and those in `questions`, then titles and sentences of documents.
+    /// Most texts to learn from, [`DEFAULT_TEXTS`] by default: judged questions, then logged ones and those
+    /// in `questions`, then titles and sentences of documents.
     pub texts: usize,
     /// Passes over them, [`DEFAULT_PASSES`] by default.
     pub passes: usize,
-    /// Questions that are asked, without judgments.
+    /// Questions without judgments.
     pub questions: Vec<String>,
-    /// Judgments beside those of the dataset or the index; they are not stored.
+    /// Judgments in addition to those of the dataset or the index; they are not stored.
     pub pairs: Vec<Judgment>,
     /// Seed of everything random.
     pub seed: u64,
@@ -79,7 +79,7 @@ impl DistilOptions {
         Ok(self.pairs.iter().try_for_each(Judgment::check)?)
     }
 
-    /// Options for no query encoder, with anything that would say how one is made.
+    /// Rejects other options when no query encoder is to be made.
     pub(crate) fn check_none(&self) -> Result<()> {
         let given = Self { query_encoder: QueryEncoderChoice::Static, ..self.clone() };
         match given == Self::default() {
@@ -89,7 +89,7 @@ impl DistilOptions {
     }
 }
 
-/// Gives a bundle that was just trained on a set, and embeds its documents as `rows`, a query encoder.
+/// Adds a query encoder to a bundle just trained on a set, whose documents it embeds as `rows`.
 ///
 /// # Errors
 /// Those of [`distil`], and [`Error::Cancelled`].
@@ -116,7 +116,7 @@ fn question(query: &TrainingQuery) -> Question {
     Question { text: query.text.clone(), positives: query.positives.clone() }
 }
 
-/// What a query encoder can be distilled from.
+/// The data that a query encoder is distilled from.
 pub(crate) struct Known<'a> {
     /// `[documents, dim]` unit rows.
     pub rows: &'a [f32],
@@ -139,14 +139,14 @@ pub(crate) fn distilled(
     let encoder = bundle.model().encoder();
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let Known { rows, documents, mut train, held_out, asked } = known;
-    // Each text once, in whatever spelling, and none on which this or another query encoder is measured.
+    // Each text once, ignoring case and punctuation, and none that any query encoder is measured on.
     let mut seen: HashSet<String> = held_out.iter().map(|question| plain(&question.text)).collect();
     train.retain(|question| seen.insert(plain(&question.text)));
     train.shuffle(&mut rng);
     let mut asked: Vec<Question> =
         asked.into_iter().map(|text| Question { text, positives: Vec::new() }).collect();
     asked.retain(|question| seen.insert(plain(&question.text)));
-    // Texts without judgments say when the student is unsure, so they have room in any case.
+    // Texts without judgments calibrate the student's confidence, so some are always included.
     let questions = options.texts - options.texts / OTHERS_SHARE;
     train.truncate(questions);
     asked.truncate(questions - train.len());
@@ -174,12 +174,12 @@ pub(crate) fn distilled(
     make(course, on_progress)
 }
 
-/// The encoder in eight bits: what a text loses by that is far below what a student can learn.
+/// The encoder in eight bits: its error is far below what a student can learn.
 fn teacher(bundle: &Bundle) -> Result<Encoder> {
     Ok(LoadOptions::new().encoder_precision(EncoderPrecision::Int8).encoder(bundle.path())?)
 }
 
-/// A student gives unit rows, and is a table itself.
+/// Refuses encoders without unit norm, and those that are tables of token vectors.
 pub(crate) fn check_encoder(bundle: &Bundle) -> Result<()> {
     bundle.check_own()?;
     if bundle.model().encoder().config().layers == 0 {
@@ -191,20 +191,20 @@ pub(crate) fn check_encoder(bundle: &Bundle) -> Result<()> {
     }
 }
 
-/// Makes a query encoder for a bundle from a dataset and writes it into the bundle's folder, in place of one
-/// that is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
+/// Makes a query encoder from a dataset and writes it into the bundle's folder, replacing an existing one.
+/// With [`QueryEncoderChoice::None`] an existing one is removed and `None` is returned.
 ///
-/// The student learns from the dataset's questions, and from titles and sentences of its documents, to give
-/// the embeddings that the bundle's encoder gives, to rank documents and reach leaves as those do, and to
-/// find the documents that answer judged questions. It is measured on the dataset's `dev` judgments
-/// ([`TrainingSet::read`]). Up to 8,192 documents, and those that answer questions set aside, are encoded for
-/// that. The model's identity stays as it is, so indexes of the bundle stay as they are; each has its own
-/// copy, for which see [`Index::distil`](crate::Index::distil).
+/// The student learns from the dataset's questions and from titles and sentences of its documents to
+/// reproduce the embeddings of the bundle's encoder, their document rankings and their leaves, and to find
+/// the documents that answer judged questions. It is measured on the dataset's `dev` judgments
+/// ([`TrainingSet::read`]). For this, up to 8,192 documents and those that answer held-out questions are
+/// encoded. The model's identity is unchanged, so existing indexes of the bundle are unaffected; each has its
+/// own copy, see [`Index::distil`](crate::Index::distil).
 ///
 /// # Errors
 /// [`ModelError::NotABundle`](crate::model::ModelError::NotABundle); [`TrainError::TooFewTexts`];
 /// [`TrainError::NoUnitNorm`]; [`TrainError::NothingToDistil`]; [`TrainError::Config`] for options out of
-/// range; [`Error::Cancelled`]; failures of the encoder and of the disk. The bundle is then as before.
+/// range; [`Error::Cancelled`]; failures of the encoder and of the disk. On error the bundle is unchanged.
 pub fn distil(
     bundle: &Bundle,
     set: &TrainingSet,
@@ -231,7 +231,7 @@ pub fn distil(
     make_unit(&mut rows, teacher.dim());
     let known = Known {
         rows: &rows,
-        // All give texts, whether they were encoded or not.
+        // All documents provide texts, encoded or not.
         documents: set.documents.iter().collect(),
         train: sample.train,
         held_out: sample.held_out,
@@ -243,7 +243,7 @@ pub fn distil(
     Ok(Some(report))
 }
 
-/// Documents of a dataset that are encoded, and its questions by their places among those.
+/// The encoded documents of a dataset, and its questions by positions among them.
 struct Sample<'a> {
     documents: Vec<&'a Document>,
     train: Vec<Question>,

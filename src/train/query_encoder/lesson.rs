@@ -1,5 +1,4 @@
-//! What a query encoder learns from: texts as somebody might ask them, with the embeddings that the encoder
-//! of documents gives them.
+//! Training data of a query encoder: question-like texts with their embeddings by the full encoder.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -12,12 +11,12 @@ use crate::progress::{OnProgress, Progress, Stage};
 use crate::train::dataset::sentences;
 use crate::train::refresh::make_unit;
 
-/// Characters that are read of a sentence, at most.
+/// Most characters read of a sentence.
 const LONGEST_SENTENCE: usize = 400;
 /// Texts encoded between two reports of progress.
 const BLOCK: usize = 1_024;
 
-/// A text with the rows of the documents that answer it; none where that is not known.
+/// A text with the rows of the documents that answer it, if known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Question {
     pub text: String,
@@ -28,7 +27,7 @@ pub(crate) struct Question {
 #[derive(Debug, Default)]
 pub(crate) struct Lesson {
     pub tokens: Vec<Vec<u32>>,
-    /// `[texts, dim]` unit rows of the encoder of documents.
+    /// `[texts, dim]` unit rows of the full encoder.
     pub targets: Vec<f32>,
     pub positives: Vec<Vec<u32>>,
 }
@@ -61,7 +60,7 @@ impl Lesson {
         self.tokens.len()
     }
 
-    /// Of each token of the vocabulary, texts that hold it.
+    /// For each token of the vocabulary, the number of texts that hold it.
     pub fn frequencies(&self, vocabulary: usize) -> Vec<u32> {
         let (mut frequencies, mut last) = (vec![0; vocabulary], vec![0; vocabulary]);
         for (text, tokens) in (1u32..).zip(&self.tokens) {
@@ -75,7 +74,7 @@ impl Lesson {
     }
 }
 
-/// Up to `most` texts that documents give: their titles, up to half of it, and sentences, in random order.
+/// Up to `most` texts from documents, in random order: titles, up to half, and sentences.
 pub(crate) fn of_documents<'a>(
     documents: impl Iterator<Item = &'a Document>,
     most: usize,
@@ -89,12 +88,12 @@ pub(crate) fn of_documents<'a>(
         }
         let found = sentences(text);
         match found.is_empty() {
-            // Too short for one.
+            // Too short to be split into sentences.
             true if !text.is_empty() => others.push(start(text)),
             _ => others.extend(found.into_iter().map(start)),
         }
     }
-    // The same ones often head many documents.
+    // Many documents often share a title.
     titles.sort_unstable();
     titles.dedup();
     titles.shuffle(rng);
@@ -105,7 +104,7 @@ pub(crate) fn of_documents<'a>(
     texts.map(|text| Question { text: text.to_owned(), positives: Vec::new() }).collect()
 }
 
-/// The first characters of a sentence, whole words where it has some.
+/// The first characters of a sentence, cut at a word boundary if it has one.
 fn start(sentence: &str) -> &str {
     let Some((end, _)) = sentence.char_indices().nth(LONGEST_SENTENCE) else { return sentence };
     let start = &sentence[..end];

@@ -1,10 +1,10 @@
-//! What a query encoder is trained to do: land where the full encoder does, rank documents and reach leaves
-//! as it does, and find the documents that answer judged questions.
+//! The loss of a query encoder: it is trained to match the full encoder's embeddings, document rankings and
+//! leaves, and to find the documents that answer judged questions.
 //!
 //! With `q` the student's unit row, `t` the full encoder's, D sampled documents and L the leaves of the tree:
-//! `1 - <q, t> + T CE(softmax(D t / T), softmax(D q / T)) + CE(softmax(s L t), softmax(s L q)) / s`. Each
-//! cross-entropy over its scale has gradients as large as those of a cosine. Of a judged question a share of
-//! the first target goes to the documents that answer it.
+//! `1 - <q, t> + T CE(softmax(D t / T), softmax(D q / T)) + CE(softmax(s L t), softmax(s L q)) / s`. Divided
+//! by its scale, each cross-entropy has gradients as large as those of a cosine. For a judged question a
+//! share of the first target goes to the documents that answer it.
 
 use rand::seq::index;
 use rand_chacha::ChaCha8Rng;
@@ -21,12 +21,12 @@ const JUDGED_SHARE: f32 = 0.3;
 /// Keeps the gradient of a zero vector's norm finite.
 const NORM_EPSILON: f32 = 1e-9;
 
-/// What scores are taken over.
+/// Documents and leaves that scores are computed over.
 pub(super) struct Targets<'a> {
     pub dim: usize,
     /// `[documents, dim]` unit rows.
     pub documents: &'a [f32],
-    /// The leaves of the tree, where it is one linear map.
+    /// The leaves of the tree, if it is a single linear map.
     pub leaves: Option<Leaves>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Leaves {
     pub scale: f32,
 }
 
-/// Texts of a step as the loss reads them.
+/// Texts of a step.
 pub(super) struct Batch<'a> {
     /// `[texts, dim]`: unit rows of the full encoder.
     pub targets: Vec<f32>,
@@ -46,7 +46,7 @@ pub(super) struct Batch<'a> {
 }
 
 impl Targets<'_> {
-    /// The gradient of the mean loss of a batch by what the head gave, both `[texts, dim]`.
+    /// The gradient of the mean loss of a batch with respect to the head's output, both `[texts, dim]`.
     pub fn gradient(
         &self,
         rows: &[f32],
@@ -68,7 +68,7 @@ impl Targets<'_> {
         if let Some(Leaves { rows, scale }) = &self.leaves {
             self.add_gradient(&mut gradient, &unit, batch, rows, *scale, |_| ())?;
         }
-        // Along the row itself nothing changes.
+        // The gradient has no component along the row.
         let share = 1.0 / norms.len() as f32;
         let rows = gradient.chunks_exact_mut(dim).zip(unit.chunks_exact(dim)).zip(&norms);
         for ((gradient, unit), norm) in rows {
@@ -100,7 +100,7 @@ impl Targets<'_> {
         Ok(())
     }
 
-    /// Documents of a step, ascending, those that answer its questions among them, and their rows.
+    /// Documents of a step, ascending, including those that answer its questions, and their rows.
     fn sample(&self, batch: &Batch<'_>, rng: &mut ChaCha8Rng) -> (Vec<u32>, Vec<f32>) {
         let all = self.documents.len() / self.dim;
         let drawn = index::sample(rng, all, DOCUMENTS.min(all));
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use rand::{Rng, SeedableRng};
 
-    /// The loss as the head of this file writes it, in f64.
+    /// The loss as defined in the module documentation, in f64.
     fn loss(targets: &Targets<'_>, rows: &[f32], batch: &Batch<'_>) -> f64 {
         let dim = targets.dim;
         let product = |a: &[f64], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * f64::from(*b)).sum::<f64>();

@@ -1,14 +1,13 @@
-//! Query encoders: a small encoder of questions, trained to give what the encoder of documents gives. Not in
-//! the paper.
+//! Query encoders: small encoders of questions, trained to reproduce the full encoder. Not in the paper.
 //!
-//! | File | What it has |
+//! | File | Contents |
 //! |---|---|
-//! | `distil.rs` | what a student learns from, and `distil` for a bundle |
-//! | `lesson.rs` | the texts, and what the full encoder says of them |
-//! | `start.rs`, `student.rs` | the weights before the first step, and a step |
+//! | `distil.rs` | the training data, and `distil` for a bundle |
+//! | `lesson.rs` | the texts and their embeddings by the full encoder |
+//! | `start.rs`, `student.rs` | the initial weights, and a step |
 //! | `adam.rs`, `product.rs` | the optimiser and the products of a step |
-//! | `loss.rs` | what a step makes better |
-//! | `check.rs` | what the student finds, and whether it is the default |
+//! | `loss.rs` | the loss |
+//! | `check.rs` | the evaluation, and whether the student is the default |
 
 mod adam;
 mod check;
@@ -41,27 +40,27 @@ pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};
 pub(crate) use distil::{Known, check_encoder, distil_trained, distilled};
 pub(crate) use lesson::Question;
 
-/// Strange texts, and the most words and letters of one.
+/// Number of strange texts, and the most words and letters of one.
 const STRANGE: usize = 500;
 const STRANGE_WORDS: usize = 6;
 const STRANGE_LETTERS: usize = 8;
 /// Texts of a step.
 const BATCH: usize = 128;
-/// Steps over which the learning rates rise, at most.
+/// Most steps of the learning-rate warm-up.
 const WARMUP: usize = 50;
-/// Texts without judgments that are set aside, at most, and their share of all.
+/// Most texts without judgments that are held out, and their share of all.
 const HELD_OUT: usize = 1_000;
 const HELD_OUT_SHARE: usize = 20;
-/// Texts without judgments that there must be.
+/// Fewest texts without judgments.
 const FEWEST_OTHERS: usize = 50;
-/// Fewer texts teach nothing.
+/// Fewest texts to learn from.
 pub(crate) const FEWEST_TEXTS: usize = 100;
 
-/// What a student learns from.
+/// The training data of a student.
 pub(crate) struct Course<'a> {
     /// The encoder as searches use it.
     pub encoder: &'a Encoder,
-    /// The same, as it encodes the texts that are learned from.
+    /// The same encoder, as it encodes the training texts.
     pub teacher: &'a Encoder,
     pub indexer: &'a Indexer,
     /// `[documents, dim]` unit rows.
@@ -88,7 +87,7 @@ pub(crate) fn make(
     let vocabulary = encoder.config().vocab_size;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     texts.shuffle(&mut rng);
-    // Judged questions are for learning; those set aside are others.
+    // Judged questions are for training; only others are held out here.
     let aside = (texts.len() / HELD_OUT_SHARE).clamp(FEWEST_OTHERS / 2, HELD_OUT);
     let (judged, mut others): (Vec<_>, Vec<_>) = texts.into_iter().partition(|q| !q.positives.is_empty());
     let questions = judged.len();
@@ -146,14 +145,13 @@ pub(crate) fn make(
     };
     let sha256 = hex(&Sha256::digest(&bytes));
     let file = QueryEncoderEntry::file_name(&sha256);
-    // The bundle that it is given to says of which encoder it is.
+    // The bundle that receives it identifies its encoder.
     let entry =
         QueryEncoderEntry { file, sha256, encoder: String::new(), unsure_below, of_index: false, report };
     Ok((entry, bytes))
 }
 
-/// Texts that nobody asks: random tokens and random letters. Beside texts as they are, they show what the
-/// signals of a student are that does not know what it reads.
+/// Nonsense texts of random tokens and random letters, which show a student's signals on unfamiliar input.
 fn strange(encoder: &Encoder, vocabulary: usize, rng: &mut ChaCha8Rng) -> Vec<Question> {
     let mut text = |number: usize| -> String {
         let words = rng.random_range(1..=STRANGE_WORDS);
@@ -215,8 +213,8 @@ fn descend(
     student.descend(&forward, &gradient, factor)
 }
 
-/// A table's rows in another width: an embedding need not be as wide as the rows of the words. They are a
-/// start alone, so the first values serve, and zeros where there are not enough.
+/// Changes the width of a table's rows, because word vectors and embeddings may differ in width. The rows are
+/// only a starting point, so they are truncated or padded with zeros.
 fn of_width(table: Vec<f32>, from: usize, to: usize) -> Vec<f32> {
     if from == to {
         return table;

@@ -1,4 +1,4 @@
-//! Products of matrices that lie in slices, row-major f32.
+//! Products of matrices in slices, row-major f32.
 
 use candle_core::{Device, Result, Tensor};
 

@@ -1,4 +1,4 @@
-//! Where a static query encoder starts.
+//! Initial weights of a static query encoder.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::lesson::Lesson;
 use crate::model::HeadWeights;
 
-/// Texts from which the first linear map is worked out, at most.
+/// Most texts used to fit the first linear map.
 const TEXTS: usize = 20_000;
 /// Added to the diagonal of the normal equations, over the number of texts.
 const RIDGE: f64 = 1e-4;
@@ -48,14 +48,14 @@ pub(super) fn of(
     for (text, row) in lesson.tokens.iter().zip(means.chunks_exact_mut(dim)) {
         add_mean(text, &word, &weights, row);
     }
-    // Means of unit length on average, so that learning rates mean the same for every encoder.
+    // Scaled so that means have unit length on average and learning rates suit every encoder.
     let length: f32 = means.chunks_exact(dim).map(norm).sum::<f32>() / used.max(1) as f32;
     let scale = if length > 0.0 { 1.0 / length } else { 1.0 };
     means.iter_mut().for_each(|x| *x *= scale);
     let table: Vec<f32> = word.into_iter().map(|x| x * scale).collect();
     let (linear, bias) = ridge(&means, &lesson.targets[..used * dim], dim);
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    // Uniform with the variance 1 / dim; the output starts at zero, so that the linear map is undisturbed.
+    // Uniform with the variance 1 / dim; the output starts at zero, so that only the linear map acts.
     let bound = (3.0 / dim as f32).sqrt();
     let head = HeadWeights {
         linear,
@@ -98,7 +98,7 @@ fn ridge(from: &[f32], to: &[f32], dim: usize) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// Solves `matrix X = right` in place by Cholesky's decomposition; `matrix` `[n, n]`, symmetric and positive
-/// definite, of which the lower triangle is read; `right` `[n, columns]`.
+/// definite, read from its lower triangle; `right` `[n, columns]`.
 pub(super) fn solve(matrix: &mut [f64], right: &mut [f64], n: usize, columns: usize) {
     for i in 0..n {
         for j in 0..=i {

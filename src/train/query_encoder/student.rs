@@ -1,7 +1,7 @@
 //! A static query encoder under training.
 //!
 //! A step touches a few thousand of the rows of the token table, so their gradients and moments are kept row
-//! by row. Gradients are worked out by hand: the steps are too small for a graph of tensors to pay.
+//! by row. Gradients are derived by hand: the steps are too small for a graph of tensors to pay off.
 
 use super::adam::{Adam, Pace};
 use super::lesson::Lesson;
@@ -15,9 +15,9 @@ const WEIGHT_RATE: f32 = 5e-3;
 const HEAD_RATE: f32 = 1e-3;
 /// Width of the hidden layer over that of the embeddings.
 const HIDDEN: usize = 2;
-/// Least weight of a token: none may vanish for good.
+/// Least weight of a token, so that none vanishes for good.
 const LEAST_WEIGHT: f32 = 1e-3;
-/// Texts with a token that training must have seen for its vector to be trusted.
+/// Fewest training texts with a token for its vector to be trusted.
 const SEEN: u32 = 3;
 
 /// Token table, weights and head, with the state of their optimisers.
@@ -31,13 +31,13 @@ pub(super) struct Student {
     hidden_bias: Adam,
     output: Adam,
     step: i32,
-    /// Of each token, texts that hold it.
+    /// For each token, the number of texts that hold it.
     frequencies: Vec<u32>,
-    /// Of each token its place among those of the batch; only valid for those.
+    /// For each token, its position among the batch's tokens; valid only for those.
     places: Vec<u32>,
 }
 
-/// What the student gives for some texts, and what its gradient is worked out from.
+/// The student's output for some texts, with the intermediate values for its gradient.
 pub(super) struct Forward<'a> {
     /// Token ids.
     texts: Vec<&'a [u32]>,
@@ -47,7 +47,7 @@ pub(super) struct Forward<'a> {
     means: Vec<f32>,
     /// `[texts, width]`: the hidden layer.
     hidden: Vec<f32>,
-    /// `[texts, dim]`: not yet of unit norm.
+    /// `[texts, dim]`: before normalisation.
     pub rows: Vec<f32>,
 }
 
@@ -92,8 +92,8 @@ impl Student {
         Ok(Forward { texts, sums, means, hidden, rows })
     }
 
-    /// One step with every learning rate times `factor`; `gradient` `[texts, dim]` is that of the loss by
-    /// [`Forward::rows`].
+    /// One step with every learning rate times `factor`; `gradient` `[texts, dim]` is that of the loss with
+    /// respect to [`Forward::rows`].
     pub fn descend(
         &mut self,
         forward: &Forward<'_>,
@@ -119,7 +119,7 @@ impl Student {
         Ok(())
     }
 
-    /// `gradient` `[texts, dim]` is that of the loss by the means of the tokens' vectors.
+    /// `gradient` `[texts, dim]` is that of the loss with respect to the means of the tokens' vectors.
     fn descend_tokens(&mut self, forward: &Forward<'_>, gradient: &[f32], pace: Pace) {
         let (touched, table, weights) = self.of_tokens(forward, gradient);
         self.table.step_rows(&touched, &table, pace);
@@ -130,7 +130,7 @@ impl Student {
         }
     }
 
-    /// The tokens of a batch, and the gradients by their vectors `[tokens, dim]` and weights `[tokens]`.
+    /// The tokens of a batch, with the gradients of their vectors `[tokens, dim]` and weights `[tokens]`.
     fn of_tokens(&mut self, forward: &Forward<'_>, gradient: &[f32]) -> (Vec<u32>, Vec<f32>, Vec<f32>) {
         let dim = self.dim;
         let mut touched: Vec<u32> = forward.texts.iter().flat_map(|text| text.iter().copied()).collect();
@@ -158,7 +158,7 @@ impl Student {
         (touched, table, weights)
     }
 
-    /// The weights as they are now.
+    /// The current weights.
     pub fn weights(&self, confidence: [f32; SIGNALS]) -> StaticWeights {
         StaticWeights {
             dim: self.dim,
@@ -193,7 +193,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    /// Every gradient against finite differences: of a sum of the outputs with random factors.
+    /// Every gradient against finite differences of a randomly weighted sum of the outputs.
     #[test]
     fn gradients_are_those_of_the_outputs() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);

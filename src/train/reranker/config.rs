@@ -1,4 +1,4 @@
-//! Every choice of a reranker's training, with its default.
+//! The settings of a reranker's training and their defaults.
 
 use std::path::Path;
 
@@ -7,20 +7,21 @@ use serde_json::{Map, Value};
 
 use crate::train::{SettingsError, TrainError};
 
-/// What a reranker is taught of a question's documents.
+/// The loss of a reranker over a question's documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RerankerLoss {
-    /// The answer before the others: the cross-entropy of a softmax over it and its negatives. The new
-    /// reranker's scores have no bounds.
+    /// Ranks the answer first: cross-entropy of a softmax over it and its negatives. The new reranker's
+    /// scores are unbounded.
     #[default]
     Listwise,
-    /// Each document right or wrong: binary cross-entropy. The new reranker's scores are from 0 to 1.
+    /// Classifies each document as right or wrong: binary cross-entropy. The new reranker's scores are from 0
+    /// to 1.
     Binary,
 }
 
-/// Configuration of a reranker's training. docs/lab/experiments.md says what the defaults were chosen on.
+/// Configuration of a reranker's training. docs/lab/experiments.md gives the basis of the defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -29,9 +30,9 @@ pub struct RerankerConfig {
     pub seed: u64,
     /// Passes over the training pairs, from 1.
     pub epochs: usize,
-    /// Questions of an optimiser step, from 1; each with its answer and its negatives.
+    /// Questions per optimiser step, from 1, each with its answer and its negatives.
     pub batch_size: usize,
-    /// Layers trained beside the head, from the top; absent: all. The embedding tables stay as they are.
+    /// Layers trained in addition to the head, from the top; all if absent. The embedding tables are frozen.
     pub trainable_layers: Option<usize>,
     /// AdamW learning rate of the layers, 0 to 1.
     pub learning_rate: f64,
@@ -39,20 +40,20 @@ pub struct RerankerConfig {
     pub head_learning_rate: f64,
     /// AdamW decoupled weight decay, 0 to 1.
     pub weight_decay: f64,
-    /// Share of the steps over which the learning rates rise from 0, 0 to 1; then they fall in a line.
+    /// Share of the steps over which the learning rates rise from 0, 0 to 1; they then fall linearly.
     pub warmup_fraction: f64,
-    /// What is minimised.
+    /// The loss.
     pub loss: RerankerLoss,
-    /// Wrong documents beside each answer, drawn anew in each pass from the first search's best.
+    /// Wrong documents for each answer, drawn in each pass from the first search's best hits.
     pub negatives: usize,
-    /// More of them drawn from all documents; with `negatives` from 1.
+    /// Additional wrong documents drawn from all documents; at least 1 together with `negatives`.
     pub random_negatives: usize,
-    /// The first search's best documents that negatives are drawn from, from 1.
+    /// Number of the first search's best hits that negatives are drawn from, from 1.
     pub mining_depth: usize,
-    /// Tokens of a pair, longer ones are cut; kept in the folder. Absent: what a reranker as base says, 256
-    /// for an encoder.
+    /// Longest pair in tokens; longer ones are truncated. Stored in the folder. If absent: that of a reranker
+    /// given as base, or 256 for an encoder.
     pub max_tokens: Option<usize>,
-    /// Documents of the first search that are read again for the verdict, from 1.
+    /// Hits of the first search that are reranked for the verdict, from 1.
     pub depth: usize,
 }
 
@@ -78,7 +79,7 @@ impl Default for RerankerConfig {
 }
 
 impl RerankerConfig {
-    /// Reads a JSON object of settings; those that it does not name take their defaults.
+    /// Reads a JSON object of settings from a file; omitted ones take their defaults.
     ///
     /// # Errors
     /// [`TrainError::ConfigFile`] for an unreadable file, bad JSON, and a setting that is unknown, given
@@ -89,12 +90,12 @@ impl RerankerConfig {
         Self::from_json(&json).map_err(error)
     }
 
-    /// Settings from a JSON object, with the names that a file has ([`Self::from_file`]).
+    /// Reads a JSON object with the names of a file ([`Self::from_file`]).
     ///
     /// # Errors
-    /// Unknown names, names given twice, values that do not fit, and text that is no JSON object.
+    /// Unknown names, names given twice, invalid values, and anything but a JSON object.
     pub fn from_json(json: &str) -> Result<Self, SettingsError> {
-        // An array would be read as the settings in their order.
+        // serde would accept an array as the settings in order.
         serde_json::from_str::<Map<String, Value>>(json)?;
         Ok(serde_json::from_str(json)?)
     }

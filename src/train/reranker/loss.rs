@@ -1,14 +1,14 @@
-//! What is minimised, of the scores of some questions' documents.
+//! The loss over the scores of some questions' documents.
 
 use candle_core::{Device, Tensor};
 
 use super::config::RerankerLoss;
 use crate::model::log_softmax;
 
-/// In place of the score of a document that is not there.
+/// Score of a missing document.
 const NONE: f32 = -1e9;
 
-/// Scores of some examples: an answer and its negatives each, of which there may be unequally many.
+/// Layout of the scores of some examples, each an answer with a varying number of negatives.
 pub(super) struct Layout {
     /// Row of each place in the list of scores, `[examples * width]`.
     rows: Vec<u32>,
@@ -18,7 +18,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Of examples whose documents' scores are at these rows, the answer's first.
+    /// For examples whose documents' scores are at these rows, the answer's first.
     pub(super) fn new(examples: &[Vec<u32>]) -> Self {
         let width = examples.iter().map(Vec::len).max().unwrap_or(0);
         let (mut rows, mut there) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Which pairs of texts a reranker's training reads, in which steps.
+//! The text pairs and steps of a reranker's training.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,13 +10,13 @@ use super::config::RerankerConfig;
 use super::first::Hits;
 use crate::train::dataset::TrainingSet;
 
-/// Draws of a random document before a question is left with fewer negatives.
+/// Attempts to draw a random negative before a question goes with fewer.
 const DRAWS: usize = 64;
 
 /// A question's answer and its negatives, as numbers of pairs; the answer first.
 pub(super) type Example = Vec<usize>;
 
-/// All that a run will read, drawn before it begins, so that each pair is run through the frozen layers once.
+/// Everything that a run will read, drawn in advance so that each pair passes the frozen layers once.
 pub(super) struct Plan {
     /// Questions and documents, as positions in the set's training queries and documents.
     pub pairs: Vec<(usize, u32)>,
@@ -25,8 +25,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Draws negatives for each pass: some of the first search's best that do not answer the question, and
-    /// some of all documents. Examples without one are left out: they teach nothing.
+    /// Draws negatives for each pass: some of the first search's best hits that do not answer the question,
+    /// and some of all documents. Examples without negatives teach nothing and are left out.
     pub(super) fn draw(
         set: &TrainingSet,
         hits: &Hits,
@@ -54,7 +54,7 @@ impl Plan {
                     }
                     let mut drawn: Vec<u32> = hard.choose_multiple(rng, config.negatives).copied().collect();
                     let mut known: HashSet<u32> = drawn.iter().copied().collect();
-                    // Where the first search found fewer, more of the others.
+                    // If the first search found too few, random documents fill up.
                     let wanted = config.negatives + config.random_negatives;
                     for _ in 0..DRAWS * wanted {
                         if drawn.len() == wanted {

@@ -1,11 +1,11 @@
-//! What a reranker's training leaves on record.
+//! The report and the events of a reranker's training.
 
 use serde::{Deserialize, Serialize};
 
 use super::config::RerankerConfig;
 use crate::train::{Difference, MovedTensor};
 
-/// What a run tells while it lasts.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,9 +16,9 @@ pub enum RerankerEvent {
         documents: usize,
         /// Questions to train on.
         train_queries: usize,
-        /// Questions set aside.
+        /// Held-out questions.
         dev_queries: usize,
-        /// Pairs of texts that are read, each once.
+        /// Distinct text pairs.
         pairs: usize,
         /// Optimiser steps in all.
         steps: usize,
@@ -38,7 +38,7 @@ pub enum RerankerEvent {
 pub struct RerankerEpoch {
     /// From 1.
     pub epoch: usize,
-    /// Mean loss of its questions, each as its step found it.
+    /// Mean loss of its questions, before their steps.
     pub loss: f64,
     /// Wall-clock seconds.
     pub seconds: f64,
@@ -50,7 +50,7 @@ pub struct RerankerEpoch {
 pub struct RerankerReport {
     /// Version of this crate.
     pub version: String,
-    /// The settings, with what was absent filled in.
+    /// The settings, with absent ones filled in.
     pub config: RerankerConfig,
     /// Documents of the set.
     pub documents: usize,
@@ -58,11 +58,11 @@ pub struct RerankerReport {
     pub train_queries: usize,
     /// Pairs of a question and its answer.
     pub train_pairs: usize,
-    /// Questions set aside.
+    /// Held-out questions.
     pub dev_queries: usize,
     /// Each pass.
     pub epochs: Vec<RerankerEpoch>,
-    /// Whether the reranker is of use.
+    /// Whether the reranker helps.
     pub verdict: RerankerVerdict,
     /// How far each trained tensor moved.
     pub moved: Vec<MovedTensor>,
@@ -81,11 +81,11 @@ pub enum RerankerRecommendation {
     NoGainShown,
     /// It orders them worse.
     DoNotUse,
-    /// Fewer than [`FEWEST_QUERIES`](crate::train::FEWEST_QUERIES) questions were set aside.
+    /// Fewer than [`FEWEST_QUERIES`](crate::train::FEWEST_QUERIES) questions are held out.
     CannotSay,
 }
 
-/// Whether a reranker is of use, on the questions that were set aside, as it is read from its folder.
+/// Whether a reranker, read back from its folder, helps on the held-out questions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RerankerVerdict {
@@ -93,14 +93,14 @@ pub struct RerankerVerdict {
     pub recommendation: RerankerRecommendation,
     /// The same with its reason, in one sentence.
     pub sentence: String,
-    /// Questions set aside.
+    /// Held-out questions.
     pub queries: usize,
-    /// Hits of the first search that were read again.
+    /// Reranked hits of the first search.
     pub depth: usize,
-    /// Share of the answers that are among them: no order finds more.
+    /// Share of the answers among them, an upper bound for any order.
     pub within_depth: f64,
     /// nDCG@10 (binary) with the reranker, against the first search alone; `None` without such questions.
     pub ndcg_at_10: Option<Difference>,
-    /// Time for one question's hits, in milliseconds, on all cores.
+    /// Time to rerank one question's hits, in milliseconds, on all cores.
     pub question_ms: f64,
 }

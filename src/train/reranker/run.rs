@@ -20,14 +20,14 @@ use crate::train::optimizer::{AdamW, Gradients, Group, Parameter};
 use crate::train::schedule::Schedule;
 use crate::train::{MovedTensor, TrainError, parameters};
 
-/// All that a step reads.
+/// The inputs of a step.
 pub(super) struct Inputs<'a> {
     pub config: &'a RerankerConfig,
     pub set: &'a TrainingSet,
     pub plan: &'a Plan,
     pub cache: &'a FrozenCache<'a>,
     pub head: &'a Head<'a>,
-    /// Of its parameters those that are not the layers'.
+    /// Its parameters other than those of the layers.
     pub of_head: &'a [Parameter],
 }
 
@@ -36,7 +36,7 @@ fn tensor_error(error: candle_core::Error) -> Error {
 }
 
 impl Inputs<'_> {
-    /// All steps; how far each tensor moved.
+    /// Runs all steps and returns how far each tensor moved.
     ///
     /// # Errors
     /// [`TrainError::NonFiniteLoss`], [`TrainError::NoGradient`], [`TrainError::NotTrained`],
@@ -91,7 +91,7 @@ impl Inputs<'_> {
 
     /// The loss of some examples and its gradients.
     fn step(&self, batch: &[Example], step: usize) -> Result<(f32, Gradients)> {
-        // A question with two answers may have one document twice.
+        // A question with two answers may repeat a document.
         let mut pairs: Vec<usize> = Vec::new();
         let mut rows: HashMap<usize, u32> = HashMap::new();
         let mut row = |pair: usize| {
@@ -147,8 +147,7 @@ mod tests {
     const TEXTS: [&str; 5] =
         ["a tree of leaves", "the sea is deep", "words are counted", "a leaf falls", "nothing at all"];
 
-    /// Scores of training are those of inference, and gradients of layers and head those of finite
-    /// differences.
+    /// Training and inference give the same scores, and gradients match finite differences.
     #[test]
     fn scores_and_gradients_are_right() {
         let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rerankers/6.2/identity");

@@ -1,4 +1,4 @@
-//! A reranker's training from the outside: what it starts from, where it leaves its folder.
+//! The builder of a reranker's training.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -29,16 +29,16 @@ use crate::train::{DEFAULT_CACHE_BYTES, REPORT_FILE, TrainError};
 
 type FirstSearch<'a> = dyn Fn(&TrainingSet, &[&str], usize, &mut OnProgress<'_>) -> Result<Hits> + 'a;
 
-/// A training of a reranker about to start, on the CPU.
+/// Builder of a reranker's training, on the CPU.
 ///
-/// It reads each question of the set with its answer and with documents that the first search finds and that
-/// are no answers, and learns to put the answer first. The first search is that of [`Self::first_stage`], or
-/// BM25 over the set's documents. In the end the questions that the set holds out say whether the reranker is
-/// of use ([`RerankerVerdict`](super::RerankerVerdict)).
+/// The training reads each question with its answer and with wrong documents found by the first search, and
+/// learns to rank the answer first. The first search is that of [`Self::first_stage`], or BM25 over the set's
+/// documents. Finally the set's held-out questions decide whether the reranker helps
+/// ([`RerankerVerdict`](super::RerankerVerdict)).
 ///
-/// Disk: the hidden states below the trained layers, as f16 in a nameless file beside the output, tokens
-/// times width times 2 bytes for each pair of texts that is read, within [`Self::cache_bytes`]. Memory: token
-/// ids of these pairs, and the graphs of a batch.
+/// Disk: the hidden states below the trained layers, as f16 in an unnamed temporary file next to the output:
+/// tokens times width times 2 bytes for each text pair, up to [`Self::cache_bytes`]. Memory: token ids of
+/// these pairs, and the graphs of a batch.
 ///
 /// ```no_run
 /// use ehi::data::Dataset;
@@ -73,9 +73,9 @@ impl std::fmt::Debug for RerankerTrainer<'_> {
 /// A finished training.
 #[derive(Debug)]
 pub struct FittedReranker {
-    /// As it is read from its folder.
+    /// The reranker, read back from its folder.
     pub reranker: Reranker,
-    /// What the run leaves on record; the folder holds it as [`REPORT_FILE`].
+    /// The report of the run, stored in the folder as [`REPORT_FILE`].
     pub report: RerankerReport,
 }
 
@@ -93,8 +93,8 @@ impl<'a> RerankerTrainer<'a> {
         }
     }
 
-    /// What to start from: a reranker, or an encoder or bundle, which gets a head of one output. Prompts of
-    /// an encoder are for single texts, and left out.
+    /// The base: a reranker, or an encoder or bundle, which gets a head with one output. An encoder's prompts
+    /// are ignored, because they are for single texts.
     pub fn base(mut self, dir: impl Into<PathBuf>) -> Self {
         self.base = Some(dir.into());
         self
@@ -106,13 +106,14 @@ impl<'a> RerankerTrainer<'a> {
         self
     }
 
-    /// Every choice of the run.
+    /// The settings of the run.
     pub fn config(mut self, config: RerankerConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// The search whose hits are reranked: of some questions, the best documents as positions in the set.
+    /// The search whose hits are reranked; it returns the best documents of some questions as positions in
+    /// the set.
     pub(crate) fn first_search(
         mut self,
         search: impl Fn(&TrainingSet, &[&str], usize, &mut OnProgress<'_>) -> Result<Hits> + 'a,
@@ -121,33 +122,33 @@ impl<'a> RerankerTrainer<'a> {
         self
     }
 
-    /// Bytes of disk for the frozen layers' output, [`DEFAULT_CACHE_BYTES`] by default. What does not fit is
-    /// worked out again whenever it is read.
+    /// Bytes of disk for the frozen layers' output, [`DEFAULT_CACHE_BYTES`] by default. Output beyond that is
+    /// recomputed whenever it is read.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// Hears how far each stage is, and may cancel.
+    /// Sets a callback for progress, which may cancel the run.
     pub fn on_progress(mut self, callback: impl FnMut(Progress) -> std::ops::ControlFlow<()> + 'a) -> Self {
         self.on_progress = Box::new(callback);
         self
     }
 
-    /// Hears of the start and of each epoch.
+    /// Sets a callback for the start and each epoch.
     pub fn on_event(mut self, callback: impl FnMut(&RerankerEvent) + 'a) -> Self {
         self.on_event = Box::new(callback);
         self
     }
 
-    /// Trains, measures, writes the folder, whatever was measured, and opens it.
+    /// Trains, measures, writes the folder whatever the verdict, and opens it.
     ///
     /// # Errors
     /// [`TrainError`] for the configuration and the data, a NaN loss, and a tensor that gets no gradient or
     /// does not move; [`ModelError`] for the base: [`ModelError::NotAnEncoder`] for one that is neither
-    /// encoder nor reranker, [`ModelError::Unsupported`] for a family without a head that is known; for an
-    /// output that is there; failures of the first search; [`Error::Cancelled`](crate::Error::Cancelled). No
-    /// folder is written then.
+    /// encoder nor reranker, [`ModelError::Unsupported`] for a family without a known head; for an existing
+    /// output; failures of the first search; [`Error::Cancelled`](crate::Error::Cancelled). On error no
+    /// folder is written.
     pub fn fit(mut self, set: &TrainingSet) -> Result<FittedReranker> {
         let _span = tracing::info_span!("train_reranker", documents = set.documents.len()).entered();
         let base = self.base.take().ok_or(TrainError::Missing { what: "base" })?;
@@ -165,7 +166,7 @@ impl<'a> RerankerTrainer<'a> {
         let draft = RerankerDraft::new(&base, &output, self.config.max_tokens, activation, &mut rng)?;
         let trained = self.train(&draft, set, (&base, &output), &mut rng);
         if trained.is_err() {
-            // What it was for is not there.
+            // The draft is of no use after an error.
             let _ = std::fs::remove_dir_all(draft.dir());
         }
         let report = trained?;
@@ -236,7 +237,7 @@ impl<'a> RerankerTrainer<'a> {
         let of_head: Vec<(String, Tensor)> =
             of_head.into_iter().map(|own| (own.name, own.var.as_detached_tensor())).collect();
         draft.write(&named, &of_head)?;
-        // What is measured is what is in the folder.
+        // Measures the reranker as written.
         let written = Reranker::open(draft.dir())?;
         let depth = self.config.depth;
         let verdict = verdict::compute(&written, set, &dev_hits, depth, &mut *self.on_progress)?;
@@ -264,11 +265,11 @@ impl<'a> RerankerTrainer<'a> {
         Ok(report)
     }
 
-    /// What the first search finds for the training questions and for those set aside.
+    /// Hits of the first search for the training and the held-out questions.
     fn first_hits(&mut self, start: &Reranker, set: &TrainingSet) -> Result<(Hits, Hits)> {
         let questions: Vec<&str> =
             set.train.iter().chain(&set.dev).map(|query| query.text.as_str()).collect();
-        // Answers among the best are no negatives.
+        // Answers among the best hits are not negatives.
         let most = set.train.iter().map(|query| query.positives.len()).max().unwrap_or(0);
         let depth = (self.config.mining_depth + most).max(self.config.depth);
         let on_progress = &mut *self.on_progress;
@@ -284,7 +285,7 @@ impl<'a> RerankerTrainer<'a> {
     }
 }
 
-/// Every pair that is read.
+/// Tokenises every pair.
 pub(super) fn tokenize(start: &Reranker, set: &TrainingSet, plan: &Plan) -> Result<PairTokens> {
     let documents: Vec<_> = set.documents.iter().map(|document| document.embedding_text()).collect();
     let pair = |&(question, document): &(usize, u32)| {

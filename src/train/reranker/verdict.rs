@@ -1,4 +1,5 @@
-//! Whether a trained reranker is of use: nDCG@10 of the first search's hits in its order and in theirs.
+//! Whether a trained reranker helps: nDCG@10 of the first search's hits in their own and in the reranked
+//! order.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use crate::train::verdict::{Difference, p_in_words};
 const METRIC: [Metric; 1] = [Metric::NDCG_AT_10];
 const SEED: u64 = 0;
 
-/// Reads the first `depth` hits of each question set aside again.
+/// Reranks the first `depth` hits of each held-out question.
 pub(super) fn compute(
     reranker: &Reranker,
     set: &TrainingSet,

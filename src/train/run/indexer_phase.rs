@@ -1,4 +1,4 @@
-//! The phase in which the tree alone is trained; not in the paper.
+//! The phase that trains only the tree; not in the paper.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -18,10 +18,10 @@ use crate::train::refresh::Snapshot;
 use crate::train::report::{IndexerEpochReport, LossParts, TrainEvent};
 
 impl Run<'_, '_, '_> {
-    /// The tree alone, with the encoder as the joint phase left it: routing distillation and
-    /// balance over the texts of one last refresh, the targets following the tree.
+    /// Trains only the tree, with the encoder from the joint phase, by routing distillation and balance over
+    /// the texts of a last refresh. The targets follow the tree.
     ///
-    /// `snapshot` is that refresh, where the phase goes on from a checkpoint.
+    /// `snapshot` is that refresh if the phase resumes from a checkpoint.
     pub(super) fn indexer_alone(
         &mut self,
         phase: &mut Phase<'_>,
@@ -50,7 +50,7 @@ impl Run<'_, '_, '_> {
                 epoch.balance += f64::from(parts.balance) / per_epoch as f64;
                 let progress = Progress::new(Stage::TrainIndexer, step + 1, total);
                 if (self.listeners.on_progress)(progress) == ControlFlow::Break(()) {
-                    // The last checkpoint stands: an epoch of this phase is short.
+                    // The last checkpoint is enough: an epoch of this phase is short.
                     return Err(Error::Cancelled);
                 }
             }
@@ -66,7 +66,7 @@ impl Run<'_, '_, '_> {
         Ok(snapshot)
     }
 
-    /// The last refresh, before the first step; a tree of its own starts from the encoder of now.
+    /// The last refresh, before the first step; a separate tree starts from the current encoder.
     fn begin_indexer_phase(&mut self, phase: &Phase<'_>) -> Result<Snapshot> {
         let embedded = self.embed()?;
         if self.trees.are_two() {

@@ -19,10 +19,10 @@ use crate::train::sampler::Sampler;
 /// Visited fraction at which early stopping compares recall@100.
 const COMPARED_AT: f64 = 0.1;
 
-/// How far the joint phase is, and how fast.
+/// Progress and speed of the joint phase.
 struct Pace {
     steps: usize,
-    /// Steps that an earlier part of the run took.
+    /// Steps of the run before it was resumed.
     first_step: usize,
     began: Instant,
     pairs: usize,
@@ -48,12 +48,12 @@ impl Pace {
 struct EpochClock {
     steps: usize,
     started: Instant,
-    /// In an earlier part of the run.
+    /// Seconds before the run was resumed.
     seconds_before: f64,
 }
 
 impl Run<'_, '_, '_> {
-    /// Algorithm 1: encoder and tree together.
+    /// Algorithm 1: trains encoder and tree together.
     pub(super) fn joint(
         &mut self,
         phase: &mut Phase<'_>,
@@ -62,7 +62,7 @@ impl Run<'_, '_, '_> {
     ) -> Result<()> {
         let settings = &self.inputs.config.schedule;
         let _span = tracing::info_span!("train_joint", epochs = settings.epochs).entered();
-        // The first refresh takes it, so that it is not worked out twice.
+        // Taken by the first refresh, so that it is not computed twice.
         let mut base = Some(base);
         let sampler = Sampler::new(self.inputs.texts, settings);
         let mut pace = Pace {
@@ -86,8 +86,8 @@ impl Run<'_, '_, '_> {
             let Some(snapshot) = &snapshot else {
                 return Err(tensor_error(candle_core::Error::Msg("no refresh before an epoch".into())));
             };
-            // The batches of an epoch follow from the generator as it began; where the epoch goes
-            // on from a checkpoint, the generator is then put back to the step.
+            // The batches of an epoch depend on the generator at its start. If the epoch resumes from a
+            // checkpoint, the generator is then set to the state of that step.
             let here = self.rng.clone();
             let mut epoch_rng = self.generator(&self.state.rng_at_epoch)?;
             let batches = sampler.epoch(&mut epoch_rng);
@@ -109,7 +109,7 @@ impl Run<'_, '_, '_> {
         Ok(())
     }
 
-    /// One step of both optimiser groups, its place in the report, and a checkpoint where one is due.
+    /// One step of both optimiser groups, with its report, and a checkpoint if one is due.
     fn step(
         &mut self,
         phase: &mut Phase<'_>,
@@ -146,7 +146,7 @@ impl Run<'_, '_, '_> {
         if cancelled { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// A refresh between two epochs, with the figures that early stopping watches.
+    /// A refresh between two epochs, with the figures for early stopping.
     fn refresh(&mut self, phase: &Phase<'_>, base: Option<Embedded>) -> Result<Snapshot> {
         let _span = tracing::info_span!("train_refresh").entered();
         let began = Instant::now();
@@ -169,7 +169,7 @@ impl Run<'_, '_, '_> {
         Ok(snapshot)
     }
 
-    /// Early stopping: keeps the best weights, and goes back to them when patience is out.
+    /// Early stopping: keeps the best weights and restores them when patience runs out.
     fn watch(&mut self, phase: &Phase<'_>, figures: &DevFigures) -> Result<()> {
         let patience = self.inputs.config.schedule.early_stopping_patience;
         let Some(now) = figures.watched(COMPARED_AT).filter(|_| patience > 0) else {
@@ -195,7 +195,7 @@ impl Run<'_, '_, '_> {
     }
 }
 
-/// Every trainable tensor must have a gradient: candle drops gradients without a word.
+/// Every trainable tensor must have a gradient: candle drops gradients silently.
 fn check_gradients(optimizer: &AdamW, gradients: &Gradients) -> Result<()> {
     match optimizer.parameters().find(|p| gradients.get(p).is_none()) {
         Some(Parameter { name, .. }) => Err(TrainError::NoGradient { tensor: name.clone() }.into()),

@@ -33,11 +33,11 @@ pub(crate) struct Checkpoints {
     pub dir: PathBuf,
     /// Optimiser steps between two; a cancelled run leaves one as well.
     pub steps: usize,
-    /// Go on from the one that is there.
+    /// Whether to resume from an existing checkpoint.
     pub resume: bool,
 }
 
-/// What a run begins with.
+/// The initial state of a run.
 pub(crate) struct Start<'a> {
     pub inputs: Inputs<'a>,
     pub trees: &'a Trees,
@@ -48,13 +48,13 @@ pub(crate) struct Start<'a> {
     pub started: Instant,
 }
 
-/// Who hears of a run.
+/// Callbacks of a run.
 pub(crate) struct Listeners<'a, 'p, 'e> {
     pub on_progress: &'a mut OnProgress<'p>,
     pub on_event: &'a mut (dyn FnMut(&TrainEvent) + 'e),
 }
 
-/// What a run reads and everything that changes in it, but for what its phase trains.
+/// Inputs and state of a run, except the state of its phase.
 pub(crate) struct Run<'a, 'p, 'e> {
     inputs: Inputs<'a>,
     trees: &'a Trees,
@@ -66,7 +66,7 @@ pub(crate) struct Run<'a, 'p, 'e> {
     started: Instant,
 }
 
-/// What a finished run leaves to be reported and written.
+/// The outcome of a finished run, to be reported and written.
 pub(crate) struct Outcome {
     pub state: State,
     pub moved: Vec<MovedTensor>,
@@ -119,8 +119,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         Phase::new(&self.inputs, self.trees, name)
     }
 
-    /// Puts everything back as a checkpoint has it, and works out the last refresh anew, unless one comes
-    /// next.
+    /// Restores the state of a checkpoint, and recomputes the last refresh unless the next step is a refresh.
     fn resume(&mut self, state: State, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
         (self.state, self.tensors) = (state, tensors);
         let mut phase = self.phase(self.state.phase)?;
@@ -144,7 +143,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         Ok((phase, snapshot))
     }
 
-    /// All embeddings as they are now.
+    /// Computes all current embeddings.
     fn embed(&mut self) -> Result<Embedded> {
         Embedded::now(&self.inputs, self.listeners.on_progress)
     }
@@ -153,14 +152,14 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         Snapshot::take(&self.inputs, phase.tree, phase.taught, embedded, &mut self.rng)
     }
 
-    /// Keeps what a refresh follows from: weights and generator as they are now.
+    /// Stores the inputs of a refresh: the current weights and generator.
     fn keep_refresh(&mut self, phase: &Phase<'_>) -> Result<()> {
         self.tensors.at_refresh = phase.weights()?;
         self.state.rng_at_refresh = RngState::of(&self.rng);
         Ok(())
     }
 
-    /// Figures of a refresh after so many epochs, put on record.
+    /// Computes and records the figures of a refresh after `epochs` epochs.
     fn figures(&mut self, snapshot: &Snapshot, epochs: usize) -> Result<DevFigures> {
         let figures = dev::figures(snapshot, self.inputs.texts)?;
         if epochs == 0 {
@@ -170,7 +169,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         Ok(figures)
     }
 
-    /// Starts the tree of a phase from the document embeddings, and notes where it started.
+    /// Initialises the tree of a phase from the document embeddings, and records its initial weights.
     fn start_tree(&mut self, phase: &Phase<'_>, embedded: &Embedded) -> Result<()> {
         if let Some(centroids) = self.inputs.centroids {
             phase.tree.set_centroids(centroids).map_err(tensor_error)?;
@@ -182,7 +181,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         if self.tensors.at_start.is_empty() {
             self.tensors.at_start = parameters::copy(head).map_err(tensor_error)?;
         }
-        // The encoder started where the run did, a tree for good only now.
+        // The encoder's initial weights are those of the run; the final tree's are those of now.
         self.tensors.at_start.retain(|name, _| head.iter().any(|parameter| parameter.name == *name));
         let tree = parameters::copy(&phase.tree.parameters()).map_err(tensor_error)?;
         self.tensors.at_start.extend(tree);
@@ -216,7 +215,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         Ok(())
     }
 
-    /// Every tensor that the run trained must have moved.
+    /// Checks that every trained tensor has moved.
     fn check_moved(&self, last: &Phase<'_>) -> Result<Vec<MovedTensor>> {
         let back_at_start = self.state.stopped_early.is_some_and(|stop| stop.best_after == 0);
         let joint = self.state.step > 0 && !back_at_start;

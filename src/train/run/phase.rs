@@ -1,4 +1,4 @@
-//! A phase of a run: what it trains, and by which steps.
+//! A phase of a run.
 
 use super::tensor_error;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::train::sampler::Sampler;
 use crate::train::schedule::Schedule;
 use crate::train::trees::Trees;
 
-/// Texts in a batch of the phase that trains the tree alone.
+/// Batch size of the phase that trains only the tree.
 pub(crate) const INDEXER_BATCH: usize = 512;
 
 /// The tree that a phase trains, its optimiser and its learning rates.
@@ -57,24 +57,24 @@ impl<'a> Phase<'a> {
         Ok(Self { name, tree, taught, optimizer, schedule, parameters })
     }
 
-    /// Goes down a gradient at step number `step`; returns the factor on the learning rates.
+    /// Applies the gradients of step number `step`; returns the factor on the learning rates.
     pub(super) fn descend(&mut self, gradients: &Gradients, step: usize) -> Result<f64> {
         let factor = self.schedule.factor(step);
         self.optimizer.step(gradients, factor).map_err(tensor_error)?;
         Ok(factor)
     }
 
-    /// The trainable tensors as they are now.
+    /// The current trainable tensors.
     pub(super) fn weights(&self) -> Result<Weights> {
         parameters::copy(&self.parameters).map_err(tensor_error)
     }
 
-    /// Puts the trainable tensors back.
+    /// Restores the trainable tensors.
     pub(super) fn restore(&self, weights: &Weights) -> Result<()> {
         parameters::restore(&self.parameters, weights).map_err(tensor_error)
     }
 
-    /// Puts both moments of the optimiser back, and the steps that it has counted.
+    /// Restores both moments of the optimiser and its step count.
     pub(super) fn restore_moments(&mut self, steps: i32, first: &Weights, second: &Weights) {
         self.optimizer.restore(steps, |parameter| {
             let device = parameter.var.device();

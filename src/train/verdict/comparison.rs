@@ -1,17 +1,17 @@
-//! Methods against each other, query by query.
+//! Compares methods query by query.
 
 use super::FRACTIONS;
 use super::recommendation::decision_fraction;
 use super::report::{ComparedMetric, Comparison, Difference, Method};
 use crate::measure::{Cost, Engine, Metric, Outcomes};
 
-/// A method as it was measured.
+/// A measured method.
 type Measured<'a> = (Method, Outcomes<'a>, Engine);
 
-/// The comparisons that a user asks for: what the bundle does against the base encoder with IVF,
-/// against IVF on its own embeddings, and exact search before and after.
+/// The comparisons that matter to a user: the bundle against the base encoder with IVF and against IVF on its
+/// own embeddings, and exact search before and after training.
 ///
-/// `lists`: those of IVF.
+/// `lists`: number of IVF lists.
 pub(super) fn compare(
     base: Outcomes<'_>,
     trained: Outcomes<'_>,
@@ -26,10 +26,10 @@ pub(super) fn compare(
         let mut all = [tree].into_iter().chain(opponents);
         all.all(|(_, outcomes, engine)| outcomes.work_at(engine, fraction).is_some())
     };
-    // Where everything is visited they are all exact search; said only where nothing else can be.
+    // With everything visited all methods are exact search; reported only if nothing else can be.
     let from = decision_fraction(documents);
     let decidable = FRACTIONS.into_iter().any(|f| (from..1.0).contains(&f) && common(f));
-    // With fewer documents visited a handful of them decides.
+    // With fewer documents visited the outcome depends on a handful of them.
     let compared = |fraction: f64| fraction >= from && (fraction < 1.0 || !decidable);
     let mut comparisons = Vec::new();
     for against in opponents {

@@ -1,4 +1,4 @@
-//! The opponent: inverted lists of k-means.
+//! The baseline: inverted lists of k-means.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,10 +6,10 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::measure::Partition;
 
-/// Documents per list that k-means learns from; more do not move the centroids.
+/// Documents per list that k-means learns from; more do not change the centroids noticeably.
 const SAMPLE_PER_LIST: usize = 256;
 
-/// The lists of k-means, learned from all documents or, of many, from some at even distances.
+/// The lists of k-means, learned from all documents or, for a large set, from an evenly spaced sample.
 ///
 /// # Shapes
 /// `rows` `[n, dim]` unit rows; `lists` from 1 to n.
@@ -26,7 +26,7 @@ pub(in crate::train) fn partition(
     Partition::k_means((count, dim), rows, lists, seed, sample.as_deref())
 }
 
-/// Numbers of lists to measure: that of the leaves first, then those of the short list that differ.
+/// Numbers of lists to measure: the number of leaves first, then those of the short list that differ from it.
 pub(super) fn list_counts(documents: usize, leaves: usize) -> Vec<usize> {
     let own = leaves.min(documents);
     let mut counts = vec![own];
@@ -38,15 +38,14 @@ pub(super) fn list_counts(documents: usize, leaves: usize) -> Vec<usize> {
     counts
 }
 
-/// The square root of the documents, twice that, and the leaves, each at most a tenth of the
-/// documents, so that a list is worth probing, and at least 2.
+/// The square root of the number of documents, twice that, and the number of leaves, each at most a tenth of
+/// the documents, so that a list is worth probing, and at least 2.
 fn short_counts(documents: usize, leaves: usize) -> [usize; 3] {
     let root = (documents as f64).sqrt().round() as usize;
     [root, 2 * root, leaves].map(|count| count.min(documents / 10).max(2).min(documents))
 }
 
-/// The numbers of lists that the best is chosen from; that of the leaves is among them where a tenth of the
-/// documents allows it.
+/// Candidate numbers of lists; the number of leaves is included if it is at most a tenth of the documents.
 pub(super) fn short_list(documents: usize, leaves: usize) -> Vec<usize> {
     let short = short_counts(documents, leaves);
     list_counts(documents, leaves).into_iter().filter(|lists| short.contains(lists)).collect()

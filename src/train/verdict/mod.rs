@@ -1,9 +1,9 @@
 //! Did training help? Base and trained encoder, with exact search, k-means lists and the learned
 //! tree, on the dev queries.
 //!
-//! This is the policy: which searches are measured, at which fractions they are compared, and what follows.
-//! `measure` measures them in memory, on embeddings that a run has at hand: no index is written and no text
-//! encoded.
+//! This module decides which searches are measured, the fractions at which they are compared, and the
+//! recommendation. `measure` evaluates them in memory on the embeddings of the run, without writing an index
+//! or encoding texts.
 
 mod comparison;
 pub(super) mod ivf;
@@ -28,13 +28,13 @@ use crate::measure::{
 use crate::model::Indexer;
 use crate::progress::OnProgress;
 
-/// Visited fractions at which methods are tabled.
+/// Visited fractions at which methods are reported.
 pub const FRACTIONS: [f64; 7] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
 
-/// What training measures on the dev queries, with binary relevance.
+/// Metrics on the dev queries, with binary relevance.
 pub(crate) const METRICS: [Metric; 3] = [Metric::RECALL_AT_10, Metric::RECALL_AT_100, Metric::NDCG_AT_10];
 
-/// What a verdict is made from.
+/// The inputs of a verdict.
 pub(crate) struct HeldOut<'a> {
     pub dim: usize,
     /// Relevant documents of each dev query, ascending.
@@ -61,9 +61,9 @@ pub(crate) struct Embedded<'a> {
 
 /// Measures all methods and decides.
 ///
-/// Cost: k-means of each encoder's documents with four seeds and up to four numbers of lists, and each
-/// dev query scored against every document. Memory: a packed copy of the documents of one
-/// encoder at a time, and what [`Bench::measure`] says.
+/// Cost: k-means of each encoder's documents with four seeds and up to four numbers of lists, and each dev
+/// query scored against every document. Memory: a packed copy of the documents of one encoder at a time, and
+/// the memory of [`Bench::measure`].
 ///
 /// # Errors
 /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm,
@@ -76,7 +76,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         return Ok(Verdict::unmeasured(documents, leaves));
     }
     let counts = ivf::list_counts(documents, leaves as usize);
-    // Where the encoder was left as it was, what holds of its embeddings need not be measured twice.
+    // If the encoder was not trained, its embeddings need not be measured twice.
     let changed = held_out.base != held_out.trained;
     let total = counts.len() * IVF_SEEDS as usize + blocks(positives.len()).len();
     let total = (1 + usize::from(changed)) * total;
@@ -115,7 +115,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
     }))
 }
 
-/// Everything of one encoder, the tree where there is one.
+/// Measures one encoder, with the tree if there is one.
 fn measure(
     held_out: &HeldOut<'_>,
     rows: Embedded<'_>,
@@ -136,7 +136,7 @@ fn measure(
         .measure(&partitions, &mut || Ok(meter.add(1)?))
 }
 
-/// A method's figures: those of its engine, or of several, all with lists, of the best one at each fraction.
+/// A method's figures: those of its engine or, for several list engines, of the best one at each fraction.
 fn of_method(method: Method, outcomes: Outcomes<'_>, engines: &[Engine], leaves: u32) -> MethodFigures {
     let is_best = matches!(method, Method::BaseIvfBest | Method::TrainedIvfBest);
     let lists = |engine: &Engine| match engine {

@@ -1,4 +1,4 @@
-//! From differences to what a user should do, with every threshold and its reason.
+//! Turns differences into a recommendation, with every threshold and its reason.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use crate::train::policy::{
     DECISIVE_COMPARISONS, Evidence as Shown, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN, TRAIN,
 };
 
-/// The decision is made at the smallest of [`FRACTIONS`] at which so many documents are visited: as many as
-/// the rankings have that are judged. That is where a tree of that size matters: 1% of 60,000 documents, 10%
-/// of 1,000. Where a small tree was not measured there, the next larger fraction takes its place.
+/// The decision is made at the smallest of [`FRACTIONS`] that visits this many documents, the length of the
+/// judged rankings. That is where a tree of that size matters: 1% of 60,000 documents, 10% of 1,000. If a
+/// small tree was not measured there, the next larger fraction is used.
 pub const DECISION_DOCUMENTS: usize = 100;
-/// Recall from which a search is as good as it can be: what is missing is mostly judgments
-/// that no encoder agrees with.
+/// Recall above which a search cannot improve: the remaining misses are mostly judgments that no encoder
+/// agrees with.
 pub const CEILING: f64 = 0.98;
 
-/// What the dev queries say about a trained bundle.
+/// The recommendation for a trained bundle, from the dev queries.
 ///
-/// Decided on the trained encoder with the learned tree against the base encoder with IVF (what there would
-/// be without training), where [`DECISION_DOCUMENTS`] are visited. A gain or a loss is one of at least
-/// [`SMALLEST_GAIN`] in recall@100 or recall@10 that is significant. Without one, nothing is to be changed.
+/// Compares the trained encoder and the learned tree with the base encoder and IVF (the alternative without
+/// training), with [`DECISION_DOCUMENTS`] visited. A gain or a loss is one of at least [`SMALLEST_GAIN`] in
+/// recall@100 or recall@10 that is significant. Without one, nothing should be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Recommendation {
-    /// A gain, to which the tree adds: it is better than IVF on the same embeddings too.
+    /// A gain, and the tree contributes: it is also better than IVF on the same embeddings.
     Deploy,
     /// A gain, but it is not shown that the tree is better than IVF on the same embeddings.
     EncoderGainOnly,
     /// Neither a gain nor a loss is shown: the index should stay as it is.
     #[serde(alias = "deploy_not_significant")]
     NoGainShown,
-    /// Nothing is left to gain: the base encoder finds nearly all answers already.
+    /// No room for improvement: the base encoder already finds nearly all answers.
     NoHeadroom,
     /// A loss against the base encoder with IVF.
     DoNotDeploy,
@@ -56,21 +56,21 @@ impl fmt::Display for Recommendation {
 }
 
 impl Difference {
-    /// Whether both tests say that this is more than chance, given how many differences are looked at.
+    /// Whether both tests are significant, corrected for the number of differences compared.
     pub fn is_significant(&self) -> bool {
         self.p_value() * (DECISIVE_COMPARISONS as f64) < SIGNIFICANCE_LEVEL
     }
 
-    /// About how many queries would tell a difference like this one, or one of [`SMALLEST_GAIN`] where it is
-    /// smaller, from chance in four of five trials; `None` with fewer than two queries, or where they do not
-    /// differ.
+    /// About how many queries would tell a difference like this one, or one of [`SMALLEST_GAIN`] if that is
+    /// larger, from chance in four of five trials; `None` with fewer than two queries, or without any
+    /// difference.
     pub fn queries_needed(&self) -> Option<usize> {
         TRAIN.questions_needed(self)
     }
 }
 
 impl Verdict {
-    /// Without dev queries there are no figures.
+    /// The verdict without dev queries, which has no figures.
     pub(super) fn unmeasured(documents: usize, leaves: u32) -> Self {
         Self {
             recommendation: Recommendation::CannotSay,
@@ -89,7 +89,7 @@ impl Verdict {
     }
 }
 
-/// The smallest of [`FRACTIONS`] that is decided at.
+/// The smallest of [`FRACTIONS`] that the decision may use.
 pub(super) fn decision_fraction(documents: usize) -> f64 {
     let enough = |fraction: &f64| fraction * documents as f64 >= DECISION_DOCUMENTS as f64;
     FRACTIONS.into_iter().find(enough).unwrap_or(1.0)
@@ -135,7 +135,7 @@ struct Evidence {
 
 const AT_10: usize = 0;
 const AT_100: usize = 1;
-/// In the order in which they are looked at.
+/// In the order of evaluation.
 const METRICS: [usize; 2] = [AT_100, AT_10];
 
 impl Evidence {

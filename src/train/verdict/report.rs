@@ -1,4 +1,4 @@
-//! The verdict as it is kept and written.
+//! The stored form of the verdict.
 
 use std::fmt;
 
@@ -9,9 +9,8 @@ use crate::measure::{Metric, PairedTests};
 
 /// Whether training helped, measured on the dev queries in memory.
 ///
-/// Written into a bundle's `training.json`. Figures are means over the dev queries with every
-/// document and query cut as in training, so they are not those of an index; relevance is
-/// binary.
+/// Written into a bundle's `training.json`. Figures are means over the dev queries with every document and
+/// query truncated as in training, so they differ from those of an index; relevance is binary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -19,14 +18,14 @@ pub struct Verdict {
     pub recommendation: Recommendation,
     /// The same with its reason, in one sentence.
     pub sentence: String,
-    /// Visited fraction that the recommendation is about; `None` where it cannot be given.
+    /// Visited fraction of the recommendation; `None` if there is none.
     pub decided_at: Option<f64>,
     /// Documents in the corpus.
     pub documents: usize,
     /// Dev queries.
     pub queries: usize,
-    /// Leaves of the tree, and lists of [`Method::BaseIvf`] and [`Method::TrainedIvf`] where the
-    /// corpus has as many documents.
+    /// Leaves of the tree, and lists of [`Method::BaseIvf`] and [`Method::TrainedIvf`] if the corpus has that
+    /// many documents.
     pub leaves: u32,
     /// One entry per method, in the order of [`Method`].
     pub methods: Vec<MethodFigures>,
@@ -49,7 +48,7 @@ pub enum Method {
     /// The base encoder with the number of lists that does best at each fraction, out of the square
     /// root of the documents, twice that, and the tree's leaves.
     ///
-    /// Chosen by recall@100 on the same queries that it is judged on, which flatters it.
+    /// Chosen by recall@100 on the same queries it is evaluated on, which favours it.
     BaseIvfBest,
     /// The trained encoder, every document scored.
     TrainedExact,
@@ -57,7 +56,7 @@ pub enum Method {
     TrainedIvf,
     /// As [`Self::BaseIvfBest`], with the trained encoder.
     TrainedIvfBest,
-    /// The trained encoder with the learned tree: what the bundle does.
+    /// The trained encoder with the learned tree, as in the bundle.
     TrainedTree,
 }
 
@@ -113,7 +112,7 @@ pub struct MeasuredPoint {
     pub setting: usize,
     /// Documents scored over documents.
     pub visited_fraction: f64,
-    /// What was found.
+    /// Quality of the results.
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -126,7 +125,7 @@ pub struct FractionPoint {
     pub visited_fraction: f64,
     /// Lists or leaves that the documents are divided into; `None` for exact search.
     pub lists: Option<usize>,
-    /// `None` where the method visits more even at its smallest setting.
+    /// `None` if the method visits more even at its smallest setting.
     pub figures: Option<Figures>,
 }
 
@@ -163,13 +162,13 @@ impl fmt::Display for ComparedMetric {
 pub struct Comparison {
     /// The method that should be better.
     pub method: Method,
-    /// The one that it is compared with.
+    /// The method it is compared with.
     pub against: Method,
     /// Documents scored over documents; 1 for exact search.
     pub visited_fraction: f64,
-    /// What is compared.
+    /// The compared metric.
     pub metric: ComparedMetric,
-    /// `None` where one of the two was not measured at this fraction.
+    /// `None` if one of the two was not measured at this fraction.
     pub difference: Option<Difference>,
 }
 
@@ -179,7 +178,7 @@ pub struct Comparison {
 pub struct Difference {
     /// Mean of the method.
     pub value: f64,
-    /// Mean of the one it is compared with.
+    /// Mean of the method it is compared with.
     pub against: f64,
     /// The first minus the second.
     pub difference: f64,
@@ -195,11 +194,11 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Of values of the same queries, of which there is one at least. `seed` is that of the resampling.
+    /// For values of the same queries, at least one. `seed` is that of the resampling.
     pub(crate) fn of(left: &[f64], right: &[f64], seed: u64) -> Self {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let (value, against) = (mean(left), mean(right));
-        // The values are finite and paired, so that only too few queries can fail.
+        // The values are finite and paired, so this fails only with too few queries.
         let tests = PairedTests::new(left, right, seed).ok();
         Self {
             value,
@@ -211,7 +210,7 @@ impl Difference {
         }
     }
 
-    /// The larger of the two p-values; 1 where there are none.
+    /// The larger of the two p-values; 1 without any.
     pub(crate) fn p_value(&self) -> f64 {
         self.bootstrap_p.zip(self.t_test_p).map_or(1.0, |(bootstrap, t_test)| bootstrap.max(t_test))
     }
@@ -238,7 +237,7 @@ impl Verdict {
         self.methods.iter().find(|figures| figures.method == method)
     }
 
-    /// The difference between two methods at a visited fraction, where it was measured.
+    /// The difference between two methods at a visited fraction, if measured.
     pub fn difference(
         &self,
         method: Method,

@@ -20,11 +20,11 @@ const DOCUMENTS: usize = TOPICS * NUISANCES * COPIES;
 /// What an encoder sees.
 #[derive(Clone, Copy)]
 enum Sees {
-    /// The topic of documents and queries, and strongly what is no matter.
+    /// The topic of documents and queries, and a strong nuisance.
     TopicAndNuisance,
-    /// The topic and, faintly, what is no matter.
+    /// The topic and a faint nuisance.
     Topic,
-    /// What is no matter.
+    /// The nuisance alone.
     Nuisance,
 }
 
@@ -129,7 +129,7 @@ impl World {
     }
 }
 
-/// k-means divides by what is no matter, the tree by topic.
+/// k-means divides by the nuisance, the tree by topic.
 #[test]
 fn a_tree_that_finds_what_lists_miss_is_deployed() {
     let verdict = World::new(Sees::TopicAndNuisance, Sees::TopicAndNuisance, by_topic(), 60).verdict();
@@ -165,7 +165,7 @@ fn the_same_gain_on_few_of_the_queries_may_be_chance() {
     assert!(verdict.sentence.ends_with(&advice), "{}", verdict.sentence);
 }
 
-/// An encoder that has hardly changed: some queries won, as many lost.
+/// An encoder that has hardly changed: as many queries lost as won.
 #[test]
 fn differences_that_cancel_out_recommend_no_change() {
     let mut world = World::new(Sees::TopicAndNuisance, Sees::Topic, by_nuisance(), 60);
@@ -196,7 +196,7 @@ fn queries_needed_follow_from_deviation_and_difference() {
     };
     assert_eq!(difference(0.87, Some(1.0)).queries_needed(), Some(16));
     assert_eq!(difference(-0.87, Some(1.0)).queries_needed(), Some(16));
-    // A smaller one than counts is not looked for.
+    // Differences smaller than the threshold are not considered.
     let least = difference(SMALLEST_GAIN, Some(0.3)).queries_needed();
     assert_eq!(difference(0.0, Some(0.3)).queries_needed(), least);
     assert_eq!(difference(0.1, Some(0.0)).queries_needed(), None);
@@ -213,7 +213,7 @@ fn a_tree_no_better_than_lists_on_a_better_encoder_is_the_encoders_gain() {
 #[test]
 fn exact_search_can_gain_alone() {
     let mut world = World::new(Sees::Nuisance, Sees::TopicAndNuisance, by_nuisance(), 60);
-    // The base visits the list of the query's number first, the tree leaf 0; the answer is in neither.
+    // The base visits the list of the query's number first, the tree leaf 0; neither holds the answer.
     let list_of_answer = |query: usize| match (query + 5) % NUISANCES {
         0 => 6,
         list => list,
@@ -264,7 +264,7 @@ fn one_query_is_measured_but_decides_nothing() {
     assert_eq!((compared.bootstrap_p, compared.t_test_p), (None, None));
 }
 
-/// A tree of one leaf is exact search; there is no smaller fraction to decide at.
+/// A tree of one leaf is exact search; no smaller fraction is available for the decision.
 #[test]
 fn one_leaf_is_judged_as_exact_search() {
     let one = || tree(1, |_| Some(0));

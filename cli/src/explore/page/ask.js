@@ -1,4 +1,4 @@
-// Requests to the program. The key is kept for this tab alone.
+// Requests to the program. The key is kept only in this tab.
 
 const KEY = "ehi-key";
 

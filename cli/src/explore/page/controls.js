@@ -1,4 +1,4 @@
-// What a search is asked with besides the question.
+// Search options.
 
 import { el, foreign } from "./dom.js";
 
@@ -7,7 +7,7 @@ const RECALLS = [0.8, 0.9, 0.95, 0.99];
 const BEAMS = [1, 2, 4, 8, 16, 32, 64];
 
 function select(app, label, options, name, changed) {
-    // What is not offered (any more) is as if nothing was chosen.
+    // A choice that is not offered counts as none.
     if (!options.some(([value]) => value === app.ask[name])) app.ask[name] = options[0][0];
     const list = options.map(([value, text]) => {
         const option = el("option", { value }, text);
@@ -28,12 +28,12 @@ export function controls(app, changed) {
     const modes = MODES.filter(([mode]) => about.words || mode === "best" || mode === "dense");
     const reaches = [["auto", "automatic"]];
     if (about.leaves > 1) {
-        // All of few documents are compared anyway.
+        // With few documents all are compared anyway.
         if (!about.few) reaches.push(...RECALLS.map(share => [`recall:${share}`, `enough leaves for ${share * 100}% of the best`]));
         reaches.push(...BEAMS.filter(beam => beam < about.leaves).map(beam => [`leaves:${beam}`, beam === 1 ? "the likeliest leaf" : `the ${beam} likeliest leaves`]));
     }
     reaches.push(["exact", "all documents"]);
-    // Words are looked for in all documents.
+    // Words are searched in all documents.
     const fit = () => (reach.hidden = ask.mode === "lexical");
     const reach = select(app, "Search in", reaches, "reach", changed);
     const mode = select(app, "Ranked by", modes, "mode", () => {

@@ -1,4 +1,4 @@
-// Elements from plain values. Text is only ever given as text.
+// Elements from plain values. Text is only ever inserted as text.
 
 const SVG = "http://www.w3.org/2000/svg";
 

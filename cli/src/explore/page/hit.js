@@ -1,4 +1,4 @@
-// One hit: its passage, its score and what that is made of, its metadata, and judgments of it.
+// One hit: its passage, its score with components, its metadata and its judgments.
 
 import { el, foreign, marked, named } from "./dom.js";
 import { bytes, score } from "./numbers.js";
@@ -10,7 +10,7 @@ export const GRADES = [[0, "wrong", "n"], [1, "right", "y"], [2, "good", "2"], [
 function parts(hit) {
     const of = (name, value, rank) => (value === null ? null : `${name} ${score(value)}${rank === null ? "" : ` (rank ${rank})`}`);
     const both = [of("meaning", hit.dense, hit.dense_rank), of("words", hit.lexical, hit.lexical_rank)].filter(Boolean);
-    // One alone is the score.
+    // A single component is the score itself.
     return both.length === 2 ? both : [];
 }
 

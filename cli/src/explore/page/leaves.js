@@ -1,4 +1,4 @@
-// What each leaf is about, how loaded it is, and where its documents were before the last change of the tree.
+// The topic and load of each leaf, and the previous leaves of its documents.
 
 import { get, post } from "./ask.js";
 import { el, foreign, tip } from "./dom.js";
@@ -48,7 +48,7 @@ export function leaves(app, main) {
                 timer = setTimeout(look, AGAIN);
                 break;
             case "no":
-                // Nobody has read them, or the tree is another one since.
+                // Not read yet, or the tree has changed since.
                 reading = null;
                 list.replaceChildren();
                 more.hidden = true;
@@ -70,7 +70,7 @@ export function leaves(app, main) {
         const same = reading !== null && reading.generation === now.generation && reading.model === now.model;
         said.textContent = summary(app, now);
         reading = now;
-        // Who reads a card goes on with it.
+        // Does not disturb a user reading a card.
         if (!same) draw();
     }
 

@@ -1,4 +1,4 @@
-// The views, and what they share: what the index is, and the question that is asked.
+// The views and their shared state: the index and the question.
 
 import { begin, get, listen, Refused, token } from "./ask.js";
 import { by, el } from "./dom.js";
@@ -30,7 +30,7 @@ const app = {
         try {
             sessionStorage.setItem(KEPT, JSON.stringify(app.ask));
         } catch {
-            // No room: a reload begins with what was kept before.
+            // No room: a reload starts from the previous state.
         }
     },
     /** What a request has of it. */
@@ -142,7 +142,7 @@ async function start(fresh = false) {
         app.about = await get(ABOUT);
     } catch (error) {
         app.alert(error);
-        // Without a right key no time helps.
+        // Without a valid key, waiting does not help.
         if (!["no_key", "no_token"].includes(error.kind)) setTimeout(start, LOOK, fresh);
         return;
     }
@@ -162,6 +162,6 @@ async function start(fresh = false) {
     setTimeout(look, LOOK);
 }
 
-// An address of the program in a tab that is open already.
+// The program's address, followed in an open tab.
 addEventListener("hashchange", () => token() && location.reload());
 start();

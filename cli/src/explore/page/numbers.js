@@ -1,4 +1,4 @@
-// Numbers and times as they are read.
+// Numbers and times for display.
 
 const whole = new Intl.NumberFormat("en");
 

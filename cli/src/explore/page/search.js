@@ -1,4 +1,4 @@
-// Hits while one types: by the fast encoder at once, by the full one a moment later.
+// Hits while typing: by the fast encoder at once, by the full one a moment later.
 
 import { post } from "./ask.js";
 import { controls, filters, keepingFocus, offered } from "./controls.js";
@@ -36,7 +36,7 @@ export function search(app, main) {
     let panels = [];
     let timer;
     let told = null;
-    // One request at a time; of the questions that come meanwhile the last one counts.
+    // One request at a time; of the questions typed meanwhile only the last one is sent.
     let busy = false;
     let waiting = null;
     let offers = null;
@@ -83,7 +83,7 @@ export function search(app, main) {
             waiting = null;
             run(next);
         } else if (how.rests) {
-            // The end of the list may have come into sight while the request was under way.
+            // The end of the list may have become visible during the request.
             sees.unobserve(more);
             sees.observe(more);
         }
@@ -95,7 +95,7 @@ export function search(app, main) {
         const found = await app.try(() => post("/api/search", { ...app.asked(k), ...how, grades: app.about.judge && rests }));
         if (question !== ask.question) return;
         if (found) show(found, rests, question);
-        // What is shown is of another question.
+        // The list shows the hits of another question.
         else if (shown !== null) list.classList.add("stale");
     }
 
@@ -211,7 +211,7 @@ export function search(app, main) {
         for (const panel of panels) if (panel.id === id) panel.draw(grade, text);
     }
 
-    // Down from the question into the hits, and along them.
+    // Arrow keys move from the question into the hits and along them.
     main.addEventListener("keydown", event => {
         const buttons = [...list.querySelectorAll("h2 button")];
         const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -1,4 +1,4 @@
-// Documents, size, health, generations, what was learned so far, the training's report.
+// Documents, size, health, generations, past learnings, and the training report.
 
 import { get } from "./ask.js";
 import { el, foreign, table, terms, tip } from "./dom.js";
@@ -20,11 +20,11 @@ export function state(app, main) {
     async function look() {
         const own = ++newest;
         const show = fill => answer => own === newest && fill(answer);
-        // A view that was left says nothing of what failed in it.
+        // A view that was left does not report errors.
         const late = error => {
             if (own === newest) throw error;
         };
-        // Both in one call: the success of one does not take away what is said of the other.
+        // Both in one call, so that the success of one does not clear the error of the other.
         await app.try(() => Promise.all([
             get("/api/state").then(show(now => {
                 first.replaceChildren(...sizes(app, now));
@@ -111,7 +111,7 @@ function healthy({ about }, { health, words, remedies }) {
     const load = `${health.skew.toFixed(1)} times as many as with an even load${health.trained_skew === null ? "" : `; ${health.trained_skew.toFixed(1)} times in training`}`;
     return [
         ...(said.length === 0 ? [el("p", { class: "good" }, "The tree fits what is stored. “ehi verify” looks for damage.")] : said),
-        // One sentence on how to begin is enough, with the last of them.
+        // The sentence on how to begin appears once, after the last of them.
         ...remedies.map((text, at) => prose({}, at === remedies.length - 1 ? tip(about, sentence(text)) : sentence(text))),
         health.leaves === 1 ? null : terms([
             ["Leaves without a document", count(health.empty_leaves)],

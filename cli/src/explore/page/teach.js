@@ -1,4 +1,4 @@
-// What the index was told, and what it makes of it.
+// Judgments, and learning from them.
 
 import { get, post } from "./ask.js";
 import { el, foreign, table } from "./dom.js";
@@ -52,11 +52,11 @@ export function teach(app, main) {
         const under = now.phase === "running" || now.phase === "deciding";
         const held = [learn, back].includes(document.activeElement) || job.contains(document.activeElement);
         learn.disabled = back.disabled = under;
-        // A region that is read out, with buttons in it: it is drawn anew only where it says something else.
+        // A live region with buttons: redrawn only if its content changes.
         const key = now.phase === "running" ? `running ${now.what}` : JSON.stringify(now);
         if (key !== drawn) {
             job.replaceChildren(...parts(now));
-            // To the heading: a key that was pressed twice is to decide nothing.
+            // Focus the heading, so that a key pressed twice does not decide anything.
             if (held) job.querySelector("h2")?.focus();
         }
         drawn = key;
@@ -163,7 +163,7 @@ function judgments(app, may) {
         const focused = place.contains(document.activeElement) ? [...place.querySelectorAll("button")].indexOf(document.activeElement) : null;
         drawn = key;
         draw(known);
-        // On the judgment that has come to the place of the one before.
+        // Focus the judgment that moved up.
         if (focused === null) return;
         const buttons = [...place.querySelectorAll("button")];
         (buttons[Math.min(focused, buttons.length - 1)] ?? place.querySelector("h2")).focus();

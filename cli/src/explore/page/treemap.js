@@ -89,12 +89,13 @@ export function map({ found, sizes, lost }, words, wide, open) {
         const own = words.get(leaf) ?? [];
         const about = `Leaf ${leaf}, ${plural(size, "document")}${place === undefined ? "" : `, probability ${chance(place.probability)}`}${own.length === 0 ? "" : `: ${own.slice(0, 6).join(", ")}`}`;
         const rect = svg("rect", { ...box, class: place === undefined ? null : "lit", "data-leaf": leaf, onclick: () => open(leaf) }, svg("title", {}, about));
-        // By the root: of two with a half and a quarter one sees which is which, and the last are still seen.
+        // Scaled by the square root, so that a half and a quarter differ visibly and the smallest remain
+        // visible.
         if (place !== undefined) rect.style.fillOpacity = String(0.12 + 0.88 * Math.sqrt(place.probability / most));
         cells.push(rect);
         const hits = found.hits.filter(hit => hit.from === leaf).length;
         over.push(...label(box, place, own, hits), ...dots(box, hits));
-        // Over all leaves, or those beside it would hide a part.
+        // Drawn above all leaves, or adjacent ones would hide a part.
         if (gone.has(leaf)) over.push(svg("rect", { x: box.x + 2, y: box.y + 2, width: Math.max(box.width - 4, 1), height: Math.max(box.height - 4, 1), class: "missed" }));
     }
     const text = `A map of ${count(sizes.leaves)} leaves, of which ${reached.length} are numbered. The tables say the same.`;

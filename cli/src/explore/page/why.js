@@ -1,5 +1,5 @@
-// Why a question finds what it finds: the leaves as a map, those that the question reached in colour, the hits in
-// them, and what exact search finds elsewhere.
+// Explains the hits of a question: a map of the leaves, with reached leaves coloured, their hits, and the
+// hits of exact search elsewhere.
 
 import { get, post } from "./ask.js";
 import { controls, filters, keepingFocus, offered } from "./controls.js";
@@ -63,7 +63,7 @@ export function why(app, main) {
     }
 
     async function explain() {
-        // An answer to what was asked before comes too late.
+        // An answer to an earlier question is too late.
         sent.abort();
         sent = new AbortController();
         const { signal } = sent;
@@ -151,7 +151,7 @@ function went(app, { leaves, likely, stats, ranked_by }, all) {
 }
 
 function compared({ leaves, exact, exact_ms }, lost) {
-    // A search that compared all of them finds what exact search finds.
+    // A search that compared all documents equals exact search.
     if (exact === null || leaves.length === 0 && lost.length === 0) return "";
     if (lost.length === 0) return `Exact search finds the same ${plural(exact.length, "document")}.`;
     return `Exact search, in ${ms(exact_ms)}, finds ${plural(lost.length, "other document")} among its best ${exact.length}.`;

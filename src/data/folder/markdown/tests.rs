@@ -31,7 +31,7 @@ fn what_is_not_quite_front_matter_is_named() {
     let late = page("\n  \n---\ndate: 2024-03-02\n---\n\na");
     assert!(late.note.is_some_and(|note| note.contains("front matter begins on the first line")));
     assert!(page("\n---\n\na\n\n---\n").note.is_none());
-    // Ends of lines of a Mac of the last century.
+    // Line endings of classic Mac OS.
     let old = page("---\rtitle: Tea\ryear: 1\r---\r\ra\r\rb\r");
     assert_eq!((&*old.title, &*old.text, &old.metadata["year"]), ("Tea", "a\n\nb", &json!(1)));
 }

@@ -1,4 +1,4 @@
-//! The columns of an Arrow file or stream, as batches of rows as they were written.
+//! The columns of an Arrow file or stream, in the batches as written.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};

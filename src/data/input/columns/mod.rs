@@ -36,7 +36,7 @@ pub(super) struct Columns {
     next: usize,
     /// Rows before the next one, in all batches.
     row: u64,
-    /// All rows where that is known, and the bytes that they stand for.
+    /// Total rows if known, and the total bytes they represent.
     whole: Option<(u64, u64)>,
     position: Arc<AtomicU64>,
     is_finished: bool,
@@ -46,23 +46,22 @@ pub(super) struct Columns {
 struct Column {
     name: String,
     values: Values,
-    /// Decimals for which all of its decimals are text.
+    /// Decimals because of which the whole column is read as text.
     inexact: Seen,
 }
 
-/// A file with what it says of its columns.
+/// An opened file with its schema.
 struct Opened {
     schema: SchemaRef,
-    /// All rows where that is known.
+    /// Total rows if known.
     rows: Option<u64>,
-    /// Reads the batches of the columns at these places. One reading at a time.
+    /// Reads batches of the columns at these positions, one pass at a time.
     #[expect(clippy::type_complexity)]
     batches: Box<dyn Fn(&[usize]) -> Result<Batches, String>>,
 }
 
 impl Columns {
-    /// The rows of a Parquet file, or of an Arrow file or stream, of which only the columns are read that
-    /// are used.
+    /// The rows of a Parquet file, or of an Arrow file or stream, reading only the columns in use.
     pub fn open(
         file: File,
         name: String,
@@ -91,7 +90,7 @@ impl Columns {
         let (fields, uses) = resolved(fields, &opened.schema, &name)?;
         let used: Vec<usize> = (0..uses.len()).filter(|place| uses[*place].is_some()).collect();
         let field = |place: usize| opened.schema.field(place);
-        // What makes an id, a title or a text keeps all digits.
+        // Ids, titles and texts keep all digits.
         let is_own = |place: usize| uses[place] == Some(false);
         let column = |&place: &usize| Column {
             name: field(place).name().clone(),
@@ -140,7 +139,7 @@ fn inexact(batches: Batches, columns: usize) -> Vec<Seen> {
             for place in 0..batch.num_rows() {
                 row += 1;
                 for (values, column) in values.iter_mut().zip(batch.columns()) {
-                    // Another kind of failure is reported then too.
+                    // Other failures are reported there too.
                     let _ = values.of(column.as_ref(), place, row);
                 }
             }
@@ -215,9 +214,9 @@ fn failed(name: &str, line: u64, detail: String) -> DataError {
     Place { name, line }.error(DataErrorKind::Columnar, detail)
 }
 
-/// Calls a library that panics at some damaged files.
+/// Calls a library that panics on some damaged files.
 fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    // What was half done is not used again.
+    // Partial state is not reused.
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
@@ -225,7 +224,7 @@ fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The fields of a document among the columns, and of each column whether it is metadata, or is not used.
+/// The document's fields among the columns, and the use of each column.
 fn resolved(fields: &Fields, schema: &Schema, name: &str) -> Result<(Fields, Vec<Option<bool>>), DataError> {
     let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
     let mut known = std::collections::HashSet::with_capacity(names.len());
@@ -239,7 +238,7 @@ fn resolved(fields: &Fields, schema: &Schema, name: &str) -> Result<(Fields, Vec
     Ok((fields, uses))
 }
 
-/// What a library says, without the name of its kind of error.
+/// A library's message without the name of its error kind.
 fn plain(message: &str) -> String {
     let known =
         ["Parquet error: ", "Parquet argument error: ", "Arrow: ", "External: ", "EOF: ", "Ipc error: "];

@@ -13,15 +13,15 @@ use parquet::errors::ParquetError;
 use crate::data::MAX_LINE_BYTES;
 use crate::data::unpack::ZstdDecoder;
 
-/// Bytes that the rows of a batch may take, but for a batch of one row.
+/// Most bytes of a batch of rows, except a batch of one row.
 const BATCH_BYTES: usize = 64 << 20;
-/// Bytes of a value of a list, beside those of its text: a view of it, and its levels.
+/// Bytes of a list value in addition to its text: a view and its levels.
 const VALUE_BYTES: usize = 20;
 const BROTLI_BUFFER: usize = 4 << 10;
-/// The most that LZ4 makes of a byte.
+/// Largest expansion of a byte by LZ4.
 const LZ4_RATIO: usize = 255;
 
-/// How many bytes of pages a batch of rows takes.
+/// Counts the bytes of pages in a batch of rows.
 #[derive(Default)]
 pub(super) struct Budget {
     rows: AtomicUsize,
@@ -47,7 +47,8 @@ impl Budget {
         let bytes = page.buffer().len();
         let values = page.num_values() as usize;
         let copied = match page.encoding() {
-            // A value may be the one before it but for its end, so that a small page holds many long ones.
+            // A value may repeat all of the previous one except its end, so a small page can hold many long
+            // values.
             Encoding::DELTA_BYTE_ARRAY => bytes.saturating_mul(values.min(rows)),
             _ => 0,
         };
@@ -63,7 +64,7 @@ impl Budget {
     }
 }
 
-/// Unpacks the pages that another reader returns as they lie in the file, and counts them.
+/// Unpacks and counts the raw pages returned by another reader.
 pub(super) struct Pages {
     pub pages: Box<dyn PageReader>,
     /// How they are compressed.
@@ -102,7 +103,7 @@ impl Iterator for Pages {
     }
 }
 
-/// Whether pages are unpacked here. The library's own codecs believe a page that says how large it is.
+/// Whether pages are unpacked here. The library's own codecs trust the size stated in a page.
 pub(super) fn unpacks(codec: Compression) -> bool {
     use Compression::{BROTLI, GZIP, LZ4_RAW, SNAPPY, ZSTD};
     matches!(codec, ZSTD(_) | GZIP(_) | BROTLI(_) | SNAPPY | LZ4_RAW)

@@ -18,7 +18,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use super::pages::{Budget, Pages, unpacks};
 use super::{Batches, Opened, plain};
 
-/// Rows that are in memory together, if they fit.
+/// Rows held in memory at once, if they fit.
 const BATCH: usize = 256;
 /// The factor by which a batch shrinks when it does not fit.
 const SHRINK: usize = 4;
@@ -30,7 +30,7 @@ pub(super) fn open(file: File) -> Result<Opened, String> {
     let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).ok();
     let batches = move |used: &[usize]| -> Result<Batches, String> {
         let mask = ProjectionMask::roots(metadata.parquet_schema(), used.iter().copied());
-        // A view of a text leads into its page, so that many rows of one text take no more than one.
+        // A view of a text points into its page, so many rows with the same text take the memory of one.
         let fields = metadata.schema().fields().iter().map(with_views).collect();
         let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(&fields));
         let levels = levels.map_err(|error| text(&error))?;

@@ -14,17 +14,17 @@ use serde_json::{Map, Number, Value};
 use crate::data::MAX_LINE_BYTES;
 use crate::data::note::Seen;
 
-/// The most levels of lists and structs within one another, beyond what metadata may have.
+/// Most nested lists and structs, more than metadata may have.
 const MOST_LEVELS: usize = 100;
-/// The most values of a row in a column, as a record of JSON may have.
+/// Most values of a row in a column, like a JSON record.
 const MOST_VALUES: usize = 1 << 20;
 
-/// How the values of a column are read, and which of them could not be kept exactly.
+/// Options for reading the values of a column, and counts of inexact ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
-    /// Whether decimals are text, with all digits that they have.
+    /// Whether decimals are text with all digits.
     pub decimals_as_text: bool,
-    /// Decimals that a number cannot hold, where they are not text.
+    /// Decimals that a number cannot hold, if they are not text.
     pub inexact: Seen,
     /// Infinite numbers, which became null.
     pub infinite: Seen,
@@ -39,8 +39,8 @@ impl Values {
         Self { decimals_as_text, ..Self::default() }
     }
 
-    /// The value at a place of an array, in row number `row`: dates and times as text, decimals as numbers
-    /// where f64 or 64-bit integers hold them, NaN and infinities as null.
+    /// The value at a position of an array, in row number `row`: dates and times as text, decimals as numbers
+    /// if f64 or 64-bit integers hold them, NaN and infinities as null.
     pub fn of(&mut self, column: &dyn Array, place: usize, row: u64) -> Result<Value, String> {
         (self.values, self.bytes, self.row) = (0, 0, row);
         self.value(column, place, 0)
@@ -65,7 +65,7 @@ impl Values {
             DataType::Boolean => Value::Bool(column.as_boolean().value(row)),
             DataType::Float16 => self.float(column.as_primitive::<Float16Type>().value(row).into()),
             DataType::Float32 => {
-                // As it is written, not as its next double is.
+                // The shortest form of the f32, not of the nearest double.
                 let number = column.as_primitive::<Float32Type>().value(row);
                 self.float(number.to_string().parse().unwrap_or(f64::NAN))
             }
@@ -103,7 +103,7 @@ impl Values {
                     TimeUnit::Microsecond => time::<TimestampMicrosecondType>(column, row),
                     TimeUnit::Nanosecond => time::<TimestampNanosecondType>(column, row),
                 };
-                // Those of a zone are stored in UTC.
+                // Times with a zone are stored in UTC.
                 let zone = if zone.is_some() { "Z" } else { "" };
                 Value::String(with_digits(time.ok_or("a time beyond the calendar")?, *unit) + zone)
             }
@@ -157,7 +157,7 @@ impl Values {
     }
 }
 
-/// Whether a column has decimals with more digits than every number of 64 bits holds.
+/// Whether a column has decimals with more digits than 64-bit numbers hold.
 pub(super) fn has_wide_decimals(kind: &DataType) -> bool {
     const SAFE_DIGITS: u8 = 15;
     match kind {
@@ -174,7 +174,7 @@ pub(super) fn has_wide_decimals(kind: &DataType) -> bool {
     }
 }
 
-/// A decimal as a number, if that is the same one when it is written.
+/// A decimal as a number, if it is written the same way.
 fn number(decimal: &str) -> Option<Number> {
     let shortest = match decimal.contains('.') {
         true => decimal.trim_end_matches('0').trim_end_matches('.'),
@@ -187,7 +187,7 @@ fn number(decimal: &str) -> Option<Number> {
         return Some(whole.into());
     }
     let number: f64 = shortest.parse().ok()?;
-    // Without an exponent, whatever its size.
+    // Without an exponent, at any size.
     (number.to_string() == shortest).then(|| Number::from_f64(number)).flatten()
 }
 
@@ -203,12 +203,11 @@ where
     i64: From<T::Native>,
 {
     let time = as_datetime::<T>(column.as_primitive::<T>().value(row).into())?;
-    // As ISO 8601 has it.
+    // In ISO 8601 format.
     Some(format!("{time:?}"))
 }
 
-/// A time with as many digits of a second as its unit has, so that all texts of a column are in the order of
-/// the clock.
+/// A time with the sub-second digits of its unit, so that the texts of a column sort chronologically.
 fn with_digits(time: String, unit: TimeUnit) -> String {
     let digits = match unit {
         TimeUnit::Second => return time,
