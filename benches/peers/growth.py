@@ -6,7 +6,7 @@
 For each size, vectors are drawn by `synthetic.py` from a model of those in EMBEDDED, a tree of plain k-means with so many
 leaves is made by `kmeans.py` and an index filled and compacted. The beam is the smallest whose recall@10, against exact search, reaches
 the one asked for. One thread, medians of the rounds; memory is the anonymous part of the searching process, which opens the
-index anew, with the model's share beside it.
+index anew, and the model's share of it.
 """
 
 import argparse

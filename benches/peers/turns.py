@@ -19,7 +19,7 @@ def bench(name):
 
 
 def size(path):
-    """Bytes of a file or folder, but for ehi's model, which is the encoder's size whatever the number of documents."""
+    """Bytes of a file or folder without ehi's model, which is the encoder's size whatever the number of documents."""
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
     return sum(f.stat().st_size for f in files if "model" not in f.parts)
 

@@ -61,7 +61,8 @@ pub struct ListArgs {
 /// Judgments for one command alone.
 #[derive(clap::Args)]
 pub struct PairsArgs {
-    /// Judgments beside those that the index holds, as `ehi judge --file` reads them; they are not stored
+    /// Judgments in addition to those that the index holds, as `ehi judge --file` reads them; they are not
+    /// stored
     #[arg(long, value_name = "FILE")]
     pairs: Option<PathBuf>,
     /// Form of that file; by the ending of its name, or its content, if absent

@@ -27,7 +27,7 @@ pub struct QueryArgs {
     stop: Vec<Stop>,
     /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best`
     /// is both where `ehi fuse` has found that words help or the question has signs, and embeddings
-    /// otherwise; it is the default, but for `--alpha` and `--rrf`, which make it both
+    /// otherwise; it is the default, except with `--alpha` and `--rrf`, which make it both
     #[arg(long, value_parser = ["best", "dense", "lexical", "hybrid"])]
     mode: Option<String>,
     /// Weight of the embeddings in a hybrid search, from 0 to 1; what `ehi fuse` learned if absent (1 where
@@ -46,8 +46,8 @@ pub struct QueryArgs {
     #[arg(long, value_name = "JSON", value_parser = filter)]
     #[serde(serialize_with = "as_json")]
     filter: Option<Filter>,
-    /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, but for
-    /// searches that score every document
+    /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, except
+    /// for searches that score every document
     #[arg(long, value_name = "BOOL")]
     codes: Option<bool>,
     /// Passages of each hit, at most, in an index that has them; the best one if absent

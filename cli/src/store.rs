@@ -58,9 +58,8 @@ pub struct CreateArgs {
     /// language (`english`), or `none`; `ehi compact --lexical` adds them later
     #[arg(long, value_name = "WORDS", default_value = "tokens", value_parser = words)]
     lexical: Words,
-    /// Give long documents an embedding for each passage: of at most so many tokens, and with so many of them
-    /// in common with the one before, at most. If absent, the start of a text counts, as far as the encoder
-    /// reads
+    /// Give long documents an embedding for each passage of at most TOKENS tokens, of which it shares at most
+    /// OVERLAP with the one before. If absent, the start of a text counts, as far as the encoder reads
     #[arg(long, value_name = "TOKENS/OVERLAP")]
     passages: Option<Passages>,
 }

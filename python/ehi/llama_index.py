@@ -35,7 +35,7 @@ class EhiRetriever(BaseRetriever):
 
     `index` is an `Index` that is open, or the path of one; with `model` it is made where there is none. `k`
     and further keywords are options of `Index.search`: `filter` in the form of MongoDB's, `mode`, `beam` and
-    so on; `filters` are LlamaIndex's, but for matches of text. The index encodes texts by its own model; a
+    so on; `filters` are LlamaIndex's, except matches of text. The index encodes texts by its own model; a
     query that comes with an embedding is searched for by that.
     """
 

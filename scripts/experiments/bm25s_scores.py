@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Scores by words beside those of bm25s, over the same token ids.
+"""Scores by words compared with those of bm25s, over the same token ids.
 
     scripts/experiments/bm25s_scores.py EHI INDEX MODEL DATASET SPLIT
 

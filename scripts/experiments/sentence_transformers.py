@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A bundle in sentence-transformers: its embeddings beside those of ehi.
+"""A bundle in sentence-transformers: its embeddings compared with those of ehi.
 
     python3 -m venv target/torch && target/torch/bin/pip install torch sentence-transformers
     cargo run --release --example embed -- BUNDLE examples/data/scifact test EMBEDDED

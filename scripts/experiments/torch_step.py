@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds per training step in PyTorch on the CPU, to set beside those of `ehi train --log FILE`.
+"""Seconds per training step in PyTorch on the CPU, to compare with those of `ehi train --log FILE`.
 
     python3 -m venv target/torch && target/torch/bin/pip install torch transformers
     target/torch/bin/python scripts/experiments/torch_step.py target/base-model examples/data/scifact

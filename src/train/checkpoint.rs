@@ -210,7 +210,7 @@ pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Ten
     let path = dir.join(CHECKPOINT_FILE);
     match fs::metadata(&path) {
         // Opening a pipe would block.
-        Ok(found) if !found.is_file() => return Err(failed(&path, "it is no file")),
+        Ok(found) if !found.is_file() => return Err(failed(&path, "it is not a file")),
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed(&path, e)),

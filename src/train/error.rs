@@ -155,7 +155,7 @@ pub enum TrainError {
     },
     /// No document is a negative for a reranker to learn from.
     #[error(
-        "a reranker learns from documents that do not answer a question beside those that do: of {documents} \
+        "a reranker learns from documents that do not answer a question next to those that do: of {documents} \
          documents none is left"
     )]
     NoNegatives {

@@ -316,7 +316,7 @@ fn malformed() -> Vec<Bad> {
         ),
         json(
             "{\"_id\":1.5,\"text\":\"x\"}",
-            "in:1: the field `_id` is a number that is no integer of 64 bits; a string or an integer is needed",
+            "in:1: the field `_id` is a number that is not an integer of 64 bits; a string or an integer is needed",
         ),
         json(
             "{\"_id\":[1],\"text\":\"x\"}",

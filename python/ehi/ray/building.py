@@ -63,11 +63,11 @@ def build(
     `dataset` is a `ray.data.Dataset`, or paths, globs or folders of Parquet or of JSON lines. Of several
     documents with one id the last of the input's order stays. The columns are those of `ehi insert`: the id
     is in `_id` or `id`, `title` is taken if it is there, `text` may be several columns, and all others are
-    the metadata, the members of an object `metadata` beside them. `metadata` as a list names the columns
+    the metadata, together with the members of an object `metadata`. `metadata` as a list names the columns
     that become fields, `[]` none; as a text, one column of objects, or of their JSON, that are the
     metadata.
 
-    `leaves` asks for a tree of so many, made from a sample of the documents; without it the model's own is
+    `leaves` asks for a tree with that many, made from a sample of the documents; without it the model's own is
     used, and a model without a tree gets one where there are more than 10,000 documents. `beam`, and
     `alpha` of hybrid searches, are what searches take unless asked otherwise. Further `options` are those of
     `RayJob`; stages of its `progress` are Read, Tree and Shards.

@@ -1,7 +1,7 @@
 """From finished shards to a manifest that searches read, changes of a published set, and removing what no
 kept manifest names: staging of workers that were cut off, old shards, spool files.
 
-Shards never change: what is deleted is in tombstone files beside them.
+Shards never change: what is deleted is in tombstone files next to them.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path
 
 
 def _part(ids: list[str], number: int, count: int) -> list[str]:
-    """One of so many parts of equal size, by hashes of ids that have nothing to do with those of a build."""
+    """One of `count` parts of equal size, by hashes of ids that have nothing to do with those of a build."""
     if count == 1:
         return ids
     ordered = sorted(ids, key=lambda id: (documents.hash_of(id, b"ehi-part"), id))

@@ -47,7 +47,7 @@ def retrain(
 
     One task trains, from the set's own model or from the folder `base`, with `config` as in `ehi.train`: on
     the documents that answer and on a sample of `documents` others. A fifth of the questions is set aside.
-    Then actors make a shadow of each shard under the new model, beside those in service, and the questions
+    Then actors make a shadow of each shard under the new model, next to those in service, and the questions
     set aside are asked of both. Where nDCG@10 rises by the rule of `Index.learn`, or with `force`, the shadow
     is published, with what has been appended and deleted meanwhile.
 

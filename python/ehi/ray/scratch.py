@@ -1,6 +1,6 @@
 """Folders for work under way on the local disk. One whose process was killed is removed by a later one.
 
-Each has a file beside it that its process holds locked: a lock goes with its process, however that ends.
+Each has a file next to it that its process holds locked: a lock goes with its process, however that ends.
 """
 
 from __future__ import annotations

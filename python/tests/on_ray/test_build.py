@@ -219,7 +219,7 @@ def test_a_worker_that_always_dies_ends_the_build(cluster, lines, tmp_path):
     finally:
         over.set()
         thread.join()
-    # What is left of it is no set, and the next build makes one.
+    # What is left of it is not a set, and the next build makes one.
     built = ehi.ray.build(lines, MODEL, tmp_path / "set", shards=1, precision="int8", metadata="metadata")
     assert built["version"] == 1
 

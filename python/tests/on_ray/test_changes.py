@@ -75,7 +75,7 @@ def test_documents_are_appended_replaced_deleted_and_compacted(uri, corpus, tmp_
     assert ehi.ray.delete(uri, [corpus[1]["id"], "new-3", "none"]) == 3
     texts = found(uri, tmp_path / "cache")
     assert len(texts) == FEW + 8 and corpus[1]["id"] not in texts and "new-3" not in texts
-    # One that was deleted may come again.
+    # A deleted document may be added again.
     assert ehi.ray.append(uri, ray.data.from_items([{"id": "new-3", "text": "again"}]))["version"] == 4
     before = found(uri, tmp_path / "cache")
     assert before["new-3"] == "again"

@@ -28,7 +28,7 @@ def document(record, **named):
         ({"id": "a", "text": "b"}, {}, {"id": "a", "text": "b"}),
         ({"id": 7, "text": 1.10}, {}, {"id": "7", "text": "1.1"}),
         ({"_id": "a", "id": 1, "text": "b"}, {}, {"id": "a", "text": "b", "metadata": {"id": 1}}),
-        # All other fields are the metadata, those of an object `metadata` beside them.
+        # All other fields are the metadata, together with those of an object `metadata`.
         (
             {"id": "a", "title": "t", "text": "b", "year": 1, "lang": None, "metadata": {"place": None}},
             {},

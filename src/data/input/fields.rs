@@ -233,7 +233,7 @@ impl Place<'_> {
         let found = match value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
-            Value::Number(_) => "a number that is no integer of 64 bits",
+            Value::Number(_) => "a number that is not an integer of 64 bits",
             Value::String(_) => "a string",
             Value::Array(_) => "an array",
             Value::Object(_) => "an object",

@@ -50,7 +50,7 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelErr
     let no = |why: String| Err(ModelError::NotAReranker { path: dir.to_owned(), why });
     if !purpose.is_reranker {
         if files::is_there(&dir.join(modules::FILE)) {
-            return no("its modules.json, without `model_type` CrossEncoder beside it, makes it an encoder"
+            return no("its modules.json, without `model_type` CrossEncoder next to it, makes it an encoder"
                 .to_owned());
         }
         let found = purpose.class.as_deref().unwrap_or("an encoder");

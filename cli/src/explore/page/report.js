@@ -39,7 +39,7 @@ function losses(epochs) {
     const lines = LOSSES.map(([name, field = name]) => ({ name, points: epochs.map((own, at) => [at, own[field]]) }));
     const used = lines.filter(line => line.points.some(([, value]) => value !== 0));
     const high = Math.max(...used.flatMap(line => line.points.map(([, value]) => value)), 1e-9);
-    return plot("Terms of the loss by pass, unweighted but for the total", used, epochs.map(own => String(own.epoch)), [0, high], value => value.toFixed(2));
+    return plot("Terms of the loss by pass, unweighted except the total", used, epochs.map(own => String(own.epoch)), [0, high], value => value.toFixed(2));
 }
 
 function loads(passes) {

@@ -6,7 +6,7 @@ import { chance, count, plural } from "./numbers.js";
 /** Height of the map by its width, and its bounds, in pixels. */
 const SHAPE = 0.56;
 const [LOWEST, HIGHEST] = [380, 620];
-/** A letter of a label, about; one of a script with wide letters; a line; the room left beside it. */
+/** A letter of a label, about; one of a script with wide letters; a line; the room left next to it. */
 const [LETTER, WIDE, LINE, ROOM] = [7, 12, 14, 4];
 /** Dots of hits: radius, and from one to the next. */
 const [DOT, STEP] = [4, 11];
