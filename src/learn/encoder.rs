@@ -15,7 +15,7 @@ use super::words::fuse_model;
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::index::{ActiveModel, Index, LearnedFusion, WithProgress, WithoutText, check_judgment};
+use crate::index::{ActiveModel, Index, LearnedFusion, WithProgress, WithoutText};
 use crate::judgment::{Judgment, now};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -111,7 +111,6 @@ impl Index {
     ) -> Result<Learned> {
         self.check_writable()?;
         let config = options.checked_config()?;
-        options.pairs.iter().try_for_each(check_judgment)?;
         // Held until the change is done, because it starts from the model in service.
         let _only = self.alone()?;
         self.clear_begun()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
+use crate::index::check_judgment;
 use crate::judgment::{Judgment, now};
 use crate::model::{ModelError, hex};
 use crate::train::error::out_of_range;
@@ -44,7 +45,7 @@ impl LearnOptions {
         }
         let config = TrainConfig { dev_fraction, ..self.config.clone() };
         config.check()?;
-        self.pairs.iter().try_for_each(Judgment::check)?;
+        self.pairs.iter().try_for_each(check_judgment)?;
         Ok(config)
     }
 

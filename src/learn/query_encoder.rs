@@ -1,6 +1,5 @@
 //! A query encoder for the model of an index, made from the data in the index.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rand::SeedableRng;
@@ -8,6 +7,7 @@ use rand::seq::index;
 use rand_chacha::ChaCha8Rng;
 
 use super::passages::best_rows;
+use super::questions::by_question;
 use crate::document::Document;
 use crate::error::Result;
 use crate::ids::Row;
@@ -17,7 +17,7 @@ use crate::model::DistilReport;
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::store::View;
 use crate::train::query_encoder::{Known, Question, check_encoder, distilled};
-use crate::train::{DistilOptions, QueryEncoderChoice, TrainError, is_held_out, plain};
+use crate::train::{DistilOptions, QueryEncoderChoice, TrainError, is_held_out};
 
 /// Most documents of an index whose stored embeddings are used.
 const MOST_DOCUMENTS: usize = 100_000;
@@ -122,27 +122,19 @@ impl Stored {
         judgments: impl Iterator<Item = &'a Judgment>,
         options: &DistilOptions,
     ) -> Result<Self> {
-        // The last judgment of a question and a document counts.
-        let mut places: HashMap<String, usize> = HashMap::new();
-        let mut judged: Vec<(String, HashMap<Row, i32>)> = Vec::new();
-        for judgment in judgments {
-            let Some(row) = view.row_of(&judgment.id)? else { continue };
-            let key = plain(&judgment.question);
-            let place = *places.entry(key).or_insert_with(|| {
-                judged.push((judgment.question.clone(), HashMap::new()));
-                judged.len() - 1
-            });
-            judged[place].1.insert(row, judgment.grade);
+        let mut graded = Vec::new();
+        for Judgment { question, id, grade, .. } in judgments {
+            graded.extend(view.row_of(id)?.map(|row| (question.as_str(), row, *grade)));
         }
         let (mut train, mut held_out) = (Vec::new(), Vec::new());
-        for (text, grades) in judged {
+        for (text, grades) in by_question(graded.into_iter()) {
             let rows: Vec<Row> =
                 grades.into_iter().filter(|(_, grade)| *grade > 0).map(|own| own.0).collect();
             if rows.is_empty() {
                 continue;
             }
-            let into = if is_held_out(&text) { &mut held_out } else { &mut train };
-            into.push((text, rows));
+            let into = if is_held_out(text) { &mut held_out } else { &mut train };
+            into.push((text.to_owned(), rows));
         }
         answered_by_passages(serving, view, &mut train)?;
         answered_by_passages(serving, view, &mut held_out)?;

@@ -1,6 +1,7 @@
 //! Judged questions with the rows that answer them, and their default searches with a model.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::num::NonZeroUsize;
 
 use crate::error::{Error, Result};
@@ -31,17 +32,8 @@ pub(super) struct Questions {
 impl Questions {
     /// Questions with an answer in the view. The last judgment of a question and a document counts.
     pub fn of<'a>(view: &View, judgments: impl IntoIterator<Item = &'a Judgment>) -> Result<Self> {
-        let mut places: HashMap<String, usize> = HashMap::new();
-        let mut all: Vec<(&str, HashMap<&str, i32>)> = Vec::new();
-        for judgment in judgments {
-            let question = judgment.question.as_str();
-            // Different spellings are the same question.
-            let place = *places.entry(plain(question)).or_insert_with(|| {
-                all.push((question, HashMap::new()));
-                all.len() - 1
-            });
-            all[place].1.insert(&judgment.id, judgment.grade);
-        }
+        let graded = judgments.into_iter().map(|own| (own.question.as_str(), own.id.as_str(), own.grade));
+        let all = by_question(graded);
         let mut questions = Self { texts: Vec::new(), judged: Vec::new(), unanswered: 0 };
         for (text, grades) in all {
             let mut rows = Vec::with_capacity(grades.len());
@@ -105,6 +97,23 @@ impl Questions {
         }
         Ok(served)
     }
+}
+
+/// The grades of each question by document. Different spellings are the same question, under the first of
+/// them; the last grade of a question and a document counts.
+pub(super) fn by_question<'a, D: Eq + Hash>(
+    graded: impl Iterator<Item = (&'a str, D, i32)>,
+) -> Vec<(&'a str, HashMap<D, i32>)> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut all: Vec<(&str, HashMap<D, i32>)> = Vec::new();
+    for (question, document, grade) in graded {
+        let place = *places.entry(plain(question)).or_insert_with(|| {
+            all.push((question, HashMap::new()));
+            all.len() - 1
+        });
+        all[place].1.insert(document, grade);
+    }
+    all
 }
 
 /// Questions as they were judged: operators in them are text, because they may come from any search engine.

@@ -64,10 +64,11 @@ fn number(cell: &str) -> Option<Number> {
     if !cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
         return None;
     }
-    let number: Number = match cell.parse::<i64>() {
-        Ok(whole) => whole.into(),
-        Err(_) => Number::from_f64(cell.parse().ok()?)?,
-    };
+    if let Ok(whole) = cell.parse::<i64>() {
+        let digits = cell.strip_prefix('-').unwrap_or(cell);
+        return (cell == "0" || !digits.starts_with('0')).then(|| whole.into());
+    }
+    let number = Number::from_f64(cell.parse().ok()?)?;
     let written = number.to_string();
     (written == cell || same_fraction(&written, cell)).then_some(number)
 }
