@@ -1,6 +1,5 @@
-"""Records of a dataset as documents, by the rules of `ehi insert`, and the files in which they wait for the
-worker of their shard. Values of columns are as JSON has them: dates, times and decimals as text, what is not a
-number (NaN) as null.
+"""Records of a dataset as documents, by the rules of `ehi insert`, and the files that hold them for the worker of
+their shard. Values of columns become JSON: dates, times and decimals become text, NaN becomes null.
 """
 
 from __future__ import annotations

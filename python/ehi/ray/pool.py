@@ -83,7 +83,7 @@ class RayJob:
             yield
 
     def _task(self, function: Callable[..., Any]) -> Any:
-        """A function as a task of Ray, which is not tried again where its worker dies."""
+        """A function as a task of Ray. Ray does not retry it if its worker dies."""
         return ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=0)(function)
 
     def run(self, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:

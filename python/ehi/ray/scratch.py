@@ -43,9 +43,8 @@ def _check_own(home: pathlib.Path) -> None:
 def work_folder(
     kind: str, parent: str | os.PathLike[str] | None = None, own: bool = True
 ) -> Iterator[pathlib.Path]:
-    """A folder for work, below `parent` or in the system's place for temporary files, which is removed in the
-    end. A place is not this user's `own` where several machines write: who has made a folder is for its file
-    system to say there, and what others have left is not removed.
+    """A folder for work, below `parent` or in the system's directory for temporary files, removed at the end.
+    With `own` false, for a place that several machines write to, folders that others have left are not removed.
     """
     home = home_of(parent)
     home.parent.mkdir(parents=True, exist_ok=True)
