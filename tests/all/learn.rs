@@ -253,11 +253,18 @@ fn options() -> LearnOptions {
     config.encoder.learning_rate = 1e-3;
     config.encoder.max_document_tokens = 16;
     config.encoder.max_query_tokens = 12;
-    config.schedule.epochs = 8;
+    config.schedule.epochs = 4;
     config.schedule.pairs_per_epoch = 480;
     config.schedule.indexer_epochs = 1;
     config.distillation.sentences = 0;
     LearnOptions { config, ..LearnOptions::default() }
+}
+
+/// For what cannot be learned however long: one pass.
+fn briefly() -> LearnOptions {
+    let mut options = options();
+    options.config.schedule.epochs = 1;
+    options
 }
 
 fn untrained(count: usize) -> (TempDir, Index) {
@@ -343,7 +350,7 @@ fn somebody_may_decide_otherwise() {
     // A callback that cancels has not chosen: nothing is recorded, and the model can be learned again.
     let asked = Cell::new(false);
     let tell = |_| if asked.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    let cancelled = index.with_progress(tell).learn_if(&options(), |_| {
+    let cancelled = index.with_progress(tell).learn_if(&briefly(), |_| {
         asked.set(true);
         false
     });
@@ -358,7 +365,7 @@ fn somebody_may_decide_otherwise() {
         let stored = chosen.get() && progress.done > 0;
         if stored { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let cancelled = index.with_progress(tell).learn_if(&options(), |_| {
+    let cancelled = index.with_progress(tell).learn_if(&briefly(), |_| {
         chosen.set(true);
         true
     });
@@ -399,7 +406,7 @@ fn somebody_may_decide_otherwise() {
     index.record_all(judged(|number| vec![crc32(&[number as u8, 7]) as usize % STORED])).unwrap();
     let before = index.bundle().hash();
     let index_path = dir.path().join("index");
-    let chosen = index.with_progress(|_| ControlFlow::Continue(())).learn_if(&options(), |_| true).unwrap();
+    let chosen = index.with_progress(|_| ControlFlow::Continue(())).learn_if(&briefly(), |_| true).unwrap();
     assert_eq!(chosen.decision, Decision::Chosen, "{}", chosen.sentence);
     assert_eq!(index.bundle().hash(), chosen.change.unwrap().to);
     index.rollback().unwrap();
@@ -418,7 +425,7 @@ fn spellings_of_a_question_are_one_question() {
         let question = judgment.question.to_uppercase();
         index.record_all([judgment.clone(), Judgment::new(format!("{question} ?"), judgment.id, 1)]).unwrap();
     }
-    let learned = index.learn(&options()).unwrap();
+    let learned = index.learn(&briefly()).unwrap();
     assert_eq!(learned.learned + learned.held_out, QUESTIONS);
     assert_ne!(learned.decision, Decision::Changed, "{}", learned.sentence);
 }
@@ -433,12 +440,12 @@ fn wrong_judgments_change_nothing() {
     };
     index.record_all(judged(any)).unwrap();
     let before = index.bundle().hash();
-    let learned = index.learn(&options()).unwrap();
+    let learned = index.learn(&briefly()).unwrap();
     assert!(matches!(learned.decision, Decision::NoGain | Decision::Worse), "{}", learned.sentence);
     assert!(learned.sentence.ends_with("the index is as before."), "{}", learned.sentence);
     assert_eq!((learned.change, index.bundle().hash()), (None, before));
     assert!(!dir.path().join("index/model.trained").exists());
-    assert_eq!(index.learn(&options()).unwrap().decision, Decision::NothingNew);
+    assert_eq!(index.learn(&briefly()).unwrap().decision, Decision::NothingNew);
 }
 
 #[test]
