@@ -24,6 +24,32 @@ fn documented(command: &str) -> BTreeMap<String, String> {
     fields.collect()
 }
 
+/// The fields of a page with those of the objects that it names in a type such as "as `x` of `command`".
+fn with_named(page: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all = page.clone();
+    for (field, kind) in page.iter().filter(|(_, kind)| kind.starts_with("as ")) {
+        let names: Vec<&str> = kind.split('`').skip(1).step_by(2).collect();
+        let (named, path) = match names[..] {
+            [path] if page.keys().any(|own| own.starts_with(&format!("{path}."))) => (page.clone(), path),
+            [command] => (with_named(&documented(command)), ""),
+            [path, command] => (with_named(&documented(command)), path),
+            _ => panic!("{field} is {kind}"),
+        };
+        assert!(named.keys().any(|own| own.starts_with(path)), "{field} is {kind}");
+        for (own, kind) in &named {
+            let rest = if path.is_empty() {
+                Some(format!(".{own}"))
+            } else {
+                own.strip_prefix(path).map(str::to_owned)
+            };
+            if let Some(rest) = rest.filter(|rest| rest.starts_with(['.', '['])) {
+                all.entry(format!("{field}{rest}")).or_insert_with(|| format!("{kind} or null"));
+            }
+        }
+    }
+    all
+}
+
 /// The leaves of a value by their paths, with their types. All metrics of an evaluation share one name.
 fn collect(
     path: &str,
@@ -62,17 +88,19 @@ fn collect(
 #[track_caller]
 pub fn check(command: &str, values: &[Value]) {
     let page = documented(command);
+    let all = with_named(&page);
     let mut found = BTreeSet::new();
-    values.iter().for_each(|value| collect("", value, &page, &mut found));
+    values.iter().for_each(|value| collect("", value, &all, &mut found));
     for (field, kind) in &found {
         let documented =
-            page.get(field).unwrap_or_else(|| panic!("{command}: {field} is not in docs/json.md"));
+            all.get(field).unwrap_or_else(|| panic!("{command}: {field} is not in docs/json.md"));
         let mut kinds = documented.split(" or ");
         let fits = kinds.any(|known| known == kind || known == "number" && kind == "integer");
         assert!(fits, "{command}: {field} is {kind}, docs/json.md says {documented}");
     }
     let found: BTreeSet<&String> = found.iter().map(|(field, _)| field).collect();
-    let missing: Vec<&String> = page.keys().filter(|field| !found.contains(field)).collect();
+    let own = page.iter().filter(|(_, kind)| !kind.starts_with("as ")).map(|(field, _)| field);
+    let missing: Vec<&String> = own.filter(|field| !found.contains(field)).collect();
     assert!(missing.is_empty(), "{command}: docs/json.md has {missing:?}, the program has not");
 }
 
