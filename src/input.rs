@@ -4,7 +4,6 @@ use crate::ids::ModelHash;
 use crate::lexical::{Analyzer, OtherTerms};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
-use crate::stop::BadStop;
 
 /// An invalid document, query or option; nothing was changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -152,9 +151,6 @@ pub enum InputError {
         /// Those given.
         given: Analyzer,
     },
-    /// A stop rule that would never let a search begin.
-    #[error(transparent)]
-    BadStop(#[from] BadStop),
     /// A number of lists of an evaluation's baseline is 0.
     #[error("the number of lists is 0; divide the documents into at least one")]
     ZeroLists,

@@ -12,7 +12,7 @@ use super::trec::Run;
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
-use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
+use crate::index::{ActiveModel, Asked, Index, Plan, SearchMode, Words};
 use crate::measure::{
     Cost, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel, Retrieved,
     Setting, check_fraction, doubling,
@@ -20,7 +20,6 @@ use crate::measure::{
 use crate::model::Reranker;
 use crate::progress::OnProgress;
 use crate::search::QueryEncoder;
-use crate::stop::Stop;
 use crate::store::View;
 use crate::tree::Load;
 
@@ -52,8 +51,6 @@ pub struct RerankOptions {
 pub struct EvalOptions {
     /// Beams to measure; an entry beyond the leaves means all of them. Empty: powers of two and all.
     pub beams: Vec<usize>,
-    /// Rules of [`Reach::Beam`](crate::Reach::Beam), each measured over all leaves.
-    pub stops: Vec<Stop>,
     /// The baseline.
     pub baseline: Baseline,
     /// Searches by embeddings, by words and by both, to be compared with each other.
@@ -89,8 +86,7 @@ pub struct EvalOptions {
 /// # Errors
 /// Failures of reading the dataset or the index, [`Error::Fraction`] for a fraction that is not a
 /// finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
-/// [`InputError::ZeroBeam`], [`InputError::BadStop`],
-/// [`InputError::ZeroLists`], and [`Error::Cancelled`].
+/// [`InputError::ZeroBeam`], [`InputError::ZeroLists`], and [`Error::Cancelled`].
 pub fn evaluate(
     index: &Index,
     dataset: &Dataset,
@@ -148,7 +144,6 @@ pub fn evaluate(
         }
     }
     let passes = beams.len()
-        + options.stops.len()
         + own_modes.len()
         + usize::from(options.rerank.is_some())
         + 1
@@ -160,13 +155,8 @@ pub fn evaluate(
     let mut settings = vec![sweep.measure(Setting::Exact, exact, None, &mut meter)?];
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
-        let find = |query| sweep.find(query, SearchMode::beam(beam));
+        let find = |query| sweep.find(query, SearchMode::Beam(beam));
         settings.push(sweep.measure(Setting::Tree { beam: beam.get() }, find, kept, &mut meter)?);
-    }
-    for &stop in &options.stops {
-        let limits = Limits::beam(NonZeroUsize::MAX).with(stop)?;
-        let find = |query| sweep.find(query, SearchMode::Tree(limits));
-        settings.push(sweep.measure(Setting::Stopped { stop }, find, None, &mut meter)?);
     }
     let plain = own_modes.iter().map(|&mode| (mode, mode, None));
     let reranked = options.rerank.iter().zip(&own_modes).map(|(by, &of)| (EvalMode::Reranked, of, Some(by)));
@@ -184,7 +174,7 @@ pub fn evaluate(
     let EvalQueries { ids, asked, encoders, .. } = &queries;
     let per_query = PerQuery { queries: ids.clone(), asked: *asked, metrics: metrics.clone(), settings };
     let (mode_points, mode_differences) = compared_modes(&per_query, &modes, serving.alpha(Some(encoder)));
-    let Means { exact, points, stops, ivf } = Means::of(&per_query);
+    let Means { exact, points, ivf } = Means::of(&per_query);
     let mut report = EvalReport {
         documents: view.live(),
         queries: ids.len(),
@@ -199,7 +189,6 @@ pub fn evaluate(
         expected_documents_per_leaf: load.expected,
         ideal_documents_per_leaf: load.ideal,
         points,
-        stops,
         exact,
         ivf,
         modes: mode_points,

@@ -226,7 +226,7 @@ impl ActiveModel {
                 // All zeros: similar to nothing, and so unusable as a query.
                 continue;
             }
-            let [exact, beam] = [SearchMode::Exact, SearchMode::beam(NonZeroUsize::MAX)]
+            let [exact, beam] = [SearchMode::Exact, SearchMode::Beam(NonZeroUsize::MAX)]
                 .map(|mode| self.rank(&view, &query, &Plan::new(PROBE_HITS, mode)));
             let (exact, beam) = (exact?.rows, beam?.rows);
             let (expected, found) =

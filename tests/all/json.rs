@@ -257,18 +257,8 @@ fn an_evaluation_writes_what_is_documented() {
     flow.insert(DOCUMENTS);
     let out = flow.path("eval.json");
     let data = text(support::dataset());
-    let arguments = [
-        "--modes",
-        "dense,lexical,hybrid,rrf",
-        "--data",
-        data,
-        "--baseline",
-        "ivf",
-        "--stop",
-        "mass=0.5",
-        "--at",
-        "0.5,0.9",
-    ];
+    let arguments =
+        ["--modes", "dense,lexical,hybrid,rrf", "--data", data, "--baseline", "ivf", "--at", "0.5,0.9"];
     let more = ["--at-work", "0.9,1.5", "--beams", "1,2,4,8,all", "--json", text(&out)];
     flow.run("eval", &[&arguments[..], &more[..]].concat()).ok();
     check("eval", &[serde_json::from_slice(&fs::read(out).unwrap()).unwrap()]);

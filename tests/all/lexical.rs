@@ -11,7 +11,7 @@ use ehi::search::DEFAULT_ALPHA;
 use ehi::store::StoreError;
 use ehi::{
     Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language,
-    SearchRequest, SearchResult, Stop,
+    SearchRequest, SearchResult,
 };
 use serde_json::json;
 
@@ -233,14 +233,9 @@ fn every_option_of_embeddings_works_beside_words() {
         )
     };
     assert!(!all.is_empty() && all.iter().all(passing));
-    for request in [
-        hybrid().beam(16),
-        hybrid().exact(),
-        hybrid().recall(0.9),
-        hybrid().stop(Stop::Mass(1.0)),
-        hybrid().codes(true),
-        hybrid().parallel(),
-    ] {
+    for request in
+        [hybrid().beam(16), hybrid().exact(), hybrid().recall(0.9), hybrid().codes(true), hybrid().parallel()]
+    {
         let found = index.search_with(question, &request.k(DOCUMENTS).filter(&filter)).unwrap();
         assert_eq!(ids(&found), ids(&all));
     }
@@ -298,7 +293,6 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
         index.search_with("tree", &SearchRequest::lexical().recall(0.9)),
         index.search_with("tree", &SearchRequest::lexical().codes(true)),
         index.search_with("tree", &SearchRequest::lexical().parallel()),
-        index.search_with("tree", &SearchRequest::lexical().stop(Stop::Patience(1))),
     ];
     for result in conflicts {
         assert!(matches!(refused(result), InputError::Conflict { options: ["lexical", _] }));

@@ -11,7 +11,7 @@ use ehi::model::Role;
 use ehi::train::{DistilOptions, TrainingSet, is_held_out};
 use ehi::{
     Analyzer, BadPassages, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment,
-    Language, Passages, SearchRequest, SearchResult, Stop,
+    Language, Passages, SearchRequest, SearchResult,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -198,7 +198,6 @@ fn a_hit_is_a_document_with_its_best_passage() {
                 assert_eq!(full.stats.documents_visited, index.embeddings());
                 assert!(full.stats.exhausted && full.stats.visited_fraction == 1.0);
                 check(query().beam(usize::MAX).codes(false).parallel());
-                check(query().stop(Stop::Patience(usize::MAX)).codes(false));
                 // Scaled to the candidates, and in the same order.
                 let hybrid = SearchRequest::hybrid(Fusion::Convex(1.0)).k(k).exact();
                 let hybrid = index.search_with(question, &hybrid).unwrap();

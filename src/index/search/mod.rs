@@ -39,8 +39,6 @@ pub(super) use filter::FilterCache;
 pub(crate) use fusion::{Candidate, fuse};
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
 pub use input::Question;
-#[cfg(feature = "train")]
-pub(crate) use plan::Limits;
 pub(crate) use plan::{Plan, SearchMode};
 pub(super) use rank::Ranked;
 #[cfg(feature = "train")]

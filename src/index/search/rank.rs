@@ -10,7 +10,7 @@ use super::cursor::LeafCursor;
 use super::damage::{damaged, scan_failed};
 use super::filter::RowFilter;
 use super::fusion::HitScores;
-use super::plan::{Limits, Plan, SearchMode};
+use super::plan::{Plan, SearchMode};
 use super::request::MOST_EXACT_DOCUMENTS;
 use super::result::{RankedBy, SearchStats};
 use super::scorer::{ROWS_PER_TASK, Scorer};
@@ -47,15 +47,16 @@ const MOST_VISITED: f64 = 0.5;
 enum Source<'f> {
     Ids(Vec<&'f str>),
     All,
-    Leaves(Limits),
+    /// A beam of this many leaves, or those that the plan names.
+    Leaves(NonZeroUsize),
 }
 
 impl ActiveModel {
-    /// Limits on the tree search; `None` if every document is scored.
-    fn limits(&self, plan: &Plan<'_>, view: &View) -> Option<Limits> {
+    /// How many leaves to visit; `None` if every document is scored.
+    fn beam(&self, plan: &Plan<'_>, view: &View) -> Option<NonZeroUsize> {
         match plan.mode {
-            SearchMode::Tree(limits) => Some(limits),
-            SearchMode::Leaves => Some(Limits::beam(NonZeroUsize::new(plan.leaves.len())?)),
+            SearchMode::Beam(beam) => Some(beam),
+            SearchMode::Leaves => NonZeroUsize::new(plan.leaves.len()),
             SearchMode::Exact => None,
             SearchMode::Recall(recall) => {
                 if recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
@@ -63,8 +64,7 @@ impl ActiveModel {
                 }
                 let curve = self.recall_curve().filter(|curve| curve.holds_for(view.live()))?;
                 let point = curve.reaching(recall, plan.k.get())?;
-                let beam = NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)?;
-                Some(Limits::beam(beam))
+                NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)
             }
         }
     }
@@ -109,13 +109,13 @@ impl ActiveModel {
         let started = Instant::now();
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
         let indexer = &self.model().indexer;
-        let source = match (plan.mode, self.limits(plan, view)) {
+        let source = match (plan.mode, self.beam(plan, view)) {
             // Regardless of the filter, so that hits do not depend on which documents are in this index.
-            (SearchMode::Leaves, Some(limits)) => {
+            (SearchMode::Leaves, Some(beam)) => {
                 check_leaves(plan.leaves, indexer)?;
-                Source::Leaves(limits)
+                Source::Leaves(beam)
             }
-            (_, limits) => source(limits, filter.as_mut())?,
+            (_, beam) => source(beam, filter.as_mut())?,
         };
         let rotation =
             if plan.codes.unwrap_or(source.may_miss(plan, indexer)) { self.rotation() } else { None };
@@ -136,12 +136,12 @@ impl ActiveModel {
         let cursor = match source {
             Source::Ids(ids) => search.ids(&ids).map(|()| None)?,
             Source::All => search.all().map(|()| None)?,
-            Source::Leaves(limits) => {
+            Source::Leaves(beam) => {
                 let mut cursor = match plan.mode {
                     SearchMode::Leaves => LeafCursor::of(indexer, &unit, plan.leaves),
-                    _ => LeafCursor::new(indexer, &unit, limits),
+                    _ => LeafCursor::new(indexer, &unit, beam),
                 };
-                search.leaves(&mut cursor, limits, plan)?;
+                search.leaves(&mut cursor, plan)?;
                 Some(cursor)
             }
         };
@@ -162,13 +162,13 @@ fn check_leaves(leaves: &[LeafId], indexer: &Indexer) -> Result<()> {
 }
 
 /// If few rows pass a filter, they are scored without the tree.
-fn source<'a>(limits: Option<Limits>, filter: Option<&mut RowFilter<'a>>) -> Result<Source<'a>> {
-    Ok(match (filter, limits) {
-        (None, Some(limits)) => Source::Leaves(limits),
+fn source<'a>(beam: Option<NonZeroUsize>, filter: Option<&mut RowFilter<'a>>) -> Result<Source<'a>> {
+    Ok(match (filter, beam) {
+        (None, Some(beam)) => Source::Leaves(beam),
         (None, None) => Source::All,
-        (Some(filter), limits) => match (filter.candidate_ids(), limits) {
+        (Some(filter), beam) => match (filter.candidate_ids(), beam) {
             (Some(ids), _) => Source::Ids(ids),
-            (None, Some(limits)) if !filter.is_rare()? => Source::Leaves(limits),
+            (None, Some(beam)) if !filter.is_rare()? => Source::Leaves(beam),
             (None, _) => Source::All,
         },
     })
@@ -181,19 +181,14 @@ impl Source<'_> {
             (SearchMode::Recall(recall), _) => recall < 1.0,
             // A beam of all leaves is an exact search, unless the index has no tree and so no choice of
             // leaves.
-            (_, Self::Leaves(limits)) => {
-                limits.is_adaptive()
-                    || limits.leaves.get() < indexer.shape().leaves() as usize
-                    || !indexer.has_tree()
-            }
+            (_, Self::Leaves(beam)) => beam.get() < indexer.shape().leaves() as usize || !indexer.has_tree(),
             (_, Self::Ids(_) | Self::All) => false,
         }
     }
 }
 
 impl Search<'_> {
-    fn leaves(&mut self, cursor: &mut LeafCursor<'_>, limits: Limits, plan: &Plan<'_>) -> Result<()> {
-        let budget = limits.documents_of(self.view.live_rows());
+    fn leaves(&mut self, cursor: &mut LeafCursor<'_>, plan: &Plan<'_>) -> Result<()> {
         let mut runs = Vec::new();
         loop {
             // With a filter, or without an explicit reach, the search continues until there are k hits.
@@ -204,22 +199,10 @@ impl Search<'_> {
                 return Ok(());
             }
             let Some(leaf) = cursor.advance() else { return Ok(()) };
-            self.view.leaf_runs(leaf.leaf, &mut runs)?;
+            self.view.leaf_runs(leaf, &mut runs)?;
             let first = self.candidates.len();
-            let found = self.selector.select(runs.drain(..), &mut self.candidates)?;
-            if !needs_more && self.documents > 0 && self.documents.saturating_add(found) > budget {
-                self.candidates.truncate(first);
-                return Ok(());
-            }
-            self.documents += found;
+            self.documents += self.selector.select(runs.drain(..), &mut self.candidates)?;
             self.note_different(first, plan.k.get())?;
-            let accepted = self.top.accepted();
-            // Otherwise all are scored together: with more candidates, fewer embeddings need to be read.
-            if limits.needs_scores() {
-                self.scorer.score(&self.candidates, self.documents, &mut self.top)?;
-                self.candidates.clear();
-            }
-            cursor.visit(leaf, self.top.accepted() > accepted);
         }
     }
 
@@ -271,7 +254,7 @@ impl Search<'_> {
         let elapsed = started.elapsed();
         let live = self.view.live_rows().max(1) as f64;
         let multiply_adds = cursor.as_ref().map_or(0, |cursor| cursor.multiply_adds);
-        let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.beam);
+        let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.elapsed);
         let stats = SearchStats {
             leaves_visited: cursor.as_ref().map_or(0, |cursor| cursor.visited.len()),
             documents_visited: self.documents,

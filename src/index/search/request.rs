@@ -9,14 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::encode::QueryEncoder;
 use super::fusion::Fusion;
-use super::plan::{Limits, Plan, SearchMode};
+use super::plan::{Plan, SearchMode};
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
 use crate::ids::LeafId;
 use crate::index::Index;
 use crate::lexical::{Bm25, TermStatistics};
 use crate::model::Reranker;
-use crate::stop::Stop;
 
 /// Default number of hits of a search.
 pub const DEFAULT_K: usize = 10;
@@ -83,10 +82,9 @@ pub enum Reach {
     /// the number of leaves was not measured ([`Index::recall_curve`]) or they hold more than half of the
     /// documents, and for more than 100 hits. 1 means exact search.
     Recall(f64),
-    /// Exactly this many of the most probable leaves, or all if absent; with rules that stop the search
-    /// earlier, so that an easy question visits fewer leaves than a hard one. The first rule that applies
-    /// ends it. A number beyond the leaves of the tree means all of them.
-    Beam(Option<usize>, Vec<Stop>),
+    /// Exactly this many of the most probable leaves. A number beyond the leaves of the tree means all of
+    /// them.
+    Beam(usize),
     /// Exactly these leaves, each once: those that [`Bundle::route`](crate::Bundle::route) found for the
     /// question, for example when one search runs over several indexes of one model. Documents in other
     /// leaves are not hits, even if they pass the filter.
@@ -227,23 +225,9 @@ impl SearchRequest {
         Self { k, ..self }
     }
 
-    /// Sets the leaves of [`Reach::Beam`]; rules set before are kept.
+    /// Searches with [`Reach::Beam`].
     pub fn beam(self, beam: usize) -> Self {
-        self.within(Some(beam), None)
-    }
-
-    /// Adds a rule to [`Reach::Beam`].
-    pub fn stop(self, stop: Stop) -> Self {
-        self.within(None, Some(stop))
-    }
-
-    fn within(mut self, beam: Option<usize>, stop: Option<Stop>) -> Self {
-        let (leaves, mut stops) = match self.reach.take() {
-            Some(Reach::Beam(leaves, stops)) => (leaves, stops),
-            _ => (None, Vec::new()),
-        };
-        stops.extend(stop);
-        self.reach(Reach::Beam(beam.or(leaves), stops))
+        self.reach(Reach::Beam(beam))
     }
 
     /// Searches with [`Reach::Recall`].
@@ -317,7 +301,7 @@ impl SearchRequest {
     }
 
     /// Reads a request from a JSON object: `k`, `mode`, `alpha` or `rrf` for [`RankBy::Hybrid`]; one of
-    /// `beam` (a number or `"all"`) and `stop` (a list), `recall`, `exact` and `leaves`; `encoder`, `codes`,
+    /// `beam` (a number or `"all"`), `recall`, `exact` and `leaves`; `encoder`, `codes`,
     /// `parallel`, `bm25`, `filter`, `passages`, `ids_only` and `unlogged`. A null means an absent entry.
     /// `alpha` and `rrf` imply the mode `hybrid` if none is given.
     ///
@@ -335,10 +319,8 @@ impl SearchRequest {
                 "alpha" => alpha = Some(read(&name, value)?),
                 "rrf" => rrf = Some(read(&name, value)?),
                 "recall" => reaches.push(Reach::Recall(read(&name, value)?)),
-                "beam" if value == "all" => reaches.push(Reach::Beam(Some(usize::MAX), Vec::new())),
-                "beam" => reaches.push(Reach::Beam(Some(read(&name, value)?), Vec::new())),
-                "stop" if value == json!([]) => {}
-                "stop" => reaches.push(Reach::Beam(None, read(&name, value)?)),
+                "beam" if value == "all" => reaches.push(Reach::Beam(usize::MAX)),
+                "beam" => reaches.push(Reach::Beam(read(&name, value)?)),
                 "leaves" => reaches.push(Reach::Leaves(read(&name, value)?)),
                 "exact" => reaches.extend(read::<bool>(&name, value)?.then_some(Reach::Exact)),
                 "encoder" => request.encoder = Some(read(&name, value)?),
@@ -374,18 +356,10 @@ impl SearchRequest {
                 return Err(InputError::BadRequest { reason }.into());
             }
         };
-        for reach in reaches {
-            request.reach = Some(match (request.reach.take(), reach) {
-                (None, reach) => reach,
-                (Some(Reach::Beam(beam, mut stops)), Reach::Beam(other, more)) => {
-                    stops.extend(more);
-                    Reach::Beam(beam.or(other), stops)
-                }
-                (Some(one), other) => {
-                    return Err(InputError::Conflict { options: [one.name(), other.name()] }.into());
-                }
-            });
+        if let [one, other, ..] = &reaches[..] {
+            return Err(InputError::Conflict { options: [one.name(), other.name()] }.into());
         }
+        request.reach = reaches.pop();
         Ok(request)
     }
 
@@ -393,7 +367,7 @@ impl SearchRequest {
     ///
     /// # Errors
     /// [`InputError::ZeroK`], [`InputError::ZeroDepth`], [`InputError::ZeroBeam`], [`InputError::BadRecall`],
-    /// [`InputError::BadStop`], [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`],
+    /// [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`],
     /// [`InputError::OtherTerms`], [`InputError::InapplicableOption`].
     pub(in crate::index) fn plan(&self, index: &Index) -> Result<Plan<'_>> {
         let mut k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
@@ -450,8 +424,7 @@ impl Reach {
     fn name(&self) -> &'static str {
         match self {
             Self::Recall(_) => "recall",
-            Self::Beam(Some(_), _) => "beam",
-            Self::Beam(None, _) => "stop",
+            Self::Beam(_) => "beam",
             Self::Leaves(_) => "leaves",
             Self::Exact => "exact",
         }
@@ -471,12 +444,7 @@ impl Reach {
                 return Err(InputError::BadRecall { found: *found });
             }
             Self::Recall(recall) => SearchMode::Recall(*recall),
-            Self::Beam(beam, stops) => {
-                let beam = NonZeroUsize::new(beam.unwrap_or(usize::MAX)).ok_or(InputError::ZeroBeam)?;
-                SearchMode::Tree(
-                    stops.iter().try_fold(Limits::beam(beam), |limits, stop| limits.with(*stop))?,
-                )
-            }
+            Self::Beam(beam) => SearchMode::Beam(NonZeroUsize::new(*beam).ok_or(InputError::ZeroBeam)?),
             Self::Leaves(leaves) if leaves.is_empty() => return Err(InputError::ZeroBeam),
             Self::Leaves(_) => SearchMode::Leaves,
             Self::Exact => SearchMode::Exact,
@@ -494,16 +462,12 @@ impl Serialize for SearchRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let default = (self.mode != RankBy::Lexical).then_some(Reach::Recall(DEFAULT_RECALL));
         let (name, reach) = match self.reach.as_ref().or(default.as_ref()) {
-            None | Some(Reach::Beam(None, _)) => ("beam", Value::Null),
-            Some(Reach::Beam(Some(usize::MAX), _)) => ("beam", "all".into()),
-            Some(Reach::Beam(Some(beam), _)) => ("beam", (*beam).into()),
+            None => ("beam", Value::Null),
+            Some(Reach::Beam(usize::MAX)) => ("beam", "all".into()),
+            Some(Reach::Beam(beam)) => ("beam", (*beam).into()),
             Some(Reach::Recall(recall)) => ("recall", (*recall).into()),
             Some(Reach::Leaves(leaves)) => ("leaves", json!(leaves)),
             Some(Reach::Exact) => ("exact", true.into()),
-        };
-        let stop = match &self.reach {
-            Some(Reach::Beam(_, stops)) => &stops[..],
-            _ => &[],
         };
         let (alpha, rrf) = match self.mode {
             RankBy::Hybrid(Fusion::Convex(alpha)) => (Some(alpha), None),
@@ -511,7 +475,7 @@ impl Serialize for SearchRequest {
             _ => (None, None),
         };
         let given = json!({
-            "k": self.k, "mode": self.mode.name(), "alpha": alpha, "rrf": rrf, name: reach, "stop": stop,
+            "k": self.k, "mode": self.mode.name(), "alpha": alpha, "rrf": rrf, name: reach,
             "encoder": self.encoder, "codes": self.codes, "bm25": self.bm25, "passages": self.passages,
             "filter": self.filter.as_ref().map(|filter| filter.to_json()),
             "rerank_depth": self.rerank.as_ref().map(|rerank| rerank.depth),
@@ -519,6 +483,6 @@ impl Serialize for SearchRequest {
             "unlogged": self.unlogged.then_some(true),
         });
         let given = given.as_object().into_iter().flatten();
-        serializer.collect_map(given.filter(|(_, value)| !value.is_null() && **value != json!([])))
+        serializer.collect_map(given.filter(|(_, value)| !value.is_null()))
     }
 }
