@@ -9,7 +9,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::aside::keep_damaged;
-use super::measured;
 use super::question_log::clear_begun_log;
 use super::root::{Current, kind, list, model_dir, model_prefix, remove_file, sync};
 use crate::disk::{Backend, Kind, names};
@@ -80,7 +79,7 @@ pub(super) fn all(backend: &dyn Backend, index: &Path, current: &Current) -> Res
     note("", &trained.iter().map(String::as_str).collect::<Vec<_>>(), What::Bundle)?;
     for number in [current.serving].into_iter().chain(current.kept) {
         let dir = model_prefix(number);
-        note(&dir, &measured::FILES.map(|measured| measured.new), What::File)?;
+        note(&dir, &[names::MEASURED_NEW], What::File)?;
         note(&dir, &[names::BUNDLE_NEW], What::Bundle)?;
         let bundle = format!("{dir}{}/", names::BUNDLE);
         let unused = unused_files(backend, &index.join(&bundle)).map_err(as_store_error)?;
@@ -117,8 +116,7 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     }
     keep_damaged(backend, index, &dir, number)?;
     clear_store(backend, &dir)?;
-    let measured = measured::FILES.into_iter().flat_map(|measured| [measured.name, measured.new]);
-    for name in measured {
+    for name in [names::MEASURED, names::MEASURED_NEW] {
         remove_if_file(backend, &dir.join(name))?;
     }
     for name in [names::BUNDLE, names::BUNDLE_NEW] {

@@ -12,12 +12,12 @@ use rayon::prelude::*;
 
 pub use super::recall_curve::{DepthCurve, QuestionSource, RecallCurve, RecallPoint};
 
+use super::Index;
 use super::active_model::ActiveModel;
 use super::recall_curve::Tally;
 use super::search::{MOST_EXACT_DOCUMENTS, Plan, SearchMode};
 use super::vectors::unit;
 use super::with_progress::WithProgress;
-use super::{Index, measured};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::{LeafId, Row};
@@ -85,8 +85,7 @@ impl Index {
     /// collection has at least doubled or halved since.
     pub fn recall_curve(&self) -> Option<RecallCurve> {
         let serving = self.serving();
-        let curve = serving.recall_curve()?;
-        curve.holds_for(serving.view().live()).then(|| RecallCurve::clone(&curve))
+        serving.measured().recall.clone().filter(|curve| curve.holds_for(serving.view().live()))
     }
 
     /// Measures the model in service, which must not change in the meantime.
@@ -97,7 +96,7 @@ impl Index {
     ) -> Result<RecallCurve> {
         let serving = self.serving();
         // First, before the expensive work: whether the result can be stored.
-        measured::RECALL.check(&*self.root.backend(), &self.root.model_dir(serving.number))?;
+        serving.check_measured(&*self.root.backend())?;
         let asked = match &*options.questions {
             [] => self.asked(DEFAULT_QUESTIONS)?,
             _ => Vec::new(),
@@ -108,10 +107,7 @@ impl Index {
             given => (QuestionSource::Given, given),
         };
         let curve = serving.measure_recall(source, questions, on_progress)?;
-        let dir = self.root.model_dir(serving.number);
-        measured::RECALL.write(&*self.root.backend(), &dir, &serving.origin(), &curve)?;
-        serving.set_recall_curve(Some(curve.clone()));
-        self.root.note_measured(measured::RECALL, true)?;
+        serving.measure(&*self.root.backend(), |measured| measured.recall = Some(curve.clone()))?;
         Ok(curve)
     }
 

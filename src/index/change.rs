@@ -22,7 +22,6 @@ use super::active_model::{ActiveModel, HandleOptions, Ranking, check_passages};
 use super::begun::{self, remove_model};
 use super::fusion::KeptFusion;
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, stored_rows};
-use super::measured::{self, Files};
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;
@@ -189,7 +188,7 @@ impl Index {
         if current.kept.is_some() {
             // The remaining model must be usable.
             Bundle::open(self.root.model_dir(current.serving).join(names::BUNDLE))?;
-            self.root.publish(Current { unfinished: current.kept, ..current.without_kept() })?;
+            self.root.publish(Current { unfinished: current.kept, kept: None, ..current })?;
             self.remove_unfinished()?;
         }
         Ok(current.kept.is_some())
@@ -270,7 +269,7 @@ impl Index {
         let before = self.serving();
         let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
         let backend = self.root.backend();
-        let encoded_by = if keeps_embeddings { before.encoded_by(&*backend) } else { target.encodes() };
+        let encoded_by = if keeps_embeddings { before.encoded_by() } else { target.encodes() };
         let filling = Filling { target: &target, keeps_embeddings, encoded_by, backend: &*backend };
         let mut filled = 0;
         let mut tick = |more: usize, left: usize| {
@@ -304,7 +303,7 @@ impl Index {
         if before.store.is_lexical() && !target.store.is_lexical() {
             target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
         }
-        let (number, learned) = (target.number, target.kept_fusion());
+        let (number, learned) = (target.number, target.measured().fusion.clone());
         // Reopened with the durability of the handle.
         drop(target);
         let store = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
@@ -321,18 +320,14 @@ impl Index {
         };
         before.store.flush()?;
         let old = self.root.current();
-        let measured = match old.kept == Some(number) {
-            // Its own measurements only.
-            true => old.kept_measured,
-            false => {
-                let fusion = learned.or_else(|| before.kept_fusion().filter(|_| keeps_embeddings));
-                self.take_fusion_over(fusion, &next)
-            }
-        };
+        // A kept model has its own measurements.
+        if old.kept != Some(number) {
+            let of_before = || before.measured().fusion.clone().filter(|_| keeps_embeddings);
+            self.take_fusion_over(learned.or_else(of_before), &next);
+        }
         // The model kept so far is not needed any more, unless it is the one now in service.
         let unfinished = old.others().find(|&other| other != number);
-        let (kept, kept_measured) = (Some(old.serving), old.measured);
-        self.root.publish(Current { serving: number, measured, kept, kept_measured, unfinished, ..old })?;
+        self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.discard_unfinished();
         drop(no_writes);
@@ -343,20 +338,14 @@ impl Index {
     /// Gives a new model a learned weight of words: its own, or that of a model with the same encoder, which
     /// has the same scores. Before the switch, so that both are durable together; losing the file is
     /// harmless.
-    fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) -> Files {
-        let (backend, dir) = (self.root.backend(), self.root.model_dir(next.number));
+    fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) {
         let fusion = fusion.filter(|_| next.store.is_lexical());
-        let written = match &fusion {
-            Some(fusion) => measured::FUSION.write(&*backend, &dir, &next.origin(), fusion),
-            // An interrupted change may have left an outdated one.
-            None => measured::FUSION.remove(&*backend, &dir),
-        };
-        if let Err(error) = written {
+        // An interrupted change may have left an outdated one.
+        if next.measured().fusion != fusion
+            && let Err(error) = next.measure(&*self.root.backend(), |measured| measured.fusion = fusion)
+        {
             tracing::warn!(index = %self.path().display(), %error, "the weight of words is not kept");
         }
-        let is_there = fusion.is_some();
-        next.put_fusion(fusion);
-        Files::default().with(measured::FUSION, is_there)
     }
 
     /// How a store is open while it is filled: each group is durable, so that an interrupted call can be

@@ -12,8 +12,7 @@ use super::analysis::Analysis;
 use super::aside::{forget, set_aside};
 use super::ingest::Ingest;
 use super::judgments::{is_begun, placed, within};
-use super::root::{Restored, Root, kind, restore};
-use super::verify::unmeasured;
+use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
@@ -119,7 +118,7 @@ impl Index {
     }
 }
 
-/// Sets aside unusable measurements of the serving model, and records which exist.
+/// Sets aside an unusable file of measurements of the serving model, and replaces a missing one.
 fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
     let (backend, current) = (root.backend(), root.current());
     let (number, dir) = (current.serving, root.model_dir(current.serving));
@@ -131,20 +130,18 @@ fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
             return Ok(());
         }
     };
+    if let Some(notice) = model.unmeasured(&*backend) {
+        report.unmeasured.push(notice.to_string());
+        let file = dir.join(names::MEASURED);
+        root.check()?;
+        if kind(&*backend, &file)?.is_some() {
+            let name = format!("{number}-{}", names::MEASURED);
+            report.set_aside.push(set_aside(&*backend, root.dir(), &file, &name)?);
+        }
+        model.note_encoded(&*backend, &model.encoded_by())?;
+    }
     if report.recomputed > 0 {
         model.note_encoded(&*backend, &BTreeSet::from([EncodedBy::F32]))?;
-    }
-    for (measured, found) in model.measured_files(&*backend) {
-        let is_expected = current.measured.has(measured);
-        report
-            .unmeasured
-            .extend(unmeasured(number, measured, is_expected, found).map(|said| said.to_string()));
-        if found.is_err() {
-            root.check()?;
-            let name = format!("{number}-{}", measured.name);
-            report.set_aside.push(set_aside(&*backend, root.dir(), &dir.join(measured.name), &name)?);
-        }
-        root.note_measured(measured, found == Ok(true))?;
     }
     Ok(())
 }
@@ -162,7 +159,7 @@ fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
     if kind(&*backend, &dir)?.is_some() {
         report.set_aside.push(set_aside(&*backend, root.dir(), &dir, &kept.to_string())?);
     }
-    root.publish(current.without_kept())?;
+    root.publish(Current { kept: None, ..current })?;
     report.previous_model_set_aside = true;
     Ok(())
 }

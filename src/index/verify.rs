@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::Index;
 use super::active_model::ActiveModel;
 use super::begun;
-use super::measured::{Files, Measured, Unusable};
 use super::root::{Current, kind, list, model_prefix};
 use super::search::{Plan, SearchMode};
 use super::with_progress::WithProgress;
@@ -48,7 +47,7 @@ impl Index {
         self.verify_bundle(serving.number, &mut report)?;
         let Some(current) = report.note(self.root.read())? else { return Ok(report) };
         if current.serving == serving.number {
-            self.verify_measured(&serving, current.measured, &mut report);
+            report.warnings.extend(serving.unmeasured(&*self.root.backend()));
         }
         for number in current.kept.into_iter().filter(|number| *number != serving.number) {
             let dir = self.root.model_dir(number);
@@ -58,7 +57,7 @@ impl Index {
                 Ok(other) => {
                     report.absorb_findings(&model_prefix(number), verify_store(&other.store, on_progress)?);
                     verify_query_encoder(number, &other.bundle, &mut report)?;
-                    self.verify_measured(&other, current.kept_measured, &mut report);
+                    report.warnings.extend(other.unmeasured(&*self.root.backend()));
                 }
                 Err(Error::Store(StoreError::Corrupt { file, detail })) => {
                     report.problem(format!("{}{file}", model_prefix(number)), detail);
@@ -106,15 +105,6 @@ impl Index {
             Err(error) => note_unusable(report, file, "the bundle", error)?,
         }
         Ok(())
-    }
-
-    /// Checks that a model's measurements exist, and were measured on it.
-    fn verify_measured(&self, model: &ActiveModel, expected: Files, report: &mut VerifyReport) {
-        let found = model.measured_files(&*self.root.backend()).into_iter();
-        let notices = found.filter_map(|(measured, found)| {
-            unmeasured(model.number, measured, expected.has(measured), found)
-        });
-        report.warnings.extend(notices);
     }
 
     /// Checks the files and directories of the index itself.
@@ -192,22 +182,6 @@ fn verify_store(store: &Store, on_progress: &mut OnProgress<'_>) -> Result<Verif
         let progress = Progress { stage: Stage::Verify, done, total: Some(total) };
         progress.tell(on_progress, StoreError::Cancelled)
     })?)
-}
-
-/// The finding about a measurement file; `expected`: whether it was written at some time.
-pub(super) fn unmeasured(
-    number: u32,
-    measured: Measured,
-    expected: bool,
-    found: std::result::Result<bool, Unusable>,
-) -> Option<Notice> {
-    let why = match found {
-        Ok(false) if expected => "is missing".to_owned(),
-        Ok(_) => return None,
-        Err(why) => why.to_string(),
-    };
-    let (file, without) = (format!("{}{}", model_prefix(number), measured.name), measured.without);
-    Some(Notice::Unmeasured { file, why, without })
 }
 
 /// Checks that the query encoder of a model can be used.

@@ -181,7 +181,7 @@ fn what_an_interrupted_create_left_is_cleared() {
         drop(index);
         let model = |index: &Path| {
             let mut names = names(&index.join("models/1"));
-            names.retain(|name| !["ENCODED", "MANIFEST.copy", "RESERVE"].contains(&name.as_str()));
+            names.retain(|name| !["MEASURED", "MANIFEST.copy", "RESERVE"].contains(&name.as_str()));
             names
         };
         assert_eq!(model(dir.path()), model(&whole));

@@ -209,7 +209,7 @@ fn a_damaged_curve_is_as_none() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
     index.calibrate(&CalibrateOptions::default()).unwrap();
     drop(index);
-    let path = dir.path().join("index/models/1/RECALL");
+    let path = dir.path().join("index/models/1/MEASURED");
     let mut content = fs::read(&path).unwrap();
     let at = content.len() / 2;
     content[at] ^= 1;

@@ -233,7 +233,7 @@ fn what_keeps_an_index_prints_what_is_documented() {
     check("verify", &[sound, damaged, warned]);
     let mut lost = RepairReport::default();
     lost.lost_ids.push(id(1));
-    lost.unmeasured.push("models/1/FUSION is missing".to_owned());
+    lost.unmeasured.push("models/1/MEASURED is missing".to_owned());
     lost.forgotten.push("damaged/1".into());
     check("repair", &[repaired, json!(lost)]);
 }

@@ -571,14 +571,14 @@ fn the_weight_is_learned_and_kept() {
     drop(index);
     // A damaged one is ignored, with a notice.
     let file = fs::read_dir(path.join("models")).unwrap().flatten().find_map(|model| {
-        let file = model.path().join("FUSION");
+        let file = model.path().join("MEASURED");
         (file.exists() && model.file_name() != "1").then_some(file)
     });
     fs::write(file.unwrap(), "what is this").unwrap();
     let index = Index::open(&path).unwrap();
     assert_eq!(index.fusion(), None);
     let report = index.verify().unwrap();
-    assert!(report.is_sound() && report.warnings[0].to_string().contains("FUSION is damaged"));
+    assert!(report.is_sound() && report.warnings[0].to_string().contains("MEASURED is damaged"));
 }
 
 /// Bytes of a file covered by one checksum.

@@ -14,14 +14,13 @@ const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
 /// Names of everything that can be left unfinished in the folder of an index, with a file in those that are
 /// folders.
-const BEGUN: [&str; 11] = [
+const BEGUN: [&str; 10] = [
     "CURRENT.new",
     "QUESTIONS.new",
     "model.trained",
     "model.trained.partial",
     "model.trained.partial-17",
-    "models/1/FUSION.new",
-    "models/1/RECALL.new",
+    "models/1/MEASURED.new",
     "models/1/model.new",
     "models/1/model/ehi.json.new",
     "models/1/model/query.safetensors.new",

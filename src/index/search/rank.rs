@@ -62,7 +62,8 @@ impl ActiveModel {
                 if recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
                     return None;
                 }
-                let curve = self.recall_curve().filter(|curve| curve.holds_for(view.live()))?;
+                let measured = self.measured();
+                let curve = measured.recall.as_ref().filter(|curve| curve.holds_for(view.live()))?;
                 let point = curve.reaching(recall, plan.k.get())?;
                 NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)
             }

@@ -229,7 +229,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     let is_next = act.is_some_and(|act| matches!(act, Act::Reencode(_)));
     if calibrated > last(|act| matches!(act, Act::Reencode(_)))
         && !is_next
-        && index.serving().recall_curve().is_none()
+        && index.serving().measured().recall.is_none()
     {
         return Err("no recall curve".to_owned());
     }
