@@ -12,14 +12,14 @@ use super::trec::Run;
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
-use crate::index::{ActiveModel, Asked, Index, Plan, SearchMode, Words};
+use crate::index::{ActiveModel, Asked, Index, Plan, Words};
 use crate::measure::{
     Cost, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel, Retrieved,
     Setting, check_fraction, doubling,
 };
 use crate::model::Reranker;
 use crate::progress::OnProgress;
-use crate::search::QueryEncoder;
+use crate::search::{QueryEncoder, SearchRequest};
 use crate::store::View;
 use crate::tree::Load;
 
@@ -151,11 +151,11 @@ pub fn evaluate(
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
     let mut run = Run::default();
-    let exact = |query| sweep.find(query, SearchMode::Exact);
+    let exact = |query| sweep.find(query, &SearchRequest::dense().exact());
     let mut settings = vec![sweep.measure(Setting::Exact, exact, None, &mut meter)?];
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
-        let find = |query| sweep.find(query, SearchMode::Beam(beam));
+        let find = |query| sweep.find(query, &SearchRequest::dense().beam(beam.get()));
         settings.push(sweep.measure(Setting::Tree { beam: beam.get() }, find, kept, &mut meter)?);
     }
     let plain = own_modes.iter().map(|&mode| (mode, mode, None));
@@ -294,9 +294,9 @@ impl Sweep<'_> {
     }
 
     /// Results of a query with the tree or with exact search.
-    fn find(&self, query: usize, mode: SearchMode) -> Result<Retrieved> {
+    fn find(&self, query: usize, request: &SearchRequest) -> Result<Retrieved> {
         let depth = NonZeroUsize::new(self.searched(query, self.depth)).unwrap_or(NonZeroUsize::MIN);
-        let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
+        let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, request))?;
         let routing = ranked.multiply_adds as f64 / self.dim() as f64;
         Ok(Retrieved { visited: ranked.stats.documents_visited, routing, ranking: ranked.rows })
     }
@@ -305,7 +305,7 @@ impl Sweep<'_> {
     fn find_by(&self, query: usize, mode: EvalMode, rerank: Option<&RerankOptions>) -> Result<Retrieved> {
         let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
         let searched = NonZeroUsize::new(self.searched(query, depth)).unwrap_or(NonZeroUsize::MIN);
-        let plan = Plan::new(searched, SearchMode::Exact);
+        let request = SearchRequest::dense().exact();
         let asked = Asked {
             by: mode.rank_by(),
             vector: self.query(query).into(),
@@ -314,7 +314,7 @@ impl Sweep<'_> {
             encoder: self.queries.encoders.get(query).copied(),
             ..Asked::default()
         };
-        let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
+        let ranked = self.serving.rank_asked(self.view, &asked, &Plan::new(searched, &request))?;
         let visited = ranked.stats.documents_visited;
         let mut ranking = ranked.rows;
         self.drop_identical(query, &mut ranking, depth)?;

@@ -15,7 +15,7 @@ pub use super::recall_curve::{DepthCurve, QuestionSource, RecallCurve, RecallPoi
 use super::Index;
 use super::active_model::ActiveModel;
 use super::recall_curve::Tally;
-use super::search::{MOST_EXACT_DOCUMENTS, Plan, SearchMode};
+use super::search::{MOST_EXACT_DOCUMENTS, Plan, SearchRequest};
 use super::vectors::unit;
 use super::with_progress::WithProgress;
 use crate::document::Document;
@@ -202,7 +202,8 @@ impl ActiveModel {
     ) -> Result<Vec<BeamRecall>> {
         let most = DEPTHS[DEPTHS.len() - 1];
         let depth = most + usize::from(question.own.is_some());
-        let plan = Plan::new(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN), SearchMode::Exact);
+        let request = SearchRequest::dense().exact();
+        let plan = Plan::new(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN), &request);
         let ranked = self.rank(view, &question.vector, &plan)?;
         let mut hits = Vec::with_capacity(most);
         for &(_, row) in &ranked.rows {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::leaves::check_stored;
 use super::search::{
-    Hit, MatchedTerm, Plan, Question, RankBy, Ranked, RankedBy, SearchMode, SearchRequest, SearchResult,
+    Hit, MatchedTerm, Plan, Question, RankBy, Ranked, RankedBy, Reach, SearchRequest, SearchResult,
     SearchStats, Signs,
 };
 use super::{Index, unit};
@@ -108,7 +108,7 @@ impl Index {
         self.check_process()?;
         request.check_no_rerank("explain")?;
         let plan = request.plan(self)?;
-        if plan.mode == SearchMode::Leaves {
+        if matches!(request.reach, Some(Reach::Leaves(_))) {
             return Err(InputError::InapplicableOption { option: "leaves", call: "explain" }.into());
         }
         let k = plan.k;
@@ -119,12 +119,12 @@ impl Index {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let started = std::time::Instant::now();
-        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let asked = serving.read_question(question.into(), &plan, &view)?;
         let encode = started.elapsed();
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
         let SearchResult { request, hits: found, stats, ranked_by, signs, notes } =
-            serving.answer(&view, &asked, request, &plan, &ranked, encode)?;
+            serving.answer(&view, &asked, &plan, &ranked, encode)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;
@@ -154,9 +154,8 @@ impl Index {
                 // The scores of both kinds of candidates are scaled to each other, so more candidates would
                 // change the ranks.
                 let k = if asked.words.is_some() { plan.k } else { all };
-                let (bm25, filter, statistics) = (plan.bm25, plan.filter, plan.statistics);
-                let plan = Plan { bm25, filter, statistics, ..Plan::new(k, SearchMode::Exact) };
-                Some(serving.rank_asked(&view, &asked, &plan)?)
+                let request = SearchRequest { codes: None, parallel: false, ..request.clone() }.exact();
+                Some(serving.rank_asked(&view, &asked, &Plan::new(k, &request))?)
             }
         };
         let exact_rows = exact.iter().flat_map(|ranked| &ranked.rows);

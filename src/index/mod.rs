@@ -56,7 +56,7 @@ pub use root::fuzz_current;
 pub use with_progress::WithProgress;
 
 #[cfg(feature = "train")]
-pub(crate) use search::{Asked, Candidate, Plan, SearchMode, Words, fuse};
+pub(crate) use search::{Asked, Candidate, Plan, Words, fuse};
 pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;

@@ -8,7 +8,7 @@ use super::Index;
 use super::active_model::ActiveModel;
 use super::begun;
 use super::root::{Current, kind, list, model_prefix};
-use super::search::{Plan, SearchMode};
+use super::search::{Plan, SearchRequest};
 use super::with_progress::WithProgress;
 use crate::disk::{Kind, names};
 use crate::error::{Error, Result};
@@ -200,8 +200,8 @@ impl ActiveModel {
                 // All zeros: similar to nothing, and so unusable as a query.
                 continue;
             }
-            let [exact, beam] = [SearchMode::Exact, SearchMode::Beam(NonZeroUsize::MAX)]
-                .map(|mode| self.rank(&view, &query, &Plan::new(PROBE_HITS, mode)));
+            let [exact, beam] = [SearchRequest::dense().exact(), SearchRequest::dense().beam(usize::MAX)]
+                .map(|request| self.rank(&view, &query, &Plan::new(PROBE_HITS, &request)));
             let (exact, beam) = (exact?.rows, beam?.rows);
             let (expected, found) =
                 (exact.len() as u64, exact.iter().filter(|hit| beam.contains(hit)).count());

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::words::Words;
 use crate::error::{InputError, Result};
 use crate::index::active_model::ActiveModel;
 use crate::model::{FastEncoder, ModelError, Role};
@@ -59,12 +58,6 @@ pub(crate) struct EncoderText<'a> {
     pub text: &'a str,
     /// Its tokens, if they are known.
     pub tokens: Option<&'a [u32]>,
-}
-
-impl<'a> From<&'a Words> for EncoderText<'a> {
-    fn from(words: &'a Words) -> Self {
-        Self { text: &words.text, tokens: words.tokens.as_deref() }
-    }
 }
 
 impl<'a> From<&'a str> for EncoderText<'a> {

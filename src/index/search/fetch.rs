@@ -7,7 +7,6 @@ use super::damage::damaged;
 use super::fusion::HitScores;
 use super::plan::Plan;
 use super::rank::Ranked;
-use super::request::SearchRequest;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
@@ -24,7 +23,6 @@ impl ActiveModel {
         &self,
         view: &View,
         asked: &Asked<'_>,
-        request: &SearchRequest,
         plan: &Plan<'_>,
         ranked: &Ranked,
         encode: Duration,
@@ -34,12 +32,13 @@ impl ActiveModel {
         }
         let started = Instant::now();
         let passages = self.passages_of_hits(view, asked, plan, ranked)?;
-        let hits = match plan.ids_only {
+        // A reranker reads the documents.
+        let hits = match plan.request.ids_only && plan.request.rerank.is_none() {
             true => self.fetch_ids(view, ranked, passages)?,
             false => self.fetch(view, &ranked.rows, &ranked.scores, passages)?,
         };
         Ok(SearchResult {
-            request: request.clone(),
+            request: plan.request.clone(),
             ranked_by: ranked.ranked_by,
             signs: asked.signs.clone(),
             notes: self.notes(view, asked, plan, hits.is_empty())?,

@@ -79,12 +79,11 @@ impl ActiveModel {
     /// A question, checked and encoded as its ranking requires.
     pub(in crate::index) fn read_question<'a>(
         &self,
-        question: &Question<'a>,
-        mode: RankBy,
+        question: Question<'a>,
         plan: &Plan<'_>,
         view: &View,
     ) -> Result<Asked<'a>> {
-        let mut asked = self.read_questions(std::slice::from_ref(question), mode, plan, view)?;
+        let mut asked = self.read_questions(&[question], plan, view)?;
         Ok(asked.pop().unwrap_or_default())
     }
 
@@ -92,11 +91,11 @@ impl ActiveModel {
     pub(super) fn read_questions<'a>(
         &self,
         questions: &[Question<'a>],
-        mode: RankBy,
         plan: &Plan<'_>,
         view: &View,
     ) -> Result<Vec<Asked<'a>>> {
-        let words_help = self.words_help(plan.encoder);
+        let (mode, encoder) = (plan.request.mode, plan.request.encoder);
+        let words_help = self.words_help(encoder);
         let analysis = self.analysis();
         let mut all = Vec::with_capacity(questions.len());
         for question in questions {
@@ -115,7 +114,7 @@ impl ActiveModel {
                 Question::Vector(_) if by != RankBy::Dense => {
                     return Err(InputError::NoWords.into());
                 }
-                Question::Vector(_) | Question::Encoded(..) if plan.encoder.is_some() => {
+                Question::Vector(_) | Question::Encoded(..) if encoder.is_some() => {
                     let call = "a query that is an embedding";
                     return Err(InputError::InapplicableOption { option: "encoder", call }.into());
                 }
@@ -171,7 +170,7 @@ impl ActiveModel {
         let texts = questions.iter().zip(&all).filter(|(question, _)| matches!(question, Question::Text(_)));
         let texts: Vec<_> = texts.filter_map(|(question, asked)| encoder_text(question, asked)).collect();
         if !texts.is_empty() {
-            let mut encoded = self.encode_questions(&texts, plan.encoder)?.into_iter();
+            let mut encoded = self.encode_questions(&texts, encoder)?.into_iter();
             let texts = all.iter_mut().zip(questions);
             for (asked, _) in texts.filter(|(_, question)| matches!(question, Question::Text(_))) {
                 let (vector, encoder) = encoded.next().unzip();

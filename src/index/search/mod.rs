@@ -39,7 +39,7 @@ pub(super) use filter::FilterCache;
 pub(crate) use fusion::{Candidate, fuse};
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
 pub use input::Question;
-pub(crate) use plan::{Plan, SearchMode};
+pub(crate) use plan::Plan;
 pub(super) use rank::Ranked;
 #[cfg(feature = "train")]
 pub(crate) use rank::best_of;

@@ -22,7 +22,7 @@ impl ActiveModel {
         plan: &Plan<'_>,
         ranked: &Ranked,
     ) -> Result<Vec<Vec<HitPassage>>> {
-        let most = plan.passages.unwrap_or(1);
+        let most = plan.request.passages.unwrap_or(1);
         if self.passages().is_none() || most == 0 {
             return Ok(vec![Vec::new(); ranked.rows.len()]);
         }

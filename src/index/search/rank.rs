@@ -10,8 +10,8 @@ use super::cursor::LeafCursor;
 use super::damage::{damaged, scan_failed};
 use super::filter::RowFilter;
 use super::fusion::HitScores;
-use super::plan::{Plan, SearchMode};
-use super::request::MOST_EXACT_DOCUMENTS;
+use super::plan::Plan;
+use super::request::{MOST_EXACT_DOCUMENTS, Reach};
 use super::result::{RankedBy, SearchStats};
 use super::scorer::{ROWS_PER_TASK, Scorer};
 use super::ties;
@@ -54,17 +54,17 @@ enum Source<'f> {
 impl ActiveModel {
     /// How many leaves to visit; `None` if every document is scored.
     fn beam(&self, plan: &Plan<'_>, view: &View) -> Option<NonZeroUsize> {
-        match plan.mode {
-            SearchMode::Beam(beam) => Some(beam),
-            SearchMode::Leaves => NonZeroUsize::new(plan.leaves.len()),
-            SearchMode::Exact => None,
-            SearchMode::Recall(recall) => {
-                if recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
+        match plan.reach() {
+            Reach::Beam(beam) => NonZeroUsize::new(*beam),
+            Reach::Leaves(leaves) => NonZeroUsize::new(leaves.len()),
+            Reach::Exact => None,
+            Reach::Recall(recall) => {
+                if *recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
                     return None;
                 }
                 let measured = self.measured();
                 let curve = measured.recall.as_ref().filter(|curve| curve.holds_for(view.live()))?;
-                let point = curve.reaching(recall, plan.k.get())?;
+                let point = curve.reaching(*recall, plan.k.get())?;
                 NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)
             }
         }
@@ -108,19 +108,19 @@ impl ActiveModel {
         let query = if self.similarity == Similarity::Cosine { &unit } else { vector };
         let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
         let started = Instant::now();
-        let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
+        let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let indexer = &self.model().indexer;
-        let source = match (plan.mode, self.beam(plan, view)) {
+        let source = match (plan.reach(), self.beam(plan, view)) {
             // Regardless of the filter, so that hits do not depend on which documents are in this index.
-            (SearchMode::Leaves, Some(beam)) => {
-                check_leaves(plan.leaves, indexer)?;
+            (Reach::Leaves(leaves), Some(beam)) => {
+                check_leaves(leaves, indexer)?;
                 Source::Leaves(beam)
             }
             (_, beam) => source(beam, filter.as_mut())?,
         };
         let rotation =
-            if plan.codes.unwrap_or(source.may_miss(plan, indexer)) { self.rotation() } else { None };
-        if plan.codes == Some(true) && rotation.is_none() {
+            if plan.request.codes.unwrap_or(source.may_miss(plan, indexer)) { self.rotation() } else { None };
+        if plan.request.codes == Some(true) && rotation.is_none() {
             return Err(InputError::NoCodes { similarity: self.similarity }.into());
         }
         // A document may be in several leaves.
@@ -138,8 +138,8 @@ impl ActiveModel {
             Source::Ids(ids) => search.ids(&ids).map(|()| None)?,
             Source::All => search.all().map(|()| None)?,
             Source::Leaves(beam) => {
-                let mut cursor = match plan.mode {
-                    SearchMode::Leaves => LeafCursor::of(indexer, &unit, plan.leaves),
+                let mut cursor = match plan.reach() {
+                    Reach::Leaves(leaves) => LeafCursor::of(indexer, &unit, leaves),
                     _ => LeafCursor::new(indexer, &unit, beam),
                 };
                 search.leaves(&mut cursor, plan)?;
@@ -178,8 +178,8 @@ fn source<'a>(beam: Option<NonZeroUsize>, filter: Option<&mut RowFilter<'a>>) ->
 impl Source<'_> {
     /// Whether the search may leave out documents that could be hits.
     fn may_miss(&self, plan: &Plan<'_>, indexer: &Indexer) -> bool {
-        match (plan.mode, self) {
-            (SearchMode::Recall(recall), _) => recall < 1.0,
+        match (plan.reach(), self) {
+            (Reach::Recall(recall), _) => *recall < 1.0,
             // A beam of all leaves is an exact search, unless the index has no tree and so no choice of
             // leaves.
             (_, Self::Leaves(beam)) => beam.get() < indexer.shape().leaves() as usize || !indexer.has_tree(),
@@ -193,7 +193,7 @@ impl Search<'_> {
         let mut runs = Vec::new();
         loop {
             // With a filter, or without an explicit reach, the search continues until there are k hits.
-            let fills = plan.filter.is_some() || matches!(plan.mode, SearchMode::Recall(_));
+            let fills = plan.filter().is_some() || matches!(plan.reach(), Reach::Recall(_));
             let documents = self.different.as_ref().map_or(self.documents, HashSet::len);
             let needs_more = fills && documents < plan.k.get();
             if cursor.is_over() && !needs_more {

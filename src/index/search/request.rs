@@ -1,6 +1,5 @@
 //! The parameters of a search, as plain data.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -9,12 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::encode::QueryEncoder;
 use super::fusion::Fusion;
-use super::plan::{Plan, SearchMode};
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
 use crate::ids::LeafId;
-use crate::index::Index;
-use crate::lexical::{Bm25, TermStatistics};
+use crate::lexical::TermStatistics;
 use crate::model::Reranker;
 
 /// Default number of hits of a search.
@@ -60,7 +57,7 @@ pub enum RankBy {
 }
 
 impl RankBy {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Best => "best",
             Self::Dense => "dense",
@@ -362,93 +359,16 @@ impl SearchRequest {
         request.reach = reaches.pop();
         Ok(request)
     }
-
-    /// The plan of this request for an index.
-    ///
-    /// # Errors
-    /// [`InputError::ZeroK`], [`InputError::ZeroDepth`], [`InputError::ZeroBeam`], [`InputError::BadRecall`],
-    /// [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`],
-    /// [`InputError::OtherTerms`], [`InputError::InapplicableOption`].
-    pub(in crate::index) fn plan(&self, index: &Index) -> Result<Plan<'_>> {
-        let mut k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
-        if let Some(rerank) = &self.rerank {
-            k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::ZeroDepth)?);
-        }
-        let options = [
-            // Name, whether it is given, and the mode that does not use it.
-            ("encoder", self.encoder.is_some(), RankBy::Lexical),
-            (self.reach.as_ref().map_or("", Reach::name), self.reach.is_some(), RankBy::Lexical),
-            ("codes", self.codes.is_some(), RankBy::Lexical),
-            ("parallel", self.parallel, RankBy::Lexical),
-            ("bm25", self.bm25.is_some(), RankBy::Dense),
-            ("statistics", self.statistics.is_some(), RankBy::Dense),
-        ];
-        for (option, given, mode) in options {
-            if given && mode == self.mode {
-                return Err(InputError::Conflict { options: [mode.name(), option] }.into());
-            }
-        }
-        if let RankBy::Hybrid(fusion) = self.mode {
-            fusion.check()?;
-        }
-        let bm25 = self.bm25.map_or_else(Bm25::default, |(k1, b)| Bm25 { k1, b });
-        bm25.check().map_err(|error| InputError::BadBm25 { reason: error.to_string() })?;
-        if let Some(given) = &self.statistics {
-            given.check_kind(&index.serving().term_kind()).map_err(InputError::from)?;
-        }
-        if self.passages.is_some() && index.passages().is_none() {
-            let call = "an index without passages";
-            return Err(InputError::InapplicableOption { option: "passages", call }.into());
-        }
-        let (mode, leaves) = match &self.reach {
-            None => (SearchMode::Recall(DEFAULT_RECALL), &[][..]),
-            Some(reach) => (reach.checked()?, reach.named_leaves()),
-        };
-        Ok(Plan {
-            bm25,
-            leaves,
-            statistics: self.statistics.as_deref(),
-            filter: self.filter.as_deref(),
-            codes: self.codes,
-            parallel: self.parallel,
-            encoder: self.encoder,
-            // A reranker reads the documents.
-            ids_only: self.ids_only && self.rerank.is_none(),
-            passages: self.passages,
-            ..Plan::new(k, mode)
-        })
-    }
 }
 
 impl Reach {
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Recall(_) => "recall",
             Self::Beam(_) => "beam",
             Self::Leaves(_) => "leaves",
             Self::Exact => "exact",
         }
-    }
-
-    fn named_leaves(&self) -> &[LeafId] {
-        match self {
-            Self::Leaves(leaves) => leaves,
-            _ => &[],
-        }
-    }
-
-    fn checked(&self) -> std::result::Result<SearchMode, InputError> {
-        Ok(match self {
-            // Rejects NaN too.
-            Self::Recall(found) if !(*found > 0.0 && *found <= 1.0) => {
-                return Err(InputError::BadRecall { found: *found });
-            }
-            Self::Recall(recall) => SearchMode::Recall(*recall),
-            Self::Beam(beam) => SearchMode::Beam(NonZeroUsize::new(*beam).ok_or(InputError::ZeroBeam)?),
-            Self::Leaves(leaves) if leaves.is_empty() => return Err(InputError::ZeroBeam),
-            Self::Leaves(_) => SearchMode::Leaves,
-            Self::Exact => SearchMode::Exact,
-        })
     }
 }
 

@@ -65,12 +65,12 @@ impl Index {
         let view = serving.view();
         let _span = plan.span(questions.len(), &view).entered();
         let started = Instant::now();
-        let asked = serving.read_questions(&questions, request.mode, &plan, &view)?;
+        let asked = serving.read_questions(&questions, &plan, &view)?;
         let encode = started.elapsed() / asked.len().max(1) as u32;
         self.log(request, &questions, &asked);
         let search = |(asked, question): (&Asked<'_>, &Question<'_>), plan: &Plan<'_>| {
             let ranked = serving.rank_asked(&view, asked, plan)?;
-            request.reranked(question, serving.answer(&view, asked, request, plan, &ranked, encode)?)
+            request.reranked(question, serving.answer(&view, asked, plan, &ranked, encode)?)
         };
         match (&asked[..], &questions[..]) {
             // Without using the thread pool.

@@ -235,12 +235,12 @@ impl Index {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let started = Instant::now();
-        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let asked = serving.read_question(question.into(), &plan, &view)?;
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut search = WordSearch::new(&view, words, serving.analysis(), &plan)?;
-        let both = serving.both(&view, &asked, &plan, depth, &mut search)?;
-        let mut candidates = Vec::with_capacity(both.all.len());
-        for own in &both.all {
+        let (both, _) = serving.both(&view, &asked, &plan, depth, &mut search)?;
+        let mut candidates = Vec::with_capacity(both.len());
+        for own in &both {
             candidates.push(SearchCandidate {
                 id: view.id(own.best.document)?,
                 dense: own.best.score,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::damage::damaged;
+use super::encode::EncoderText;
 use super::filter::RowFilter;
 use super::plan::Plan;
 use super::ties;
@@ -114,6 +115,12 @@ impl Words {
     }
 }
 
+impl<'a> From<&'a Words> for EncoderText<'a> {
+    fn from(words: &'a Words) -> Self {
+        Self { text: &words.text, tokens: words.tokens.as_deref() }
+    }
+}
+
 /// A question's terms in the parts of one view.
 pub(super) struct WordSearch<'a> {
     view: &'a View,
@@ -139,7 +146,7 @@ impl<'a> WordSearch<'a> {
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), and damage.
     pub fn new(view: &'a View, words: &'a Words, analysis: Analysis<'a>, plan: &Plan<'_>) -> Result<Self> {
         let started = Instant::now();
-        let (bm25, given) = (plan.bm25, plan.statistics);
+        let (bm25, given) = (plan.bm25(), plan.request.statistics.as_deref());
         let parts = view.term_parts()?;
         let (rows, total) = match given {
             Some(given) => (given.documents(), given.total_length()),
