@@ -1,12 +1,9 @@
 //! The words of a text: tokens of a model, or stems.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use frostem::{Algorithm, Stemmer};
-use unicode_general_category::{GeneralCategory, get_general_category};
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use crate::characters::{self, is_mark};
 
@@ -139,48 +136,23 @@ impl serde::Serialize for Analyzer {
     }
 }
 
-/// Calls `tell` with each word of a text and its term: the CRC-32 of its stem, so that no dictionary is
+/// Calls `tell` with each word of a [normalised](super::normalised) text and its term: the CRC-32 of its stem, so that no dictionary is
 /// needed. Among a hundred thousand words, one pair on average shares a number.
 pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u32)) {
     let stemmer = Stemmer::new(language.algorithm());
-    words(text, |word| {
+    let words = text.split(|c: char| !c.is_alphanumeric() && !is_mark(c));
+    for word in words.filter(|word| word.contains(char::is_alphanumeric)) {
         // The stemmer takes time and memory for every letter.
         let short = word.len() <= LONGEST_WORD;
         let lower = lower_case(language, word);
         let stem = if short { stemmer.stem(&lower) } else { lower.as_str().into() };
         // The last number means "no term".
         tell(word, crc32fast::hash(stem.as_bytes()).min(u32::MAX - 1));
-    });
+    }
 }
 
 /// Words longer than this, in bytes, are not stemmed.
 const LONGEST_WORD: usize = 256;
-
-/// Words of a text in normal form C: letters, digits and their marks, without invisible characters such as a
-/// soft hyphen.
-fn words(text: &str, mut tell: impl FnMut(&str)) {
-    let composed: Cow<'_, str> = match is_nfc_quick(text.chars()) {
-        IsNormalized::Yes => text.into(),
-        _ => text.nfc().collect::<String>().into(),
-    };
-    for word in composed.split(|c| !is_of_word(c)) {
-        let seen: Cow<'_, str> = match word.contains(is_unseen) {
-            true => word.replace(is_unseen, "").into(),
-            false => word.into(),
-        };
-        if seen.contains(char::is_alphanumeric) {
-            tell(&seen);
-        }
-    }
-}
-
-fn is_of_word(c: char) -> bool {
-    c.is_alphanumeric() || is_mark(c) || is_unseen(c)
-}
-
-fn is_unseen(c: char) -> bool {
-    !c.is_ascii() && get_general_category(c) == GeneralCategory::Format
-}
 
 /// In Turkish, dotless I is a different letter from i.
 fn lower_case(language: Language, word: &str) -> String {
@@ -211,7 +183,7 @@ mod tests {
 
     fn of(language: Language, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
-        stems(language, text, |_, term| found.push(term));
+        stems(language, &super::super::normalised(text), |_, term| found.push(term));
         found
     }
 

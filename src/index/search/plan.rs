@@ -92,7 +92,7 @@ impl SearchRequest {
             fusion.check()?;
         }
         let plan = Plan::new(k, self);
-        plan.bm25().check().map_err(|error| InputError::BadBm25 { reason: error.to_string() })?;
+        plan.bm25().check().map_err(|reason| InputError::BadBm25 { reason })?;
         if let Some(given) = &self.statistics {
             given.check_kind(&index.serving().term_kind()).map_err(InputError::from)?;
         }

@@ -8,16 +8,15 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::damage::damaged;
 use super::encode::EncoderText;
 use super::filter::RowFilter;
 use super::plan::Plan;
 use super::ties;
-use crate::error::{Error, InputError, Result};
+use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::analysis::{Analysis, QuestionTerms};
-use crate::lexical::syntax::{self, Clause};
-use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError};
+use crate::lexical::syntax::{self, Clause, Role};
+use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm};
 use crate::scan::TopK;
 use crate::store::{TermPart, View};
 
@@ -156,12 +155,12 @@ impl<'a> WordSearch<'a> {
             ),
         };
         let average = if rows > 0 { (total as f64 / rows as f64) as f32 } else { 0.0 };
-        let role = |required| if required { Role::Required } else { Role::Optional };
         let mut found = Vec::with_capacity(parts.len());
         for part in parts {
-            let own = words.terms.iter().map(|&(term, _, required)| {
-                Ok(QueryTerm { list: part.list(term)?, weight: 0.0, role: role(required) })
-            });
+            let own = words
+                .terms
+                .iter()
+                .map(|&(term, _, required)| Ok(QueryTerm { list: part.list(term)?, weight: 0.0, required }));
             let own = own.collect::<Result<Vec<_>>>()?;
             found.push((part, own));
         }
@@ -210,12 +209,8 @@ impl<'a> WordSearch<'a> {
                         && filter.as_mut().map_or(Ok(true), |filter| filter.passes(global))?
                         && (!sequences || self.has_sequences(global)?))
                 };
-                let found =
-                    lexical::search(terms, part.lengths, &self.norms, part.base(), &mut accept, &mut best);
-                self.stats += found.map_err(|error| match error {
-                    SearchError::Accept(error) => error,
-                    SearchError::Undecodable(_) => undecodable(),
-                })?;
+                self.stats +=
+                    lexical::search(terms, part.lengths, &self.norms, part.base(), &mut accept, &mut best)?;
             }
         }
         let sorted = ties::sorted(self.view, best)?;
@@ -232,8 +227,7 @@ impl<'a> WordSearch<'a> {
             let end = part.base() as usize + part.lengths.len();
             let own = rows[scores.len()..].iter().take_while(|row| row.index() < end);
             let own: Vec<u32> = own.map(|row| row.0 - part.base()).collect();
-            self.stats += lexical::score_rows(terms, part.lengths, &self.norms, &own, &mut scores)
-                .map_err(|_| undecodable())?;
+            self.stats += lexical::score_rows(terms, part.lengths, &self.norms, &own, &mut scores)?;
         }
         if self.words.has_sequences() {
             for (score, &row) in scores.iter_mut().zip(rows) {
@@ -259,9 +253,8 @@ impl<'a> WordSearch<'a> {
         let (mut found, mut score) = (Vec::new(), Vec::new());
         for (&term, own) in self.terms.iter().zip(terms) {
             score.clear();
-            let own = [QueryTerm { role: Role::Required, ..*own }];
-            lexical::score_rows(&own, part.lengths, &self.norms, &[row.0 - part.base()], &mut score)
-                .map_err(|_| undecodable())?;
+            let own = [QueryTerm { required: true, ..*own }];
+            lexical::score_rows(&own, part.lengths, &self.norms, &[row.0 - part.base()], &mut score)?;
             let score = score.first().copied().flatten();
             found.extend(score.filter(|score| *score > 0.0).map(|score| (term, score)));
         }
@@ -322,10 +315,6 @@ fn holds(terms: &[u32], sequence: &[u32], continues: impl Fn(u32) -> bool) -> bo
             let next = terms.get(start + sequence.len());
             window == sequence && !next.is_some_and(|&next| continues(next))
         })
-}
-
-fn undecodable() -> Error {
-    damaged("segments", "a posting list of terms").into()
 }
 
 #[cfg(test)]
