@@ -89,7 +89,7 @@ pub use index::search::{
 pub use index::{
     CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
     LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions,
-    StoredDocuments, WithProgress,
+    WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::leaves::check_stored;
 use super::search::{
     Hit, MatchedTerm, Plan, Question, RankBy, Ranked, RankedBy, Reach, SearchRequest, SearchResult,
-    SearchStats, Signs,
+    SearchStats, Signs, fetch,
 };
 use super::{Index, unit};
 use crate::error::{InputError, Result};
@@ -178,7 +178,7 @@ impl Index {
                 best.rows.truncate(k.get());
                 let passages = serving.passages_of_hits(&view, &asked, &plan, &best)?;
                 let rows = &best.rows;
-                let best = serving.fetch(&view, rows, &best.scores, passages)?;
+                let best = fetch(&view, &best, passages, false)?;
                 let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
                 leaves.iter().try_for_each(|&leaf| check_stored(shape, leaf))?;
                 let probabilities = indexer.level_probabilities(&unit, &leaves);

@@ -40,7 +40,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
-pub use documents::StoredDocuments;
 pub use fusion::LearnedFusion;
 pub use ingest::CutTexts;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};

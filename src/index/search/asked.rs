@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use serde::Serialize;
 
 use super::damage::scan_failed;
-use super::encode::QueryEncoder;
+use super::encode::{EncoderText, QueryEncoder};
 use super::filter::RowFilter;
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
 use super::plan::Plan;
@@ -46,6 +46,8 @@ pub struct MatchedTerm {
 pub(crate) struct Asked<'a> {
     /// The ranking; [`RankBy::Best`] is resolved. If words rank, they are present.
     pub by: RankBy,
+    /// As it was asked; `None` for an embedding.
+    pub text: Option<&'a str>,
     /// `[dim]`; empty if embeddings are not used.
     pub vector: Cow<'a, [f32]>,
     pub words: Option<Words>,
@@ -55,6 +57,13 @@ pub(crate) struct Asked<'a> {
     pub note: Option<String>,
     /// Which encoder gave the vector.
     pub encoder: Option<QueryEncoder>,
+}
+
+impl Asked<'_> {
+    /// What an encoder reads of it; `None` for an embedding.
+    pub(super) fn encoder_text(&self) -> Option<EncoderText<'_>> {
+        self.words.as_ref().map(Into::into).or(self.text.map(Into::into))
+    }
 }
 
 impl ActiveModel {

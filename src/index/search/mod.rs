@@ -34,6 +34,7 @@ pub use crate::lexical::{OtherTerms, StatisticsError, TermStatistics, UnknownAna
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;
 pub use encode::{QueryEncoder, UnknownEncoder};
+pub(super) use fetch::fetch;
 pub(super) use filter::FilterCache;
 #[cfg(feature = "train")]
 pub(crate) use fusion::{Candidate, fuse};
