@@ -98,22 +98,41 @@ impl Index {
         check: &mut Check<'_>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Option<ModelChange>> {
-        let changed = self.change_model_alone(bundle, check, on_progress);
-        if matches!(changed, Err(Error::Cancelled)) {
+        let changed = self.change_with(bundle, on_progress, |target, filled, on_progress| {
+            match check(&target, on_progress)? {
+                true => self.switch(target, filled, on_progress).map(Some),
+                false => Ok(None),
+            }
+        });
+        if matches!(changed, Ok(None) | Err(Error::Cancelled)) {
             self.discard_unfinished();
         }
         changed
     }
 
-    fn change_model_alone(
+    /// Fills a model and passes it to `finish`, with the number of documents that it got.
+    fn change_with<T>(
         &self,
         bundle: &Bundle,
-        check: &mut Check<'_>,
         on_progress: &mut OnProgress<'_>,
-    ) -> Result<Option<ModelChange>> {
+        finish: impl FnOnce(ActiveModel, usize, &mut OnProgress<'_>) -> Result<T>,
+    ) -> Result<T> {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash() }.into());
         }
+        let changed = self.target(bundle).and_then(|target| {
+            let filled = self.fill(&target, on_progress)?;
+            finish(target, filled, on_progress)
+        });
+        // The next call continues a cancelled one.
+        if changed.as_ref().is_err_and(|error| !matches!(error, Error::Cancelled)) {
+            self.discard_unfinished();
+        }
+        changed
+    }
+
+    /// The model to change to: the kept one if it is this bundle, or a new one.
+    fn target(&self, bundle: &Bundle) -> Result<ActiveModel> {
         if let Some(number) = self.root.current().kept
             && self.is_kept(number, bundle.hash())
         {
@@ -122,16 +141,10 @@ impl Index {
                 Err(Error::Model(error)) => {
                     tracing::warn!(index = %self.path().display(), %error, "the kept model is damaged");
                 }
-                kept => return self.change_to(kept?, check, on_progress),
+                kept => return kept,
             }
         }
-        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, check, on_progress));
-        match &changed {
-            // The next call continues a cancelled one.
-            Ok(Some(_)) | Err(Error::Cancelled) => {}
-            Ok(None) | Err(_) => self.discard_unfinished(),
-        }
-        changed
+        self.shadow(bundle)
     }
 
     /// Returns to the model before the last change.
@@ -259,18 +272,11 @@ impl Index {
         }
     }
 
-    /// Fills the target and, if `check` accepts it, puts it into service.
-    fn change_to(
-        &self,
-        target: ActiveModel,
-        check: &mut Check<'_>,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Option<ModelChange>> {
+    /// Fills a model from the one in service, except for the writes of the meantime; returns how many documents
+    /// it got.
+    fn fill(&self, target: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<usize> {
         let before = self.serving();
-        let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
-        let backend = self.root.backend();
-        let encoded_by = if keeps_embeddings { before.encoded_by() } else { target.encodes() };
-        let filling = Filling { target: &target, keeps_embeddings, encoded_by, backend: &*backend };
+        let filling = Filling::new(&before, target, self.root.backend());
         let mut filled = 0;
         let mut tick = |more: usize, left: usize| {
             filled += more;
@@ -286,9 +292,19 @@ impl Index {
                 break;
             }
         }
-        if !check(&target, on_progress)? {
-            return Ok(None);
-        }
+        Ok(filled)
+    }
+
+    /// Puts a filled model into service.
+    fn switch(
+        &self,
+        target: ActiveModel,
+        mut filled: usize,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<ModelChange> {
+        let before = self.serving();
+        let filling = Filling::new(&before, &target, self.root.backend());
+        let keeps_embeddings = filling.keeps_embeddings;
         // Picks up writes made during the last pass. Writers wait now, so progress is not reported: a
         // callback might write.
         let apart = PrivatePool::new();
@@ -332,7 +348,7 @@ impl Index {
         self.discard_unfinished();
         drop(no_writes);
         self.calibrate_if_needed(on_progress);
-        Ok(Some(change))
+        Ok(change)
     }
 
     /// Gives a new model a learned weight of words: its own, or that of a model with the same encoder, which
@@ -363,9 +379,12 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::reencode`], and [`Error::Cancelled`].
     pub fn reencode(mut self, bundle: &Bundle) -> Result<ModelChange> {
-        self.index.check_writable()?;
-        let _only = self.index.alone()?;
-        changed(self.index.change_model_alone(bundle, &mut always, &mut self.on_progress)?)
+        let index = self.index;
+        index.check_writable()?;
+        let _only = index.alone()?;
+        let switch =
+            |target, filled, on_progress: &mut OnProgress<'_>| index.switch(target, filled, on_progress);
+        index.change_with(bundle, &mut self.on_progress, switch)
     }
 
     /// As [`Index::rollback`], with progress in documents and cancellation between groups of them.
@@ -377,21 +396,15 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         index.check_writable()?;
         let _only = index.alone()?;
         let kept = index.root.current().kept.ok_or(InputError::NoPreviousModel)?;
-        changed(index.change_to(index.open_for_filling(kept)?, &mut always, &mut self.on_progress)?)
+        let target = index.open_for_filling(kept)?;
+        let filled = index.fill(&target, &mut self.on_progress)?;
+        index.switch(target, filled, &mut self.on_progress)
     }
 }
 
 /// Decides whether a completely filled model goes into service.
+#[cfg(feature = "train")]
 pub(crate) type Check<'a> = dyn FnMut(&ActiveModel, &mut OnProgress<'_>) -> Result<bool> + 'a;
-
-fn always(_: &ActiveModel, _: &mut OnProgress<'_>) -> Result<bool> {
-    Ok(true)
-}
-
-/// For a change without a check that could reject it.
-fn changed(change: Option<ModelChange>) -> Result<ModelChange> {
-    change.ok_or(Error::Cancelled)
-}
 
 /// Fills one store from another.
 struct Filling<'a> {
@@ -400,13 +413,19 @@ struct Filling<'a> {
     keeps_embeddings: bool,
     /// What made the target's embeddings.
     encoded_by: BTreeSet<EncodedBy>,
-    backend: &'a dyn Backend,
+    backend: Arc<dyn Backend>,
 }
 
 /// What to store for some rows of a view, given their documents.
 type Puts<'a> = &'a dyn Fn(&[Row], Vec<Document>) -> Result<Vec<Put>>;
 
-impl Filling<'_> {
+impl<'a> Filling<'a> {
+    fn new(before: &ActiveModel, target: &'a ActiveModel, backend: Arc<dyn Backend>) -> Self {
+        let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
+        let encoded_by = if keeps_embeddings { before.encoded_by() } else { target.encodes() };
+        Self { target, keeps_embeddings, encoded_by, backend }
+    }
+
     /// What the target lacks compared with a view.
     ///
     /// # Errors
@@ -433,7 +452,7 @@ impl Filling<'_> {
         ingest.keep_stored(documents, rows, false)
     }
 
-    /// Stores what the target lacks compared with a view; returns how many documents were stored, and how
+    /// Stores what the target lacks compared with a view; `tick` gets how many documents were stored, and how
     /// many remain.
     fn fill(
         &self,
@@ -445,7 +464,7 @@ impl Filling<'_> {
         let Difference { missing, surplus } = difference;
         self.target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
         if !missing.is_empty() {
-            self.target.note_encoded(self.backend, &self.encoded_by)?;
+            self.target.note_encoded(&*self.backend, &self.encoded_by)?;
         }
         let mut rest = missing.as_slice();
         while !rest.is_empty() {
