@@ -24,8 +24,6 @@ pub(crate) const JUDGMENTS: &str = "judgments";
 pub(crate) const QUESTIONS: &str = "QUESTIONS";
 /// The questions before those in [`QUESTIONS`].
 pub(crate) const QUESTIONS_OLD: &str = "QUESTIONS.old";
-/// [`QUESTIONS`] before the rename.
-pub(crate) const QUESTIONS_NEW: &str = "QUESTIONS.new";
 
 /// In the directory of an index and in that of a store: locked by the handle that writes.
 pub(crate) const LOCK: &str = "LOCK";

@@ -14,9 +14,8 @@ const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
 /// Names of everything that can be left unfinished in the folder of an index, with a file in those that are
 /// folders.
-const BEGUN: [&str; 10] = [
+const BEGUN: [&str; 9] = [
     "CURRENT.new",
-    "QUESTIONS.new",
     "model.trained",
     "model.trained.partial",
     "model.trained.partial-17",
