@@ -8,7 +8,7 @@ use super::Index;
 use super::active_model::ActiveModel;
 use super::begun;
 use super::root::{Current, kind, list, model_prefix};
-use super::search::{Plan, SearchRequest};
+use super::search::{Plan, SearchRequest, check_vector};
 use super::with_progress::WithProgress;
 use crate::disk::{Kind, names};
 use crate::error::{Error, Result};
@@ -196,7 +196,7 @@ impl ActiveModel {
         let view = self.view();
         for row in self.probes(&view)? {
             let query = self.unit_row(&view, row)?;
-            if self.check_vector(&query).is_err() {
+            if check_vector(&query, self.model().indexer.dim()).is_err() {
                 // All zeros: similar to nothing, and so unusable as a query.
                 continue;
             }

@@ -22,7 +22,7 @@ pub enum Analyzer {
 }
 
 macro_rules! languages {
-    ($($code:literal $language:ident $name:literal)*) => {
+    ($($language:ident $name:literal)*) => {
         /// A language for stemming.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -42,12 +42,6 @@ macro_rules! languages {
                 }
             }
 
-            fn code(self) -> u8 {
-                match self {
-                    $(Self::$language => $code,)*
-                }
-            }
-
             fn algorithm(self) -> Algorithm {
                 match self {
                     $(Self::$language => Algorithm::$language,)*
@@ -57,29 +51,29 @@ macro_rules! languages {
     };
 }
 
-// The codes are stored on disk (docs/format.md): append new ones at the end.
+// Positions are stored on disk (docs/format.md): append new ones at the end.
 languages! {
-    2 Arabic "arabic"
-    3 Danish "danish"
-    4 Dutch "dutch"
-    5 English "english"
-    6 Finnish "finnish"
-    7 French "french"
-    8 German "german"
-    9 Greek "greek"
-    10 Hindi "hindi"
-    11 Hungarian "hungarian"
-    12 Indonesian "indonesian"
-    13 Italian "italian"
-    14 Norwegian "norwegian"
-    15 Polish "polish"
-    16 Portuguese "portuguese"
-    17 Romanian "romanian"
-    18 Russian "russian"
-    19 Spanish "spanish"
-    20 Swedish "swedish"
-    21 Tamil "tamil"
-    22 Turkish "turkish"
+    Arabic "arabic"
+    Danish "danish"
+    Dutch "dutch"
+    English "english"
+    Finnish "finnish"
+    French "french"
+    German "german"
+    Greek "greek"
+    Hindi "hindi"
+    Hungarian "hungarian"
+    Indonesian "indonesian"
+    Italian "italian"
+    Norwegian "norwegian"
+    Polish "polish"
+    Portuguese "portuguese"
+    Romanian "romanian"
+    Russian "russian"
+    Spanish "spanish"
+    Swedish "swedish"
+    Tamil "tamil"
+    Turkish "turkish"
 }
 
 const TOKENS: u8 = 1;
@@ -89,14 +83,13 @@ impl Analyzer {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Tokens => TOKENS,
-            Self::Stems(language) => language.code(),
+            Self::Stems(language) => TOKENS + 1 + language as u8,
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        let stems =
-            || Language::ALL.iter().find(|language| language.code() == code).copied().map(Self::Stems);
-        if code == TOKENS { Some(Self::Tokens) } else { stems() }
+        let all = [Self::Tokens].into_iter().chain(Language::ALL.iter().copied().map(Self::Stems));
+        all.into_iter().find(|analyzer| analyzer.code() == code)
     }
 
     fn name(self) -> &'static str {

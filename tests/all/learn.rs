@@ -13,7 +13,7 @@ use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, is_held_out};
-use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, SearchRequest, Stage};
+use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, SearchRequest, Stage, no_progress};
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
@@ -142,7 +142,7 @@ fn damaged_judgments_are_found_and_repaired() {
     assert!(report.problems.iter().all(|problem| problem.file.starts_with("judgments/")), "{report:?}");
     assert!(!report.is_sound());
     drop(index);
-    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &ehi::RepairOptions::default(), &mut no_progress).unwrap();
     assert!(report.judgments_damaged && !report.was_sound() && report.lost == 0, "{report:?}");
     let index = Index::open(&path).unwrap();
     assert_eq!(index.judgments().unwrap().len() as u64 + report.lost_judgments, 50);
@@ -165,7 +165,7 @@ fn damaged_judgments_are_found_and_repaired() {
         fs::write(path.join("judgments").join(name), "nothing").unwrap();
     }
     assert!(Index::open(&path).unwrap().judgments().is_err());
-    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &ehi::RepairOptions::default(), &mut no_progress).unwrap();
     assert!(report.judgments_set_aside && !report.was_sound(), "{report:?}");
     let index = Index::open(&path).unwrap();
     assert!(index.judgments().unwrap().is_empty());

@@ -11,7 +11,7 @@ use ehi::search::DEFAULT_ALPHA;
 use ehi::store::StoreError;
 use ehi::{
     Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language,
-    SearchRequest, SearchResult,
+    SearchRequest, SearchResult, no_progress,
 };
 use serde_json::json;
 
@@ -335,7 +335,7 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
 fn an_index_made_without_gets_posting_lists_later() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
     assert!(!index.is_lexical() && index.stats().unwrap().bytes.terms == 0);
     let refused = |index: &Index| {
@@ -364,9 +364,9 @@ fn an_index_made_without_gets_posting_lists_later() {
     assert!(index.is_lexical());
     assert_scores(&index, &texts, QUESTIONS[0]);
     drop((index, reader));
-    let opened = Index::builder().lexical(false).open(&path);
-    assert!(matches!(opened, Err(Error::Input(InputError::InapplicableOption { option: "lexical", .. }))));
-    assert!(Index::builder().lexical(true).open(&path).is_ok());
+    let opened = Index::builder().analyzer(None).open(&path);
+    assert!(matches!(opened, Err(Error::Input(InputError::InapplicableOption { option: "analyzer", .. }))));
+    assert!(Index::builder().analyzer(Analyzer::Tokens).open(&path).is_ok());
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn stemmed_words_are_found_in_every_form() {
     check(&Index::builder().analyzer(english).open(&path).unwrap());
     // Added later, for existing documents; a read-only handle sees it.
     let path = dir.path().join("later");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
     index.flush().unwrap();
     let reader = Index::open_read_only(&path).unwrap();
@@ -435,15 +435,13 @@ fn stemmed_words_are_found_in_every_form() {
     check(&index);
     assert!(reader.refresh().unwrap());
     check(&reader);
-    let both = Index::builder().lexical(false).analyzer(english).create(dir.path().join("x"), &bundle(SHAPE));
-    assert!(matches!(both, Err(Error::Input(InputError::Conflict { .. }))));
 }
 
 #[test]
 fn words_that_were_added_stay_with_every_change_of_model() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     let texts: Vec<_> = (0..DOCUMENTS).map(|n| text_of(&document(n))).collect();
     // A change that started without words, and is continued.
@@ -455,7 +453,7 @@ fn words_that_were_added_stay_with_every_change_of_model() {
     assert!(index.is_lexical() && index.verify().unwrap().is_sound());
     assert_scores(&index, &texts, QUESTIONS[0]);
     // A kept model from before the index had words.
-    let index = Index::builder().lexical(false).create(dir.path().join("kept"), &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(dir.path().join("kept"), &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     index.reencode(&other).unwrap();
     index.make_lexical(Analyzer::Tokens).unwrap();
@@ -485,7 +483,7 @@ fn exclusions_leave_as_many_hits_as_there_are() {
 fn a_default_search_is_none_of_words_where_there_are_none() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
     assert_eq!(index.search_with("tree -leaf", &SearchRequest::default()).unwrap().len(), 10);
     // Words added since are also added to the first model; what was learned stays with the other one.
@@ -508,7 +506,7 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
         assert!(found.len() == 10 && found.signs.ignored, "{text}");
     }
     // Before the first flush, and without documents, it has no words either.
-    let empty = Index::builder().lexical(false).create(dir.path().join("empty"), &bundle(SHAPE)).unwrap();
+    let empty = Index::builder().analyzer(None).create(dir.path().join("empty"), &bundle(SHAPE)).unwrap();
     assert!(matches!(
         empty.search_with("tree", &SearchRequest::lexical()),
         Err(Error::Store(StoreError::NotLexical))
@@ -614,7 +612,7 @@ fn damaged_posting_lists_are_found_and_made_again() {
     let damaged = Index::open_read_only(&path).unwrap();
     assert!(!damaged.verify().unwrap().is_sound());
     drop(damaged);
-    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &ehi::RepairOptions::default(), &mut no_progress).unwrap();
     assert_eq!((report.lost, report.documents), (0, 20_000));
     let index = Index::open(&path).unwrap();
     assert!(index.verify().unwrap().is_sound());

@@ -7,7 +7,7 @@ use crate::support::{DOCUMENTS, Shape, bundle, document, documents, filled, id};
 use ehi::calibrate::CalibrateOptions;
 use ehi::learn::TuneOptions;
 use ehi::train::{DistilOptions, QueryEncoderChoice};
-use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions, SearchRequest};
+use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions, SearchRequest, no_progress};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -174,17 +174,21 @@ fn what_was_measured_of_another_index_is_named_and_not_used() {
 fn a_repair_settles_what_cannot_be_used() {
     let ((_dir, path), (_other_dir, other)) = (measured(DOCUMENTS), measured(DOCUMENTS));
     fs::copy(other.join("models/1/MEASURED"), path.join("models/1/MEASURED")).unwrap();
-    let report = Index::repair(&path, RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
     assert!(!report.was_sound() && report.lost == 0);
     assert_eq!(report.unmeasured.len(), 1, "{report:?}");
     assert_eq!(report.set_aside, [path.join("damaged/1-MEASURED")]);
-    assert!(Index::repair(&path, RepairOptions::default().forget(true)).unwrap().was_sound());
+    assert!(
+        Index::repair(&path, &RepairOptions { forget: true, ..RepairOptions::default() }, &mut no_progress)
+            .unwrap()
+            .was_sound()
+    );
     assert!(warnings(&path).is_empty());
     assert_eq!(Index::open(&path).unwrap().len(), DOCUMENTS);
 
     fs::remove_file(path.join("models/1/MEASURED")).unwrap();
     assert!(warnings(&path)[0].contains("MEASURED is missing"));
-    let report = Index::repair(&path, RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
     assert_eq!((report.unmeasured.len(), report.set_aside.len()), (1, 0), "{report:?}");
     assert!(warnings(&path).is_empty());
 }

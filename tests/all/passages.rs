@@ -30,11 +30,10 @@ fn of_words(id: &str, title: &str, words: usize) -> Document {
 fn an_insert_says_which_texts_were_cut() {
     for analyzer in [Some(Analyzer::Tokens), Some(Analyzer::Stems(Language::English)), None] {
         let dir = tempfile::tempdir().unwrap();
-        let mut builder = Index::builder().lexical(analyzer.is_some());
-        if let Some(analyzer) = analyzer {
-            builder = builder.analyzer(analyzer);
-        }
-        let index = builder.create(dir.path().join("index"), &bundle(Shape::of_height(1))).unwrap();
+        let index = Index::builder()
+            .analyzer(analyzer)
+            .create(dir.path().join("index"), &bundle(Shape::of_height(1)))
+            .unwrap();
         let whole = [of_words("a", "", READ), of_words("b", "leaf word", READ - 2), of_words("c", "x", 0)];
         let summary = index.insert_batch(whole).unwrap();
         assert_eq!(summary.cut, Default::default(), "{analyzer:?}");

@@ -250,7 +250,7 @@ fn statistics_are_for_words_of_their_own() {
     assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
     let dir = TempDir::new().unwrap();
     let model = index.bundle();
-    let stems = Index::builder().analyzer("english".parse().unwrap());
+    let stems = Index::builder().analyzer(ehi::Analyzer::Stems(ehi::Language::English));
     let stems = stems.create(dir.path().join("stems"), &model).unwrap();
     stems.insert(Document::new("a", "", "trees and leaves")).unwrap();
     let refused = stems.search_with("tree", &SearchRequest::lexical().statistics(&statistics));

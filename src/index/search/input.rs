@@ -92,7 +92,7 @@ impl ActiveModel {
     ) -> Result<Vec<Asked<'a>>> {
         let (mode, encoder) = (plan.request.mode, plan.request.encoder);
         let words_help = self.words_help(encoder);
-        let analysis = self.analysis();
+        let (analysis, dim) = (self.analysis(), self.model().indexer.dim());
         let mut all = Vec::with_capacity(questions.len());
         for question in questions {
             let (text, vector) = match *question {
@@ -107,7 +107,7 @@ impl ActiveModel {
                 let call = "a query that is an embedding";
                 return Err(InputError::InapplicableOption { option: "encoder", call }.into());
             }
-            vector.map_or(Ok(()), |vector| self.check_vector(vector))?;
+            vector.map_or(Ok(()), |vector| check_vector(vector, dim))?;
             if text.is_some_and(|text| text.trim().is_empty()) {
                 return Err(InputError::EmptyQuery.into());
             }
@@ -158,12 +158,12 @@ impl ActiveModel {
         }
         Ok(all)
     }
+}
 
-    pub(in crate::index) fn check_vector(&self, vector: &[f32]) -> Result<()> {
-        let expected = self.model().indexer.dim();
-        if vector.len() != expected {
-            return Err(InputError::Dimension { found: vector.len(), expected }.into());
-        }
-        if has_direction(vector) { Ok(()) } else { Err(InputError::BadVector.into()) }
+/// Whether an embedding can be compared with those of an index of this width.
+pub(in crate::index) fn check_vector(vector: &[f32], expected: usize) -> std::result::Result<(), InputError> {
+    if vector.len() != expected {
+        return Err(InputError::Dimension { found: vector.len(), expected });
     }
+    if has_direction(vector) { Ok(()) } else { Err(InputError::BadVector) }
 }

@@ -40,6 +40,7 @@ pub(super) use filter::FilterCache;
 pub(crate) use fusion::{Candidate, fuse};
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
 pub use input::Question;
+pub(super) use input::check_vector;
 pub(crate) use plan::Plan;
 pub(super) use rank::Ranked;
 #[cfg(feature = "train")]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
-use super::input::Question;
+use super::input::{Question, check_vector};
 use super::request::{RankBy, SearchRequest};
 use super::words::WordSearch;
 use crate::error::{InputError, Result};
@@ -18,7 +18,6 @@ use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
 use crate::lexical::{Analyzer, TermStatistics, syntax};
 use crate::model::{Bundle, Role};
-use crate::scan::has_direction;
 
 /// This file of the model defines the tokens of an index.
 const TOKENIZER: &str = "tokenizer.json";
@@ -141,12 +140,7 @@ impl Bundle {
         let indexer = self.model().indexer();
         let beam =
             NonZeroUsize::new(beam.min(indexer.shape().leaves() as usize)).ok_or(InputError::ZeroBeam)?;
-        if vector.len() != indexer.dim() {
-            return Err(InputError::Dimension { found: vector.len(), expected: indexer.dim() }.into());
-        }
-        if !has_direction(vector) {
-            return Err(InputError::BadVector.into());
-        }
+        check_vector(vector, indexer.dim())?;
         let leaves = indexer.route(&unit(vector), beam, Role::Query).search.leaves;
         let routed = leaves
             .into_iter()
@@ -173,9 +167,7 @@ impl Index {
         }
         Ok(TermStatistics::new(serving.term_kind(), documents, total, terms))
     }
-}
 
-impl Index {
     /// Number of live rows of each leaf, `[leaves]`: tells which indexes to query.
     ///
     /// # Errors
@@ -183,13 +175,7 @@ impl Index {
     pub fn leaf_rows(&self) -> Result<Vec<u32>> {
         self.check_process()?;
         let serving = self.serving();
-        let mut rows = vec![0; serving.model().indexer().shape().leaves() as usize];
-        for (leaf, count) in serving.view().leaf_sizes()? {
-            if let Some(slot) = rows.get_mut(leaf.index()) {
-                *slot = count as u32;
-            }
-        }
-        Ok(rows)
+        Ok(serving.leaf_sizes(&serving.view())?.into_iter().map(|rows| rows as u32).collect())
     }
 }
 

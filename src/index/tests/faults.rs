@@ -12,6 +12,7 @@ use crate::disk::faulty::Faulty;
 use crate::error::Error;
 use crate::index::RepairOptions;
 use crate::index::calibrate::{CalibrateOptions, QuestionSource};
+use crate::progress::no_progress;
 use crate::store::StoreError;
 
 /// A temporary error and a permanent one.
@@ -264,10 +265,10 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         bytes[middle] ^= 1;
         fs::write(index.join(name), bytes).unwrap();
     }
-    let options = || RepairOptions::default().bundle(&bundles.a);
+    let options = RepairOptions { bundle: Some(bundles.a.clone()), ..RepairOptions::default() };
     let failed = each_operation(|faults| {
         let (_dir, path) = copied(&origin);
-        let repair = |backend| Index::repair_on(backend, &path, options());
+        let repair = |backend| Index::repair_on(backend, &path, &options, &mut no_progress);
         let first = repair(Arc::new(faults.clone()));
         if faults.failed().is_none() {
             let report = first.unwrap();
