@@ -43,14 +43,6 @@ pub(crate) struct Ranked {
 /// Share of the documents above which scoring all of them in order is as cheap as visiting leaves.
 const MOST_VISITED: f64 = 0.5;
 
-/// Where the candidates come from.
-enum Source<'f> {
-    Ids(Vec<&'f str>),
-    All,
-    /// A beam of this many leaves, or those that the plan names.
-    Leaves(NonZeroUsize),
-}
-
 impl ActiveModel {
     /// How many leaves to visit; `None` if every document is scored.
     fn beam(&self, plan: &Plan<'_>, view: &View) -> Option<NonZeroUsize> {
@@ -88,12 +80,10 @@ pub(crate) fn check_best(view: &View, top: &TopK) -> Result<()> {
     Err(damaged("segments", "the document of a row").into())
 }
 
-/// A search in progress.
+/// The candidates of a search.
 struct Search<'a> {
     view: &'a View,
     selector: Selector<'a>,
-    scorer: Scorer<'a>,
-    top: TopK,
     candidates: Vec<RowCandidates<'a>>,
     /// Number of live rows that were candidates.
     documents: usize,
@@ -110,45 +100,78 @@ impl ActiveModel {
         let started = Instant::now();
         let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let indexer = &self.model().indexer;
-        let source = match (plan.reach(), self.beam(plan, view)) {
+        let (mut beam, mut ids) = (self.beam(plan, view), None);
+        match (plan.reach(), &mut filter) {
             // Regardless of the filter, so that hits do not depend on which documents are in this index.
-            (Reach::Leaves(leaves), Some(beam)) => {
-                check_leaves(leaves, indexer)?;
-                Source::Leaves(beam)
+            (Reach::Leaves(leaves), _) => check_leaves(leaves, indexer)?,
+            (_, Some(filter)) => {
+                ids = filter.candidate_ids();
+                // If few rows pass a filter, they are scored without the tree.
+                if ids.is_some() || beam.is_some() && filter.is_rare()? {
+                    beam = None;
+                }
             }
-            (_, beam) => source(beam, filter.as_mut())?,
+            (_, None) => {}
+        }
+        // Whether the search may leave out documents that could be hits. A beam of all leaves is an exact
+        // search, unless the index has no tree and so no choice of leaves.
+        let may_miss = match plan.reach() {
+            Reach::Recall(recall) => *recall < 1.0,
+            _ => {
+                beam.is_some_and(|beam| beam.get() < indexer.shape().leaves() as usize || !indexer.has_tree())
+            }
         };
-        let rotation =
-            if plan.request.codes.unwrap_or(source.may_miss(plan, indexer)) { self.rotation() } else { None };
+        let rotation = if plan.request.codes.unwrap_or(may_miss) { self.rotation() } else { None };
         if plan.request.codes == Some(true) && rotation.is_none() {
             return Err(InputError::NoCodes { similarity: self.similarity }.into());
         }
         // A document may be in several leaves.
-        let several = matches!(source, Source::Leaves(_)) && self.leaves_per_document() > 1;
+        let several = beam.is_some() && self.leaves_per_document() > 1;
         let mut search = Search {
             view,
             selector: Selector::new(filter, several.then(|| view.rows())),
-            scorer: Scorer::new(view, &scanner, rotation, plan.parallel),
-            top: best_of(view, plan.k.get()),
             candidates: Vec::new(),
             documents: 0,
             different: view.has_several().then(HashSet::new),
         };
-        let cursor = match source {
-            Source::Ids(ids) => search.ids(&ids).map(|()| None)?,
-            Source::All => search.all().map(|()| None)?,
-            Source::Leaves(beam) => {
-                let mut cursor = match plan.reach() {
-                    Reach::Leaves(leaves) => LeafCursor::of(indexer, &unit, leaves),
-                    _ => LeafCursor::new(indexer, &unit, beam),
-                };
-                search.leaves(&mut cursor, plan)?;
-                Some(cursor)
-            }
+        let mut cursor = beam.map(|beam| match plan.reach() {
+            Reach::Leaves(leaves) => LeafCursor::of(indexer, &unit, leaves),
+            _ => LeafCursor::new(indexer, &unit, beam),
+        });
+        match (&mut cursor, ids) {
+            (Some(cursor), _) => search.leaves(cursor, plan)?,
+            (None, Some(ids)) => search.ids(&ids)?,
+            (None, None) => search.all()?,
+        }
+        let Search { selector, candidates, documents, .. } = search;
+        let mut top = best_of(view, plan.k.get());
+        let scorer = Scorer { view, scanner: &scanner, rotation, documents };
+        let embeddings_read = match plan.parallel {
+            false => scorer.score(&candidates, &mut top)?,
+            true => scorer.score_on_pool(&candidates, &mut top)?,
         };
-        search.scorer.score(&search.candidates, search.documents, &mut search.top)?;
-        check_best(view, &search.top)?;
-        search.ranked(cursor, vector.len(), started)
+        check_best(view, &top)?;
+        let rows = ties::sorted(view, top)?;
+        let elapsed = started.elapsed();
+        let live = view.live_rows().max(1) as f64;
+        let multiply_adds = cursor.as_ref().map_or(0, |cursor| cursor.multiply_adds);
+        let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.elapsed);
+        let stats = SearchStats {
+            leaves_visited: cursor.as_ref().map_or(0, |cursor| cursor.visited.len()),
+            documents_visited: documents,
+            embeddings_read,
+            documents_checked: selector.checked(),
+            exhausted: cursor.as_ref().is_none_or(LeafCursor::is_exhausted),
+            visited_fraction: documents as f64 / live,
+            work_fraction: (documents as f64 + multiply_adds as f64 / vector.len() as f64) / live,
+            beam,
+            scan: elapsed.saturating_sub(beam),
+            ..SearchStats::default()
+        };
+        let sample = cursor.as_ref().and_then(|cursor| cursor.sample);
+        let leaves = cursor.map_or_else(Vec::new, |cursor| cursor.visited);
+        let (scores, ranked_by) = (Vec::new(), RankedBy::Dense);
+        Ok(Ranked { rows, scores, ranked_by, stats, leaves, sample, multiply_adds })
     }
 }
 
@@ -159,32 +182,6 @@ fn check_leaves(leaves: &[LeafId], indexer: &Indexer) -> Result<()> {
     match leaves.iter().find(|leaf| !shape.contains(**leaf)) {
         Some(leaf) => Err(InputError::UnknownLeaf { leaf: leaf.0, leaves: shape.leaves() }.into()),
         None => Ok(()),
-    }
-}
-
-/// If few rows pass a filter, they are scored without the tree.
-fn source<'a>(beam: Option<NonZeroUsize>, filter: Option<&mut RowFilter<'a>>) -> Result<Source<'a>> {
-    Ok(match (filter, beam) {
-        (None, Some(beam)) => Source::Leaves(beam),
-        (None, None) => Source::All,
-        (Some(filter), beam) => match (filter.candidate_ids(), beam) {
-            (Some(ids), _) => Source::Ids(ids),
-            (None, Some(beam)) if !filter.is_rare()? => Source::Leaves(beam),
-            (None, _) => Source::All,
-        },
-    })
-}
-
-impl Source<'_> {
-    /// Whether the search may leave out documents that could be hits.
-    fn may_miss(&self, plan: &Plan<'_>, indexer: &Indexer) -> bool {
-        match (plan.reach(), self) {
-            (Reach::Recall(recall), _) => *recall < 1.0,
-            // A beam of all leaves is an exact search, unless the index has no tree and so no choice of
-            // leaves.
-            (_, Self::Leaves(beam)) => beam.get() < indexer.shape().leaves() as usize || !indexer.has_tree(),
-            (_, Self::Ids(_) | Self::All) => false,
-        }
     }
 }
 
@@ -247,39 +244,5 @@ impl Search<'_> {
         }
         self.documents = self.candidates.iter().map(RowCandidates::len).sum();
         Ok(())
-    }
-
-    /// `cursor`: of the tree, if it was used.
-    fn ranked(self, cursor: Option<LeafCursor<'_>>, dim: usize, started: Instant) -> Result<Ranked> {
-        let rows = ties::sorted(self.view, self.top)?;
-        let elapsed = started.elapsed();
-        let live = self.view.live_rows().max(1) as f64;
-        let multiply_adds = cursor.as_ref().map_or(0, |cursor| cursor.multiply_adds);
-        let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.elapsed);
-        let stats = SearchStats {
-            leaves_visited: cursor.as_ref().map_or(0, |cursor| cursor.visited.len()),
-            documents_visited: self.documents,
-            embeddings_read: self.scorer.embeddings,
-            documents_checked: self.selector.checked(),
-            exhausted: cursor.as_ref().is_none_or(LeafCursor::is_exhausted),
-            visited_fraction: self.documents as f64 / live,
-            work_fraction: (self.documents as f64 + multiply_adds as f64 / dim as f64) / live,
-            beam,
-            scan: elapsed.saturating_sub(beam),
-            encode: Duration::ZERO,
-            fetch: Duration::ZERO,
-            ..SearchStats::default()
-        };
-        let sample = cursor.as_ref().and_then(|cursor| cursor.sample);
-        let leaves = cursor.map_or_else(Vec::new, |cursor| cursor.visited);
-        Ok(Ranked {
-            rows,
-            scores: Vec::new(),
-            ranked_by: RankedBy::Dense,
-            stats,
-            leaves,
-            sample,
-            multiply_adds,
-        })
     }
 }

@@ -107,11 +107,6 @@ impl Words {
     pub fn has_sequences(&self) -> bool {
         !self.required.is_empty() || !self.excluded.is_empty()
     }
-
-    /// Whether there are no terms to look up in the lists.
-    fn has_no_terms(&self) -> bool {
-        self.terms.is_empty()
-    }
 }
 
 impl<'a> From<&'a Words> for EncoderText<'a> {
@@ -201,7 +196,7 @@ impl<'a> WordSearch<'a> {
         let started = Instant::now();
         let mut best = TopK::new(k);
         let sequences = self.words.has_sequences();
-        if !self.words.has_no_terms() {
+        if !self.words.terms.is_empty() {
             for (part, terms) in &self.parts {
                 let mut accept = |row: u32, _: f32| -> Result<bool> {
                     let global = Row(part.base() + row);
