@@ -10,7 +10,7 @@ use super::queries::{EvalQueries, identical, judged, order_ties};
 use super::report::{EvalReport, Means, larger_p_value};
 use super::trec::Run;
 use crate::data::Dataset;
-use crate::error::{Error, InputError, Result};
+use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::{ActiveModel, Asked, Index, Plan, Words};
 use crate::measure::{
@@ -84,9 +84,9 @@ pub struct EvalOptions {
 /// metric.
 ///
 /// # Errors
-/// Failures of reading the dataset or the index, [`Error::Fraction`] for a fraction that is not a
-/// finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
-/// [`InputError::ZeroBeam`], [`InputError::ZeroLists`], and [`Error::Cancelled`].
+/// Failures of reading the dataset or the index, [`Error::Fraction`](crate::Error::Fraction) for a fraction
+/// that is not a finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
+/// [`InputError::OutOfRange`], and [`Error::Cancelled`](crate::Error::Cancelled).
 pub fn evaluate(
     index: &Index,
     dataset: &Dataset,
@@ -137,7 +137,7 @@ pub fn evaluate(
     let mut own_modes = options.modes.clone();
     if let Some(rerank) = &options.rerank {
         if rerank.depth == 0 {
-            return Err(InputError::ZeroDepth.into());
+            return Err(InputError::zero("the depth of the reranker").into());
         }
         if own_modes.is_empty() {
             own_modes.push(EvalMode::Dense);
@@ -238,7 +238,7 @@ fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     };
     beams.sort_unstable();
     beams.dedup();
-    beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
+    beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(InputError::zero("the beam").into())).collect()
 }
 
 /// The inputs of every measurement.

@@ -272,8 +272,8 @@ impl Index {
         }
     }
 
-    /// Fills a model from the one in service, except for the writes of the meantime; returns how many documents
-    /// it got.
+    /// Fills a model from the one in service, except for the writes of the meantime; returns how many
+    /// documents it got.
     fn fill(&self, target: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<usize> {
         let before = self.serving();
         let filling = Filling::new(&before, target, self.root.backend());

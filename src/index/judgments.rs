@@ -64,7 +64,7 @@ impl Index {
     /// # Errors
     /// Those of [`InputError::EmptyQuery`](crate::InputError::EmptyQuery),
     /// [`InputError::InvalidId`](crate::InputError::InvalidId),
-    /// [`InputError::BadWeight`](crate::InputError::BadWeight),
+    /// [`InputError::OutOfRange`](crate::InputError::OutOfRange),
     /// [`InputError::DocumentTooLarge`](crate::InputError::DocumentTooLarge) for a question longer than any
     /// document; failures of the disk.
     pub fn record(&self, question: &str, id: &str, grade: i32) -> Result<bool> {

@@ -62,8 +62,8 @@ impl Index {
             }
             return Ok(create(&path).map_err(StoreError::io(path, Operation::Create))?);
         }
-        // Waits for a process that is about to start a new file, so that the file does not reappear. The older
-        // file first: while it exists, a missing newer one is made again.
+        // Waits for a process that is about to start a new file, so that the file does not reappear. The
+        // older file first: while it exists, a missing newer one is made again.
         let _held = open(OpenOptions::new().append(true), &path).and_then(|file| file.lock().map(|()| file));
         for name in [names::QUESTIONS_OLD, names::QUESTIONS] {
             let path = self.path().join(name);

@@ -28,8 +28,8 @@ pub struct RepairOptions {
     pub bundle: Option<Bundle>,
     /// What to do with documents that may have been deleted; [`Undecided::Refuse`] by default.
     pub undecided: Undecided,
-    /// Removes what earlier repairs set aside, if this one finds nothing to do: the index is sound without it,
-    /// and a copy made now is a better backup.
+    /// Removes what earlier repairs set aside, if this one finds nothing to do: the index is sound without
+    /// it, and a copy made now is a better backup.
     pub forget: bool,
 }
 
@@ -45,8 +45,8 @@ impl Index {
     /// `damaged` of the index, until [`RepairOptions::forget`]. Unusable measurements of the model are set
     /// aside too. A sound index is left as it is; unsealed changes stay in the log.
     ///
-    /// No other handle may have the index open for writing. Progress is in documents written; the callback may
-    /// cancel between them: the error is then [`Error::Cancelled`], with the documents as they were.
+    /// No other handle may have the index open for writing. Progress is in documents written; the callback
+    /// may cancel between them: the error is then [`Error::Cancelled`], with the documents as they were.
     ///
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] if the options have to decide;

@@ -129,8 +129,9 @@ impl serde::Serialize for Analyzer {
     }
 }
 
-/// Calls `tell` with each word of a [normalised](super::normalised) text and its term: the CRC-32 of its stem, so that no dictionary is
-/// needed. Among a hundred thousand words, one pair on average shares a number.
+/// Calls `tell` with each word of a [normalised](super::normalised) text and its term: the CRC-32 of its
+/// stem, so that no dictionary is needed. Among a hundred thousand words, one pair on average shares a
+/// number.
 pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u32)) {
     let stemmer = Stemmer::new(language.algorithm());
     let words = text.split(|c: char| !c.is_alphanumeric() && !is_mark(c));

@@ -25,20 +25,6 @@ impl Default for Bm25 {
 }
 
 impl Bm25 {
-    /// Checks that scores can be computed with these parameters.
-    ///
-    /// # Errors
-    /// A parameter out of range, in words.
-    pub fn check(self) -> Result<(), String> {
-        if !(self.k1.is_finite() && self.k1 >= 0.0) {
-            return Err(format!("k1 is {}; it must be 0 or more", self.k1));
-        }
-        if !(0.0..=1.0).contains(&self.b) {
-            return Err(format!("b is {}; it must be from 0 to 1", self.b));
-        }
-        Ok(())
-    }
-
     /// The weight of a term, from the number of rows of the index and of rows that contain it; positive, at
     /// most about 23.
     pub fn idf(rows: u64, document_frequency: u64) -> f32 {

@@ -7,15 +7,16 @@ use crate::scan::TopK;
 
 /// Offers the best rows of one part to `best`: exactly those that scoring every row would find.
 ///
-/// A row matches if it contains every required term, and at least one term. Its score is the sum of its terms' scores in f32, in query order. `accept` is called last, with the row of
-/// the part and its score, and only for rows that may be among the best.
+/// A row matches if it contains every required term, and at least one term. Its score is the sum of its
+/// terms' scores in f32, in query order. `accept` is called last, with the row of the part and its score, and
+/// only for rows that may be among the best.
 ///
 /// # Shapes
 /// `lengths` `[rows]`, of the part; row r of the part is row `base + r` in `best`.
 ///
 /// # Errors
-/// [`Undecodable`] for a damaged list, or one with a row outside the part; the errors of `accept`. `best` then
-/// contains some rows of the part.
+/// [`Undecodable`] for a damaged list, or one with a row outside the part; the errors of `accept`. `best`
+/// then contains some rows of the part.
 pub fn search<E: From<Undecodable>>(
     terms: &[QueryTerm],
     lengths: &[u32],
@@ -26,8 +27,9 @@ pub fn search<E: From<Undecodable>>(
 ) -> Result<LexicalStats, E> {
     let mut query = Query::new(terms, lengths, norms)?;
     let mut stats = LexicalStats::default();
-    let nothing = query.terms.is_empty() || query.misses_required();
-    if best.k() > 0 && !nothing {
+    // Without the rows of a required term, no row matches.
+    let matches = query.terms.iter().all(|term| !term.required || !term.cursor.is_empty());
+    if best.k() > 0 && !query.terms.is_empty() && matches {
         let mut sink = Sink { base, accept, best };
         if query.terms.iter().any(|term| term.required) {
             together::search(&mut query, &mut sink, &mut stats)?;
@@ -103,11 +105,6 @@ impl<'a> Query<'a> {
             Ok(Term { cursor: Cursor::new(term.list, term.weight, part)?, required: term.required })
         };
         Ok(Self { terms: kept.map(term).collect::<Result<_, _>>()?, rows })
-    }
-
-    /// Whether a required term has no rows.
-    pub fn misses_required(&self) -> bool {
-        self.terms.iter().any(|term| term.required && term.cursor.is_empty())
     }
 }
 

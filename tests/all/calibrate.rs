@@ -193,7 +193,7 @@ fn what_cannot_be_measured_or_aimed_at_is_refused() {
     index.calibrate(&options).unwrap();
     for target in [0.0, -0.5, 1.1, f64::NAN, f64::INFINITY] {
         let refused = index.search_with("tree", &SearchRequest::dense().recall(target));
-        assert!(matches!(refused, Err(Error::Input(InputError::BadRecall { .. }))), "{target}: {refused:?}");
+        assert!(matches!(refused, Err(Error::Input(InputError::OutOfRange { .. }))), "{target}: {refused:?}");
     }
     let reader = Index::open_read_only(dir.path().join("index")).unwrap();
     let refused = reader.calibrate(&options);

@@ -118,7 +118,14 @@ fn a_judgment_that_cannot_be_stored_stores_none() {
         }
     };
     assert_eq!(refused(Judgment::new(" \n", "d", 1)), InputError::EmptyQuery);
-    assert_eq!(refused(Judgment::new("q", "d", 1).with_weight(1.5)), InputError::BadWeight { found: 1.5 });
+    assert_eq!(
+        refused(Judgment::new("q", "d", 1).with_weight(1.5)),
+        InputError::OutOfRange {
+            what: "the weight of a judgment",
+            found: 1.5,
+            expected: "above 0 and at most 1"
+        }
+    );
     assert!(matches!(refused(Judgment::new("q", "", 1)), InputError::InvalidId { found: 0, .. }));
     let long = "x".repeat(65 << 20);
     assert!(matches!(refused(Judgment::new(long, "d", 1)), InputError::DocumentTooLarge { .. }));

@@ -303,12 +303,12 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
     ));
     for (k1, b) in [(-1.0, 0.5), (f32::NAN, 0.5), (1.0, 1.5)] {
         let bad = index.search_with("tree", &SearchRequest::lexical().bm25(k1, b));
-        assert!(matches!(refused(bad), InputError::BadBm25 { .. }));
+        assert!(matches!(refused(bad), InputError::OutOfRange { .. }));
     }
     for fusion in [Fusion::Convex(1.1), Fusion::Rrf { k: -1.0 }] {
         assert!(matches!(
             refused(index.search_with("tree", &SearchRequest::hybrid(fusion))),
-            InputError::BadFusion { .. }
+            InputError::OutOfRange { .. }
         ));
     }
     // Only stop words, words in no document, other scripts, very many words, only signs.

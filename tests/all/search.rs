@@ -203,11 +203,11 @@ fn a_batch_refuses_what_a_search_refuses() {
     ));
     assert!(matches!(
         refused(index.search_many(&["tree"], &SearchRequest::dense().k(0).beam(3))),
-        InputError::ZeroK
+        InputError::OutOfRange { .. }
     ));
     assert!(matches!(
         refused(index.search_many(&["tree"], &SearchRequest::dense().k(3).beam(0))),
-        InputError::ZeroBeam
+        InputError::OutOfRange { .. }
     ));
     let dim = index.bundle().model().encoder().dim();
     let good = vec![1.0; dim];

@@ -228,7 +228,7 @@ fn given_leaves_exclude_what_says_how_far() {
     let expected = InputError::UnknownLeaf { leaf: tree, leaves: tree };
     assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
     let refused = index.search_with(&vector, &SearchRequest::dense().leaves(&[]));
-    assert!(matches!(&refused, Err(Error::Input(InputError::ZeroBeam))), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Input(InputError::OutOfRange { .. }))), "{refused:?}");
     let request = SearchRequest::dense().leaves(&leaves);
     let refused = index.explain(&vector, &request, false);
     assert!(matches!(refused, Err(Error::Input(InputError::InapplicableOption { .. }))));

@@ -18,7 +18,8 @@ use crate::store::files::{create_directory, rename, sync_parent};
 use crate::store::{DirectoryLock, Operation, StoreError, clear_store};
 
 /// Creates an index in a directory that is missing or empty, or where an earlier call was interrupted.
-/// `build` makes the rest: it gets the directory of the index and that of its one model. If it fails, what was made is removed.
+/// `build` makes the rest: it gets the directory of the index and that of its one model. If it fails, what
+/// was made is removed.
 ///
 /// # Errors
 /// [`StoreError::AlreadyExists`], [`StoreError::Locked`], failures of the file system, and those of `build`.

@@ -108,8 +108,8 @@ impl ActiveModel {
         Ok(Ranked { rows, scores, ranked_by, stats, leaves: Vec::new(), sample: None, multiply_adds: 0 })
     }
 
-    /// The best rows by embeddings and the best by words that can be hits, each with both scores, in row order;
-    /// and the underlying search by embeddings, without its rows.
+    /// The best rows by embeddings and the best by words that can be hits, each with both scores, in row
+    /// order; and the underlying search by embeddings, without its rows.
     pub(crate) fn candidates(
         &self,
         view: &View,

@@ -66,13 +66,12 @@ impl SearchRequest {
     /// The plan of this request for an index.
     ///
     /// # Errors
-    /// [`InputError::ZeroK`], [`InputError::ZeroDepth`], [`InputError::ZeroBeam`], [`InputError::BadRecall`],
-    /// [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`],
+    /// [`InputError::OutOfRange`], [`InputError::Conflict`],
     /// [`InputError::OtherTerms`], [`InputError::InapplicableOption`].
     pub(in crate::index) fn plan(&self, index: &Index) -> Result<Plan<'_>> {
-        let mut k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
+        let mut k = NonZeroUsize::new(self.k).ok_or(InputError::zero("k"))?;
         if let Some(rerank) = &self.rerank {
-            k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::ZeroDepth)?);
+            k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::zero("the depth of the reranker"))?);
         }
         let options = [
             // Name, whether it is given, and the mode that does not use it.
@@ -92,7 +91,13 @@ impl SearchRequest {
             fusion.check()?;
         }
         let plan = Plan::new(k, self);
-        plan.bm25().check().map_err(|reason| InputError::BadBm25 { reason })?;
+        let Bm25 { k1, b } = plan.bm25();
+        if !(k1.is_finite() && k1 >= 0.0) {
+            return Err(InputError::OutOfRange { what: "k1", found: k1.into(), expected: "0 or more" }.into());
+        }
+        if !(0.0..=1.0).contains(&b) {
+            return Err(InputError::OutOfRange { what: "b", found: b.into(), expected: "from 0 to 1" }.into());
+        }
         if let Some(given) = &self.statistics {
             given.check_kind(&index.serving().term_kind()).map_err(InputError::from)?;
         }
@@ -103,10 +108,11 @@ impl SearchRequest {
         match plan.reach() {
             // Rejects NaN too.
             Reach::Recall(found) if !(*found > 0.0 && *found <= 1.0) => {
-                Err(InputError::BadRecall { found: *found }.into())
+                let expected = "above 0 and at most 1";
+                Err(InputError::OutOfRange { what: "the recall", found: *found, expected }.into())
             }
-            Reach::Beam(0) => Err(InputError::ZeroBeam.into()),
-            Reach::Leaves(leaves) if leaves.is_empty() => Err(InputError::ZeroBeam.into()),
+            Reach::Beam(0) => Err(InputError::zero("the beam").into()),
+            Reach::Leaves(leaves) if leaves.is_empty() => Err(InputError::zero("the beam").into()),
             _ => Ok(plan),
         }
     }

@@ -142,7 +142,7 @@ pub struct SearchRequest {
     pub parallel: bool,
     /// `k1` and `b` of BM25: how much further occurrences of a word count (at least 0, 1.2 if absent), and
     /// how much the score falls with the length of a text (0 to 1, 0.75 if absent). Other values are
-    /// [`InputError::BadBm25`]. [`Index::fuse`] measures with the defaults.
+    /// [`InputError::OutOfRange`]. [`Index::fuse`] measures with the defaults.
     pub bm25: Option<(f32, f32)>,
     /// Statistics of words that replace the index's own: the sum of those of several indexes
     /// ([`Index::term_statistics`]), so that scores by words do not depend on which index holds a document.
@@ -169,7 +169,7 @@ pub struct SearchRequest {
     /// `rerank_depth`, which is only written.
     ///
     /// For questions in text: with a vector it is [`InputError::InapplicableOption`], and so it is in
-    /// [`Index::explain`]. A depth of 0 is [`InputError::ZeroDepth`].
+    /// [`Index::explain`]. A depth of 0 is [`InputError::OutOfRange`].
     pub rerank: Option<Rerank>,
     /// Whether the question is kept out of the log of questions ([`Index::log_questions`]): for example one
     /// that is still being typed.
@@ -334,21 +334,21 @@ impl SearchRequest {
                 _ => return Err(InputError::BadRequest { reason: format!("unknown field `{name}`") }.into()),
             }
         }
-        request.mode = match (mode.as_deref(), alpha, rrf) {
-            (_, Some(_), Some(_)) => return Err(InputError::Conflict { options: ["alpha", "rrf"] }.into()),
-            (None | Some("hybrid"), Some(alpha), None) => RankBy::Hybrid(Fusion::Convex(alpha)),
-            (None | Some("hybrid"), None, Some(k)) => RankBy::Hybrid(Fusion::Rrf { k }),
-            (Some("hybrid"), None, None) => RankBy::Hybrid(Fusion::Learned),
-            (Some("dense"), None, None) => RankBy::Dense,
-            (Some("lexical"), None, None) => RankBy::Lexical,
-            (None | Some("best"), None, None) => RankBy::Best,
-            (Some("best" | "dense" | "lexical"), Some(_), _) => {
-                return Err(InputError::Conflict { options: ["alpha", "mode"] }.into());
+        let fusion = match (alpha, rrf) {
+            (Some(_), Some(_)) => return Err(InputError::Conflict { options: ["alpha", "rrf"] }.into()),
+            (Some(alpha), None) => Some(("alpha", Fusion::Convex(alpha))),
+            (None, rrf) => rrf.map(|k| ("rrf", Fusion::Rrf { k })),
+        };
+        request.mode = match (mode.as_deref(), fusion) {
+            (None | Some("hybrid"), Some((_, fusion))) => RankBy::Hybrid(fusion),
+            (None | Some("best"), None) => RankBy::Best,
+            (Some("dense"), None) => RankBy::Dense,
+            (Some("lexical"), None) => RankBy::Lexical,
+            (Some("hybrid"), None) => RankBy::Hybrid(Fusion::Learned),
+            (Some("best" | "dense" | "lexical"), Some((option, _))) => {
+                return Err(InputError::Conflict { options: [option, "mode"] }.into());
             }
-            (Some("best" | "dense" | "lexical"), ..) => {
-                return Err(InputError::Conflict { options: ["rrf", "mode"] }.into());
-            }
-            (Some(other), ..) => {
+            (Some(other), _) => {
                 let reason = format!("`{other}` is not a mode: best, dense, lexical or hybrid");
                 return Err(InputError::BadRequest { reason }.into());
             }

@@ -25,7 +25,7 @@ impl Index {
     /// Sections 3.4 and 3.6.
     ///
     /// # Errors
-    /// [`InputError::EmptyQuery`], [`InputError::ZeroK`], [`InputError::ZeroBeam`]; failures
+    /// [`InputError::EmptyQuery`], [`InputError::OutOfRange`]; failures
     /// of the encoder and of reading.
     pub fn search(&self, query: &str, k: usize, beam: usize) -> Result<SearchResult> {
         self.search_with(query, &SearchRequest::dense().k(k).beam(beam))

@@ -87,7 +87,7 @@ pub fn plain_question(question: &str) -> String {
 /// [`RankBy::Hybrid`] with as many candidates. [`Fusion::Learned`] uses the default weight here.
 ///
 /// # Errors
-/// [`InputError::ZeroK`], [`InputError::BadFusion`].
+/// [`InputError::OutOfRange`].
 pub fn fuse_candidates(
     candidates: impl IntoIterator<Item = SearchCandidate>,
     depth: usize,
@@ -96,7 +96,7 @@ pub fn fuse_candidates(
 ) -> Result<Vec<FusedCandidate>> {
     let fusion = fusion.check()?;
     if k == 0 || depth == 0 {
-        return Err(InputError::ZeroK.into());
+        return Err(InputError::zero("k").into());
     }
     let mut all: Vec<SearchCandidate> = candidates.into_iter().collect();
     // So that positions are in id order.
@@ -135,11 +135,11 @@ impl Bundle {
     /// `vector` `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm.
     ///
     /// # Errors
-    /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::ZeroBeam`].
+    /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::OutOfRange`].
     pub fn route(&self, vector: &[f32], beam: usize) -> Result<Vec<Routed>> {
         let indexer = self.model().indexer();
-        let beam =
-            NonZeroUsize::new(beam.min(indexer.shape().leaves() as usize)).ok_or(InputError::ZeroBeam)?;
+        let beam = NonZeroUsize::new(beam.min(indexer.shape().leaves() as usize))
+            .ok_or(InputError::zero("the beam"))?;
         check_vector(vector, indexer.dim())?;
         let leaves = indexer.route(&unit(vector), beam, Role::Query).search.leaves;
         let routed = leaves
@@ -201,7 +201,7 @@ impl Index {
     /// something and fewer than `k` are left, it asks for four times as many.
     ///
     /// # Errors
-    /// Those of [`Index::search_with`]; [`InputError::ZeroK`] for a depth of 0, and
+    /// Those of [`Index::search_with`]; [`InputError::OutOfRange`] for a depth of 0, and
     /// [`InputError::InapplicableOption`] for a mode other than [`RankBy::Hybrid`] and with a reranker.
     pub fn candidates<'q>(
         &self,
@@ -216,7 +216,7 @@ impl Index {
             let call = "a search by embeddings or words alone";
             return Err(InputError::InapplicableOption { option: "candidates", call }.into());
         };
-        let depth = NonZeroUsize::new(depth).ok_or(InputError::ZeroK)?;
+        let depth = NonZeroUsize::new(depth).ok_or(InputError::zero("k"))?;
         let serving = self.serving();
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
