@@ -34,12 +34,6 @@ pub struct LoggedQuestion {
     pub time: u64,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    question: &'a str,
-    time: u64,
-}
-
 impl Index {
     /// Starts to log every question asked in text, or stops and deletes the log.
     ///
@@ -174,10 +168,10 @@ fn append(dir: &Path, question: &str) -> io::Result<()> {
         }
         opened => opened,
     };
-    let (mut file, time) = (opened?, now());
+    let mut file = opened?;
     // A torn line lacks its line feed, so each line starts with one.
     let mut line = b"\n".to_vec();
-    serde_json::to_writer(&mut line, &Line { question, time })?;
+    serde_json::to_writer(&mut line, &LoggedQuestion { question: question.to_owned(), time: now() })?;
     file.write_all(&line)?;
     // One process starts a new file; the others continue with the full one.
     if file.metadata()?.len() > MOST_LOG_BYTES / 2

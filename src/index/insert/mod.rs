@@ -27,7 +27,7 @@ use crate::model::Encoder;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Committed, EncodedBy, WriteBatch, check_document};
-use group::{Fate, fates, next_group};
+use group::{fates, next_group};
 
 /// The result of storing a group.
 struct Stored {
@@ -106,7 +106,7 @@ impl Index {
         }
         let ids = documents.iter().map(|document| document.id.as_str());
         let fates = fates(ids.zip(sound));
-        let total = fates.iter().filter(|fate| **fate == Fate::Stored).count();
+        let total = fates.iter().filter(|fate| fate.is_none()).count();
         let mut done = 0;
         let mut rest = documents.into_iter().zip(fates).peekable();
         while rest.peek().is_some() {
@@ -215,7 +215,7 @@ impl Index {
             for (number, (document, vector, bad)) in entries.into_iter().enumerate() {
                 if let Some(error) = bad {
                     summary.refuse(summary.statuses.len() + number, &document, error);
-                } else if fates[number] == Fate::Stored {
+                } else if fates[number].is_none() {
                     group.push(document);
                     rows.extend_from_slice(&vector);
                 }
