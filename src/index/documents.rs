@@ -15,7 +15,7 @@ impl Index {
         let (mut last, mut done): (Option<String>, bool) = (None, false);
         let mut page = Vec::new().into_iter();
         std::iter::from_fn(move || {
-            if page.len() == 0 && !done {
+            if page.as_slice().is_empty() && !done {
                 let next = self.page(last.as_deref(), DOCUMENTS_PER_PAGE);
                 done = next.as_ref().map_or(0, Vec::len) < DOCUMENTS_PER_PAGE;
                 match next {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::program::{ehi, text};
 use crate::support::{Shape, base_model, bundle, copy_directory, documents, filled, id};
-use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
+use ehi::calibrate::{FEWEST_QUESTIONS, QuestionSource};
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, is_held_out};
@@ -218,7 +218,7 @@ fn questions_are_logged_where_that_is_wanted_alone() {
 fn questions_that_were_asked_or_judged_are_what_is_measured() {
     let (_dir, index) = filled(SHAPE, STORED);
     index.log_questions(true).unwrap();
-    let source = || index.calibrate(&CalibrateOptions::default()).unwrap().source;
+    let source = || index.calibrate(&[]).unwrap().source;
     index.search_many(&["leaf"; FEWEST_QUESTIONS], &SearchRequest::dense().k(1).beam(1)).unwrap();
     assert_eq!(source(), QuestionSource::Documents, "one question, often");
     let texts: Vec<String> = (0..FEWEST_QUESTIONS / 2).map(|n| format!("leaf {n}")).collect();

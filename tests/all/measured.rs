@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{DOCUMENTS, Shape, bundle, document, documents, filled, id};
-use ehi::calibrate::CalibrateOptions;
 use ehi::learn::TuneOptions;
 use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions, SearchRequest, no_progress};
@@ -53,7 +52,7 @@ fn a_rollback_restores_what_was_measured_for_its_model() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
     distil(&index, 0);
     let first = fuse(&index, 2 * DOCUMENTS + 60);
-    let curve = index.calibrate(&CalibrateOptions::default()).unwrap();
+    let curve = index.calibrate(&[]).unwrap();
     assert!(first.fast.is_some());
     let before = answers(&index);
 
@@ -121,7 +120,7 @@ fn warnings(path: &Path) -> Vec<String> {
 fn measured(count: usize) -> (TempDir, PathBuf) {
     let (dir, index) = filled(SHAPE, count);
     fuse(&index, 80);
-    index.calibrate(&CalibrateOptions::default()).unwrap();
+    index.calibrate(&[]).unwrap();
     let path = dir.path().join("index");
     (dir, path)
 }

@@ -56,7 +56,7 @@ pub(in crate::index) fn fetch(
 ) -> Result<Vec<Hit>> {
     let mut hits = Vec::with_capacity(ranked.rows.len());
     for ((place, &(score, row)), passages) in ranked.rows.iter().enumerate().zip(passages) {
-        if !ids_only && place % HITS_FETCHED == 0 {
+        if !ids_only && place.is_multiple_of(HITS_FETCHED) {
             let next = ranked.rows[place..].iter().take(HITS_FETCHED);
             view.prefetch_documents(next.map(|&(_, row)| row))?;
         }

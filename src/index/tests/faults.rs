@@ -11,7 +11,7 @@ use super::*;
 use crate::disk::faulty::Faulty;
 use crate::error::Error;
 use crate::index::RepairOptions;
-use crate::index::calibrate::{CalibrateOptions, QuestionSource};
+use crate::index::calibrate::QuestionSource;
 use crate::progress::no_progress;
 use crate::store::StoreError;
 
@@ -206,17 +206,16 @@ fn a_snapshot_that_fails_anywhere_leaves_nothing_or_an_index() {
 fn a_calibration_that_fails_anywhere_leaves_the_former_curve_or_the_new_one() {
     let bundles = Bundles::new();
     let (origin, state) = origin(&bundles, false);
-    let options = CalibrateOptions::default();
-    let former = open(unsynced(), &origin.path().join("index")).unwrap().calibrate(&options).unwrap();
+    let former = open(unsynced(), &origin.path().join("index")).unwrap().calibrate(&[]).unwrap();
     let failed = each_operation(|faults| {
         let (_dir, path) = copied(&origin);
         if let Ok(index) = open(Arc::new(faults.clone()), &path) {
-            let _ = index.calibrate(&CalibrateOptions { questions: vec!["another".to_owned()] });
+            let _ = index.calibrate(&["another".to_owned()]);
         }
         let index = open(unsynced(), &path).unwrap();
         let curve = index.serving().measured().recall.clone().unwrap();
         assert!(curve == former || curve.source == QuestionSource::Given, "{:?}", faults.failed());
-        index.calibrate(&options).unwrap();
+        index.calibrate(&[]).unwrap();
         assert_is(&index, std::slice::from_ref(&state));
     });
     for kind in ["write", "sync", "rename"] {

@@ -9,7 +9,6 @@ use crate::disk::{
 };
 use crate::error::Error;
 use crate::index::RepairOptions;
-use crate::index::calibrate::CalibrateOptions;
 use crate::progress::no_progress;
 use crate::store::StoreError;
 
@@ -143,7 +142,7 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 State { fast: made.map(|(entry, _)| entry.file), ..before }
             }
             Act::Calibrate => {
-                index.calibrate(&CalibrateOptions::default()).unwrap();
+                index.calibrate(&[]).unwrap();
                 before
             }
             Act::Repair(what) => {
