@@ -147,17 +147,15 @@ impl Index {
             });
         }
         let started = std::time::Instant::now();
-        let exact = match against_exact {
-            false => None,
-            true => {
-                let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
-                // The scores of both kinds of candidates are scaled to each other, so more candidates would
-                // change the ranks.
-                let k = if asked.words.is_some() { plan.k } else { all };
-                let request = SearchRequest { codes: None, parallel: false, ..request.clone() }.exact();
-                Some(serving.rank_asked(&view, &asked, &Plan::new(k, &request))?)
-            }
+        let rank_all = || {
+            let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
+            // The scores of both kinds of candidates are scaled to each other, so more candidates would
+            // change the ranks.
+            let k = if asked.words.is_some() { plan.k } else { all };
+            let request = SearchRequest { codes: None, parallel: false, ..request.clone() }.exact();
+            serving.rank_asked(&view, &asked, &Plan::new(k, &request))
         };
+        let exact = against_exact.then(rank_all).transpose()?;
         let exact_rows = exact.iter().flat_map(|ranked| &ranked.rows);
         // By document: another passage may be the best of all.
         let exact_rows = exact_rows.map(|&(_, row)| view.head(row));
