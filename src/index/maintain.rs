@@ -52,7 +52,7 @@ impl Index {
     }
 
     /// Adds posting lists of words for every document to an index created without them
-    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), and rewrites everything as
+    /// ([`IndexBuilder::analyzer`](crate::IndexBuilder::analyzer)), and rewrites everything as
     /// [`Self::compact`] does.
     ///
     /// About a thousand texts per second are analysed on each core; nothing is encoded. Searches continue in
