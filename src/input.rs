@@ -4,7 +4,6 @@ use crate::ids::ModelHash;
 use crate::lexical::{Analyzer, OtherTerms};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
-use crate::stop::BadStop;
 
 /// An invalid document, query or option; nothing was changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -59,21 +58,22 @@ pub enum InputError {
         /// The first such element.
         position: usize,
     },
-    /// `k` of a search is 0.
-    #[error("k is 0; ask for at least one hit")]
-    ZeroK,
-    /// The beam of a search is 0.
-    #[error("the beam is 0; visit at least one leaf")]
-    ZeroBeam,
+    /// A number that is out of range.
+    #[error("{what} is {found}; it must be {expected}")]
+    OutOfRange {
+        /// What it is for.
+        what: &'static str,
+        /// The number.
+        found: f64,
+        /// What is allowed.
+        expected: &'static str,
+    },
     /// Two mutually exclusive options of a search.
     #[error("`{}` and `{}` exclude each other", options[0], options[1])]
     Conflict {
         /// The options.
         options: [&'static str; 2],
     },
-    /// A reranker with a depth of 0.
-    #[error("the reranker is to read 0 hits; give a depth of at least 1")]
-    ZeroDepth,
     /// Codes were requested, but the similarity is not a dot product.
     #[error("codes are for cosine and dot product, the similarity of the index is {similarity}")]
     NoCodes {
@@ -95,22 +95,6 @@ pub enum InputError {
         option: &'static str,
         /// The call.
         call: &'static str,
-    },
-    /// A fusion method with a parameter out of range.
-    #[error("{what} of a fusion is {found}; it must be {expected}")]
-    BadFusion {
-        /// The parameter.
-        what: &'static str,
-        /// The given value.
-        found: f64,
-        /// What is allowed.
-        expected: &'static str,
-    },
-    /// A parameter of the lexical score out of range.
-    #[error("{reason}")]
-    BadBm25 {
-        /// Which parameter, and its range.
-        reason: String,
     },
     /// Statistics of other terms than those of the index.
     #[error(transparent)]
@@ -152,12 +136,6 @@ pub enum InputError {
         /// Those given.
         given: Analyzer,
     },
-    /// A stop rule that would never let a search begin.
-    #[error(transparent)]
-    BadStop(#[from] BadStop),
-    /// A number of lists of an evaluation's baseline is 0.
-    #[error("the number of lists is 0; divide the documents into at least one")]
-    ZeroLists,
     /// An evaluation with judgments of another collection than that of the index.
     #[error(
         "none of the {documents} documents judged for the queries of the split `{split}` is in the index"
@@ -198,12 +176,6 @@ pub enum InputError {
     /// A vector with NaN or an infinity, or one without a direction: its L2 norm is below 2^-14.
     #[error("the vector holds a NaN or an infinity, or has no direction: its norm must be 0.000062 or more")]
     BadVector,
-    /// A recall that is not above 0 and at most 1.
-    #[error("the recall must be above 0 and at most 1, not {found}")]
-    BadRecall {
-        /// The share given.
-        found: f64,
-    },
     /// Passages that are too short or too long, or overlap too much.
     #[error(transparent)]
     BadPassages(#[from] BadPassages),
@@ -222,12 +194,6 @@ pub enum InputError {
     NeedsTexts {
         /// The passages of the index.
         passages: Passages,
-    },
-    /// A weight of a judgment that is not above 0 and at most 1.
-    #[error("the weight of a judgment must be above 0 and at most 1, not {found}")]
-    BadWeight {
-        /// The weight given.
-        found: f64,
     },
     /// A calibration of an index without a tree.
     #[error(
@@ -281,6 +247,13 @@ pub enum InputError {
         /// Hash of the model given.
         given: ModelHash,
     },
+}
+
+impl InputError {
+    /// A count of 0.
+    pub(crate) fn zero(what: &'static str) -> Self {
+        Self::OutOfRange { what, found: 0.0, expected: "at least 1" }
+    }
 }
 
 /// Quotes the ids, with an ellipsis if `all` exceeds their number.

@@ -51,7 +51,11 @@ impl Judgment {
         }
         match self.weight > 0.0 && self.weight <= 1.0 {
             true => Ok(()),
-            false => Err(InputError::BadWeight { found: self.weight }),
+            false => Err(InputError::OutOfRange {
+                what: "the weight of a judgment",
+                found: self.weight,
+                expected: "above 0 and at most 1",
+            }),
         }
     }
 }

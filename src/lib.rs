@@ -67,7 +67,6 @@ mod product;
 mod progress;
 mod scan;
 mod serialize;
-mod stop;
 pub mod store;
 mod terms;
 #[cfg(feature = "train")]
@@ -90,7 +89,7 @@ pub use index::search::{
 pub use index::{
     CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
     LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions,
-    StoredDocuments, WithProgress,
+    WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;
@@ -105,7 +104,6 @@ pub use model::{fuzz_query_encoder, fuzz_tokenizer};
 pub use passages::{BadPassages, Passages};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
-pub use stop::{BadStop, Stop};
 pub use store::Durability;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -7,6 +7,8 @@ mod stop_words;
 
 use std::collections::{HashMap, HashSet};
 
+use serde::Serialize;
+
 use crate::characters::words;
 use stop_words::STOP_WORDS;
 
@@ -39,15 +41,16 @@ fn tokens(lower: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A word that is more frequent in a group than in the rest.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Term {
+/// A word more frequent in a leaf's documents than in the others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeafTerm {
     /// Lower case.
     pub term: String,
-    /// Log-odds relative to the other groups in standard deviations; positive.
+    /// Log-odds relative to the other leaves, in standard deviations; positive.
     pub weight: f64,
-    /// Texts of the group that contain the term.
-    pub texts: u32,
+    /// Documents of the leaf that contain it.
+    pub documents: u32,
 }
 
 /// Number of texts that contain a term, per group.
@@ -110,7 +113,7 @@ impl TermCounts {
     /// informative Dirichlet prior (the whole corpus) and divided by its standard deviation: a word must be
     /// both more frequent here and frequent enough to be significant (Monroe, Colaresi and Quinn, *Fightin'
     /// Words*, 2008, section 3.5.1). Equal weights keep alphabetical order.
-    pub(crate) fn distinctive(&self, most: usize) -> Vec<Vec<Term>> {
+    pub(crate) fn distinctive(&self, most: usize) -> Vec<Vec<LeafTerm>> {
         let mut mentions = vec![0f64; self.texts.len()];
         for counts in self.terms.values() {
             for &(group, texts) in &counts.groups {
@@ -118,7 +121,7 @@ impl TermCounts {
             }
         }
         let all: f64 = mentions.iter().sum();
-        let mut found: Vec<Vec<Term>> = vec![Vec::new(); self.texts.len()];
+        let mut found: Vec<Vec<LeafTerm>> = vec![Vec::new(); self.texts.len()];
         for (term, counts) in &self.terms {
             let prior = PRIOR_MENTIONS * counts.total as f64 / all;
             for &(group, texts) in &counts.groups {
@@ -133,7 +136,7 @@ impl TermCounts {
                 let weight = (odds_here / odds_elsewhere).ln() / (1.0 / here + 1.0 / elsewhere).sqrt();
                 // Not finite if the corpus has only one word.
                 if weight.is_finite() && weight > 0.0 {
-                    found[group].push(Term { term: term.to_string(), weight, texts });
+                    found[group].push(LeafTerm { term: term.to_string(), weight, documents: texts });
                 }
             }
         }
@@ -157,7 +160,7 @@ impl TermCounts {
 mod tests {
     use super::*;
 
-    fn names(terms: &[Term]) -> Vec<&str> {
+    fn names(terms: &[LeafTerm]) -> Vec<&str> {
         terms.iter().map(|term| term.term.as_str()).collect()
     }
 
@@ -182,7 +185,7 @@ mod tests {
         let found = counts.distinctive(3);
         assert_eq!(names(&found[0]), ["virus", "infects", "spreads"]);
         assert_eq!(names(&found[1]), ["cold", "form", "gas"]);
-        assert_eq!(found[0][0].texts, 21);
+        assert_eq!(found[0][0].documents, 21);
         assert!(found[0][0].weight > found[0][1].weight);
         assert!(found[2].is_empty());
         let all = counts.distinctive(100);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
+use ehi::calibrate::{QuestionSource, RecallCurve};
 use ehi::data::read_queries;
 use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
 use ehi::{Error, Index, OnProgress};
@@ -31,10 +31,10 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let questions = args.queries.as_deref().map(questions).transpose()?;
-    let options = CalibrateOptions { questions: questions.unwrap_or_default() };
+    let questions = questions.unwrap_or_default();
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
-    let calibrate = |on_progress: &mut OnProgress<'_>| index.with_progress(on_progress).calibrate(&options);
+    let calibrate = |on_progress: &mut OnProgress<'_>| index.with_progress(on_progress).calibrate(&questions);
     let curve = long::run(AS_BEFORE, calibrate)?;
     printing::report(out, *json, &curve, |out| write_curve(out, &curve))
 }
@@ -66,7 +66,7 @@ pub fn after_insert(index: &Index, interrupts: &Interrupts) {
     }
     let mut bars = Bars::new();
     let on_progress = |progress| long::show(&mut bars, interrupts, progress);
-    let curve = index.with_progress(on_progress).calibrate(&CalibrateOptions::default());
+    let curve = index.with_progress(on_progress).calibrate(&[]);
     bars.clear();
     match curve {
         Ok(_) | Err(Error::Cancelled) => {}

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use ehi::QueryEncoder;
 use ehi::data::Dataset;
 use ehi::eval::{
     Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
 };
-use ehi::{QueryEncoder, Stop};
 
 use crate::bars::Bars;
 use crate::evaluation;
@@ -36,10 +36,6 @@ pub struct Args {
     /// Beams to measure: numbers and `all`, with commas; powers of two and all by default
     #[arg(long, value_delimiter = ',', value_parser = beam)]
     beams: Vec<usize>,
-    /// Rules by which searches stop, each compared with the fixed beams at the same mean visited fraction:
-    /// patience=LEAVES, mass=SHARE, documents=COUNT, fraction=SHARE
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
-    stop: Vec<Stop>,
     /// Compare searches by embeddings, words and both, every document a candidate: dense, lexical, hybrid
     /// (with the weight of `ehi fuse`, else 0.7), rrf
     #[arg(long, value_name = "MODE", value_delimiter = ',')]
@@ -140,7 +136,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             }
             None => Baseline::None,
         },
-        stops: args.stop.clone(),
         modes: args.modes.clone(),
         rerank: rerank.transpose()?,
         encoder: args.encoder,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ehi::QueryEncoder;
-use ehi::eval::{CostComparison, EvalReport, Metric, ModeDifference, Quality, StopPoint};
+use ehi::eval::{CostComparison, EvalReport, Metric, ModeDifference, Quality};
 
 /// Default columns of the table, as many as fit on a terminal line.
 pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
@@ -49,9 +49,6 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
         table.row(out, &point.beam.to_string(), cost, &point.quality)?;
     }
     table.row(out, "exact", None, &report.exact)?;
-    for point in &report.stops {
-        table.stop(out, point)?;
-    }
     if !report.modes.is_empty() {
         table.modes(out, report)?;
     }
@@ -153,21 +150,6 @@ impl Table<'_> {
         for ModeDifference { modes: [first, second], p_value, .. } in &report.mode_differences {
             write!(out, "{:<20}", format!("p, {first}/{second}"))?;
             self.figures(out, Some(p_value))?;
-        }
-        Ok(())
-    }
-
-    fn stop(&self, out: &mut dyn Write, point: &StopPoint) -> io::Result<()> {
-        let (visited, work) = (percent(point.visited_fraction), percent(point.work_fraction));
-        write!(out, "\n{:<18}", format!("{} ({visited}, {work} work)", point.stop))?;
-        self.names(out)?;
-        for (name, quality) in [
-            ("tree, stopped", Some(&point.quality)),
-            ("fixed beams there", point.beams.as_ref()),
-            ("p, against them", point.p_value.as_ref()),
-        ] {
-            write!(out, "{name:<18}")?;
-            self.figures(out, quality)?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Options of a search, for the commands that search.
 
 use ehi::search::DEFAULT_K;
-use ehi::{Filter, Index, QueryEncoder, SearchRequest, Stop};
+use ehi::{Filter, Index, QueryEncoder, SearchRequest};
 use serde::{Serialize, Serializer};
 
 use crate::failure::Failure;
@@ -13,18 +13,13 @@ pub struct QueryArgs {
     /// Hits at most
     #[arg(long, short, default_value_t = DEFAULT_K)]
     k: usize,
-    /// Leaves to visit and no more, or `all`. If absent, as many as `--recall` takes, or all where `--stop`
-    /// says when to stop
+    /// Leaves to visit and no more, or `all`; as many as `--recall` takes if absent
     #[arg(long, short, value_name = "LEAVES", value_parser = beam)]
     beam: Option<usize>,
     /// Visit as many leaves as it takes to find this share of exact search's hits, on average; 0.95 if
     /// absent. Every document is scored where there are few, and where `ehi calibrate` has not measured it
-    #[arg(long, value_name = "SHARE", conflicts_with_all = ["beam", "stop"])]
+    #[arg(long, value_name = "SHARE", conflicts_with = "beam")]
     recall: Option<f64>,
-    /// Stop earlier, by the first rule that applies: patience=LEAVES, mass=SHARE, documents=COUNT,
-    /// fraction=SHARE
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
-    stop: Vec<Stop>,
     /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best`
     /// is both where `ehi fuse` has found that words help or the question has signs, and embeddings
     /// otherwise; it is the default, except with `--alpha` and `--rrf`, which make it both
@@ -58,10 +53,8 @@ pub struct QueryArgs {
 impl QueryArgs {
     /// Why a search found nothing, where leaves were what an option asked for.
     pub fn note_on_none(&self, index: &Index) -> Option<&'static str> {
-        let asked = self.beam.is_some() || !self.stop.is_empty();
-        (asked && !index.is_empty() && self.filter.is_none()).then_some(
-            "there is no document in the leaves that were visited; without --beam and --stop a search goes as far as \
-             it takes",
+        (self.beam.is_some() && !index.is_empty() && self.filter.is_none()).then_some(
+            "there is no document in the leaves that were visited; without --beam a search goes as far as it takes",
         )
     }
 

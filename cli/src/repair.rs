@@ -47,15 +47,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut bars = Bars::new();
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let repaired = wait.retry(|| {
-        let options = RepairOptions::default().undecided(undecided).forget(args.forget);
-        let options = options.on_progress(|progress| bars.show(progress));
-        Index::repair(
-            index,
-            match &bundle {
-                Some(bundle) => options.bundle(bundle),
-                None => options,
-            },
-        )
+        let options = RepairOptions { bundle: bundle.clone(), undecided, forget: args.forget };
+        Index::repair(index, &options, &mut |progress| bars.show(progress))
     });
     bars.clear();
     let report = repaired.map_err(|error| match error {

@@ -21,7 +21,7 @@ pub struct Args {
     #[command(flatten)]
     options: QueryArgs,
     /// Score every document, without the tree
-    #[arg(long, conflicts_with_all = ["beam", "recall", "stop"])]
+    #[arg(long, conflicts_with_all = ["beam", "recall"])]
     exact: bool,
     /// Have the best hits read again, together with the question, by the cross-encoder in this folder
     #[cfg_attr(feature = "hub", doc = "(or of this name)")]

@@ -105,10 +105,7 @@ pub struct SnapshotArgs {
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
     let bundle = models::open(&args.model, &args.encoder)?;
-    let mut builder = Index::builder().lexical(args.lexical.0.is_some());
-    if let Some(analyzer) = args.lexical.0 {
-        builder = builder.analyzer(analyzer);
-    }
+    let mut builder = Index::builder().analyzer(args.lexical.0);
     if let Some(passages) = args.passages {
         builder = builder.passages(passages.tokens, passages.overlap);
     }

@@ -1,6 +1,6 @@
 //! For the fuzz target; not part of the public interface.
 
-use super::{Bm25, EncodedList, List, Norms, Posting, QueryTerm, Role, score_rows, search, syntax};
+use super::{Bm25, EncodedList, List, Norms, Posting, QueryTerm, Undecodable, score_rows, search, syntax};
 use crate::scan::TopK;
 
 /// Number of rows of the part that the list is read for.
@@ -23,10 +23,10 @@ pub fn fuzz_postings(bytes: &[u8]) {
     }
     let lengths = vec![7; ROWS as usize];
     let norms = Norms::new(Bm25::default(), 7.0);
-    for role in [Role::Optional, Role::Required] {
-        let terms = [QueryTerm { list: List::Encoded(list), weight: 1.5, role }];
+    for required in [false, true] {
+        let terms = [QueryTerm { list: List::Encoded(list), weight: 1.5, required }];
         let mut best = TopK::new(10);
-        let mut accept = |row: u32, _: f32| Ok::<bool, ()>(row < ROWS);
+        let mut accept = |row: u32, _: f32| Ok::<bool, Undecodable>(row < ROWS);
         if search(&terms, &lengths, &norms, 0, &mut accept, &mut best).is_ok() {
             assert!(best.into_sorted().len() <= n.min(10));
         }

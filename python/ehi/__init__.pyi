@@ -132,7 +132,6 @@ class Reranker:
 class _RequestOptions(TypedDict, total=False):
     beam: int | Literal["all"] | None
     recall: float | None
-    stop: str | Sequence[str] | None
     exact: bool
     mode: _Mode | None
     alpha: float | None

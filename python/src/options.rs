@@ -115,7 +115,7 @@ impl HandleOptions<'_> {
         }
         match self.words {
             None => {}
-            Some("none") => builder = builder.lexical(false),
+            Some("none") => builder = builder.analyzer(None),
             Some(text) => builder = builder.analyzer(parse::<Analyzer>("words", text)?),
         }
         if let Some(text) = self.precision {

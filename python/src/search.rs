@@ -5,7 +5,7 @@ use ehi::{InputError, SearchRequest};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice, PyString};
+use pyo3::types::{PyDict, PySlice};
 use serde_json::{Map, Value, json};
 
 use crate::errors::exception;
@@ -22,10 +22,6 @@ pub fn request(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) ->
         match name.extract::<&str>()? {
             "reranker" => rerank = Some(value.cast::<Reranker>()?.get().reranker.clone()),
             "rerank_depth" => depth = value.extract()?,
-            // One rule, or several.
-            "stop" if value.is_instance_of::<PyString>() => {
-                json.insert("stop".to_owned(), Value::Array(vec![from_python(&value)?]));
-            }
             name => {
                 json.insert(name.to_owned(), from_python(&value)?);
             }

@@ -59,7 +59,7 @@ OF_SEARCH = {
     "leaves": "shards.search",
     "lexical": "mode",
     "of": "mode",
-    "reach": "beam, recall, stop, exact",
+    "reach": "beam, recall, exact",
     "rerank": "reranker",
     "statistics": "shards.search",
 }

@@ -24,8 +24,6 @@ pub(crate) const JUDGMENTS: &str = "judgments";
 pub(crate) const QUESTIONS: &str = "QUESTIONS";
 /// The questions before those in [`QUESTIONS`].
 pub(crate) const QUESTIONS_OLD: &str = "QUESTIONS.old";
-/// [`QUESTIONS`] before the rename.
-pub(crate) const QUESTIONS_NEW: &str = "QUESTIONS.new";
 
 /// In the directory of an index and in that of a store: locked by the handle that writes.
 pub(crate) const LOCK: &str = "LOCK";
@@ -42,17 +40,9 @@ pub(crate) const MANIFEST_COPY: &str = "MANIFEST.copy";
 pub(crate) const SEGMENTS: &str = "segments";
 /// Directory of the logs.
 pub(crate) const LOG: &str = "log";
-/// In the directory of a model: how many leaves its searches need.
-pub(crate) const RECALL: &str = "RECALL";
-/// [`RECALL`] before the rename.
-pub(crate) const RECALL_NEW: &str = "RECALL.new";
-/// In the directory of a model: how scores by embeddings and by words are combined.
-pub(crate) const FUSION: &str = "FUSION";
-/// [`FUSION`] before the rename.
-pub(crate) const FUSION_NEW: &str = "FUSION.new";
-/// In the directory of a model: what made the embeddings.
-pub(crate) const ENCODED: &str = "ENCODED";
-/// [`ENCODED`] before the rename.
-pub(crate) const ENCODED_NEW: &str = "ENCODED.new";
+/// In the directory of a model: what was measured of it and of its store.
+pub(crate) const MEASURED: &str = "MEASURED";
+/// [`MEASURED`] before the rename.
+pub(crate) const MEASURED_NEW: &str = "MEASURED.new";
 /// Space reserved for a flush on a full disk.
 pub(crate) const RESERVE: &str = "RESERVE";

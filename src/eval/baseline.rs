@@ -52,7 +52,7 @@ impl BaselinePlan {
     /// Each of the tree's beams gives a number of probed lists: the same share of all.
     pub fn new(options: &IvfOptions, leaves: usize, beams: &[usize], live: usize) -> Result<Self> {
         if options.lists.contains(&0) {
-            return Err(InputError::ZeroLists.into());
+            return Err(InputError::zero("the number of lists").into());
         }
         let mut asked = match (&*options.lists, leaves) {
             ([], 1) => vec![4 * live.isqrt()],

@@ -17,6 +17,6 @@ pub use baseline::{DEFAULT_SAMPLE_BYTES, IvfOptions};
 pub use modes::{EvalMode, ModeDifference, ModePoint, UnknownMode};
 pub use per_query::PerQuery;
 pub use quality::Quality;
-pub use report::{BeamPoint, CostComparison, EvalReport, IvfPoint, ListsAt, StopPoint};
+pub use report::{BeamPoint, CostComparison, EvalReport, IvfPoint, ListsAt};
 pub use sweep::{Baseline, EvalOptions, RerankOptions, evaluate};
 pub use trec::{Run, ScoredId, TrecError, write_qrels};

@@ -5,7 +5,6 @@ use super::per_query::PerQuery;
 use super::quality::Quality;
 use crate::measure::{BadFraction, Cost, Engine, Metric, PairedTests, Setting, check_fraction};
 use crate::search::QueryEncoder;
-use crate::stop::Stop;
 
 /// Seed of the resamples, so that an evaluation is reproducible.
 const BOOTSTRAP_SEED: u64 = 0;
@@ -23,25 +22,6 @@ pub struct BeamPoint {
     /// Quality of the results.
     #[serde(flatten)]
     pub quality: Quality,
-}
-
-/// The tree with a stopping rule.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-#[non_exhaustive]
-pub struct StopPoint {
-    /// The rule.
-    pub stop: Stop,
-    /// Documents scored over live documents, mean over queries.
-    pub visited_fraction: f64,
-    /// The same plus the routing cost in document dot products (multiply-adds over dim).
-    pub work_fraction: f64,
-    /// Quality of the results.
-    #[serde(flatten)]
-    pub quality: Quality,
-    /// Quality of fixed beams at the same mean visited fraction, by interpolation.
-    pub beams: Option<Quality>,
-    /// As [`CostComparison::p_value`], for the rule against fixed beams.
-    pub p_value: Option<Quality>,
 }
 
 /// The k-means baseline at one number of lists and of probed lists, averaged over seeds.
@@ -122,8 +102,6 @@ pub struct EvalReport {
     pub ideal_documents_per_leaf: f64,
     /// The tree at each beam asked for.
     pub points: Vec<BeamPoint>,
-    /// The tree with each rule to stop by asked for.
-    pub stops: Vec<StopPoint>,
     /// Exact search over every document.
     pub exact: Quality,
     /// The baseline by lists, then by lists probed; empty unless asked for.
@@ -198,14 +176,12 @@ impl EvalReport {
 pub(super) struct Means {
     pub exact: Quality,
     pub points: Vec<BeamPoint>,
-    pub stops: Vec<StopPoint>,
     pub ivf: Vec<IvfPoint>,
 }
 
 impl Means {
     pub fn of(per_query: &PerQuery) -> Self {
-        let outcomes = per_query.outcomes();
-        let (mut exact, mut points, mut stops, mut ivf) = (Quality::default(), vec![], vec![], vec![]);
+        let (mut exact, mut points, mut ivf) = (Quality::default(), vec![], vec![]);
         for figures in &per_query.settings {
             let visited_fraction = figures.fraction(Cost::Visited);
             let work_fraction = figures.fraction(Cost::Work);
@@ -220,19 +196,9 @@ impl Means {
                 Setting::Ivf { lists, nprobe } => {
                     ivf.push(IvfPoint { lists, nprobe, visited_fraction, work_fraction, quality });
                 }
-                Setting::Stopped { stop } => {
-                    let (tree, cost) = (Engine::Tree, Cost::Visited);
-                    let beams = |metric| outcomes.mean_at(tree, cost, visited_fraction, metric);
-                    let p_value = |metric| {
-                        let beams = outcomes.values_at(tree, cost, visited_fraction, metric)?;
-                        larger_p_value(&outcomes.values(figures, metric)?, &beams)
-                    };
-                    let (beams, p_value) = (quality.try_map(beams), quality.try_map(p_value));
-                    stops.push(StopPoint { stop, visited_fraction, work_fraction, quality, beams, p_value });
-                }
             }
         }
-        Self { exact, points, stops, ivf }
+        Self { exact, points, ivf }
     }
 }
 

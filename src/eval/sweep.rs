@@ -10,17 +10,16 @@ use super::queries::{EvalQueries, identical, judged, order_ties};
 use super::report::{EvalReport, Means, larger_p_value};
 use super::trec::Run;
 use crate::data::Dataset;
-use crate::error::{Error, InputError, Result};
+use crate::error::{InputError, Result};
 use crate::ids::Row;
-use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
+use crate::index::{ActiveModel, Asked, Index, Plan, Words};
 use crate::measure::{
     Cost, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel, Retrieved,
     Setting, check_fraction, doubling,
 };
 use crate::model::Reranker;
 use crate::progress::OnProgress;
-use crate::search::QueryEncoder;
-use crate::stop::Stop;
+use crate::search::{QueryEncoder, SearchRequest};
 use crate::store::View;
 use crate::tree::Load;
 
@@ -52,8 +51,6 @@ pub struct RerankOptions {
 pub struct EvalOptions {
     /// Beams to measure; an entry beyond the leaves means all of them. Empty: powers of two and all.
     pub beams: Vec<usize>,
-    /// Rules of [`Reach::Beam`](crate::Reach::Beam), each measured over all leaves.
-    pub stops: Vec<Stop>,
     /// The baseline.
     pub baseline: Baseline,
     /// Searches by embeddings, by words and by both, to be compared with each other.
@@ -87,10 +84,9 @@ pub struct EvalOptions {
 /// metric.
 ///
 /// # Errors
-/// Failures of reading the dataset or the index, [`Error::Fraction`] for a fraction that is not a
-/// finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
-/// [`InputError::ZeroBeam`], [`InputError::BadStop`],
-/// [`InputError::ZeroLists`], and [`Error::Cancelled`].
+/// Failures of reading the dataset or the index, [`Error::Fraction`](crate::Error::Fraction) for a fraction
+/// that is not a finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
+/// [`InputError::OutOfRange`], and [`Error::Cancelled`](crate::Error::Cancelled).
 pub fn evaluate(
     index: &Index,
     dataset: &Dataset,
@@ -141,14 +137,13 @@ pub fn evaluate(
     let mut own_modes = options.modes.clone();
     if let Some(rerank) = &options.rerank {
         if rerank.depth == 0 {
-            return Err(InputError::ZeroDepth.into());
+            return Err(InputError::zero("the depth of the reranker").into());
         }
         if own_modes.is_empty() {
             own_modes.push(EvalMode::Dense);
         }
     }
     let passes = beams.len()
-        + options.stops.len()
         + own_modes.len()
         + usize::from(options.rerank.is_some())
         + 1
@@ -156,17 +151,12 @@ pub fn evaluate(
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
     let mut run = Run::default();
-    let exact = |query| sweep.find(query, SearchMode::Exact);
+    let exact = |query| sweep.find(query, &SearchRequest::dense().exact());
     let mut settings = vec![sweep.measure(Setting::Exact, exact, None, &mut meter)?];
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
-        let find = |query| sweep.find(query, SearchMode::beam(beam));
+        let find = |query| sweep.find(query, &SearchRequest::dense().beam(beam.get()));
         settings.push(sweep.measure(Setting::Tree { beam: beam.get() }, find, kept, &mut meter)?);
-    }
-    for &stop in &options.stops {
-        let limits = Limits::beam(NonZeroUsize::MAX).with(stop)?;
-        let find = |query| sweep.find(query, SearchMode::Tree(limits));
-        settings.push(sweep.measure(Setting::Stopped { stop }, find, None, &mut meter)?);
     }
     let plain = own_modes.iter().map(|&mode| (mode, mode, None));
     let reranked = options.rerank.iter().zip(&own_modes).map(|(by, &of)| (EvalMode::Reranked, of, Some(by)));
@@ -184,7 +174,7 @@ pub fn evaluate(
     let EvalQueries { ids, asked, encoders, .. } = &queries;
     let per_query = PerQuery { queries: ids.clone(), asked: *asked, metrics: metrics.clone(), settings };
     let (mode_points, mode_differences) = compared_modes(&per_query, &modes, serving.alpha(Some(encoder)));
-    let Means { exact, points, stops, ivf } = Means::of(&per_query);
+    let Means { exact, points, ivf } = Means::of(&per_query);
     let mut report = EvalReport {
         documents: view.live(),
         queries: ids.len(),
@@ -199,7 +189,6 @@ pub fn evaluate(
         expected_documents_per_leaf: load.expected,
         ideal_documents_per_leaf: load.ideal,
         points,
-        stops,
         exact,
         ivf,
         modes: mode_points,
@@ -249,7 +238,7 @@ fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     };
     beams.sort_unstable();
     beams.dedup();
-    beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
+    beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(InputError::zero("the beam").into())).collect()
 }
 
 /// The inputs of every measurement.
@@ -305,9 +294,9 @@ impl Sweep<'_> {
     }
 
     /// Results of a query with the tree or with exact search.
-    fn find(&self, query: usize, mode: SearchMode) -> Result<Retrieved> {
+    fn find(&self, query: usize, request: &SearchRequest) -> Result<Retrieved> {
         let depth = NonZeroUsize::new(self.searched(query, self.depth)).unwrap_or(NonZeroUsize::MIN);
-        let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
+        let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, request))?;
         let routing = ranked.multiply_adds as f64 / self.dim() as f64;
         Ok(Retrieved { visited: ranked.stats.documents_visited, routing, ranking: ranked.rows })
     }
@@ -316,7 +305,7 @@ impl Sweep<'_> {
     fn find_by(&self, query: usize, mode: EvalMode, rerank: Option<&RerankOptions>) -> Result<Retrieved> {
         let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
         let searched = NonZeroUsize::new(self.searched(query, depth)).unwrap_or(NonZeroUsize::MIN);
-        let plan = Plan::new(searched, SearchMode::Exact);
+        let request = SearchRequest::dense().exact();
         let asked = Asked {
             by: mode.rank_by(),
             vector: self.query(query).into(),
@@ -325,7 +314,7 @@ impl Sweep<'_> {
             encoder: self.queries.encoders.get(query).copied(),
             ..Asked::default()
         };
-        let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
+        let ranked = self.serving.rank_asked(self.view, &asked, &Plan::new(searched, &request))?;
         let visited = ranked.stats.documents_visited;
         let mut ranking = ranked.rows;
         self.drop_identical(query, &mut ranking, depth)?;

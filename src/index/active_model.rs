@@ -1,14 +1,11 @@
 //! A model with the store of its embeddings, on which searches and writes run.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::analysis::{Analysis, lexers};
-use super::fusion::KeptFusion;
 use super::ingest::Ingest;
-use super::measured::{FUSION, Measured, Origin, RECALL, Unusable};
-use super::recall_curve::RecallCurve;
+use super::measured::Measurements;
 use super::root::{check_directory, kind};
 use super::routing_log::RoutingLog;
 use super::search::FilterCache;
@@ -20,7 +17,7 @@ use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
-use crate::store::{Damage, EncodedBy, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
+use crate::store::{Damage, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -52,10 +49,9 @@ pub(crate) struct ActiveModel {
     pub(super) served: RoutingLog,
     pub(super) filters: FilterCache,
     rotation: OnceLock<Rotation>,
-    recall: RwLock<Option<Arc<RecallCurve>>>,
-    pub(super) fusion: RwLock<Option<KeptFusion>>,
-    /// The kinds of embeddings already recorded in `ENCODED`.
-    pub(super) encoded: Mutex<BTreeSet<EncodedBy>>,
+    pub(super) measured: RwLock<Arc<Measurements>>,
+    /// Held while the file of measurements is replaced.
+    pub(super) measuring: Mutex<()>,
 }
 
 impl ActiveModel {
@@ -90,10 +86,10 @@ impl ActiveModel {
     }
 
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
-        let (served, filters, recall) = (RoutingLog::default(), FilterCache::default(), RwLock::default());
+        let (served, filters, rotation) = (RoutingLog::default(), FilterCache::default(), OnceLock::new());
         store.set_lexers(lexers(Arc::clone(&bundle)));
-        let (rotation, fusion, encoded) = (OnceLock::new(), RwLock::default(), Mutex::default());
-        Self { number, store, bundle, similarity, served, filters, rotation, recall, fusion, encoded }
+        let (measured, measuring) = (RwLock::default(), Mutex::default());
+        Self { number, store, bundle, similarity, served, filters, rotation, measured, measuring }
     }
 
     /// Opens the store and the model in `dir`, for writing.
@@ -132,51 +128,6 @@ impl ActiveModel {
         let opened = Self::new(number, store, Arc::new(bundle), similarity);
         opened.read_measured(backend);
         Ok(opened)
-    }
-
-    /// The model and store that measurements refer to.
-    pub(super) fn origin(&self) -> Origin {
-        Origin::new(self.bundle.hash(), &self.store)
-    }
-
-    /// The last measured curve, whatever the collection was at the time.
-    pub(super) fn recall_curve(&self) -> Option<Arc<RecallCurve>> {
-        self.recall.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn set_recall_curve(&self, curve: Option<RecallCurve>) {
-        *self.recall.write().unwrap_or_else(PoisonError::into_inner) = curve.map(Arc::new);
-    }
-
-    /// Reads the measurements next to the store. An unusable file is treated as missing.
-    pub(super) fn read_measured(&self, backend: &dyn Backend) {
-        let warn = |measured: Measured, why: &Unusable| {
-            let path = self.store.path().join(measured.name);
-            tracing::warn!(path = %path.display(), "{why}, so {}", measured.without);
-        };
-        let curve = self.stored_curve(backend).inspect_err(|why| warn(RECALL, why));
-        self.set_recall_curve(curve.unwrap_or_default());
-        self.put_fusion(self.stored_fusion(backend).inspect_err(|why| warn(FUSION, why)).unwrap_or_default());
-    }
-
-    /// For each measured file, whether a usable one exists.
-    pub(super) fn measured_files(&self, backend: &dyn Backend) -> [(Measured, Result<bool, Unusable>); 2] {
-        let curve = self.stored_curve(backend).map(|found| found.is_some());
-        let fusion = self.stored_fusion(backend).map(|found| found.is_some());
-        [(RECALL, curve), (FUSION, fusion)]
-    }
-
-    fn stored_curve(&self, backend: &dyn Backend) -> Result<Option<RecallCurve>, Unusable> {
-        if !self.bundle.has_tree() {
-            return Ok(None);
-        }
-        let leaves = self.model().indexer.shape().leaves() as usize;
-        RECALL.read(backend, self.store.path(), &self.origin(), |curve: &RecallCurve| curve.is_sane(leaves))
-    }
-
-    fn stored_fusion(&self, backend: &dyn Backend) -> Result<Option<KeptFusion>, Unusable> {
-        let is_sane = |kept: &KeptFusion| kept.fusion.is_sane();
-        FUSION.read(backend, self.store.path(), &self.origin(), is_sane)
     }
 
     /// The rotation of codes; `None` for a similarity other than a dot product.

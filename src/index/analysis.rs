@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::lexical::{Analyzer, Piece, normalised, own_term, pairs, pieces, singles, stems, unknown};
 use crate::model::{Bundle, Encoder, ModelError, Token};
-use crate::store::{Lexer, LexerError, Lexers, SharedLexer};
+use crate::store::{Lexer, LexerError, Lexers};
 
 /// The kind of terms in an index's posting lists, with the model that it may need to extract them.
 #[derive(Clone, Copy)]
@@ -157,9 +157,6 @@ impl Lexer for ModelLexer {
 
 /// The lexers of an index with this model, by the analyzer's code.
 pub(super) fn lexers(bundle: Arc<Bundle>) -> Lexers {
-    let tokens: SharedLexer = Arc::new(ModelLexer(Analyzer::Tokens, Arc::clone(&bundle)));
-    Arc::new(move |code| match Analyzer::from_code(code)? {
-        Analyzer::Tokens => Some(Arc::clone(&tokens)),
-        stems => Some(Arc::new(ModelLexer(stems, Arc::clone(&bundle)))),
-    })
+    let lexer = move |code| Some(Arc::new(ModelLexer(Analyzer::from_code(code)?, Arc::clone(&bundle))) as _);
+    Arc::new(lexer)
 }

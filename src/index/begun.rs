@@ -9,8 +9,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::aside::keep_damaged;
-use super::measured;
-use super::question_log::clear_begun_log;
 use super::root::{Current, kind, list, model_dir, model_prefix, remove_file, sync};
 use crate::disk::{Backend, Kind, names};
 use crate::model::{CARD_FILE, ModelError, remove_bundle, unused_files};
@@ -23,68 +21,56 @@ type Result<T> = std::result::Result<T, StoreError>;
 pub(super) struct Begun {
     /// Its name, relative to the index.
     pub name: String,
-    what: What,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    File,
-    /// The folder of a bundle.
-    Bundle,
-    /// The next file of the log of questions, which any process may be writing.
-    Log,
+    /// Whether it is the folder of a bundle, and not a file.
+    is_bundle: bool,
 }
 
 impl Begun {
     /// Its size in bytes, as far as it can be read.
     pub fn bytes(&self, index: &Path) -> u64 {
         let path = index.join(&self.name);
-        match self.what {
-            What::Bundle => bytes_below(&path, &|_| true),
-            What::File | What::Log => path.symlink_metadata().map_or(0, |metadata| metadata.len()),
+        match self.is_bundle {
+            true => bytes_below(&path, &|_| true),
+            false => path.symlink_metadata().map_or(0, |metadata| metadata.len()),
         }
     }
 
     /// Removes the files in it that this crate wrote; foreign files in a folder stay.
     fn remove(&self, backend: &dyn Backend, index: &Path) -> Result<()> {
         let path = index.join(&self.name);
-        match self.what {
-            What::File => remove_file(backend, &path),
-            What::Log => clear_begun_log(index),
-            What::Bundle => {
-                // Otherwise a folder that holds this file alone would stay.
-                remove_if_file(backend, &path.join(CARD_FILE))?;
-                remove_bundle(backend, &path).map_err(as_store_error)
-            }
+        if !self.is_bundle {
+            return remove_file(backend, &path);
         }
+        // Otherwise a folder that holds this file alone would stay.
+        remove_if_file(backend, &path.join(CARD_FILE))?;
+        remove_bundle(backend, &path).map_err(as_store_error)
     }
 }
 
 /// Everything unfinished, given what `current` names.
 pub(super) fn all(backend: &dyn Backend, index: &Path, current: &Current) -> Result<Vec<Begun>> {
     let mut found = Vec::new();
-    let mut note = |dir: &str, names: &[&str], what: What| -> Result<()> {
-        let expected = if what == What::Bundle { Kind::Directory } else { Kind::File };
+    let mut note = |dir: &str, names: &[&str], is_bundle: bool| -> Result<()> {
+        let expected = if is_bundle { Kind::Directory } else { Kind::File };
         for name in names {
             let name = format!("{dir}{name}");
             if kind(backend, &index.join(&name))? == Some(expected) {
-                found.push(Begun { name, what });
+                found.push(Begun { name, is_bundle });
             }
         }
         Ok(())
     };
-    note("", &[names::CURRENT_NEW], What::File)?;
-    note("", &[names::QUESTIONS_NEW], What::Log)?;
+    note("", &[names::CURRENT_NEW], false)?;
     let mut trained = list(backend, index)?;
     trained.retain(|name| is_trained(name));
-    note("", &trained.iter().map(String::as_str).collect::<Vec<_>>(), What::Bundle)?;
+    note("", &trained.iter().map(String::as_str).collect::<Vec<_>>(), true)?;
     for number in [current.serving].into_iter().chain(current.kept) {
         let dir = model_prefix(number);
-        note(&dir, &measured::FILES.map(|measured| measured.new), What::File)?;
-        note(&dir, &[names::BUNDLE_NEW], What::Bundle)?;
+        note(&dir, &[names::MEASURED_NEW], false)?;
+        note(&dir, &[names::BUNDLE_NEW], true)?;
         let bundle = format!("{dir}{}/", names::BUNDLE);
         let unused = unused_files(backend, &index.join(&bundle)).map_err(as_store_error)?;
-        note(&bundle, &unused.iter().map(String::as_str).collect::<Vec<_>>(), What::File)?;
+        note(&bundle, &unused.iter().map(String::as_str).collect::<Vec<_>>(), false)?;
     }
     Ok(found)
 }
@@ -117,8 +103,7 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     }
     keep_damaged(backend, index, &dir, number)?;
     clear_store(backend, &dir)?;
-    let measured = measured::FILES.into_iter().flat_map(|measured| [measured.name, measured.new]);
-    for name in measured {
+    for name in [names::MEASURED, names::MEASURED_NEW] {
         remove_if_file(backend, &dir.join(name))?;
     }
     for name in [names::BUNDLE, names::BUNDLE_NEW] {

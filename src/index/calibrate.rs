@@ -12,12 +12,12 @@ use rayon::prelude::*;
 
 pub use super::recall_curve::{DepthCurve, QuestionSource, RecallCurve, RecallPoint};
 
+use super::Index;
 use super::active_model::ActiveModel;
 use super::recall_curve::Tally;
-use super::search::{MOST_EXACT_DOCUMENTS, Plan, SearchMode};
+use super::search::{MOST_EXACT_DOCUMENTS, Plan, SearchRequest};
 use super::vectors::unit;
 use super::with_progress::WithProgress;
-use super::{Index, measured};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::{LeafId, Row};
@@ -37,16 +37,6 @@ const QUESTION_WORDS: usize = 12;
 /// Questions measured between two progress reports.
 const BLOCK: usize = 32;
 
-/// Options of [`Index::calibrate`].
-#[derive(Clone, Debug, Default)]
-pub struct CalibrateOptions {
-    /// Questions to measure with; the closer they are to real questions, the better. If empty: the newest
-    /// [`DEFAULT_QUESTIONS`] logged or judged questions. If those are fewer than [`FEWEST_QUESTIONS`],
-    /// questions are made from that many documents: their titles, or first words, each looking for the other
-    /// documents.
-    pub questions: Vec<String>,
-}
-
 /// A question as a vector, and the document it was made from.
 struct Question {
     vector: Vec<f32>,
@@ -65,6 +55,10 @@ impl Index {
     /// Measures how many leaves a search needs to find a given share of exact search's hits, and stores the
     /// result with the index, for searches by [`Reach::Recall`](crate::Reach::Recall).
     ///
+    /// The closer `questions` are to real ones, the better. If empty: the newest [`DEFAULT_QUESTIONS`] logged
+    /// or judged questions. If those are fewer than [`FEWEST_QUESTIONS`], questions are made from that many
+    /// documents: their titles, or first words, each looking for the other documents.
+    ///
     /// Costs an exact search for each question, plus encoding the questions. A change of model does this by
     /// itself if the index is so large that searches do not score every document. Repeat it when the
     /// collection has doubled; until then searches are exact.
@@ -77,48 +71,44 @@ impl Index {
     /// [`InputError::EmptyQuery`]; [`InputError::ChangeUnderWay`];
     /// [`StoreError::ReadOnly`](crate::store::StoreError::ReadOnly); failures of the encoder and of the disk,
     /// with the former curve in place.
-    pub fn calibrate(&self, options: &CalibrateOptions) -> Result<RecallCurve> {
-        self.with_progress(no_progress).calibrate(options)
+    pub fn calibrate(&self, questions: &[String]) -> Result<RecallCurve> {
+        self.with_progress(no_progress).calibrate(questions)
     }
 
     /// The curve by which this handle's searches choose their leaves; `None` if none was measured, or the
     /// collection has at least doubled or halved since.
     pub fn recall_curve(&self) -> Option<RecallCurve> {
         let serving = self.serving();
-        let curve = serving.recall_curve()?;
-        curve.holds_for(serving.view().live()).then(|| RecallCurve::clone(&curve))
+        serving.measured().recall.clone().filter(|curve| curve.holds_for(serving.view().live()))
     }
 
     /// Measures the model in service, which must not change in the meantime.
     fn calibrate_serving(
         &self,
-        options: &CalibrateOptions,
+        questions: &[String],
         on_progress: &mut OnProgress<'_>,
     ) -> Result<RecallCurve> {
         let serving = self.serving();
         // First, before the expensive work: whether the result can be stored.
-        measured::RECALL.check(&*self.root.backend(), &self.root.model_dir(serving.number))?;
-        let asked = match &*options.questions {
+        serving.check_measured(&*self.root.backend())?;
+        let asked = match questions {
             [] => self.asked(DEFAULT_QUESTIONS)?,
             _ => Vec::new(),
         };
-        let (source, questions) = match &*options.questions {
+        let (source, questions) = match questions {
             [] if asked.len() >= FEWEST_QUESTIONS => (QuestionSource::Asked, &*asked),
             [] => (QuestionSource::Documents, &[][..]),
             given => (QuestionSource::Given, given),
         };
         let curve = serving.measure_recall(source, questions, on_progress)?;
-        let dir = self.root.model_dir(serving.number);
-        measured::RECALL.write(&*self.root.backend(), &dir, &serving.origin(), &curve)?;
-        serving.set_recall_curve(Some(curve.clone()));
-        self.root.note_measured(measured::RECALL, true)?;
+        serving.measure(&*self.root.backend(), |measured| measured.recall = Some(curve.clone()))?;
         Ok(curve)
     }
 
     /// As [`Self::calibrate_serving`], if searches need it. A failure is logged, and searches stay exact.
     pub(super) fn calibrate_if_needed(&self, on_progress: &mut OnProgress<'_>) {
         if self.needs_calibration()
-            && let Err(error) = self.calibrate_serving(&CalibrateOptions::default(), on_progress)
+            && let Err(error) = self.calibrate_serving(&[], on_progress)
         {
             tracing::warn!(index = %self.path().display(), %error, "recall was not measured; searches are exact");
         }
@@ -136,10 +126,10 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     ///
     /// # Errors
     /// Those of [`Index::calibrate`], and [`Error::Cancelled`].
-    pub fn calibrate(mut self, options: &CalibrateOptions) -> Result<RecallCurve> {
+    pub fn calibrate(mut self, questions: &[String]) -> Result<RecallCurve> {
         self.index.check_writable()?;
         let _only = self.index.alone()?;
-        self.index.calibrate_serving(options, &mut self.on_progress)
+        self.index.calibrate_serving(questions, &mut self.on_progress)
     }
 }
 
@@ -206,7 +196,8 @@ impl ActiveModel {
     ) -> Result<Vec<BeamRecall>> {
         let most = DEPTHS[DEPTHS.len() - 1];
         let depth = most + usize::from(question.own.is_some());
-        let plan = Plan::new(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN), SearchMode::Exact);
+        let request = SearchRequest::dense().exact();
+        let plan = Plan::new(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN), &request);
         let ranked = self.rank(view, &question.vector, &plan)?;
         let mut hits = Vec::with_capacity(most);
         for &(_, row) in &ranked.rows {

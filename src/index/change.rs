@@ -22,7 +22,6 @@ use super::active_model::{ActiveModel, HandleOptions, Ranking, check_passages};
 use super::begun::{self, remove_model};
 use super::fusion::KeptFusion;
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, stored_rows};
-use super::measured::{self, Files};
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;
@@ -99,22 +98,41 @@ impl Index {
         check: &mut Check<'_>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Option<ModelChange>> {
-        let changed = self.change_model_alone(bundle, check, on_progress);
-        if matches!(changed, Err(Error::Cancelled)) {
+        let changed = self.change_with(bundle, on_progress, |target, filled, on_progress| {
+            match check(&target, on_progress)? {
+                true => self.switch(target, filled, on_progress).map(Some),
+                false => Ok(None),
+            }
+        });
+        if matches!(changed, Ok(None) | Err(Error::Cancelled)) {
             self.discard_unfinished();
         }
         changed
     }
 
-    fn change_model_alone(
+    /// Fills a model and passes it to `finish`, with the number of documents that it got.
+    fn change_with<T>(
         &self,
         bundle: &Bundle,
-        check: &mut Check<'_>,
         on_progress: &mut OnProgress<'_>,
-    ) -> Result<Option<ModelChange>> {
+        finish: impl FnOnce(ActiveModel, usize, &mut OnProgress<'_>) -> Result<T>,
+    ) -> Result<T> {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash() }.into());
         }
+        let changed = self.target(bundle).and_then(|target| {
+            let filled = self.fill(&target, on_progress)?;
+            finish(target, filled, on_progress)
+        });
+        // The next call continues a cancelled one.
+        if changed.as_ref().is_err_and(|error| !matches!(error, Error::Cancelled)) {
+            self.discard_unfinished();
+        }
+        changed
+    }
+
+    /// The model to change to: the kept one if it is this bundle, or a new one.
+    fn target(&self, bundle: &Bundle) -> Result<ActiveModel> {
         if let Some(number) = self.root.current().kept
             && self.is_kept(number, bundle.hash())
         {
@@ -123,16 +141,10 @@ impl Index {
                 Err(Error::Model(error)) => {
                     tracing::warn!(index = %self.path().display(), %error, "the kept model is damaged");
                 }
-                kept => return self.change_to(kept?, check, on_progress),
+                kept => return kept,
             }
         }
-        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, check, on_progress));
-        match &changed {
-            // The next call continues a cancelled one.
-            Ok(Some(_)) | Err(Error::Cancelled) => {}
-            Ok(None) | Err(_) => self.discard_unfinished(),
-        }
-        changed
+        self.shadow(bundle)
     }
 
     /// Returns to the model before the last change.
@@ -189,7 +201,7 @@ impl Index {
         if current.kept.is_some() {
             // The remaining model must be usable.
             Bundle::open(self.root.model_dir(current.serving).join(names::BUNDLE))?;
-            self.root.publish(Current { unfinished: current.kept, ..current.without_kept() })?;
+            self.root.publish(Current { unfinished: current.kept, kept: None, ..current })?;
             self.remove_unfinished()?;
         }
         Ok(current.kept.is_some())
@@ -260,18 +272,11 @@ impl Index {
         }
     }
 
-    /// Fills the target and, if `check` accepts it, puts it into service.
-    fn change_to(
-        &self,
-        target: ActiveModel,
-        check: &mut Check<'_>,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Option<ModelChange>> {
+    /// Fills a model from the one in service, except for the writes of the meantime; returns how many
+    /// documents it got.
+    fn fill(&self, target: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<usize> {
         let before = self.serving();
-        let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
-        let backend = self.root.backend();
-        let encoded_by = if keeps_embeddings { before.encoded_by(&*backend) } else { target.encodes() };
-        let filling = Filling { target: &target, keeps_embeddings, encoded_by, backend: &*backend };
+        let filling = Filling::new(&before, target, self.root.backend());
         let mut filled = 0;
         let mut tick = |more: usize, left: usize| {
             filled += more;
@@ -287,9 +292,19 @@ impl Index {
                 break;
             }
         }
-        if !check(&target, on_progress)? {
-            return Ok(None);
-        }
+        Ok(filled)
+    }
+
+    /// Puts a filled model into service.
+    fn switch(
+        &self,
+        target: ActiveModel,
+        mut filled: usize,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<ModelChange> {
+        let before = self.serving();
+        let filling = Filling::new(&before, &target, self.root.backend());
+        let keeps_embeddings = filling.keeps_embeddings;
         // Picks up writes made during the last pass. Writers wait now, so progress is not reported: a
         // callback might write.
         let apart = PrivatePool::new();
@@ -304,7 +319,7 @@ impl Index {
         if before.store.is_lexical() && !target.store.is_lexical() {
             target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
         }
-        let (number, learned) = (target.number, target.kept_fusion());
+        let (number, learned) = (target.number, target.measured().fusion.clone());
         // Reopened with the durability of the handle.
         drop(target);
         let store = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
@@ -321,42 +336,32 @@ impl Index {
         };
         before.store.flush()?;
         let old = self.root.current();
-        let measured = match old.kept == Some(number) {
-            // Its own measurements only.
-            true => old.kept_measured,
-            false => {
-                let fusion = learned.or_else(|| before.kept_fusion().filter(|_| keeps_embeddings));
-                self.take_fusion_over(fusion, &next)
-            }
-        };
+        // A kept model has its own measurements.
+        if old.kept != Some(number) {
+            let of_before = || before.measured().fusion.clone().filter(|_| keeps_embeddings);
+            self.take_fusion_over(learned.or_else(of_before), &next);
+        }
         // The model kept so far is not needed any more, unless it is the one now in service.
         let unfinished = old.others().find(|&other| other != number);
-        let (kept, kept_measured) = (Some(old.serving), old.measured);
-        self.root.publish(Current { serving: number, measured, kept, kept_measured, unfinished, ..old })?;
+        self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.discard_unfinished();
         drop(no_writes);
         self.calibrate_if_needed(on_progress);
-        Ok(Some(change))
+        Ok(change)
     }
 
     /// Gives a new model a learned weight of words: its own, or that of a model with the same encoder, which
     /// has the same scores. Before the switch, so that both are durable together; losing the file is
     /// harmless.
-    fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) -> Files {
-        let (backend, dir) = (self.root.backend(), self.root.model_dir(next.number));
+    fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) {
         let fusion = fusion.filter(|_| next.store.is_lexical());
-        let written = match &fusion {
-            Some(fusion) => measured::FUSION.write(&*backend, &dir, &next.origin(), fusion),
-            // An interrupted change may have left an outdated one.
-            None => measured::FUSION.remove(&*backend, &dir),
-        };
-        if let Err(error) = written {
+        // An interrupted change may have left an outdated one.
+        if next.measured().fusion != fusion
+            && let Err(error) = next.measure(&*self.root.backend(), |measured| measured.fusion = fusion)
+        {
             tracing::warn!(index = %self.path().display(), %error, "the weight of words is not kept");
         }
-        let is_there = fusion.is_some();
-        next.put_fusion(fusion);
-        Files::default().with(measured::FUSION, is_there)
     }
 
     /// How a store is open while it is filled: each group is durable, so that an interrupted call can be
@@ -374,9 +379,12 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::reencode`], and [`Error::Cancelled`].
     pub fn reencode(mut self, bundle: &Bundle) -> Result<ModelChange> {
-        self.index.check_writable()?;
-        let _only = self.index.alone()?;
-        changed(self.index.change_model_alone(bundle, &mut always, &mut self.on_progress)?)
+        let index = self.index;
+        index.check_writable()?;
+        let _only = index.alone()?;
+        let switch =
+            |target, filled, on_progress: &mut OnProgress<'_>| index.switch(target, filled, on_progress);
+        index.change_with(bundle, &mut self.on_progress, switch)
     }
 
     /// As [`Index::rollback`], with progress in documents and cancellation between groups of them.
@@ -388,21 +396,15 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         index.check_writable()?;
         let _only = index.alone()?;
         let kept = index.root.current().kept.ok_or(InputError::NoPreviousModel)?;
-        changed(index.change_to(index.open_for_filling(kept)?, &mut always, &mut self.on_progress)?)
+        let target = index.open_for_filling(kept)?;
+        let filled = index.fill(&target, &mut self.on_progress)?;
+        index.switch(target, filled, &mut self.on_progress)
     }
 }
 
 /// Decides whether a completely filled model goes into service.
+#[cfg(feature = "train")]
 pub(crate) type Check<'a> = dyn FnMut(&ActiveModel, &mut OnProgress<'_>) -> Result<bool> + 'a;
-
-fn always(_: &ActiveModel, _: &mut OnProgress<'_>) -> Result<bool> {
-    Ok(true)
-}
-
-/// For a change without a check that could reject it.
-fn changed(change: Option<ModelChange>) -> Result<ModelChange> {
-    change.ok_or(Error::Cancelled)
-}
 
 /// Fills one store from another.
 struct Filling<'a> {
@@ -411,13 +413,19 @@ struct Filling<'a> {
     keeps_embeddings: bool,
     /// What made the target's embeddings.
     encoded_by: BTreeSet<EncodedBy>,
-    backend: &'a dyn Backend,
+    backend: Arc<dyn Backend>,
 }
 
 /// What to store for some rows of a view, given their documents.
 type Puts<'a> = &'a dyn Fn(&[Row], Vec<Document>) -> Result<Vec<Put>>;
 
-impl Filling<'_> {
+impl<'a> Filling<'a> {
+    fn new(before: &ActiveModel, target: &'a ActiveModel, backend: Arc<dyn Backend>) -> Self {
+        let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
+        let encoded_by = if keeps_embeddings { before.encoded_by() } else { target.encodes() };
+        Self { target, keeps_embeddings, encoded_by, backend }
+    }
+
     /// What the target lacks compared with a view.
     ///
     /// # Errors
@@ -444,7 +452,7 @@ impl Filling<'_> {
         ingest.keep_stored(documents, rows, false)
     }
 
-    /// Stores what the target lacks compared with a view; returns how many documents were stored, and how
+    /// Stores what the target lacks compared with a view; `tick` gets how many documents were stored, and how
     /// many remain.
     fn fill(
         &self,
@@ -456,7 +464,7 @@ impl Filling<'_> {
         let Difference { missing, surplus } = difference;
         self.target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
         if !missing.is_empty() {
-            self.target.note_encoded(self.backend, &self.encoded_by)?;
+            self.target.note_encoded(&*self.backend, &self.encoded_by)?;
         }
         let mut rest = missing.as_slice();
         while !rest.is_empty() {

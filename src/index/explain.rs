@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::leaves::check_stored;
 use super::search::{
-    Hit, MatchedTerm, Plan, Question, RankBy, Ranked, RankedBy, SearchMode, SearchRequest, SearchResult,
-    SearchStats, Signs,
+    Hit, MatchedTerm, Plan, Question, RankBy, Ranked, RankedBy, Reach, SearchRequest, SearchResult,
+    SearchStats, Signs, fetch,
 };
 use super::{Index, unit};
 use crate::error::{InputError, Result};
@@ -108,7 +108,7 @@ impl Index {
         self.check_process()?;
         request.check_no_rerank("explain")?;
         let plan = request.plan(self)?;
-        if plan.mode == SearchMode::Leaves {
+        if matches!(request.reach, Some(Reach::Leaves(_))) {
             return Err(InputError::InapplicableOption { option: "leaves", call: "explain" }.into());
         }
         let k = plan.k;
@@ -119,12 +119,12 @@ impl Index {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let started = std::time::Instant::now();
-        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let asked = serving.read_question(question.into(), &plan, &view)?;
         let encode = started.elapsed();
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
         let SearchResult { request, hits: found, stats, ranked_by, signs, notes } =
-            serving.answer(&view, &asked, request, &plan, &ranked, encode)?;
+            serving.answer(&view, &asked, &plan, &ranked, encode)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;
@@ -147,18 +147,15 @@ impl Index {
             });
         }
         let started = std::time::Instant::now();
-        let exact = match against_exact {
-            false => None,
-            true => {
-                let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
-                // The scores of both kinds of candidates are scaled to each other, so more candidates would
-                // change the ranks.
-                let k = if asked.words.is_some() { plan.k } else { all };
-                let (bm25, filter, statistics) = (plan.bm25, plan.filter, plan.statistics);
-                let plan = Plan { bm25, filter, statistics, ..Plan::new(k, SearchMode::Exact) };
-                Some(serving.rank_asked(&view, &asked, &plan)?)
-            }
+        let rank_all = || {
+            let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
+            // The scores of both kinds of candidates are scaled to each other, so more candidates would
+            // change the ranks.
+            let k = if asked.words.is_some() { plan.k } else { all };
+            let request = SearchRequest { codes: None, parallel: false, ..request.clone() }.exact();
+            serving.rank_asked(&view, &asked, &Plan::new(k, &request))
         };
+        let exact = against_exact.then(rank_all).transpose()?;
         let exact_rows = exact.iter().flat_map(|ranked| &ranked.rows);
         // By document: another passage may be the best of all.
         let exact_rows = exact_rows.map(|&(_, row)| view.head(row));
@@ -179,7 +176,7 @@ impl Index {
                 best.rows.truncate(k.get());
                 let passages = serving.passages_of_hits(&view, &asked, &plan, &best)?;
                 let rows = &best.rows;
-                let best = serving.fetch(&view, rows, &best.scores, passages)?;
+                let best = fetch(&view, &best, passages, false)?;
                 let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
                 leaves.iter().try_for_each(|&leaf| check_stored(shape, leaf))?;
                 let probabilities = indexer.level_probabilities(&unit, &leaves);

@@ -212,9 +212,9 @@ impl Index {
         let (trained_documents, trained_queries) =
             reference.map(|reference| (reference.documents, reference.queries)).unzip();
         let documents_routing =
-            RoutingHealth::new(Some(RoutingProfile::measure(indexer, &rows)), trained_documents);
+            RoutingHealth::new(RoutingProfile::measure(indexer, &rows), trained_documents);
         let queries_routing =
-            RoutingHealth::new(Some(RoutingProfile::of(&serving.served.samples(), leaves)), trained_queries);
+            RoutingHealth::new(RoutingProfile::of(&serving.served.samples(), leaves), trained_queries);
 
         let mut advice = Vec::new();
         if !serving.bundle.has_tree() && documents > MOST_EXACT_DOCUMENTS {
@@ -308,9 +308,9 @@ fn allowed_skew(documents: usize, reference: &RoutingProfiles) -> f64 {
 }
 
 impl RoutingHealth {
-    fn new(recent: Option<RoutingProfile>, reference: Option<RoutingProfile>) -> Self {
+    fn new(recent: RoutingProfile, reference: Option<RoutingProfile>) -> Self {
         let known = |profile: &RoutingProfile| profile.rows > 0;
-        let (recent, reference) = (recent.filter(known), reference.filter(known));
+        let (recent, reference) = (Some(recent).filter(known), reference.filter(known));
         let both = recent.as_ref().zip(reference.as_ref());
         let shift = both.map(|(recent, reference)| recent.shift(reference));
         // The share p of n rows deviates by sqrt(2 p (1 - p) / (pi n)) on average, on either side.

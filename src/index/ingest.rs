@@ -170,7 +170,13 @@ impl Ingest<'_> {
             true => unit_to_store(row),
             false => Vec::from_f32_slice(row),
         };
-        puts(documents, terms, spans, rows.chunks_exact(dim).map(stored).zip(leaves))
+        let mut rows = rows.chunks_exact(dim).map(stored).zip(leaves);
+        let put = |((document, terms), spans): ((_, _), Vec<Span>)| {
+            let own = spans.into_iter().zip(rows.by_ref());
+            let rows = own.map(|(span, (embedding, leaves))| PutRow { embedding, leaves, span }).collect();
+            Put { document, rows, terms }
+        };
+        documents.into_iter().zip(terms).zip(spans).map(put).collect()
     }
 
     /// The terms of documents, if they are to have any.
@@ -259,22 +265,6 @@ fn unknown(documents: &[Document], read: &[Read], row: usize) -> Error {
     });
     let id = ends.zip(documents).find(|(end, _)| row < *end).map(|(_, document)| document.id.clone());
     InputError::UnknownText { id: id.unwrap_or_default() }.into()
-}
-
-/// Documents with their rows, which are given one after another.
-fn puts(
-    documents: Vec<Document>,
-    terms: Vec<Option<Terms>>,
-    spans: Vec<Vec<Span>>,
-    rows: impl Iterator<Item = (Vec<f16>, Vec<LeafId>)>,
-) -> Vec<Put> {
-    let mut rows = rows;
-    let put = |((document, terms), spans): ((_, _), Vec<Span>)| {
-        let own = spans.into_iter().zip(rows.by_ref());
-        let rows = own.map(|(span, (embedding, leaves))| PutRow { embedding, leaves, span }).collect();
-        Put { document, rows, terms }
-    };
-    documents.into_iter().zip(terms).zip(spans).map(put).collect()
 }
 
 /// The passages of a document, and the text to encode for each: the title, then the passage. A title that

@@ -16,6 +16,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::Index;
+use super::active_model::without_manifest;
 use super::root::kind;
 use crate::disk::{Backend, Kind, names};
 use crate::document::Document;
@@ -64,7 +65,7 @@ impl Index {
     /// # Errors
     /// Those of [`InputError::EmptyQuery`](crate::InputError::EmptyQuery),
     /// [`InputError::InvalidId`](crate::InputError::InvalidId),
-    /// [`InputError::BadWeight`](crate::InputError::BadWeight),
+    /// [`InputError::OutOfRange`](crate::InputError::OutOfRange),
     /// [`InputError::DocumentTooLarge`](crate::InputError::DocumentTooLarge) for a question longer than any
     /// document; failures of the disk.
     pub fn record(&self, question: &str, id: &str, grade: i32) -> Result<bool> {
@@ -217,17 +218,11 @@ impl Index {
             return Ok(Arc::clone(store));
         }
         let (dir, backend, options) = (self.judgments_dir(), self.root.backend(), self.options.store);
-        let opened = match Store::open_on(Arc::clone(&backend), &dir, options) {
-            Err(StoreError::NotFound { .. } | StoreError::InterruptedCreate { .. }) => {
-                Store::create_on(backend, &dir, &config(), options)
-            }
-            Err(StoreError::NotAnIndex { .. }) => match is_begun(&*backend, &dir)? {
-                true => Store::create_on(backend, &dir, &config(), options),
-                false => Err(lost_manifest()),
-            },
-            opened => opened,
-        };
-        let store = Arc::new(within(opened)?);
+        let opened = Store::open_on(Arc::clone(&backend), &dir, options);
+        let store = Arc::new(match unless_begun(&*backend, &dir, opened)? {
+            Some(store) => store,
+            None => within(Store::create_on(backend, &dir, &config(), options))?,
+        });
         *held = Some(Arc::clone(&store));
         Ok(store)
     }
@@ -240,16 +235,9 @@ impl Index {
         if !self.is_read_only() {
             return self.judgments_for_writing().map(Some);
         }
-        match Store::open_read_only(self.judgments_dir()) {
-            Ok(store) => Ok(Some(Arc::new(store))),
-            // After a crash, or while a writer is creating it.
-            Err(StoreError::InterruptedCreate { .. } | StoreError::NotFound { .. }) => Ok(None),
-            Err(StoreError::NotAnIndex { path }) => match is_begun(&*self.root.backend(), &path)? {
-                true => Ok(None),
-                false => within(Err(lost_manifest())),
-            },
-            Err(error) => within(Err(error)),
-        }
+        let dir = self.judgments_dir();
+        let store = unless_begun(&*self.root.backend(), &dir, Store::open_read_only(&dir))?;
+        Ok(store.map(Arc::new))
     }
 
     /// Makes the judgments of this handle durable.
@@ -279,8 +267,20 @@ pub(super) fn is_begun(backend: &dyn Backend, dir: &Path) -> Result<bool> {
     Ok(kind(backend, dir)? == Some(Kind::Directory) && kind(backend, &dir.join(names::SEGMENTS))?.is_none())
 }
 
-fn lost_manifest() -> StoreError {
-    StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" })
+/// The opened store; `None` if nothing was stored in it yet: after a crash, or while a writer is creating it.
+fn unless_begun(
+    backend: &dyn Backend,
+    dir: &Path,
+    opened: std::result::Result<Store, StoreError>,
+) -> Result<Option<Store>> {
+    match opened {
+        Err(StoreError::InterruptedCreate { .. } | StoreError::NotFound { .. }) => Ok(None),
+        Err(StoreError::NotAnIndex { .. }) => match is_begun(backend, dir)? {
+            true => Ok(None),
+            false => within(Err(without_manifest(StoreError::NotAnIndex { path: dir.to_owned() }))),
+        },
+        opened => within(opened).map(Some),
+    }
 }
 
 /// The key of a question and a document.

@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 
 use serde::Serialize;
 
+pub use crate::terms::LeafTerm;
+
 use super::active_model::ActiveModel;
 use super::vectors::unit_of_stored;
 use super::{Index, unit};
@@ -41,18 +43,6 @@ impl Default for LeafOptions {
     fn default() -> Self {
         Self { leaf: None, terms: DEFAULT_TERMS, samples: DEFAULT_SAMPLES, queries: Vec::new() }
     }
-}
-
-/// A word more frequent in a leaf's documents than in the others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct LeafTerm {
-    /// Lower case.
-    pub term: String,
-    /// Log-odds relative to the other leaves, in standard deviations; positive.
-    pub weight: f64,
-    /// Documents of the leaf that contain it.
-    pub documents: u32,
 }
 
 /// A document near the middle of a leaf.
@@ -145,14 +135,11 @@ impl Index {
             summaries.push((group, summary));
         }
         let mut terms = counts.distinctive(options.terms);
-        Ok(summaries
-            .into_iter()
-            .map(|(group, summary)| {
-                let own = std::mem::take(&mut terms[group]).into_iter();
-                let terms = own.map(|t| LeafTerm { term: t.term, weight: t.weight, documents: t.texts });
-                LeafSummary { terms: terms.collect(), ..summary }
-            })
-            .collect())
+        let with_terms = |(group, summary): (usize, LeafSummary)| LeafSummary {
+            terms: std::mem::take(&mut terms[group]),
+            ..summary
+        };
+        Ok(summaries.into_iter().map(with_terms).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use half::f16;
 
 use super::active_model::copy_model;
 use super::judgments::within;
-use super::measured::{ENCODED, FUSION, Files, RECALL};
+use super::measured::Measurements;
 use super::private_pool::PrivatePool;
 use super::watched::watched;
 use super::with_progress::WithProgress;
@@ -52,7 +52,7 @@ impl Index {
     }
 
     /// Adds posting lists of words for every document to an index created without them
-    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), and rewrites everything as
+    /// ([`IndexBuilder::analyzer`](crate::IndexBuilder::analyzer)), and rewrites everything as
     /// [`Self::compact`] does.
     ///
     /// About a thousand texts per second are analysed on each core; nothing is encoded. Searches continue in
@@ -123,24 +123,15 @@ impl Index {
         let serving = self.serving();
         let backend = self.root.backend();
         let judgments = self.judgments_for_reading()?;
-        let (curve, fusion) = (serving.recall_curve(), serving.kept_fusion());
-        let measured = Files::default().with(RECALL, curve.is_some()).with(FUSION, fusion.is_some());
-        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, measured, |index, dir| {
+        let encoded_by = serving.encoded_by();
+        let measured = Measurements { encoded_by, ..Measurements::clone(&serving.measured()) };
+        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, |index, dir| {
             if let Some(judgments) = &judgments {
                 within(judgments.snapshot(&index.join(names::JUDGMENTS)))?;
             }
             copy_model(&*backend, &serving.bundle, dir)?;
             // The copied store has the same identity as this one.
-            if let Some(curve) = curve {
-                RECALL.write(&*backend, dir, &serving.origin(), &*curve)?;
-            }
-            if let Some(fusion) = fusion {
-                FUSION.write(&*backend, dir, &serving.origin(), &fusion)?;
-            }
-            let encoded_by = serving.encoded_by(&*backend);
-            if !encoded_by.is_empty() {
-                ENCODED.write(&*backend, dir, &serving.origin(), &encoded_by)?;
-            }
+            serving.write_measured(&*backend, dir, &measured)?;
             Ok(serving.store.snapshot(dir)?)
         })?;
         Ok(())
@@ -153,7 +144,7 @@ impl Index {
     pub fn stats(&self) -> Result<StoreStats> {
         let serving = self.serving();
         let mut stats = serving.store.stats()?;
-        stats.encoded_by = serving.encoded_by(&*self.root.backend()).into_iter().collect();
+        stats.encoded_by = serving.encoded_by().into_iter().collect();
         let all = |_: &str| true;
         stats.bytes.model = bytes_below(&serving.store.path().join(names::BUNDLE), &all);
         let current = self.root.read()?;

@@ -7,7 +7,6 @@ mod begun;
 pub mod calibrate;
 mod change;
 mod documents;
-mod encoded;
 pub mod explain;
 mod fusion;
 pub mod health;
@@ -18,6 +17,7 @@ mod leaf_changes;
 pub mod leaves;
 mod maintain;
 mod measured;
+mod measuring;
 mod options;
 mod private_pool;
 mod query_encoder;
@@ -40,7 +40,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
-pub use documents::StoredDocuments;
 pub use fusion::LearnedFusion;
 pub use ingest::CutTexts;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
@@ -56,7 +55,7 @@ pub use root::fuzz_current;
 pub use with_progress::WithProgress;
 
 #[cfg(feature = "train")]
-pub(crate) use search::{Asked, Candidate, Limits, Plan, SearchMode, Words, fuse};
+pub(crate) use search::{Asked, Candidate, Plan, Words, fuse};
 pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;
@@ -71,7 +70,6 @@ use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Committed, EncodedBy, Notice, Store, StoreError, WriteBatch};
 use active_model::HandleOptions;
-use measured::Files;
 use root::Root;
 
 /// How often a read-only handle retries finding the store in service after the writer has removed the one
@@ -162,8 +160,7 @@ impl Index {
         let build = |_: &Path, dir: &Path| {
             ActiveModel::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, ranking, handle)
         };
-        let (root, serving) =
-            root::make(Arc::clone(&backend), path, handle.store.lock_wait, Files::default(), build)?;
+        let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
         Ok(Self::new(root, serving, handle))
     }
 

@@ -24,8 +24,8 @@ pub struct IndexBuilder {
     similarity: Option<Similarity>,
     durability: Option<Durability>,
     codes: Option<bool>,
-    lexical: Option<bool>,
-    analyzer: Option<Analyzer>,
+    /// `Some(None)`: without words.
+    analyzer: Option<Option<Analyzer>>,
     passages: Option<(u32, u32)>,
     lock_wait: Option<Duration>,
     load: LoadOptions,
@@ -63,20 +63,13 @@ impl IndexBuilder {
         self
     }
 
-    /// Whether documents can be found by their words ([`RankBy::Lexical`](crate::RankBy::Lexical),
-    /// [`RankBy::Hybrid`](crate::RankBy::Hybrid)), for about 200 bytes per document; yes by default. Chosen
-    /// when an index is created; [`Index::make_lexical`] adds it later. On opening,
-    /// [`InputError::InapplicableOption`] if the index differs.
-    pub fn lexical(mut self, lexical: bool) -> Self {
-        self.lexical = Some(lexical);
-        self
-    }
-
-    /// The terms of searches by words; tokens of the encoder by default. Chosen when an index is created or
-    /// by [`Index::make_lexical`]; on opening, [`InputError::AnalyzerMismatch`] if the index has another
-    /// analyzer. [`InputError::Conflict`] with [`Self::lexical`] of `false`.
-    pub fn analyzer(mut self, analyzer: Analyzer) -> Self {
-        self.analyzer = Some(analyzer);
+    /// The terms of searches by words ([`RankBy::Lexical`](crate::RankBy::Lexical),
+    /// [`RankBy::Hybrid`](crate::RankBy::Hybrid)), or `None` for an index without them; tokens of the encoder
+    /// by default. They take about 200 bytes per document. Chosen when an index is created;
+    /// [`Index::make_lexical`] adds them later. On opening, [`InputError::AnalyzerMismatch`] if the index has
+    /// another analyzer, and [`InputError::InapplicableOption`] if only one of both has words.
+    pub fn analyzer(mut self, analyzer: impl Into<Option<Analyzer>>) -> Self {
+        self.analyzer = Some(analyzer.into());
         self
     }
 
@@ -141,9 +134,7 @@ impl IndexBuilder {
     pub(super) fn ranking_of_new(&self, bundle: &Bundle) -> Result<Ranking> {
         let similarity = self.similarity.unwrap_or(bundle.model().encoder().similarity());
         self.check_against(bundle, similarity)?;
-        self.check_words()?;
-        let is_lexical = self.lexical.unwrap_or(true);
-        let analyzer = is_lexical.then(|| self.analyzer.unwrap_or_default());
+        let analyzer = self.analyzer.unwrap_or(Some(Analyzer::default()));
         Ok(Ranking { similarity, analyzer, passages: self.own_passages()? })
     }
 
@@ -151,15 +142,11 @@ impl IndexBuilder {
     /// Options that contradict the index.
     pub(super) fn check(&self, serving: &ActiveModel) -> Result<()> {
         let index = serving.similarity;
-        self.check_words()?;
-        if self.lexical.is_some_and(|lexical| lexical != serving.store.is_lexical()) {
-            return Err(InputError::InapplicableOption { option: "lexical", call: "open" }.into());
-        }
         match (self.analyzer, serving.analyzer()) {
-            (Some(given), Some(index)) if given != index => {
+            (Some(Some(given)), Some(index)) if given != index => {
                 return Err(InputError::AnalyzerMismatch { index, given }.into());
             }
-            (Some(_), None) => {
+            (Some(Some(_)), None) | (Some(None), Some(_)) => {
                 return Err(InputError::InapplicableOption { option: "analyzer", call: "open" }.into());
             }
             _ => {}
@@ -176,13 +163,6 @@ impl IndexBuilder {
     fn own_passages(&self) -> Result<Option<Passages>> {
         let own = self.passages.map(|(tokens, overlap)| Passages::new(tokens, overlap));
         Ok(own.transpose().map_err(InputError::from)?)
-    }
-
-    fn check_words(&self) -> Result<()> {
-        match (self.lexical, self.analyzer) {
-            (Some(false), Some(_)) => Err(InputError::Conflict { options: ["lexical", "analyzer"] }.into()),
-            _ => Ok(()),
-        }
     }
 
     fn check_against(&self, bundle: &Bundle, similarity: Similarity) -> Result<()> {

@@ -34,12 +34,6 @@ pub struct LoggedQuestion {
     pub time: u64,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    question: &'a str,
-    time: u64,
-}
-
 impl Index {
     /// Starts to log every question asked in text, or stops and deletes the log.
     ///
@@ -60,17 +54,12 @@ impl Index {
             if there.is_some_and(|kind| kind != Kind::File) {
                 return Err(StoreError::corrupt(names::QUESTIONS, Damage::NotAFile).into());
             }
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-            return match made {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    Err(StoreError::io(path, Operation::Create)(error).into())
-                }
-                _ => Ok(()),
-            };
+            return Ok(create(&path).map_err(StoreError::io(path, Operation::Create))?);
         }
-        // Waits for a process that is about to start a new file, so that the file does not reappear.
+        // Waits for a process that is about to start a new file, so that the file does not reappear. The
+        // older file first: while it exists, a missing newer one is made again.
         let _held = open(OpenOptions::new().append(true), &path).and_then(|file| file.lock().map(|()| file));
-        for name in [names::QUESTIONS, names::QUESTIONS_OLD, names::QUESTIONS_NEW] {
+        for name in [names::QUESTIONS_OLD, names::QUESTIONS] {
             let path = self.path().join(name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -84,7 +73,7 @@ impl Index {
 
     /// Whether questions are logged.
     pub fn logs_questions(&self) -> bool {
-        self.path().join(names::QUESTIONS).exists()
+        is_on(self.path())
     }
 
     /// The logged questions, oldest first, each as often as it was asked.
@@ -157,58 +146,42 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Appends a line in one write, so that lines of several processes do not interleave.
-fn append(dir: &Path, question: &str) -> io::Result<()> {
-    let mut file = open(OpenOptions::new().append(true), &dir.join(names::QUESTIONS))?;
-    let time = now();
-    // A torn line lacks its line feed, so each line starts with one.
-    let mut line = b"\n".to_vec();
-    serde_json::to_writer(&mut line, &Line { question, time })?;
-    file.write_all(&line)?;
-    if file.metadata()?.len() > MOST_LOG_BYTES / 2 {
-        turn_over(dir, &file)?;
-    }
-    Ok(())
-}
-
-/// Starts a new file; the current one replaces the older one. A file exists at every moment, since without
-/// one nothing is logged. One process does this; the others continue.
-fn turn_over(dir: &Path, full: &File) -> io::Result<()> {
-    let [now, old, new] =
-        [names::QUESTIONS, names::QUESTIONS_OLD, names::QUESTIONS_NEW].map(|name| dir.join(name));
-    let is_current = || Ok::<_, io::Error>(fs::symlink_metadata(&now)?.ino() == full.metadata()?.ino());
-    if full.try_lock().is_err() || !is_current()? {
-        return Ok(());
-    }
-    for path in [&new, &old] {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    fs::hard_link(&now, &old)?;
-    fs::rename(&new, &now)
-}
-
-/// Removes a file left by an unfinished [`turn_over`], unless a process is at it.
-pub(super) fn clear_begun_log(dir: &Path) -> std::result::Result<(), StoreError> {
-    let _held = match open(OpenOptions::new().append(true), &dir.join(names::QUESTIONS)) {
-        // The process that starts a file holds the lock.
-        Ok(log) => match log.try_lock() {
-            Ok(()) => Some(log),
-            Err(_) => return Ok(()),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(_) => return Ok(()),
-    };
-    let new = dir.join(names::QUESTIONS_NEW);
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StoreError::io(new, Operation::Remove)(error))
-        }
+/// Creates a file of the log, unless it exists.
+fn create(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Whether there is a log: between its two files, a process may be starting the newer one, or have crashed.
+fn is_on(dir: &Path) -> bool {
+    [names::QUESTIONS, names::QUESTIONS_OLD].iter().any(|name| dir.join(name).exists())
+}
+
+/// Appends a line in one write, so that lines of several processes do not interleave.
+fn append(dir: &Path, question: &str) -> io::Result<()> {
+    let path = dir.join(names::QUESTIONS);
+    let opened = match open(OpenOptions::new().append(true), &path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_on(dir) => {
+            create(&path).and_then(|()| open(OpenOptions::new().append(true), &path))
+        }
+        opened => opened,
+    };
+    let mut file = opened?;
+    // A torn line lacks its line feed, so each line starts with one.
+    let mut line = b"\n".to_vec();
+    serde_json::to_writer(&mut line, &LoggedQuestion { question: question.to_owned(), time: now() })?;
+    file.write_all(&line)?;
+    // One process starts a new file; the others continue with the full one.
+    if file.metadata()?.len() > MOST_LOG_BYTES / 2
+        && file.try_lock().is_ok()
+        && fs::symlink_metadata(&path)?.ino() == file.metadata()?.ino()
+    {
+        fs::rename(&path, dir.join(names::QUESTIONS_OLD))?;
+        create(&path)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -231,6 +204,9 @@ mod tests {
         let last = fs::read_to_string(dir.path().join(names::QUESTIONS)).unwrap();
         let old = fs::read_to_string(dir.path().join(names::QUESTIONS_OLD)).unwrap();
         assert!((old + &last).contains(&format!("\"{} word", many - 1)));
-        assert!(!dir.path().join(names::QUESTIONS_NEW).exists());
+        // A crash between the two files does not end the log.
+        fs::remove_file(dir.path().join(names::QUESTIONS)).unwrap();
+        append(dir.path(), "a").unwrap();
+        assert!(dir.path().join(names::QUESTIONS).exists());
     }
 }

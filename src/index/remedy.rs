@@ -9,7 +9,7 @@ use super::Index;
 use super::active_model::ActiveModel;
 use super::calibrate::DEFAULT_QUESTIONS;
 use super::health::Advice;
-use super::search::{Plan, SearchMode};
+use super::search::{Plan, SearchRequest};
 use crate::error::Result;
 use crate::model::Role;
 use crate::store::View;
@@ -144,7 +144,7 @@ impl Pace {
         let encoding = started.elapsed().as_secs_f64() / texts.len() as f64;
         let question = serving.unit_row(view, row)?;
         let started = Instant::now();
-        serving.rank(view, &question, &Plan::new(NonZeroUsize::MIN, SearchMode::Exact))?;
+        serving.rank(view, &question, &Plan::new(NonZeroUsize::MIN, &SearchRequest::dense().exact()))?;
         Ok(Self { encoding, exact_search: started.elapsed().as_secs_f64() })
     }
 }

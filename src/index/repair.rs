@@ -1,7 +1,6 @@
 //! Repair of an index that does not open, or that has internal damage.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,63 +11,26 @@ use super::analysis::Analysis;
 use super::aside::{forget, set_aside};
 use super::ingest::Ingest;
 use super::judgments::{is_begun, placed, within};
-use super::root::{Restored, Root, kind, restore};
-use super::verify::unmeasured;
+use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, ModelError, REPORT_FILE};
-use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
 use crate::store::{Anew, EncodedBy, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 
 /// Options of [`Index::repair`].
-#[derive(Default)]
-#[must_use = "options do nothing until `Index::repair`"]
-pub struct RepairOptions<'a> {
-    bundle: Option<Bundle>,
-    undecided: Undecided,
-    forget: bool,
-    on_progress: Option<Box<OnProgress<'a>>>,
-}
-
-impl std::fmt::Debug for RepairOptions<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RepairOptions")
-            .field("bundle", &self.bundle)
-            .field("undecided", &self.undecided)
-            .field("forget", &self.forget)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'a> RepairOptions<'a> {
+#[derive(Clone, Debug, Default)]
+pub struct RepairOptions {
     /// The bundle that the index was made with, in case its own copy is damaged.
-    pub fn bundle(mut self, bundle: &Bundle) -> Self {
-        self.bundle = Some(bundle.clone());
-        self
-    }
-
+    pub bundle: Option<Bundle>,
     /// What to do with documents that may have been deleted; [`Undecided::Refuse`] by default.
-    pub fn undecided(mut self, undecided: Undecided) -> Self {
-        self.undecided = undecided;
-        self
-    }
-
+    pub undecided: Undecided,
     /// Removes what earlier repairs set aside, if this one finds nothing to do: the index is sound without
     /// it, and a copy made now is a better backup.
-    pub fn forget(mut self, forget: bool) -> Self {
-        self.forget = forget;
-        self
-    }
-
-    /// Reports progress in documents written; the callback may cancel between them: the error is then
-    /// [`Error::Cancelled`], with the documents as they were.
-    pub fn on_progress(mut self, callback: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Self {
-        self.on_progress = Some(Box::new(callback));
-        self
-    }
+    pub forget: bool,
 }
 
 impl Index {
@@ -83,43 +45,48 @@ impl Index {
     /// `damaged` of the index, until [`RepairOptions::forget`]. Unusable measurements of the model are set
     /// aside too. A sound index is left as it is; unsealed changes stay in the log.
     ///
-    /// No other handle may have the index open for writing.
+    /// No other handle may have the index open for writing. Progress is in documents written; the callback
+    /// may cancel between them: the error is then [`Error::Cancelled`], with the documents as they were.
     ///
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] if the options have to decide;
     /// [`StoreError::Corrupt`] if a file and its copy are damaged; [`ModelError`] for a damaged model without
     /// a bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The
     /// documents are then as they were.
-    pub fn repair(path: impl AsRef<Path>, options: RepairOptions<'_>) -> Result<RepairReport> {
-        Self::repair_on(StoreOptions::default().backend(), path.as_ref(), options)
+    pub fn repair(
+        path: impl AsRef<Path>,
+        options: &RepairOptions,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<RepairReport> {
+        Self::repair_on(StoreOptions::default().backend(), path.as_ref(), options, on_progress)
     }
 
     /// As [`Self::repair`], with all durable operations through `backend`.
     pub(crate) fn repair_on(
         backend: Arc<dyn Backend>,
         path: &Path,
-        options: RepairOptions<'_>,
+        options: &RepairOptions,
+        on_progress: &mut OnProgress<'_>,
     ) -> Result<RepairReport> {
-        let forgets = options.forget;
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
         let mut serving = serving.map_err(without_manifest)?;
         // First, so that changes to documents are always reported.
         repair_judgments(&root, options.undecided, &mut serving.report)?;
-        let mut report = finish(serving, &root, &dir, options)?;
+        let mut report = finish(serving, &root, &dir, options, on_progress)?;
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;
         settle_measured(&root, &mut report)?;
-        if forgets && report.was_sound() {
+        if options.forget && report.was_sound() {
             report.forgotten = forget(&*root.backend(), root.dir(), &root.current())?;
         }
         Ok(report)
     }
 }
 
-/// Sets aside unusable measurements of the serving model, and records which exist.
+/// Sets aside an unusable file of measurements of the serving model, and replaces a missing one.
 fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
     let (backend, current) = (root.backend(), root.current());
     let (number, dir) = (current.serving, root.model_dir(current.serving));
@@ -131,20 +98,18 @@ fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
             return Ok(());
         }
     };
+    if let Some(notice) = model.unmeasured(&*backend) {
+        report.unmeasured.push(notice.to_string());
+        let file = dir.join(names::MEASURED);
+        root.check()?;
+        if kind(&*backend, &file)?.is_some() {
+            let name = format!("{number}-{}", names::MEASURED);
+            report.set_aside.push(set_aside(&*backend, root.dir(), &file, &name)?);
+        }
+        model.note_encoded(&*backend, &model.encoded_by())?;
+    }
     if report.recomputed > 0 {
         model.note_encoded(&*backend, &BTreeSet::from([EncodedBy::F32]))?;
-    }
-    for (measured, found) in model.measured_files(&*backend) {
-        let is_expected = current.measured.has(measured);
-        report
-            .unmeasured
-            .extend(unmeasured(number, measured, is_expected, found).map(|said| said.to_string()));
-        if found.is_err() {
-            root.check()?;
-            let name = format!("{number}-{}", measured.name);
-            report.set_aside.push(set_aside(&*backend, root.dir(), &dir.join(measured.name), &name)?);
-        }
-        root.note_measured(measured, found == Ok(true))?;
     }
     Ok(())
 }
@@ -162,7 +127,7 @@ fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
     if kind(&*backend, &dir)?.is_some() {
         report.set_aside.push(set_aside(&*backend, root.dir(), &dir, &kept.to_string())?);
     }
-    root.publish(current.without_kept())?;
+    root.publish(Current { kept: None, ..current })?;
     report.previous_model_set_aside = true;
     Ok(())
 }
@@ -229,11 +194,15 @@ fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
     }
 }
 
-fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_>) -> Result<RepairReport> {
-    let RepairOptions { bundle, undecided, on_progress, .. } = options;
-    let mut on_progress = on_progress.unwrap_or_else(|| Box::new(no_progress));
+fn finish(
+    mut repair: Repair,
+    root: &Root,
+    dir: &Path,
+    options: &RepairOptions,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<RepairReport> {
     check_analyzer(repair.config())?;
-    let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
+    let bundle = restore_model(&mut repair, root, dir, options.bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the remaining texts.
     let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
@@ -242,13 +211,13 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     let mut done = 0;
     let mut tick = || {
         done += 1;
-        Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
+        Progress { stage: Stage::Repair, done, total: None }.tell(on_progress, StoreError::Cancelled)
     };
     let anew = Anew {
         compute: &mut |documents, embeddings| ingest.again(documents, embeddings),
         lexer: analysis.as_ref().map(|own| own as _),
     };
-    repair.run(undecided, anew, &mut tick)
+    repair.run(options.undecided, anew, &mut tick)
 }
 
 /// The index's own model, or the given one if that is damaged.

@@ -7,9 +7,8 @@ use std::time::Duration;
 use super::Index;
 use super::active_model::ActiveModel;
 use super::begun;
-use super::measured::{Files, Measured, Unusable};
 use super::root::{Current, kind, list, model_prefix};
-use super::search::{Plan, SearchMode};
+use super::search::{Plan, SearchRequest, check_vector};
 use super::with_progress::WithProgress;
 use crate::disk::{Kind, names};
 use crate::error::{Error, Result};
@@ -48,7 +47,7 @@ impl Index {
         self.verify_bundle(serving.number, &mut report)?;
         let Some(current) = report.note(self.root.read())? else { return Ok(report) };
         if current.serving == serving.number {
-            self.verify_measured(&serving, current.measured, &mut report);
+            report.warnings.extend(serving.unmeasured(&*self.root.backend()));
         }
         for number in current.kept.into_iter().filter(|number| *number != serving.number) {
             let dir = self.root.model_dir(number);
@@ -58,7 +57,7 @@ impl Index {
                 Ok(other) => {
                     report.absorb_findings(&model_prefix(number), verify_store(&other.store, on_progress)?);
                     verify_query_encoder(number, &other.bundle, &mut report)?;
-                    self.verify_measured(&other, current.kept_measured, &mut report);
+                    report.warnings.extend(other.unmeasured(&*self.root.backend()));
                 }
                 Err(Error::Store(StoreError::Corrupt { file, detail })) => {
                     report.problem(format!("{}{file}", model_prefix(number)), detail);
@@ -106,15 +105,6 @@ impl Index {
             Err(error) => note_unusable(report, file, "the bundle", error)?,
         }
         Ok(())
-    }
-
-    /// Checks that a model's measurements exist, and were measured on it.
-    fn verify_measured(&self, model: &ActiveModel, expected: Files, report: &mut VerifyReport) {
-        let found = model.measured_files(&*self.root.backend()).into_iter();
-        let notices = found.filter_map(|(measured, found)| {
-            unmeasured(model.number, measured, expected.has(measured), found)
-        });
-        report.warnings.extend(notices);
     }
 
     /// Checks the files and directories of the index itself.
@@ -194,22 +184,6 @@ fn verify_store(store: &Store, on_progress: &mut OnProgress<'_>) -> Result<Verif
     })?)
 }
 
-/// The finding about a measurement file; `expected`: whether it was written at some time.
-pub(super) fn unmeasured(
-    number: u32,
-    measured: Measured,
-    expected: bool,
-    found: std::result::Result<bool, Unusable>,
-) -> Option<Notice> {
-    let why = match found {
-        Ok(false) if expected => "is missing".to_owned(),
-        Ok(_) => return None,
-        Err(why) => why.to_string(),
-    };
-    let (file, without) = (format!("{}{}", model_prefix(number), measured.name), measured.without);
-    Some(Notice::Unmeasured { file, why, without })
-}
-
 /// Checks that the query encoder of a model can be used.
 fn verify_query_encoder(number: u32, bundle: &Bundle, report: &mut VerifyReport) -> Result<()> {
     let file = format!("{}{}", model_prefix(number), names::BUNDLE);
@@ -222,12 +196,12 @@ impl ActiveModel {
         let view = self.view();
         for row in self.probes(&view)? {
             let query = self.unit_row(&view, row)?;
-            if self.check_vector(&query).is_err() {
+            if check_vector(&query, self.model().indexer.dim()).is_err() {
                 // All zeros: similar to nothing, and so unusable as a query.
                 continue;
             }
-            let [exact, beam] = [SearchMode::Exact, SearchMode::beam(NonZeroUsize::MAX)]
-                .map(|mode| self.rank(&view, &query, &Plan::new(PROBE_HITS, mode)));
+            let [exact, beam] = [SearchRequest::dense().exact(), SearchRequest::dense().beam(usize::MAX)]
+                .map(|request| self.rank(&view, &query, &Plan::new(PROBE_HITS, &request)));
             let (exact, beam) = (exact?.rows, beam?.rows);
             let (expected, found) =
                 (exact.len() as u64, exact.iter().filter(|hit| beam.contains(hit)).count());

@@ -40,7 +40,7 @@ fn search(
         (0u32..).zip(&set.documents).map(|(place, document)| (document.id.as_str(), place)).collect();
     let differ = |id: &str| TrainError::OtherDocuments { id: id.to_owned() };
     let mut missing = places.clone();
-    for document in index {
+    for document in index.iter() {
         let document = document?;
         let own = missing.remove(document.id.as_str()).map(|place| &set.documents[place as usize]);
         if own.is_none_or(|own| (&own.title, &own.text) != (&document.title, &document.text)) {

@@ -5,11 +5,11 @@ use std::hash::Hash;
 use std::num::NonZeroUsize;
 
 use crate::error::{Error, Result};
-use crate::index::{ActiveModel, Asked, Plan, SearchMode, Words};
+use crate::index::{ActiveModel, Asked, Plan, Words};
 use crate::judgment::Judgment;
 use crate::measure::{Judge, Judged as JudgedRows, Metric, Ranking, RelevanceLevel, Retrieved};
 use crate::progress::{OnProgress, Progress, Stage};
-use crate::search::{DEFAULT_RECALL, Fusion, RankBy};
+use crate::search::{Fusion, RankBy, SearchRequest};
 use crate::store::View;
 use crate::train::{is_held_out, plain};
 
@@ -76,7 +76,8 @@ impl Questions {
     ) -> Result<Served> {
         let judge = Judge::new(&METRICS, RelevanceLevel::default(), self.judged.clone());
         let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
-        let plan = Plan::new(depth, SearchMode::Recall(DEFAULT_RECALL));
+        let request = SearchRequest::default();
+        let plan = Plan::new(depth, &request);
         let mut served = Served::with_capacity(self.texts.len());
         for block in self.texts.chunks(BLOCK) {
             for (mut asked, text) in asked(model, block, RankBy::Dense, None)?.into_iter().zip(block) {

@@ -7,13 +7,11 @@ use serde::Serialize;
 
 use super::questions::{BLOCK, Questions, asked, found};
 use crate::error::{Error, Result};
-use crate::index::{
-    ActiveModel, Candidate, Index, LearnedFusion, Plan, SearchMode, WithProgress, check_judgment, fuse,
-};
+use crate::index::{ActiveModel, Candidate, Index, LearnedFusion, Plan, WithProgress, check_judgment, fuse};
 use crate::judgment::Judgment;
 use crate::measure::{Judge, Metric, PairedTests, Ranking, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder, RankBy};
+use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder, RankBy, SearchRequest};
 use crate::store::{StoreError, View};
 use crate::train::verdict::p_in_words;
 use crate::train::{SIGNIFICANCE_LEVEL, is_held_out, plain};
@@ -156,14 +154,14 @@ fn measure(
 ) -> Result<Measured> {
     let judge = Judge::new(&METRIC, RelevanceLevel::default(), questions.judged.clone());
     let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
-    let lexical = Plan::new(depth, SearchMode::Exact);
-    let plan = Plan { codes: Some(false), ..lexical };
+    let request = SearchRequest::default().exact().codes(false);
+    let plan = Plan::new(depth, &request);
     let mut measured = Measured::default();
     for block in questions.texts.chunks(BLOCK) {
         for asked in asked(model, block, RankBy::Lexical, Some(by_encoder))? {
             let query = measured.lexical.len();
             let value = |ranking: Ranking| judge.outcome(query, &found(ranking)).values[0];
-            let mut candidates = model.candidates(view, &asked, &plan)?.all;
+            let (mut candidates, _) = model.candidates(view, &asked, &plan)?;
             // Judgments are for documents.
             for candidate in &mut candidates {
                 candidate.row = view.head(candidate.row)?;
@@ -171,7 +169,7 @@ fn measure(
             let fused = |fusion| value(ranking(&candidates, fusion));
             measured.weights.push((0..WEIGHTS).map(|place| fused(Fusion::Convex(weight(place)))).collect());
             measured.rrf.push(fused(RRF));
-            measured.lexical.push(value(model.rank_asked(view, &asked, &lexical)?.rows));
+            measured.lexical.push(value(model.rank_asked(view, &asked, &plan)?.rows));
             measured.parts.push(crc32fast::hash(plain(&questions.texts[query]).as_bytes()) % PARTS);
         }
         let done = measured.lexical.len();

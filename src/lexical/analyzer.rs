@@ -1,12 +1,9 @@
 //! The words of a text: tokens of a model, or stems.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use frostem::{Algorithm, Stemmer};
-use unicode_general_category::{GeneralCategory, get_general_category};
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use crate::characters::{self, is_mark};
 
@@ -25,7 +22,7 @@ pub enum Analyzer {
 }
 
 macro_rules! languages {
-    ($($code:literal $language:ident $name:literal)*) => {
+    ($($language:ident $name:literal)*) => {
         /// A language for stemming.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -45,12 +42,6 @@ macro_rules! languages {
                 }
             }
 
-            fn code(self) -> u8 {
-                match self {
-                    $(Self::$language => $code,)*
-                }
-            }
-
             fn algorithm(self) -> Algorithm {
                 match self {
                     $(Self::$language => Algorithm::$language,)*
@@ -60,29 +51,29 @@ macro_rules! languages {
     };
 }
 
-// The codes are stored on disk (docs/format.md): append new ones at the end.
+// Positions are stored on disk (docs/format.md): append new ones at the end.
 languages! {
-    2 Arabic "arabic"
-    3 Danish "danish"
-    4 Dutch "dutch"
-    5 English "english"
-    6 Finnish "finnish"
-    7 French "french"
-    8 German "german"
-    9 Greek "greek"
-    10 Hindi "hindi"
-    11 Hungarian "hungarian"
-    12 Indonesian "indonesian"
-    13 Italian "italian"
-    14 Norwegian "norwegian"
-    15 Polish "polish"
-    16 Portuguese "portuguese"
-    17 Romanian "romanian"
-    18 Russian "russian"
-    19 Spanish "spanish"
-    20 Swedish "swedish"
-    21 Tamil "tamil"
-    22 Turkish "turkish"
+    Arabic "arabic"
+    Danish "danish"
+    Dutch "dutch"
+    English "english"
+    Finnish "finnish"
+    French "french"
+    German "german"
+    Greek "greek"
+    Hindi "hindi"
+    Hungarian "hungarian"
+    Indonesian "indonesian"
+    Italian "italian"
+    Norwegian "norwegian"
+    Polish "polish"
+    Portuguese "portuguese"
+    Romanian "romanian"
+    Russian "russian"
+    Spanish "spanish"
+    Swedish "swedish"
+    Tamil "tamil"
+    Turkish "turkish"
 }
 
 const TOKENS: u8 = 1;
@@ -92,14 +83,13 @@ impl Analyzer {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Tokens => TOKENS,
-            Self::Stems(language) => language.code(),
+            Self::Stems(language) => TOKENS + 1 + language as u8,
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        let stems =
-            || Language::ALL.iter().find(|language| language.code() == code).copied().map(Self::Stems);
-        if code == TOKENS { Some(Self::Tokens) } else { stems() }
+        let all = [Self::Tokens].into_iter().chain(Language::ALL.iter().copied().map(Self::Stems));
+        all.into_iter().find(|analyzer| analyzer.code() == code)
     }
 
     fn name(self) -> &'static str {
@@ -139,48 +129,24 @@ impl serde::Serialize for Analyzer {
     }
 }
 
-/// Calls `tell` with each word of a text and its term: the CRC-32 of its stem, so that no dictionary is
-/// needed. Among a hundred thousand words, one pair on average shares a number.
+/// Calls `tell` with each word of a [normalised](super::normalised) text and its term: the CRC-32 of its
+/// stem, so that no dictionary is needed. Among a hundred thousand words, one pair on average shares a
+/// number.
 pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u32)) {
     let stemmer = Stemmer::new(language.algorithm());
-    words(text, |word| {
+    let words = text.split(|c: char| !c.is_alphanumeric() && !is_mark(c));
+    for word in words.filter(|word| word.contains(char::is_alphanumeric)) {
         // The stemmer takes time and memory for every letter.
         let short = word.len() <= LONGEST_WORD;
         let lower = lower_case(language, word);
         let stem = if short { stemmer.stem(&lower) } else { lower.as_str().into() };
         // The last number means "no term".
         tell(word, crc32fast::hash(stem.as_bytes()).min(u32::MAX - 1));
-    });
+    }
 }
 
 /// Words longer than this, in bytes, are not stemmed.
 const LONGEST_WORD: usize = 256;
-
-/// Words of a text in normal form C: letters, digits and their marks, without invisible characters such as a
-/// soft hyphen.
-fn words(text: &str, mut tell: impl FnMut(&str)) {
-    let composed: Cow<'_, str> = match is_nfc_quick(text.chars()) {
-        IsNormalized::Yes => text.into(),
-        _ => text.nfc().collect::<String>().into(),
-    };
-    for word in composed.split(|c| !is_of_word(c)) {
-        let seen: Cow<'_, str> = match word.contains(is_unseen) {
-            true => word.replace(is_unseen, "").into(),
-            false => word.into(),
-        };
-        if seen.contains(char::is_alphanumeric) {
-            tell(&seen);
-        }
-    }
-}
-
-fn is_of_word(c: char) -> bool {
-    c.is_alphanumeric() || is_mark(c) || is_unseen(c)
-}
-
-fn is_unseen(c: char) -> bool {
-    !c.is_ascii() && get_general_category(c) == GeneralCategory::Format
-}
 
 /// In Turkish, dotless I is a different letter from i.
 fn lower_case(language: Language, word: &str) -> String {
@@ -211,7 +177,7 @@ mod tests {
 
     fn of(language: Language, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
-        stems(language, text, |_, term| found.push(term));
+        stems(language, &super::super::normalised(text), |_, term| found.push(term));
         found
     }
 

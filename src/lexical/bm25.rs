@@ -24,41 +24,7 @@ impl Default for Bm25 {
     }
 }
 
-/// An invalid parameter.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bm25Error {
-    /// Negative, infinite or NaN.
-    K1(f32),
-    /// Not in the range from 0 to 1.
-    B(f32),
-}
-
-impl std::fmt::Display for Bm25Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::K1(k1) => write!(f, "k1 is {k1}; it must be 0 or more"),
-            Self::B(b) => write!(f, "b is {b}; it must be from 0 to 1"),
-        }
-    }
-}
-
-impl std::error::Error for Bm25Error {}
-
 impl Bm25 {
-    /// Checks that scores can be computed with these parameters.
-    ///
-    /// # Errors
-    /// [`Bm25Error`] for a parameter out of range.
-    pub fn check(self) -> Result<(), Bm25Error> {
-        if !(self.k1.is_finite() && self.k1 >= 0.0) {
-            return Err(Bm25Error::K1(self.k1));
-        }
-        if !(0.0..=1.0).contains(&self.b) {
-            return Err(Bm25Error::B(self.b));
-        }
-        Ok(())
-    }
-
     /// The weight of a term, from the number of rows of the index and of rows that contain it; positive, at
     /// most about 23.
     pub fn idf(rows: u64, document_frequency: u64) -> f32 {

@@ -12,7 +12,6 @@ mod cursor;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../fuzz/inside/postings.rs"]
 mod fuzzing;
-mod given;
 mod list;
 mod pieces;
 mod search;
@@ -27,12 +26,11 @@ pub use bm25::{Bm25, Norms};
 pub use cursor::List;
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::fuzz_postings;
-pub use given::score_rows;
 pub use list::{EncodedList, encode};
 pub(crate) use pieces::{
     FIRST_OWN_TERM, Piece, is_unspaced, normalised, own_term, pairs, pieces, singles, unknown,
 };
-pub use search::{SearchError, search};
+pub use search::{score_rows, search};
 pub use statistics::{OtherTerms, StatisticsError, TermStatistics};
 
 /// Postings packed, skipped and bounded together.
@@ -51,27 +49,9 @@ pub struct Posting {
 }
 
 /// A malformed posting list, or one with rows outside the part; the caller knows which file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a list of postings")]
 pub struct Undecodable;
-
-impl std::fmt::Display for Undecodable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("not a list of postings")
-    }
-}
-
-impl std::error::Error for Undecodable {}
-
-/// How a term affects the rows that contain it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// They match.
-    Optional,
-    /// Only they match.
-    Required,
-    /// They do not match.
-    Excluded,
-}
 
 /// A term of a query in one part.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +60,8 @@ pub struct QueryTerm<'a> {
     pub list: List<'a>,
     /// Its idf times its occurrences in the query; anything except a positive number counts as 0.
     pub weight: f32,
-    /// How it affects the rows that contain it.
-    pub role: Role,
+    /// Whether only rows that contain it match.
+    pub required: bool,
 }
 
 /// The cost of a search.

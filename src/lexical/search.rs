@@ -1,51 +1,37 @@
 //! The best rows of one part.
 
 use super::cursor::{Cursor, RowNorms};
-use super::{LexicalStats, Norms, QueryTerm, Role, Undecodable, together, window};
+use super::{LexicalStats, Norms, QueryTerm, Undecodable, together, window};
 use crate::ids::Row;
 use crate::scan::TopK;
 
-/// Why a search ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchError<E> {
-    /// A list is damaged.
-    Undecodable(Undecodable),
-    /// The error returned by `accept`.
-    Accept(E),
-}
-
-impl<E> From<Undecodable> for SearchError<E> {
-    fn from(error: Undecodable) -> Self {
-        Self::Undecodable(error)
-    }
-}
-
 /// Offers the best rows of one part to `best`: exactly those that scoring every row would find.
 ///
-/// A row matches if it contains every required term, no excluded one, and at least one that is not excluded.
-/// Its score is the sum of its terms' scores in f32, in query order. `accept` is called last, with the row of
-/// the part and its score, and only for rows that may be among the best.
+/// A row matches if it contains every required term, and at least one term. Its score is the sum of its
+/// terms' scores in f32, in query order. `accept` is called last, with the row of the part and its score, and
+/// only for rows that may be among the best.
 ///
 /// # Shapes
 /// `lengths` `[rows]`, of the part; row r of the part is row `base + r` in `best`.
 ///
 /// # Errors
-/// [`SearchError::Undecodable`] for a damaged list, or one with a row outside the part;
-/// [`SearchError::Accept`] from `accept`. `best` then contains some rows of the part.
-pub fn search<E>(
+/// [`Undecodable`] for a damaged list, or one with a row outside the part; the errors of `accept`. `best`
+/// then contains some rows of the part.
+pub fn search<E: From<Undecodable>>(
     terms: &[QueryTerm],
     lengths: &[u32],
     norms: &Norms,
     base: u32,
     accept: &mut dyn FnMut(u32, f32) -> Result<bool, E>,
     best: &mut TopK,
-) -> Result<LexicalStats, SearchError<E>> {
+) -> Result<LexicalStats, E> {
     let mut query = Query::new(terms, lengths, norms)?;
     let mut stats = LexicalStats::default();
-    let nothing = query.terms.is_empty() || query.misses_required();
-    if best.k() > 0 && !nothing {
+    // Without the rows of a required term, no row matches.
+    let matches = query.terms.iter().all(|term| !term.required || !term.cursor.is_empty());
+    if best.k() > 0 && !query.terms.is_empty() && matches {
         let mut sink = Sink { base, accept, best };
-        if query.terms.iter().any(|term| term.role == Role::Required) {
+        if query.terms.iter().any(|term| term.required) {
             together::search(&mut query, &mut sink, &mut stats)?;
         } else {
             window::search(&mut query, &mut sink, &mut stats)?;
@@ -54,17 +40,58 @@ pub fn search<E>(
     Ok(stats)
 }
 
-/// A term that is not excluded.
-pub(super) struct Term<'a> {
-    pub cursor: Cursor<'a>,
-    pub role: Role,
+/// Appends the score of each of `rows` to `out`, bit for bit as found by [`search`].
+///
+/// `None` if a row lacks a required term, or is outside the part; 0 if it contains no term at all and none is
+/// required.
+///
+/// # Shapes
+/// `lengths` `[rows of the part]`; `rows` `[n]`, ascending, give n values.
+///
+/// # Errors
+/// [`Undecodable`] as in [`search`]; `out` then has some of the values.
+pub fn score_rows(
+    terms: &[QueryTerm],
+    lengths: &[u32],
+    norms: &Norms,
+    rows: &[u32],
+    out: &mut Vec<Option<f32>>,
+) -> Result<LexicalStats, Undecodable> {
+    let mut query = Query::new(terms, lengths, norms)?;
+    let mut stats = LexicalStats::default();
+    for &row in rows {
+        if row >= query.rows {
+            out.push(None);
+            continue;
+        }
+        let mut score = Some(0.0);
+        for term in &mut query.terms {
+            term.cursor.seek(row)?;
+            if term.cursor.row() == row {
+                let own = term.cursor.score();
+                score = score.map(|score| score + own);
+                stats.postings += 1;
+            } else if term.required {
+                score = None;
+                break;
+            }
+        }
+        stats.rows_scored += 1;
+        out.push(score);
+    }
+    Ok(stats)
 }
 
-/// A query on a part, with its excluded terms separated.
+/// A term in a part.
+pub(super) struct Term<'a> {
+    pub cursor: Cursor<'a>,
+    pub required: bool,
+}
+
+/// A query on a part.
 pub(super) struct Query<'a> {
     /// In query order; optional ones only if they have postings.
     pub terms: Vec<Term<'a>>,
-    pub excluded: Vec<Cursor<'a>>,
     /// Rows of the part.
     pub rows: u32,
 }
@@ -73,32 +100,12 @@ impl<'a> Query<'a> {
     pub fn new(terms: &[QueryTerm<'a>], lengths: &'a [u32], norms: &'a Norms) -> Result<Self, Undecodable> {
         let part = RowNorms::new(lengths, norms, terms.iter().map(|term| term.list));
         let rows = u32::try_from(lengths.len()).unwrap_or(u32::MAX);
-        let mut query = Self { terms: Vec::new(), excluded: Vec::new(), rows };
-        for term in terms {
-            match term.role {
-                Role::Optional | Role::Excluded if term.list.is_empty() => {}
-                Role::Excluded => query.excluded.push(Cursor::new(term.list, 0.0, part)?),
-                role => query.terms.push(Term { cursor: Cursor::new(term.list, term.weight, part)?, role }),
-            }
-        }
-        Ok(query)
+        let kept = terms.iter().filter(|term| term.required || !term.list.is_empty());
+        let term = |term: &QueryTerm<'a>| {
+            Ok(Term { cursor: Cursor::new(term.list, term.weight, part)?, required: term.required })
+        };
+        Ok(Self { terms: kept.map(term).collect::<Result<_, _>>()?, rows })
     }
-
-    /// Whether a required term has no rows.
-    pub fn misses_required(&self) -> bool {
-        self.terms.iter().any(|term| term.role == Role::Required && term.cursor.is_empty())
-    }
-}
-
-/// Whether a row contains one of these; rows must be passed in ascending order.
-pub(super) fn holds_any(cursors: &mut [Cursor], row: u32) -> Result<bool, Undecodable> {
-    for cursor in cursors {
-        cursor.seek(row)?;
-        if cursor.row() == row {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Receives rows.
@@ -116,11 +123,8 @@ impl<E> Sink<'_, E> {
     }
 
     /// Offers a row with its exact score, in ascending order of rows.
-    pub fn offer(&mut self, row: u32, score: f32, excluded: &mut [Cursor]) -> Result<(), SearchError<E>> {
-        if score >= self.floor()
-            && !holds_any(excluded, row)?
-            && (self.accept)(row, score).map_err(SearchError::Accept)?
-        {
+    pub fn offer(&mut self, row: u32, score: f32) -> Result<(), E> {
+        if score >= self.floor() && (self.accept)(row, score)? {
             // A floor must be a number.
             let score = if score.is_nan() { f32::NEG_INFINITY } else { score };
             self.best.push(score, Row(self.base.saturating_add(row)));

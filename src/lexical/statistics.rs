@@ -1,21 +1,22 @@
 //! Collection statistics of word scores: the number of documents, their length, and how many contain each
 //! term.
 
-/// Identifies the bytes of statistics, with their version.
-const MAGIC: [u8; 8] = *b"ehiterm1";
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 /// The statistics of an index's words, or the sum of those of several; see
 /// [`Index::term_statistics`](crate::Index::term_statistics).
 ///
 /// Deleted or replaced documents count until they are merged away, as in a search.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TermStatistics {
     /// What the terms stand for.
     kind: String,
     documents: u64,
     total_length: u64,
-    /// Terms with the number of documents that contain each, ascending by term.
-    terms: Vec<(u32, u64)>,
+    /// Terms with the number of documents that contain each.
+    terms: BTreeMap<u32, u64>,
 }
 
 /// Bytes that are not valid [`TermStatistics`].
@@ -35,14 +36,8 @@ pub struct OtherTerms {
 }
 
 impl TermStatistics {
-    /// `terms` ascend.
-    pub(crate) fn new(
-        kind: String,
-        documents: u64,
-        total_length: u64,
-        terms: impl IntoIterator<Item = (u32, u64)>,
-    ) -> Self {
-        Self { kind, documents, total_length, terms: terms.into_iter().collect() }
+    pub(crate) fn new(kind: String, documents: u64, total_length: u64, terms: BTreeMap<u32, u64>) -> Self {
+        Self { kind, documents, total_length, terms }
     }
 
     /// The kind of terms: stems of a language, or tokens of a tokenizer, identified by its checksum.
@@ -67,7 +62,7 @@ impl TermStatistics {
 
     /// How many documents contain a term.
     pub fn documents_with(&self, term: u32) -> u64 {
-        self.terms.binary_search_by_key(&term, |&(term, _)| term).map_or(0, |place| self.terms[place].1)
+        self.terms.get(&term).copied().unwrap_or(0)
     }
 
     /// Adds the statistics of other documents.
@@ -78,16 +73,9 @@ impl TermStatistics {
         other.check_kind(&self.kind)?;
         self.documents += other.documents;
         self.total_length += other.total_length;
-        let mut joined = Vec::with_capacity(self.terms.len().max(other.terms.len()));
-        let (mut own, mut others) = (self.terms.iter().peekable(), other.terms.iter().peekable());
-        loop {
-            let least =
-                own.peek().map(|pair| pair.0).into_iter().chain(others.peek().map(|pair| pair.0)).min();
-            let Some(term) = least else { break };
-            let counts = [own.next_if(|pair| pair.0 == term), others.next_if(|pair| pair.0 == term)];
-            joined.push((term, counts.into_iter().flatten().map(|pair| pair.1).sum()));
+        for (&term, documents) in &other.terms {
+            *self.terms.entry(term).or_default() += documents;
         }
-        self.terms = joined;
         Ok(())
     }
 
@@ -100,21 +88,10 @@ impl TermStatistics {
         }
     }
 
-    /// Encoded as bytes: the magic, the kind with its length, counts and terms, little-endian, and a CRC-32
-    /// of them.
+    /// Encoded as bytes: a CRC-32, little-endian, and JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend((self.kind.len() as u32).to_le_bytes());
-        bytes.extend(self.kind.as_bytes());
-        for number in [self.documents, self.total_length, self.terms.len() as u64] {
-            bytes.extend(number.to_le_bytes());
-        }
-        for (term, documents) in &self.terms {
-            bytes.extend(term.to_le_bytes());
-            bytes.extend(documents.to_le_bytes());
-        }
-        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
-        bytes
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        [&crc32fast::hash(&json).to_le_bytes()[..], &json].concat()
     }
 
     /// Decodes the output of [`Self::to_bytes`]; accepts any bytes.
@@ -122,36 +99,12 @@ impl TermStatistics {
     /// # Errors
     /// [`StatisticsError`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StatisticsError> {
-        let (checked, crc) = bytes.split_last_chunk::<4>().ok_or(StatisticsError)?;
-        if crc32fast::hash(checked) != u32::from_le_bytes(*crc) {
-            return Err(StatisticsError);
-        }
-        let mut rest = checked.strip_prefix(&MAGIC).ok_or(StatisticsError)?;
-        let length = u32::from_le_bytes(take(&mut rest)?) as usize;
-        let (kind, after) = rest.split_at_checked(length).ok_or(StatisticsError)?;
-        let kind = std::str::from_utf8(kind).map_err(|_| StatisticsError)?.to_owned();
-        rest = after;
-        let mut number = || Ok(u64::from_le_bytes(take(&mut rest)?));
-        let (documents, total_length, count) = (number()?, number()?, number()?);
-        let (pairs, left) = rest.as_chunks::<12>();
-        if !left.is_empty() || pairs.len() as u64 != count {
-            return Err(StatisticsError);
-        }
-        let mut terms = Vec::with_capacity(pairs.len());
-        for mut pair in pairs.iter().map(<[u8; 12]>::as_slice) {
-            terms.push((u32::from_le_bytes(take(&mut pair)?), u64::from_le_bytes(take(&mut pair)?)));
-        }
-        match terms.is_sorted_by(|a, b| a.0 < b.0) {
-            true => Ok(Self { kind, documents, total_length, terms }),
+        let (crc, json) = bytes.split_first_chunk::<4>().ok_or(StatisticsError)?;
+        match crc32fast::hash(json) == u32::from_le_bytes(*crc) {
+            true => serde_json::from_slice(json).map_err(|_| StatisticsError),
             false => Err(StatisticsError),
         }
     }
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], StatisticsError> {
-    let (first, rest) = bytes.split_first_chunk::<N>().ok_or(StatisticsError)?;
-    *bytes = rest;
-    Ok(*first)
 }
 
 #[cfg(test)]
@@ -159,7 +112,7 @@ mod tests {
     use super::*;
 
     fn statistics(kind: &str, terms: &[(u32, u64)]) -> TermStatistics {
-        TermStatistics::new(kind.to_owned(), 10, 100, terms.iter().copied())
+        TermStatistics::new(kind.to_owned(), 10, 100, terms.iter().copied().collect())
     }
 
     #[test]

@@ -15,7 +15,6 @@
 //! else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are taken literally, and every text is
 //! valid.
 
-use super::Role;
 use crate::characters::is_symbol;
 
 /// Quotes at either end of a phrase.
@@ -30,6 +29,17 @@ const CURRENCIES: &str = "$\u{20ac}\u{a3}\u{a5}";
 
 /// A number, as in `+\u{221e}`.
 const INFINITY: char = '\u{221e}';
+
+/// How a clause affects the rows that contain it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// They match.
+    Optional,
+    /// Only they match.
+    Required,
+    /// They do not match.
+    Excluded,
+}
 
 /// A part of a query with one role.
 #[derive(Clone, Debug, PartialEq, Eq)]

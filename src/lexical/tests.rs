@@ -1,6 +1,5 @@
 //! Lists compared with their postings, and searches compared with scoring every row.
 
-use super::bm25::Bm25Error;
 use super::cursor::Cursor;
 use super::*;
 use crate::scan::TopK;
@@ -140,10 +139,10 @@ proptest! {
         let Ok(damaged) = EncodedList::new(&encoded, n) else { return Ok(()) };
         let lengths: Vec<u32> = (0..2_000_000).map(|row| row % 60).collect();
         let norms = Norms::new(Bm25::default(), 30.0);
-        for role in [Role::Optional, Role::Required, Role::Excluded] {
-            let term = |list, role| QueryTerm { list, weight: 1.0, role };
-            let terms = [term(List::Encoded(damaged), role), term(List::Plain(&list), Role::Optional)];
-            let _ = search::<()>(&terms, &lengths, &norms, 0, &mut |_, _| Ok(true), &mut TopK::new(k));
+        for required in [false, true] {
+            let term = |list, required| QueryTerm { list, weight: 1.0, required };
+            let terms = [term(List::Encoded(damaged), required), term(List::Plain(&list), false)];
+            let _ = search::<Undecodable>(&terms, &lengths, &norms, 0, &mut |_, _| Ok(true), &mut TopK::new(k));
             let _ = score_rows(&terms, &lengths, &norms, &[0, 5, 700, 90_000], &mut Vec::new());
         }
     }
@@ -197,24 +196,17 @@ fn scores_by_hand() {
         assert!((Norms::new(Bm25::default(), average).score(1.0, 1, 9) - 1.0 / 2.2).abs() < 1e-6);
     }
     assert_eq!(Norms::new(Bm25 { k1: 0.0, b: 1.0 }, 4.0).score(2.0, 7, 8), 2.0);
-    assert_eq!(Bm25::default().check(), Ok(()));
-    assert_eq!(Bm25 { k1: -1.0, b: 0.5 }.check(), Err(Bm25Error::K1(-1.0)));
-    assert!(Bm25 { k1: f32::INFINITY, b: 0.5 }.check().is_err());
-    assert!(Bm25 { k1: 1.0, b: f32::NAN }.check().is_err());
 }
 
 /// The value of a row, by definition.
-fn value(terms: &[(Vec<Posting>, f32, Role)], row: u32, length: u32, norms: &Norms) -> (Option<f32>, bool) {
+fn value(terms: &[(Vec<Posting>, f32, bool)], row: u32, length: u32, norms: &Norms) -> (Option<f32>, bool) {
     let (mut score, mut holds, mut matches) = (0f32, false, true);
-    for (list, weight, role) in terms {
+    for (list, weight, required) in terms {
         let posting = list.binary_search_by_key(&row, |posting| posting.row).ok().map(|place| list[place]);
-        match (role, posting) {
-            (Role::Excluded, Some(_)) | (Role::Required, None) => matches = false,
-            (Role::Optional | Role::Required, Some(posting)) => {
-                score += norms.score(*weight, posting.count, length);
-                holds = true;
-            }
-            _ => {}
+        matches &= posting.is_some() || !required;
+        if let Some(posting) = posting {
+            score += norms.score(*weight, posting.count, length);
+            holds = true;
         }
     }
     (matches.then_some(score), holds)
@@ -227,7 +219,7 @@ const CASES: u32 = 400;
 struct Case {
     /// Base, lengths, and the postings of each term.
     parts: Vec<(Vec<u32>, Vec<Vec<Posting>>)>,
-    terms: Vec<(f32, Role)>,
+    terms: Vec<(f32, bool)>,
     parameters: Bm25,
     average: f32,
     k: usize,
@@ -236,23 +228,17 @@ struct Case {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let role = |required: u32, excluded: u32| {
-        prop_oneof![
-            12 => Just(Role::Optional),
-            required => Just(Role::Required),
-            excluded => Just(Role::Excluded)
-        ]
-    };
+    let required = |times: u32| prop_oneof![12 => Just(false), times => Just(true)];
     let weight = prop_oneof![8 => 0.01f32..9.0, 2 => Just(1.0f32), 1 => Just(0.0f32)];
     let list = prop_oneof![
         4 => postings(4000, 2), 4 => postings(2000, 5), 4 => postings(800, 20), 2 => postings(100, 200),
         1 => Just(Vec::new())
     ];
     let terms = prop_oneof![
-        prop::collection::vec((weight.clone(), role(1, 1)), 0..9),
-        prop::collection::vec((weight.clone(), role(12, 2)), 0..5),
-        prop::collection::vec((weight.clone(), Just(Role::Required)), 1..3),
-        prop::collection::vec((weight, Just(Role::Optional)), 1..9),
+        prop::collection::vec((weight.clone(), required(1)), 0..9),
+        prop::collection::vec((weight.clone(), required(12)), 0..5),
+        prop::collection::vec((weight.clone(), Just(true)), 1..3),
+        prop::collection::vec((weight, Just(false)), 1..9),
     ];
     terms
         .prop_flat_map(move |terms| {
@@ -307,23 +293,23 @@ proptest! {
         let mut expected = Vec::new();
         for (place, ((lengths, lists), base)) in parts.into_iter().zip(bases).enumerate() {
             let encoded: Vec<_> = lists.iter().map(|list| bytes(list, |row| lengths[row as usize])).collect();
-            let terms: Vec<_> = lists.iter().zip(&encoded).zip(&case.terms).map(|((list, bytes), &(weight, role))| {
+            let terms: Vec<_> = lists.iter().zip(&encoded).zip(&case.terms).map(|((list, bytes), &(weight, required))| {
                 let list = match place {
                     1 => List::Plain(list),
                     _ => List::Encoded(EncodedList::new(bytes, list.len()).unwrap()),
                 };
-                QueryTerm { list, weight, role }
+                QueryTerm { list, weight, required }
             }).collect();
             let mut asked = None;
             let mut accept = |row: u32, _: f32| {
                 assert!(asked < Some(row), "once for each row");
                 asked = Some(row);
-                Ok::<_, ()>(!refused(row))
+                Ok::<_, Undecodable>(!refused(row))
             };
             let stats = search(&terms, lengths, &norms, base, &mut accept, &mut best).unwrap();
             prop_assert!(stats.postings <= lists.iter().map(|list| list.len()).sum());
 
-            let plain: Vec<_> = lists.iter().zip(&case.terms).map(|(list, &(weight, role))| (list.clone(), weight, role)).collect();
+            let plain: Vec<_> = lists.iter().zip(&case.terms).map(|(list, &(weight, required))| (list.clone(), weight, required)).collect();
             let mut given = Vec::new();
             let rows: Vec<u32> = (0..lengths.len() as u32 + 2).filter(|row| row % 3 != 1).collect();
             score_rows(&terms, lengths, &norms, &rows, &mut given).unwrap();
@@ -352,27 +338,35 @@ fn what_is_not_asked_for_is_not_found() {
     let norms = Norms::new(Bm25::default(), 3.0);
     let found = |terms: &[QueryTerm], k| {
         let mut best = TopK::new(k);
-        search::<()>(terms, &[3, 3, 3], &norms, 0, &mut |_, _| Ok(true), &mut best).unwrap();
+        search::<Undecodable>(terms, &[3, 3, 3], &norms, 0, &mut |_, _| Ok(true), &mut best).unwrap();
         best.into_sorted().into_iter().map(|(_, row)| row.0).collect::<Vec<_>>()
     };
-    let term = |list, role| QueryTerm { list: List::Plain(list), weight: 1.0, role };
+    let term = |list, required| QueryTerm { list: List::Plain(list), weight: 1.0, required };
     assert!(found(&[], 5).is_empty());
-    assert!(found(&[term(&list, Role::Excluded)], 5).is_empty());
-    assert!(found(&[term(&[], Role::Optional)], 5).is_empty());
-    assert!(found(&[term(&list, Role::Optional), term(&[], Role::Required)], 5).is_empty());
-    assert!(found(&[term(&list, Role::Optional)], 0).is_empty());
-    assert_eq!(found(&[term(&list, Role::Required)], 5000), [2, 0]);
-    assert_eq!(found(&[term(&list, Role::Optional), term(&list[..1], Role::Excluded)], 5), [2]);
+    assert!(found(&[term(&[], false)], 5).is_empty());
+    assert!(found(&[term(&list, false), term(&[], true)], 5).is_empty());
+    assert!(found(&[term(&list, false)], 0).is_empty());
+    assert_eq!(found(&[term(&list, true)], 5000), [2, 0]);
     // NaN weights count as 0, and rows still match.
-    assert_eq!(found(&[QueryTerm { weight: f32::NAN, ..term(&list, Role::Optional) }], 5), [0, 2]);
+    assert_eq!(found(&[QueryTerm { weight: f32::NAN, ..term(&list, false) }], 5), [0, 2]);
 
     let mut best = TopK::new(5);
-    let mut failing = |_, _| Err("disk");
-    let terms = [term(&list, Role::Optional)];
-    assert_eq!(search(&terms, &[3; 3], &norms, 0, &mut failing, &mut best), Err(SearchError::Accept("disk")));
+    #[derive(Debug, PartialEq)]
+    enum Failure {
+        Accept,
+        List,
+    }
+    impl From<Undecodable> for Failure {
+        fn from(_: Undecodable) -> Self {
+            Self::List
+        }
+    }
+    let mut failing = |_, _| Err(Failure::Accept);
+    let terms = [term(&list, false)];
+    assert_eq!(search(&terms, &[3; 3], &norms, 0, &mut failing, &mut best), Err(Failure::Accept));
     // A row outside the part.
-    let short = search::<()>(&terms, &[3; 2], &norms, 0, &mut |_, _| Ok(true), &mut best);
-    assert_eq!(short, Err(SearchError::Undecodable(Undecodable)));
+    let short = search(&terms, &[3; 2], &norms, 0, &mut |_, _| Ok(true), &mut best);
+    assert_eq!(short, Err(Failure::List));
 }
 
 proptest! {

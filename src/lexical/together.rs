@@ -1,18 +1,18 @@
 //! Queries with required terms: only rows that contain all of them are examined.
 
-use super::search::{Query, SearchError, Sink, Slack};
-use super::{END, LexicalStats, Role};
+use super::search::{Query, Sink, Slack};
+use super::{END, LexicalStats, Undecodable};
 
 /// As [`search`](super::search()); all required terms have postings.
-pub(super) fn search<E>(
+pub(super) fn search<E: From<Undecodable>>(
     query: &mut Query,
     sink: &mut Sink<E>,
     stats: &mut LexicalStats,
-) -> Result<(), SearchError<E>> {
-    let Query { terms, excluded, rows } = query;
+) -> Result<(), E> {
+    let Query { terms, rows } = query;
     let slack = Slack::new(terms.len());
     // The rarest first: it determines the candidate rows.
-    let mut required: Vec<usize> = (0..terms.len()).filter(|&i| terms[i].role == Role::Required).collect();
+    let mut required: Vec<usize> = (0..terms.len()).filter(|&i| terms[i].required).collect();
     required.sort_by_key(|&i| terms[i].cursor.len());
     let Some((&lead, others)) = required.split_first() else { return Ok(()) };
     // The sum of the bounds is valid up to this row, exclusively.
@@ -54,7 +54,7 @@ pub(super) fn search<E>(
             }
         }
         stats.rows_scored += 1;
-        sink.offer(row, score, excluded)?;
+        sink.offer(row, score)?;
         terms[lead].cursor.advance()?;
     }
 }

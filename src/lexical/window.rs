@@ -9,7 +9,7 @@
 //!
 //! Sums only select rows. The score of a row is recomputed in query order, unless its sum already was.
 
-use super::search::{Query, SearchError, Sink, Slack, Term};
+use super::search::{Query, Sink, Slack, Term};
 use super::{LexicalStats, Undecodable};
 
 /// Rows per window; their sums fit into the first-level cache.
@@ -24,11 +24,11 @@ const LOOKUP: usize = 8;
 const UNTOUCHED: f32 = -0.0;
 
 /// As [`search`](super::search()).
-pub(super) fn search<E>(
+pub(super) fn search<E: From<Undecodable>>(
     query: &mut Query,
     sink: &mut Sink<E>,
     stats: &mut LexicalStats,
-) -> Result<(), SearchError<E>> {
+) -> Result<(), E> {
     let rows = query.rows;
     let mut window = Window::new(query.terms.len());
     while window.start < rows {
@@ -37,7 +37,7 @@ pub(super) fn search<E>(
         if window.divide(&mut query.terms, floor)? {
             window.add_first(&mut query.terms, floor, stats)?;
             window.add_others(&mut query.terms, floor, stats)?;
-            window.offer(query, sink, stats)?;
+            window.offer(sink, stats)?;
             window.clear();
         }
         window.start = window.end;
@@ -264,12 +264,7 @@ impl Window {
     }
 
     /// Offers the candidates.
-    fn offer<E>(
-        &mut self,
-        query: &mut Query,
-        sink: &mut Sink<E>,
-        stats: &mut LexicalStats,
-    ) -> Result<(), SearchError<E>> {
+    fn offer<E>(&mut self, sink: &mut Sink<E>, stats: &mut LexicalStats) -> Result<(), E> {
         // The floor rises with each accepted row.
         let (mut floor, mut need) = (f32::NEG_INFINITY, 0.0);
         for &place in &self.candidates {
@@ -290,7 +285,7 @@ impl Window {
                 false => self.found.iter_mut().fold(0.0, |sum, found| sum + found.score(row)),
             };
             stats.rows_scored += 1;
-            sink.offer(row, exact, &mut query.excluded)?;
+            sink.offer(row, exact)?;
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::Metric;
 use super::curve::{Bracket, CurvePoint, in_order};
-use crate::stop::Stop;
 
 /// What ranked the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -15,11 +14,6 @@ pub enum Setting {
     Tree {
         /// Leaves visited.
         beam: usize,
-    },
-    /// The tree, until a rule ended the search.
-    Stopped {
-        /// The rule.
-        stop: Stop,
     },
     /// The k-means baseline; its figures are means over seeds.
     Ivf {
@@ -43,7 +37,7 @@ impl Setting {
         match self {
             Self::Tree { beam } => beam,
             Self::Ivf { nprobe, .. } => nprobe,
-            Self::Stopped { .. } | Self::Exact | Self::Ranked { .. } => 1,
+            Self::Exact | Self::Ranked { .. } => 1,
         }
     }
 }
@@ -301,7 +295,7 @@ mod tests {
             figures(Setting::Tree { beam: 4 }, &[outcome(6, 2.0, [0.8, 1.0]), outcome(6, 2.0, [0.4, 1.0])]),
             figures(Setting::Exact, &[outcome(10, 0.0, [1.0; 2]), outcome(10, 0.0, [1.0; 2])]),
             figures(Setting::Tree { beam: 1 }, &[outcome(1, 1.0, [0.0, 0.5]), outcome(3, 1.0, [0.2, 0.7])]),
-            figures(Setting::Stopped { stop: Stop::Patience(1) }, &[outcome(4, 1.0, [1.0; 2])]),
+            figures(Setting::Ranked { by: "hybrid" }, &[outcome(4, 1.0, [1.0; 2])]),
         ];
         // A third query could not be asked.
         let outcomes = Outcomes { queries: 3, metrics: &METRICS, settings: &settings };

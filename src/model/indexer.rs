@@ -135,12 +135,6 @@ impl Indexer {
         self.routing_dim
     }
 
-    /// The widest query beam that costs less than a beam of all leaves, if scoring children dominates the
-    /// cost.
-    pub(crate) fn cheap_width(&self) -> Option<usize> {
-        self.shortlist.as_ref().map(|shortlist| shortlist.widest())
-    }
-
     pub(crate) fn logit_scale(&self) -> f32 {
         self.logit_scale
     }

@@ -22,7 +22,6 @@ pub(crate) struct TopK {
     heap: BinaryHeap<Entry>,
     /// Rows with the worst score in the heap, for which there was no room.
     ties: Vec<Row>,
-    accepted: u64,
     /// Used instead of the heap if several rows may belong to one document.
     documents: Option<Box<BestOfDocuments>>,
 }
@@ -53,7 +52,7 @@ struct BestOfDocuments {
 impl TopK {
     /// An empty selection of at most `k` rows; memory grows with the rows pushed.
     pub fn new(k: usize) -> Self {
-        Self { k, heap: BinaryHeap::new(), ties: Vec::new(), accepted: 0, documents: None }
+        Self { k, heap: BinaryHeap::new(), ties: Vec::new(), documents: None }
     }
 
     /// An empty selection of the best rows of at most `k` documents.
@@ -70,12 +69,11 @@ impl TopK {
     pub fn push(&mut self, score: f32, row: Row) {
         let entry = Entry::new(score, row);
         if let Some(documents) = &mut self.documents {
-            self.accepted += u64::from(documents.push(self.k, entry, &mut self.ties));
+            documents.push(self.k, entry, &mut self.ties);
             return;
         }
         if self.heap.len() < self.k {
             self.heap.push(entry);
-            self.accepted += 1;
             return;
         }
         let Some(mut worst) = self.heap.peek_mut() else { return };
@@ -85,7 +83,6 @@ impl TopK {
             Ordering::Less => {
                 let displaced = std::mem::replace(&mut *worst, entry);
                 drop(worst);
-                self.accepted += 1;
                 keep_tie(displaced, self.heap.peek(), &mut self.ties);
             }
         }
@@ -127,11 +124,6 @@ impl TopK {
             Some(documents) => documents.worst(self.k),
         };
         worst.map(|entry| entry.score)
-    }
-
-    /// How many of the offered rows were among the best at the time.
-    pub fn accepted(&self) -> u64 {
-        self.accepted
     }
 
     /// A row that was left out because its document could not be read.
@@ -187,22 +179,22 @@ impl BestOfDocuments {
         self.order.last_key_value().filter(|_| self.order.len() >= k).map(|(entry, _)| entry)
     }
 
-    /// Returns whether the row is kept. One with the score of the worst of `k` goes to `ties`.
-    fn push(&mut self, k: usize, entry: Entry, ties: &mut Vec<Row>) -> bool {
+    /// A row with the score of the worst of `k` goes to `ties`.
+    fn push(&mut self, k: usize, entry: Entry, ties: &mut Vec<Row>) {
         if k == 0 {
-            return false;
+            return;
         }
         let worst = self.worst(k).copied();
         if worst.is_some_and(|worst| entry.compare_scores(&worst).is_gt()) {
-            return false;
+            return;
         }
         let Some(document) = (self.of)(entry.row) else {
             self.failed = self.failed.or(Some(entry.row));
-            return false;
+            return;
         };
         let known = self.best.get(&document).copied();
         if known.is_some_and(|known| entry >= known) {
-            return false;
+            return;
         }
         let is_tie = worst.is_some_and(|worst| entry.compare_scores(&worst).is_eq());
         let displaced = match known {
@@ -212,7 +204,7 @@ impl BestOfDocuments {
             }
             None if is_tie => {
                 ties.push(entry.row);
-                return false;
+                return;
             }
             None if worst.is_some() => self.order.pop_last(),
             None => None,
@@ -227,7 +219,6 @@ impl BestOfDocuments {
             (None, Some(before), Some(now)) if now.compare_scores(&before).is_lt() => ties.clear(),
             _ => {}
         }
-        true
     }
 }
 

@@ -181,7 +181,7 @@ fn what_an_interrupted_create_left_is_cleared() {
         drop(index);
         let model = |index: &Path| {
             let mut names = names(&index.join("models/1"));
-            names.retain(|name| !["ENCODED", "MANIFEST.copy", "RESERVE"].contains(&name.as_str()));
+            names.retain(|name| !["MEASURED", "MANIFEST.copy", "RESERVE"].contains(&name.as_str()));
             names
         };
         assert_eq!(model(dir.path()), model(&whole));
@@ -356,8 +356,8 @@ fn bad_queries_are_refused() {
     for empty in ["", " ", "\n\t \u{3000}"] {
         assert_eq!(search(empty, 10, 8), InputError::EmptyQuery);
     }
-    assert_eq!(search("tree", 0, 8), InputError::ZeroK);
-    assert_eq!(search("tree", 10, 0), InputError::ZeroBeam);
+    assert!(matches!(search("tree", 0, 8), InputError::OutOfRange { .. }));
+    assert!(matches!(search("tree", 10, 0), InputError::OutOfRange { .. }));
 
     let dim = index.bundle().model().encoder().dim();
     let vector = |vector: &[f32]| match index.search_with(vector, &SearchRequest::dense().k(1).beam(1)) {

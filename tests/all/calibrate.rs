@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use crate::program::{ehi, text};
 use crate::support::{DOCUMENTS, Shape, WIDTH, base_model, bundle, document, documents, filled, id};
-use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
+use ehi::calibrate::{QuestionSource, RecallCurve};
 use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
 use ehi::store::StoreError;
 use ehi::{Bundle, Document, Error, Filter, Index, InputError, SearchRequest, Stage};
@@ -75,7 +75,7 @@ fn a_search_finds_what_it_is_told_to() {
     let found = index.search_with(&query, &SearchRequest::dense()).unwrap();
     assert_eq!((found.stats.leaves_visited, found.stats.documents_visited), (0, MANY));
 
-    let curve = index.calibrate(&CalibrateOptions::default()).unwrap();
+    let curve = index.calibrate(&[]).unwrap();
     assert_eq!((curve.documents, curve.source), (MANY, QuestionSource::Documents));
     assert_eq!(index.recall_curve(), Some(curve.clone()));
     assert!(!index.needs_calibration());
@@ -127,7 +127,7 @@ fn a_search_finds_what_it_is_told_to() {
         index.search_with(&query, &SearchRequest::dense()).unwrap().stats.documents_visited,
         2 * MANY + 1
     );
-    index.calibrate(&CalibrateOptions::default()).unwrap();
+    index.calibrate(&[]).unwrap();
     assert!(index.recall_curve().is_some() && reader.recall_curve().is_some());
     index.flush().unwrap();
     assert!(reader.refresh().unwrap());
@@ -138,7 +138,7 @@ fn a_search_finds_what_it_is_told_to() {
 #[test]
 fn there_are_k_hits_whenever_there_are_k_documents() {
     let (_dir, index, centres) = large();
-    index.calibrate(&CalibrateOptions::default()).unwrap();
+    index.calibrate(&[]).unwrap();
     // Deletes all but a few of the documents, which are spread over the leaves.
     index.delete_batch((0..MANY).filter(|n| n % 1_000 != 0).map(id)).unwrap();
     let left = index.len();
@@ -152,15 +152,13 @@ fn there_are_k_hits_whenever_there_are_k_documents() {
 #[test]
 fn given_questions_are_measured_with() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
-    let options = |questions: &[&str]| CalibrateOptions {
-        questions: questions.iter().map(|&question| question.to_owned()).collect(),
-    };
     let mut stages = Vec::new();
     let hear = |progress: ehi::Progress| {
         stages.push((progress.stage, progress.done, progress.total));
         ControlFlow::Continue(())
     };
-    let curve = index.with_progress(hear).calibrate(&options(&["tree leaf", "gene protein"])).unwrap();
+    let curve =
+        index.with_progress(hear).calibrate(&["tree leaf", "gene protein"].map(str::to_owned)).unwrap();
     assert_eq!((curve.questions, curve.source, curve.documents), (2, QuestionSource::Given, DOCUMENTS));
     assert_eq!(stages, [(Stage::Calibrate, 2, Some(2))]);
     // Few documents are always scored, whatever was measured.
@@ -169,9 +167,9 @@ fn given_questions_are_measured_with() {
         DOCUMENTS
     );
     assert!(!index.needs_calibration());
-    let refused = index.calibrate(&options(&["tree", " "]));
+    let refused = index.calibrate(&["tree", " "].map(str::to_owned));
     assert!(matches!(refused, Err(Error::Input(InputError::EmptyQuery))), "{refused:?}");
-    let cancelled = index.with_progress(|_| ControlFlow::Break(())).calibrate(&CalibrateOptions::default());
+    let cancelled = index.with_progress(|_| ControlFlow::Break(())).calibrate(&[]);
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     // The previous one stays.
     assert_eq!(index.recall_curve(), Some(curve));
@@ -180,9 +178,8 @@ fn given_questions_are_measured_with() {
 #[test]
 fn what_cannot_be_measured_or_aimed_at_is_refused() {
     let (dir, index) = filled(SHAPE, 0);
-    let options = CalibrateOptions::default();
     for count in 0..2 {
-        let refused = index.calibrate(&options);
+        let refused = index.calibrate(&[]);
         assert!(matches!(refused, Err(Error::Input(InputError::NothingToCalibrate))), "{count}: {refused:?}");
         index.insert(document(count)).unwrap();
     }
@@ -190,26 +187,26 @@ fn what_cannot_be_measured_or_aimed_at_is_refused() {
     for n in 0..3 {
         index.insert(Document::new(id(n), "", "the same")).unwrap();
     }
-    index.calibrate(&options).unwrap();
+    index.calibrate(&[]).unwrap();
     for target in [0.0, -0.5, 1.1, f64::NAN, f64::INFINITY] {
         let refused = index.search_with("tree", &SearchRequest::dense().recall(target));
-        assert!(matches!(refused, Err(Error::Input(InputError::BadRecall { .. }))), "{target}: {refused:?}");
+        assert!(matches!(refused, Err(Error::Input(InputError::OutOfRange { .. }))), "{target}: {refused:?}");
     }
     let reader = Index::open_read_only(dir.path().join("index")).unwrap();
-    let refused = reader.calibrate(&options);
+    let refused = reader.calibrate(&[]);
     assert!(matches!(refused, Err(Error::Store(StoreError::ReadOnly { .. }))), "{refused:?}");
     let untrained = Bundle::from_encoder(base_model()).unwrap();
     let index = Index::create(dir.path().join("untrained"), &untrained).unwrap();
-    let refused = index.calibrate(&options);
+    let refused = index.calibrate(&[]);
     assert!(matches!(refused, Err(Error::Input(InputError::NoTree))), "{refused:?}");
 }
 
 #[test]
 fn a_damaged_curve_is_as_none() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
-    index.calibrate(&CalibrateOptions::default()).unwrap();
+    index.calibrate(&[]).unwrap();
     drop(index);
-    let path = dir.path().join("index/models/1/RECALL");
+    let path = dir.path().join("index/models/1/MEASURED");
     let mut content = fs::read(&path).unwrap();
     let at = content.len() / 2;
     content[at] ^= 1;
@@ -217,7 +214,7 @@ fn a_damaged_curve_is_as_none() {
     let index = Index::open(dir.path().join("index")).unwrap();
     assert!(index.recall_curve().is_none());
     assert_eq!(index.search_with("tree", &SearchRequest::dense()).unwrap().hits.len(), 10);
-    index.calibrate(&CalibrateOptions::default()).unwrap();
+    index.calibrate(&[]).unwrap();
     // It is tied to its model.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
     assert!(index.recall_curve().is_none());

@@ -9,7 +9,7 @@ use crate::support::{DOCUMENTS, Shape, bundle, config, document, documents, fill
 use ehi::learn::LearnOptions;
 use ehi::model::{ENCODER_FILE, ModelError};
 use ehi::store::StoreError;
-use ehi::{Document, Error, Index, InputError, Judgment, Progress, RepairOptions, Stage};
+use ehi::{Document, Error, Index, InputError, Judgment, Progress, RepairOptions, Stage, no_progress};
 
 const OLD: Shape = Shape { height: 1, leaves_per_document: 1 };
 const NEW: Shape = Shape { height: 2, leaves_per_document: 2 };
@@ -154,7 +154,7 @@ fn damage_of_what_is_kept_is_repaired() {
     let path = dir.path().join("index");
     index.reencode(&bundle(NEW)).unwrap();
     drop(index);
-    assert!(Index::repair(&path, RepairOptions::default()).unwrap().was_sound());
+    assert!(Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap().was_sound());
     for entry in fs::read_dir(path.join("models/1/segments")).unwrap() {
         fs::write(entry.unwrap().path(), "short").unwrap();
     }
@@ -165,7 +165,7 @@ fn damage_of_what_is_kept_is_repaired() {
         assert!(report.problems.iter().all(|problem| problem.file.starts_with("models/1/")), "{report:?}");
         assert!(!report.is_sound() && report.documents == 30, "{report:?}");
     }
-    let report = Index::repair(&path, RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
     assert!(report.previous_model_set_aside && !report.was_sound(), "{report:?}");
     assert_eq!((report.damaged_segments, report.lost), (0, 0), "{report:?}");
     assert_eq!(report.set_aside, [path.join("damaged/1")]);

@@ -68,19 +68,21 @@ fn a_change_of_model_makes_embeddings_anew_and_a_rollback_brings_the_old_ones_ba
     assert_eq!(encoded_by(&index), [EncodedBy::F32, EncodedBy::Int8]);
 }
 
-/// An index from before this was recorded, and one whose record is damaged.
+/// A record that is missing, or damaged.
 #[test]
 fn what_was_not_recorded_is_unknown() {
     let (dir, index) = filled(SHAPE, 10);
-    let record = dir.path().join("index/models/1/ENCODED");
+    let record = dir.path().join("index/models/1/MEASURED");
     assert_eq!(encoded_by(&index), [EncodedBy::F32]);
+    index.flush().unwrap();
     for damage in [None, Some(""), Some("00000000\n[\"f32\"]"), Some("[]")] {
         match damage {
             None => fs::remove_file(&record).unwrap(),
             Some(content) => fs::write(&record, content).unwrap(),
         }
-        assert_eq!(encoded_by(&index), [EncodedBy::Unknown], "{damage:?}");
-        assert!(index.verify().unwrap().is_sound(), "{damage:?}");
+        let reader = Index::open_read_only(index.path()).unwrap();
+        assert_eq!(encoded_by(&reader), [EncodedBy::Unknown], "{damage:?}");
+        assert!(reader.verify().unwrap().is_sound(), "{damage:?}");
     }
     drop(index);
     let index = Index::open(dir.path().join("index")).unwrap();

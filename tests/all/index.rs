@@ -60,7 +60,7 @@ fn iteration_gives_all_documents_in_order_of_ids() {
     let (_dir, index) = filled(FLAT, COUNT);
     let found: Vec<Document> = index.iter().map(Result::unwrap).collect();
     assert_eq!(found, documents(COUNT));
-    let again = (&index).into_iter().map(|d| d.unwrap().id).collect::<BTreeSet<_>>();
+    let again = index.iter().map(|d| d.unwrap().id).collect::<BTreeSet<_>>();
     assert_eq!(again.len(), COUNT);
 }
 

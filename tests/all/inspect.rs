@@ -85,8 +85,8 @@ fn bad_input_is_refused_by_what_looks_inside() {
         error => panic!("{error}"),
     };
     assert_eq!(explain(" ", 1, 1), InputError::EmptyQuery);
-    assert_eq!(explain("x", 0, 1), InputError::ZeroK);
-    assert_eq!(explain("x", 1, 0), InputError::ZeroBeam);
+    assert!(matches!(explain("x", 0, 1), InputError::OutOfRange { .. }));
+    assert!(matches!(explain("x", 1, 0), InputError::OutOfRange { .. }));
     let error = index.leaves(&LeafOptions { leaf: Some(LeafId(16)), ..LeafOptions::default() }).unwrap_err();
     assert!(matches!(error, Error::Input(InputError::UnknownLeaf { leaf: 16, leaves: 16 })), "{error}");
     let queries = vec!["a tree".to_owned(), "\n".to_owned()];

@@ -261,7 +261,7 @@ fn what_keeps_an_index_prints_what_is_documented() {
     check("verify", &[sound, damaged, warned]);
     let mut lost = RepairReport::default();
     lost.lost_ids.push(id(1));
-    lost.unmeasured.push("models/1/FUSION is missing".to_owned());
+    lost.unmeasured.push("models/1/MEASURED is missing".to_owned());
     lost.forgotten.push("damaged/1".into());
     check("repair", &[repaired, json!(lost)]);
 }
@@ -285,18 +285,8 @@ fn an_evaluation_writes_what_is_documented() {
     flow.insert(DOCUMENTS);
     let out = flow.path("eval.json");
     let data = text(support::dataset());
-    let arguments = [
-        "--modes",
-        "dense,lexical,hybrid,rrf",
-        "--data",
-        data,
-        "--baseline",
-        "ivf",
-        "--stop",
-        "mass=0.5",
-        "--at",
-        "0.5,0.9",
-    ];
+    let arguments =
+        ["--modes", "dense,lexical,hybrid,rrf", "--data", data, "--baseline", "ivf", "--at", "0.5,0.9"];
     let more = ["--at-work", "0.9,1.5", "--beams", "1,2,4,8,all", "--json", text(&out)];
     flow.run("eval", &[&arguments[..], &more[..]].concat()).ok();
     check("eval", &[serde_json::from_slice(&fs::read(out).unwrap()).unwrap()]);

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::program::{ehi, text};
 use crate::support::{Shape, base_model, bundle, copy_directory, documents, filled, id};
-use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
+use ehi::calibrate::{FEWEST_QUESTIONS, QuestionSource};
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, is_held_out};
-use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, SearchRequest, Stage};
+use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, SearchRequest, Stage, no_progress};
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
@@ -118,7 +118,14 @@ fn a_judgment_that_cannot_be_stored_stores_none() {
         }
     };
     assert_eq!(refused(Judgment::new(" \n", "d", 1)), InputError::EmptyQuery);
-    assert_eq!(refused(Judgment::new("q", "d", 1).with_weight(1.5)), InputError::BadWeight { found: 1.5 });
+    assert_eq!(
+        refused(Judgment::new("q", "d", 1).with_weight(1.5)),
+        InputError::OutOfRange {
+            what: "the weight of a judgment",
+            found: 1.5,
+            expected: "above 0 and at most 1"
+        }
+    );
     assert!(matches!(refused(Judgment::new("q", "", 1)), InputError::InvalidId { found: 0, .. }));
     let long = "x".repeat(65 << 20);
     assert!(matches!(refused(Judgment::new(long, "d", 1)), InputError::DocumentTooLarge { .. }));
@@ -142,7 +149,7 @@ fn damaged_judgments_are_found_and_repaired() {
     assert!(report.problems.iter().all(|problem| problem.file.starts_with("judgments/")), "{report:?}");
     assert!(!report.is_sound());
     drop(index);
-    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &ehi::RepairOptions::default(), &mut no_progress).unwrap();
     assert!(report.judgments_damaged && !report.was_sound() && report.lost == 0, "{report:?}");
     let index = Index::open(&path).unwrap();
     assert_eq!(index.judgments().unwrap().len() as u64 + report.lost_judgments, 50);
@@ -165,7 +172,7 @@ fn damaged_judgments_are_found_and_repaired() {
         fs::write(path.join("judgments").join(name), "nothing").unwrap();
     }
     assert!(Index::open(&path).unwrap().judgments().is_err());
-    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &ehi::RepairOptions::default(), &mut no_progress).unwrap();
     assert!(report.judgments_set_aside && !report.was_sound(), "{report:?}");
     let index = Index::open(&path).unwrap();
     assert!(index.judgments().unwrap().is_empty());
@@ -211,7 +218,7 @@ fn questions_are_logged_where_that_is_wanted_alone() {
 fn questions_that_were_asked_or_judged_are_what_is_measured() {
     let (_dir, index) = filled(SHAPE, STORED);
     index.log_questions(true).unwrap();
-    let source = || index.calibrate(&CalibrateOptions::default()).unwrap().source;
+    let source = || index.calibrate(&[]).unwrap().source;
     index.search_many(&["leaf"; FEWEST_QUESTIONS], &SearchRequest::dense().k(1).beam(1)).unwrap();
     assert_eq!(source(), QuestionSource::Documents, "one question, often");
     let texts: Vec<String> = (0..FEWEST_QUESTIONS / 2).map(|n| format!("leaf {n}")).collect();

@@ -11,7 +11,7 @@ use ehi::search::DEFAULT_ALPHA;
 use ehi::store::StoreError;
 use ehi::{
     Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language,
-    SearchRequest, SearchResult, Stop,
+    SearchRequest, SearchResult, no_progress,
 };
 use serde_json::json;
 
@@ -233,14 +233,9 @@ fn every_option_of_embeddings_works_beside_words() {
         )
     };
     assert!(!all.is_empty() && all.iter().all(passing));
-    for request in [
-        hybrid().beam(16),
-        hybrid().exact(),
-        hybrid().recall(0.9),
-        hybrid().stop(Stop::Mass(1.0)),
-        hybrid().codes(true),
-        hybrid().parallel(),
-    ] {
+    for request in
+        [hybrid().beam(16), hybrid().exact(), hybrid().recall(0.9), hybrid().codes(true), hybrid().parallel()]
+    {
         let found = index.search_with(question, &request.k(DOCUMENTS).filter(&filter)).unwrap();
         assert_eq!(ids(&found), ids(&all));
     }
@@ -298,7 +293,6 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
         index.search_with("tree", &SearchRequest::lexical().recall(0.9)),
         index.search_with("tree", &SearchRequest::lexical().codes(true)),
         index.search_with("tree", &SearchRequest::lexical().parallel()),
-        index.search_with("tree", &SearchRequest::lexical().stop(Stop::Patience(1))),
     ];
     for result in conflicts {
         assert!(matches!(refused(result), InputError::Conflict { options: ["lexical", _] }));
@@ -309,12 +303,12 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
     ));
     for (k1, b) in [(-1.0, 0.5), (f32::NAN, 0.5), (1.0, 1.5)] {
         let bad = index.search_with("tree", &SearchRequest::lexical().bm25(k1, b));
-        assert!(matches!(refused(bad), InputError::BadBm25 { .. }));
+        assert!(matches!(refused(bad), InputError::OutOfRange { .. }));
     }
     for fusion in [Fusion::Convex(1.1), Fusion::Rrf { k: -1.0 }] {
         assert!(matches!(
             refused(index.search_with("tree", &SearchRequest::hybrid(fusion))),
-            InputError::BadFusion { .. }
+            InputError::OutOfRange { .. }
         ));
     }
     // Only stop words, words in no document, other scripts, very many words, only signs.
@@ -341,7 +335,7 @@ fn bad_input_is_an_error_and_odd_input_an_answer() {
 fn an_index_made_without_gets_posting_lists_later() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
     assert!(!index.is_lexical() && index.stats().unwrap().bytes.terms == 0);
     let refused = |index: &Index| {
@@ -370,9 +364,9 @@ fn an_index_made_without_gets_posting_lists_later() {
     assert!(index.is_lexical());
     assert_scores(&index, &texts, QUESTIONS[0]);
     drop((index, reader));
-    let opened = Index::builder().lexical(false).open(&path);
-    assert!(matches!(opened, Err(Error::Input(InputError::InapplicableOption { option: "lexical", .. }))));
-    assert!(Index::builder().lexical(true).open(&path).is_ok());
+    let opened = Index::builder().analyzer(None).open(&path);
+    assert!(matches!(opened, Err(Error::Input(InputError::InapplicableOption { option: "analyzer", .. }))));
+    assert!(Index::builder().analyzer(Analyzer::Tokens).open(&path).is_ok());
 }
 
 #[test]
@@ -433,7 +427,7 @@ fn stemmed_words_are_found_in_every_form() {
     check(&Index::builder().analyzer(english).open(&path).unwrap());
     // Added later, for existing documents; a read-only handle sees it.
     let path = dir.path().join("later");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
     index.flush().unwrap();
     let reader = Index::open_read_only(&path).unwrap();
@@ -441,15 +435,13 @@ fn stemmed_words_are_found_in_every_form() {
     check(&index);
     assert!(reader.refresh().unwrap());
     check(&reader);
-    let both = Index::builder().lexical(false).analyzer(english).create(dir.path().join("x"), &bundle(SHAPE));
-    assert!(matches!(both, Err(Error::Input(InputError::Conflict { .. }))));
 }
 
 #[test]
 fn words_that_were_added_stay_with_every_change_of_model() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     let texts: Vec<_> = (0..DOCUMENTS).map(|n| text_of(&document(n))).collect();
     // A change that started without words, and is continued.
@@ -461,7 +453,7 @@ fn words_that_were_added_stay_with_every_change_of_model() {
     assert!(index.is_lexical() && index.verify().unwrap().is_sound());
     assert_scores(&index, &texts, QUESTIONS[0]);
     // A kept model from before the index had words.
-    let index = Index::builder().lexical(false).create(dir.path().join("kept"), &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(dir.path().join("kept"), &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     index.reencode(&other).unwrap();
     index.make_lexical(Analyzer::Tokens).unwrap();
@@ -491,7 +483,7 @@ fn exclusions_leave_as_many_hits_as_there_are() {
 fn a_default_search_is_none_of_words_where_there_are_none() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
-    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    let index = Index::builder().analyzer(None).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
     assert_eq!(index.search_with("tree -leaf", &SearchRequest::default()).unwrap().len(), 10);
     // Words added since are also added to the first model; what was learned stays with the other one.
@@ -514,7 +506,7 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
         assert!(found.len() == 10 && found.signs.ignored, "{text}");
     }
     // Before the first flush, and without documents, it has no words either.
-    let empty = Index::builder().lexical(false).create(dir.path().join("empty"), &bundle(SHAPE)).unwrap();
+    let empty = Index::builder().analyzer(None).create(dir.path().join("empty"), &bundle(SHAPE)).unwrap();
     assert!(matches!(
         empty.search_with("tree", &SearchRequest::lexical()),
         Err(Error::Store(StoreError::NotLexical))
@@ -577,14 +569,14 @@ fn the_weight_is_learned_and_kept() {
     drop(index);
     // A damaged one is ignored, with a notice.
     let file = fs::read_dir(path.join("models")).unwrap().flatten().find_map(|model| {
-        let file = model.path().join("FUSION");
+        let file = model.path().join("MEASURED");
         (file.exists() && model.file_name() != "1").then_some(file)
     });
     fs::write(file.unwrap(), "what is this").unwrap();
     let index = Index::open(&path).unwrap();
     assert_eq!(index.fusion(), None);
     let report = index.verify().unwrap();
-    assert!(report.is_sound() && report.warnings[0].to_string().contains("FUSION is damaged"));
+    assert!(report.is_sound() && report.warnings[0].to_string().contains("MEASURED is damaged"));
 }
 
 /// Bytes of a file covered by one checksum.
@@ -620,7 +612,7 @@ fn damaged_posting_lists_are_found_and_made_again() {
     let damaged = Index::open_read_only(&path).unwrap();
     assert!(!damaged.verify().unwrap().is_sound());
     drop(damaged);
-    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, &ehi::RepairOptions::default(), &mut no_progress).unwrap();
     assert_eq!((report.lost, report.documents), (0, 20_000));
     let index = Index::open(&path).unwrap();
     assert!(index.verify().unwrap().is_sound());

@@ -1,13 +1,12 @@
-//! Measurements of a model, in files next to its store: they belong to that model and no other.
+//! Measurements of a model, in a file next to its store: they belong to that model and no other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{DOCUMENTS, Shape, bundle, document, documents, filled, id};
-use ehi::calibrate::CalibrateOptions;
 use ehi::learn::TuneOptions;
 use ehi::train::{DistilOptions, QueryEncoderChoice};
-use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions, SearchRequest};
+use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions, SearchRequest, no_progress};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -53,7 +52,7 @@ fn a_rollback_restores_what_was_measured_for_its_model() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
     distil(&index, 0);
     let first = fuse(&index, 2 * DOCUMENTS + 60);
-    let curve = index.calibrate(&CalibrateOptions::default()).unwrap();
+    let curve = index.calibrate(&[]).unwrap();
     assert!(first.fast.is_some());
     let before = answers(&index);
 
@@ -121,7 +120,7 @@ fn warnings(path: &Path) -> Vec<String> {
 fn measured(count: usize) -> (TempDir, PathBuf) {
     let (dir, index) = filled(SHAPE, count);
     fuse(&index, 80);
-    index.calibrate(&CalibrateOptions::default()).unwrap();
+    index.calibrate(&[]).unwrap();
     let path = dir.path().join("index");
     (dir, path)
 }
@@ -130,66 +129,67 @@ fn measured(count: usize) -> (TempDir, PathBuf) {
 fn what_was_measured_of_another_index_is_named_and_not_used() {
     let ((_dir, path), (_other_dir, other)) = (measured(DOCUMENTS), measured(DOCUMENTS));
     assert!(warnings(&path).is_empty());
-    for name in ["FUSION", "RECALL"] {
-        let of = |index: &Path| index.join("models/1").join(name);
-        let own = fs::read(of(&path)).unwrap();
-        let is_used = |index: &Index| match name {
-            "FUSION" => index.fusion().is_some(),
-            _ => index.recall_curve().is_some(),
-        };
-        fs::copy(of(&other), of(&path)).unwrap();
-        let found = warnings(&path);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(
-            found[0].starts_with(&format!("models/1/{name} was not measured on this model")),
-            "{found:?}"
-        );
-        assert!(!is_used(&Index::open(&path).unwrap()));
+    let of = |index: &Path| index.join("models/1/MEASURED");
+    let own = fs::read(of(&path)).unwrap();
+    let is_used = || {
+        let index = Index::open(&path).unwrap();
+        [index.fusion().is_some(), index.recall_curve().is_some()]
+    };
+    fs::copy(of(&other), of(&path)).unwrap();
+    let found = warnings(&path);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("models/1/MEASURED was not measured on this model"), "{found:?}");
+    assert_eq!(is_used(), [false; 2]);
 
-        fs::remove_file(of(&path)).unwrap();
-        let found = warnings(&path);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with(&format!("models/1/{name} is missing, so searches")), "{found:?}");
+    fs::remove_file(of(&path)).unwrap();
+    let found = warnings(&path);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("models/1/MEASURED is missing, so searches"), "{found:?}");
 
-        // One that does not say what was measured, as written by an earlier version.
-        let text = String::from_utf8(own.clone()).unwrap();
-        let content: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
-        let old = content["found"].get("fusion").unwrap_or(&content["found"]).to_string();
-        fs::write(of(&path), format!("{:08x}\n{old}", crc32(old.as_bytes()))).unwrap();
-        assert!(warnings(&path)[0].contains("was not measured on this model"));
-        fs::write(of(&path), own).unwrap();
-        assert!(warnings(&path).is_empty());
-        assert!(is_used(&Index::open(&path).unwrap()));
-    }
+    // One that does not say what was measured.
+    let text = String::from_utf8(own.clone()).unwrap();
+    let content: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+    let old = content["measured"].to_string();
+    fs::write(of(&path), format!("{:08x}\n{old}", crc32(old.as_bytes()))).unwrap();
+    assert!(warnings(&path)[0].contains("was not measured on this model"));
+    // Values that cannot have been measured.
+    let mut content = content;
+    content["measured"]["fusion"]["fusion"]["alpha"] = 2.into();
+    let bad = content.to_string();
+    fs::write(of(&path), format!("{:08x}\n{bad}", crc32(bad.as_bytes()))).unwrap();
+    assert!(warnings(&path)[0].contains("MEASURED is damaged"));
+    fs::write(of(&path), own).unwrap();
+    assert!(warnings(&path).is_empty());
+    assert_eq!(is_used(), [true; 2]);
     // A copy of the index is the same collection.
     let copy = path.with_file_name("copy");
     Index::open(&path).unwrap().snapshot(&copy).unwrap();
     assert!(warnings(&copy).is_empty());
-    fs::remove_file(copy.join("models/1/FUSION")).unwrap();
-    assert!(warnings(&copy)[0].contains("FUSION is missing"));
+    fs::remove_file(copy.join("models/1/MEASURED")).unwrap();
+    assert!(warnings(&copy)[0].contains("MEASURED is missing"));
 }
 
 #[test]
 fn a_repair_settles_what_cannot_be_used() {
     let ((_dir, path), (_other_dir, other)) = (measured(DOCUMENTS), measured(DOCUMENTS));
-    fs::copy(other.join("models/1/RECALL"), path.join("models/1/RECALL")).unwrap();
-    fs::remove_file(path.join("models/1/FUSION")).unwrap();
-    let report = Index::repair(&path, RepairOptions::default()).unwrap();
+    fs::copy(other.join("models/1/MEASURED"), path.join("models/1/MEASURED")).unwrap();
+    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
     assert!(!report.was_sound() && report.lost == 0);
-    assert_eq!(report.unmeasured.len(), 2, "{report:?}");
-    assert_eq!(report.set_aside, [path.join("damaged/1-RECALL")]);
-    assert!(Index::repair(&path, RepairOptions::default().forget(true)).unwrap().was_sound());
+    assert_eq!(report.unmeasured.len(), 1, "{report:?}");
+    assert_eq!(report.set_aside, [path.join("damaged/1-MEASURED")]);
+    assert!(
+        Index::repair(&path, &RepairOptions { forget: true, ..RepairOptions::default() }, &mut no_progress)
+            .unwrap()
+            .was_sound()
+    );
     assert!(warnings(&path).is_empty());
     assert_eq!(Index::open(&path).unwrap().len(), DOCUMENTS);
 
-    // A recreated `CURRENT` knows which files exist.
-    fuse(&Index::open(&path).unwrap(), 80);
-    for name in ["CURRENT", "CURRENT.copy"] {
-        fs::remove_file(path.join(name)).unwrap();
-    }
-    assert!(Index::repair(&path, RepairOptions::default()).unwrap().current_restored);
-    fs::remove_file(path.join("models/1/FUSION")).unwrap();
-    assert!(warnings(&path)[0].contains("FUSION is missing"));
+    fs::remove_file(path.join("models/1/MEASURED")).unwrap();
+    assert!(warnings(&path)[0].contains("MEASURED is missing"));
+    let report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
+    assert_eq!((report.unmeasured.len(), report.set_aside.len()), (1, 0), "{report:?}");
+    assert!(warnings(&path).is_empty());
 }
 
 #[test]

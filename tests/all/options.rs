@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{self, Shape, bundle, document, documents};
 use ehi::{
     Document, Durability, Error, Filter, Fusion, Index, InputError, LeafId, QueryEncoder, SearchRequest,
-    SearchResult, Similarity, Stop,
+    SearchResult, Similarity,
 };
 use serde_json::{Value, json};
 
@@ -17,22 +17,10 @@ const QUESTIONS: [&str; 3] = ["tree leaf", "gene protein virus", "the of and"];
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Beam(usize),
-    Stop(Stop),
-    Both(usize, Stop),
     Exact,
 }
 
-const MODES: [Mode; 9] = [
-    Mode::Beam(1),
-    Mode::Beam(3),
-    Mode::Beam(usize::MAX),
-    Mode::Stop(Stop::Patience(2)),
-    Mode::Stop(Stop::Mass(0.5)),
-    Mode::Stop(Stop::Documents(40)),
-    Mode::Stop(Stop::Fraction(0.3)),
-    Mode::Both(2, Stop::Documents(100)),
-    Mode::Exact,
-];
+const MODES: [Mode; 4] = [Mode::Beam(1), Mode::Beam(3), Mode::Beam(usize::MAX), Mode::Exact];
 
 fn filters() -> [Option<Filter>; 4] {
     // None, one that many documents pass, one that few pass, and ids.
@@ -47,8 +35,6 @@ fn request(mode: Mode, k: usize, filter: Option<&Filter>, codes: Option<bool>) -
     }
     match mode {
         Mode::Beam(beam) => request.beam(beam),
-        Mode::Stop(stop) => request.stop(stop),
-        Mode::Both(beam, stop) => request.beam(beam).stop(stop),
         Mode::Exact => request.exact(),
     }
 }
@@ -174,10 +160,9 @@ fn options_that_exclude_each_other_are_refused() {
     };
     for (json, options) in [
         (json!({ "exact": true, "beam": 3 }), ["beam", "exact"]),
-        (json!({ "exact": true, "stop": ["mass=0.5"] }), ["exact", "stop"]),
         (json!({ "exact": true, "recall": 0.9 }), ["exact", "recall"]),
         (json!({ "leaves": [1], "beam": "all" }), ["beam", "leaves"]),
-        (json!({ "recall": 0.9, "stop": ["documents=3"] }), ["recall", "stop"]),
+        (json!({ "recall": 0.9, "beam": 3 }), ["beam", "recall"]),
         (json!({ "alpha": 0.5, "rrf": 60 }), ["alpha", "rrf"]),
         (json!({ "mode": "dense", "alpha": 0.5 }), ["alpha", "mode"]),
         (json!({ "mode": "best", "rrf": 60 }), ["mode", "rrf"]),
@@ -258,11 +243,8 @@ fn requests_are_read_as_they_are_written() {
             SearchRequest::hybrid(Fusion::Convex(0.3)).exact().bm25(1.5, 0.5),
         ),
         (
-            json!({ "k": 10, "mode": "hybrid", "rrf": 60.0, "beam": 4, "stop": ["mass=0.5", "patience=2"] }),
-            SearchRequest::hybrid(Fusion::Rrf { k: 60.0 })
-                .stop(Stop::Mass(0.5))
-                .beam(4)
-                .stop(Stop::Patience(2)),
+            json!({ "k": 10, "mode": "hybrid", "rrf": 60.0, "beam": 4 }),
+            SearchRequest::hybrid(Fusion::Rrf { k: 60.0 }).beam(4),
         ),
         (
             json!({
@@ -294,7 +276,7 @@ fn requests_are_read_as_they_are_written() {
         json!({ "k": -1 }),
         json!({ "mode": "both" }),
         json!({ "beam": "some" }),
-        json!({ "stop": ["mass=2"] }),
+        json!({ "stop": ["mass=0.5"] }),
         json!({ "rerank_depth": 3 }),
     ] {
         assert!(matches!(read(&bad), Err(Error::Input(InputError::BadRequest { .. }))), "{bad}");

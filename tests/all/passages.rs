@@ -11,7 +11,7 @@ use ehi::model::Role;
 use ehi::train::{DistilOptions, TrainingSet, is_held_out};
 use ehi::{
     Analyzer, BadPassages, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment,
-    Language, Passages, SearchRequest, SearchResult, Stop,
+    Language, Passages, SearchRequest, SearchResult,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -30,11 +30,10 @@ fn of_words(id: &str, title: &str, words: usize) -> Document {
 fn an_insert_says_which_texts_were_cut() {
     for analyzer in [Some(Analyzer::Tokens), Some(Analyzer::Stems(Language::English)), None] {
         let dir = tempfile::tempdir().unwrap();
-        let mut builder = Index::builder().lexical(analyzer.is_some());
-        if let Some(analyzer) = analyzer {
-            builder = builder.analyzer(analyzer);
-        }
-        let index = builder.create(dir.path().join("index"), &bundle(Shape::of_height(1))).unwrap();
+        let index = Index::builder()
+            .analyzer(analyzer)
+            .create(dir.path().join("index"), &bundle(Shape::of_height(1)))
+            .unwrap();
         let whole = [of_words("a", "", READ), of_words("b", "leaf word", READ - 2), of_words("c", "x", 0)];
         let summary = index.insert_batch(whole).unwrap();
         assert_eq!(summary.cut, Default::default(), "{analyzer:?}");
@@ -198,7 +197,6 @@ fn a_hit_is_a_document_with_its_best_passage() {
                 assert_eq!(full.stats.documents_visited, index.embeddings());
                 assert!(full.stats.exhausted && full.stats.visited_fraction == 1.0);
                 check(query().beam(usize::MAX).codes(false).parallel());
-                check(query().stop(Stop::Patience(usize::MAX)).codes(false));
                 // Scaled to the candidates, and in the same order.
                 let hybrid = SearchRequest::hybrid(Fusion::Convex(1.0)).k(k).exact();
                 let hybrid = index.search_with(question, &hybrid).unwrap();
@@ -350,7 +348,7 @@ fn an_index_with_passages_keeps_them() {
     assert_eq!(answers(&index), before);
     let leaves = index.leaves(&Default::default()).unwrap();
     assert_eq!(leaves.iter().map(|leaf| leaf.documents).sum::<usize>(), embeddings);
-    index.calibrate(&Default::default()).unwrap();
+    index.calibrate(&[]).unwrap();
     index.health().unwrap();
 }
 

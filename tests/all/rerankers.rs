@@ -231,7 +231,7 @@ fn a_search_is_reranked() {
         "{error}"
     );
     let error = index.search_with(question, &SearchRequest::dense().rerank(&reranker, 0)).unwrap_err();
-    assert!(matches!(error, Error::Input(InputError::ZeroDepth)), "{error}");
+    assert!(matches!(error, Error::Input(InputError::OutOfRange { .. })), "{error}");
     let error = index.explain(question, &SearchRequest::dense().rerank(&reranker, 5), false).unwrap_err();
     assert!(matches!(error, Error::Input(InputError::InapplicableOption { .. })), "{error}");
 }

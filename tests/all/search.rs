@@ -1,8 +1,8 @@
-//! Searches with stop rules, and many searches at once, compared with plain ones.
+//! Searches with a filter, and many searches at once, compared with plain ones.
 
 use crate::support::{self, Shape, bundle, document, documents};
 use ehi::model::EncoderPrecision;
-use ehi::{Error, Filter, Index, InputError, SearchRequest, SearchResult, Similarity, Stop};
+use ehi::{Error, Filter, Index, InputError, SearchRequest, SearchResult, Similarity};
 
 const STORED: usize = 200;
 const QUESTIONS: [&str; 11] = [
@@ -40,111 +40,20 @@ fn hits(result: &SearchResult) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn rules_end_a_search_where_they_say() {
-    for shape in shapes() {
-        let (_dir, index) = index(shape, Similarity::Cosine);
-        let live = index.len();
-        for question in QUESTIONS {
-            let with = |stops: &[Stop]| {
-                let request = SearchRequest::dense().k(5).codes(false);
-                let request = stops.iter().fold(request, |request, &stop| request.stop(stop));
-                index.search_with(question, &request).unwrap()
-            };
-            let exact = index.search_with(question, &SearchRequest::dense().k(5).exact()).unwrap();
-            // Rules that never apply leave nothing out.
-            for stop in [Stop::Patience(usize::MAX), Stop::Documents(live), Stop::Fraction(1.0)] {
-                let found = with(&[stop]);
-                assert!(
-                    found.stats.exhausted && found.stats.documents_visited == live,
-                    "{stop}: {:?}",
-                    found.stats
-                );
-                assert_eq!(hits(&found), hits(&exact), "{stop}");
-            }
-            // The first leaf that holds anything. With several levels, a beam of one may miss it.
-            let first = with(&[Stop::Documents(1)]);
-            assert!(first.stats.documents_visited > 0);
-            assert_eq!(hits(&with(&[Stop::Fraction(1e-9)])), hits(&first));
-            if shape.height == 1 {
-                assert_eq!(
-                    hits(&first),
-                    hits(&index.search(question, 5, first.stats.leaves_visited).unwrap())
-                );
-            }
-            assert_eq!(with(&[Stop::Mass(1e-9)]).stats.leaves_visited, 1);
-            for documents in [10, 50, 100, 200] {
-                let stats = with(&[Stop::Documents(documents)]).stats;
-                assert!(stats.documents_visited <= documents.max(first.stats.documents_visited), "{stats:?}");
-                assert_eq!(stats, {
-                    let mut same =
-                        with(&[Stop::Fraction(documents as f64 / live as f64), Stop::Patience(live)]).stats;
-                    (same.encode, same.beam, same.scan, same.fetch) =
-                        (stats.encode, stats.beam, stats.scan, stats.fetch);
-                    same
-                });
-            }
-            // A stricter rule visits no more leaves, and of several rules the strictest applies.
-            let visited = |stops: &[Stop]| with(stops).stats.leaves_visited;
-            let patience: Vec<usize> = [1, 2, 4, 8].map(|leaves| visited(&[Stop::Patience(leaves)])).to_vec();
-            assert!(patience.is_sorted() && patience[0] >= 1, "{patience:?}");
-            let mass: Vec<usize> = [0.2, 0.5, 0.9].map(|mass| visited(&[Stop::Mass(mass)])).to_vec();
-            assert!(mass.is_sorted(), "{mass:?}");
-            assert_eq!(visited(&[Stop::Mass(0.5), Stop::Mass(0.9)]), mass[1]);
-            assert_eq!(visited(&[Stop::Mass(0.9), Stop::Patience(1)]), mass[2].min(patience[0]));
-            let capped = index
-                .search_with(question, &SearchRequest::dense().beam(2).stop(Stop::Patience(usize::MAX)))
-                .unwrap();
-            assert_eq!(capped.stats.leaves_visited, 2);
-        }
-    }
-}
-
-/// The leaves' probabilities are those used by the search.
-#[test]
-fn the_mass_is_that_of_the_leaves_visited() {
-    let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
-    for question in QUESTIONS {
-        let leaves = index.explain(question, &SearchRequest::dense().beam(usize::MAX), false).unwrap().leaves;
-        for mass in [0.3, 0.7, 0.95] {
-            let mut sum = 0.0;
-            let needed = leaves.iter().take_while(|leaf| {
-                let more = sum < mass;
-                sum += f64::from(leaf.probability);
-                more
-            });
-            let needed = needed.count();
-            let found = index.search_with(question, &SearchRequest::dense().stop(Stop::Mass(mass))).unwrap();
-            assert_eq!(found.stats.leaves_visited, needed, "{question}, {mass}");
-        }
-    }
-}
-
-#[test]
-fn a_filter_is_served_beyond_the_rules() {
+fn a_filter_is_served_beyond_the_beam() {
     let (_dir, index) = index(Shape::of_height(2), Similarity::Cosine);
     let filter = Filter::lt("place", 200);
     let pass = index
         .iter()
         .filter(|d| filter.matches(&d.as_ref().unwrap().id, d.as_ref().unwrap().metadata.as_ref()));
     let pass = pass.count();
-    for stop in [Stop::Patience(1), Stop::Mass(0.1), Stop::Documents(1), Stop::Fraction(0.01)] {
+    for beam in [1, 2] {
         for k in [1, 20, 1000] {
             let found = index
-                .search_with("tree leaf", &SearchRequest::dense().k(k).stop(stop).filter(&filter))
+                .search_with("tree leaf", &SearchRequest::dense().k(k).beam(beam).filter(&filter))
                 .unwrap();
-            assert_eq!(found.len(), k.min(pass), "{stop}, {k}");
+            assert_eq!(found.len(), k.min(pass), "{beam}, {k}");
         }
-    }
-}
-
-#[test]
-fn rules_without_sense_are_refused() {
-    let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
-    let bad =
-        [Stop::Patience(0), Stop::Documents(0), Stop::Mass(0.0), Stop::Mass(f64::NAN), Stop::Fraction(1.5)];
-    for stop in bad {
-        let refused = index.search_with("tree", &SearchRequest::dense().stop(stop)).err();
-        assert!(matches!(refused, Some(Error::Input(InputError::BadStop { .. }))), "{refused:?}");
     }
 }
 
@@ -269,7 +178,7 @@ fn several_threads_find_the_same() {
                         index.search_with(question, &SearchRequest { parallel, ..request }).unwrap()
                     };
                     let request = || SearchRequest::dense().k(k);
-                    [request().exact(), request().beam(3), request().stop(Stop::Patience(2))].map(run)
+                    [request().exact(), request().beam(3), request().beam(usize::MAX)].map(run)
                 });
                 for (alone, together) in alone.iter().zip(&together) {
                     assert_eq!(hits(alone), hits(together), "{question}, {k}");
@@ -294,11 +203,11 @@ fn a_batch_refuses_what_a_search_refuses() {
     ));
     assert!(matches!(
         refused(index.search_many(&["tree"], &SearchRequest::dense().k(0).beam(3))),
-        InputError::ZeroK
+        InputError::OutOfRange { .. }
     ));
     assert!(matches!(
         refused(index.search_many(&["tree"], &SearchRequest::dense().k(3).beam(0))),
-        InputError::ZeroBeam
+        InputError::OutOfRange { .. }
     ));
     let dim = index.bundle().model().encoder().dim();
     let good = vec![1.0; dim];

@@ -228,7 +228,7 @@ fn given_leaves_exclude_what_says_how_far() {
     let expected = InputError::UnknownLeaf { leaf: tree, leaves: tree };
     assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
     let refused = index.search_with(&vector, &SearchRequest::dense().leaves(&[]));
-    assert!(matches!(&refused, Err(Error::Input(InputError::ZeroBeam))), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Input(InputError::OutOfRange { .. }))), "{refused:?}");
     let request = SearchRequest::dense().leaves(&leaves);
     let refused = index.explain(&vector, &request, false);
     assert!(matches!(refused, Err(Error::Input(InputError::InapplicableOption { .. }))));
@@ -250,7 +250,7 @@ fn statistics_are_for_words_of_their_own() {
     assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
     let dir = TempDir::new().unwrap();
     let model = index.bundle();
-    let stems = Index::builder().analyzer("english".parse().unwrap());
+    let stems = Index::builder().analyzer(ehi::Analyzer::Stems(ehi::Language::English));
     let stems = stems.create(dir.path().join("stems"), &model).unwrap();
     stems.insert(Document::new("a", "", "trees and leaves")).unwrap();
     let refused = stems.search_with("tree", &SearchRequest::lexical().statistics(&statistics));

@@ -6,7 +6,7 @@ use crate::program::{ehi, text};
 use crate::support::{Shape, WIDTH, base_model, bundle, document, documents};
 use ehi::learn::{LearnOptions, TuneOptions};
 use ehi::train::TrainConfig;
-use ehi::{Bundle, Document, Error, Index, InputError, Judgment, RepairOptions, SearchRequest};
+use ehi::{Bundle, Document, Error, Index, InputError, Judgment, RepairOptions, SearchRequest, no_progress};
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
@@ -151,7 +151,7 @@ fn a_repair_loses_those_whose_embedding_is_damaged_and_says_so() {
     bytes[middle] ^= 1;
     fs::write(&vectors, bytes).unwrap();
     // All embeddings are on one page.
-    let mut report = Index::repair(&path, RepairOptions::default()).unwrap();
+    let mut report = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
     assert_eq!((report.lost, report.recovered, report.recomputed), (12, 60, 60), "{report:?}");
     report.lost_ids.sort();
     assert_eq!(report.lost_ids, (0..WITHOUT).map(name).collect::<Vec<_>>());

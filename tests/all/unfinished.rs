@@ -8,20 +8,18 @@ use crate::program::{ehi, text};
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, config, copy_directory, dataset, filled, id};
 use ehi::data::Dataset;
 use ehi::train::{Trainer, TrainingSet};
-use ehi::{Document, Error, Index, InputError, RepairOptions, SearchRequest, Similarity, Stage};
+use ehi::{Document, Error, Index, InputError, RepairOptions, SearchRequest, Similarity, Stage, no_progress};
 
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
 
 /// Names of everything that can be left unfinished in the folder of an index, with a file in those that are
 /// folders.
-const BEGUN: [&str; 11] = [
+const BEGUN: [&str; 9] = [
     "CURRENT.new",
-    "QUESTIONS.new",
     "model.trained",
     "model.trained.partial",
     "model.trained.partial-17",
-    "models/1/FUSION.new",
-    "models/1/RECALL.new",
+    "models/1/MEASURED.new",
     "models/1/model.new",
     "models/1/model/ehi.json.new",
     "models/1/model/query.safetensors.new",
@@ -167,9 +165,11 @@ fn damage_stands_out_and_what_a_repair_set_aside_can_be_forgotten() {
     drop(index);
     fs::write(path.join("models/1/MANIFEST"), "").unwrap();
     fs::write(path.join("models/1/MANIFEST.copy"), "").unwrap();
-    Index::repair(&path, RepairOptions::default()).unwrap();
+    Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
     assert!(path.join("damaged/1/segments").exists());
-    let report = Index::repair(&path, RepairOptions::default().forget(true)).unwrap();
+    let report =
+        Index::repair(&path, &RepairOptions { forget: true, ..RepairOptions::default() }, &mut no_progress)
+            .unwrap();
     assert_eq!(report.forgotten, [path.join("damaged/1")]);
     assert!(!path.join("damaged").exists());
 }

@@ -11,7 +11,7 @@ use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
 use ehi::learn::LearnOptions;
 use ehi::model::{BUNDLE_FORMAT, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, Role};
-use ehi::{Bundle, Document, Filter, Index, Judgment, SearchRequest, Similarity, Stop, no_progress};
+use ehi::{Bundle, Document, Filter, Index, Judgment, SearchRequest, Similarity, no_progress};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -90,7 +90,6 @@ fn every_way_to_search_finds_the_same() {
         let same = [
             index.search_with(question, &SearchRequest::dense().codes(false)),
             index.search_with(question, &SearchRequest::dense().beam(1).codes(false)),
-            index.search_with(question, &SearchRequest::dense().stop(Stop::Fraction(0.1)).codes(false)),
             index.search_with(question, &SearchRequest::dense().filter(&all).codes(false)),
             index.search_with(question, &SearchRequest::dense().parallel().codes(false)),
             Ok(index.search_many(&[question], &SearchRequest::dense().codes(false)).unwrap().remove(0)),

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use ehi::calibrate::CalibrateOptions;
 use ehi::learn::TuneOptions;
 use ehi::leaves::LeafOptions;
 use ehi::{Analyzer, LeafId};
@@ -145,9 +144,9 @@ impl Index {
         questions: Option<Vec<String>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let options = CalibrateOptions { questions: questions.unwrap_or_default() };
+        let questions = questions.unwrap_or_default();
         let index = self.inner()?;
-        let curve = watched(py, progress, move |told| index.with_progress(told).calibrate(&options))?;
+        let curve = watched(py, progress, move |told| index.with_progress(told).calibrate(&questions))?;
         plain(py, &curve)
     }
 

@@ -161,12 +161,7 @@ impl Index {
         };
         let bundle = model.map(|model| model::model(py, model)).transpose()?;
         let report = watched(py, progress, move |on_progress| {
-            let mut options = RepairOptions::default().undecided(undecided).forget(forget);
-            options = options.on_progress(on_progress);
-            if let Some(bundle) = &bundle {
-                options = options.bundle(bundle);
-            }
-            ehi::Index::repair(path, options)
+            ehi::Index::repair(path, &RepairOptions { bundle, undecided, forget }, on_progress)
         })?;
         plain(py, &report)
     }

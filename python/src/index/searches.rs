@@ -18,13 +18,12 @@ impl Index {
     /// Searches for a text, a list of texts, or embeddings, `[dim]` or `[n, dim]`.
     ///
     /// Returns a `SearchResult` for one question and a list of them for several. The reach in the tree is set
-    /// by `beam` (leaves), `recall` (share of exact search's hits, 0.95 by default), `stop` (rules such as
-    /// `mass=0.9`) or `exact`. `mode` is best (the default: words count if judged questions have shown that
-    /// they help, and for a question with operators), dense, lexical or hybrid; `alpha` and `rrf` combine
-    /// both scores of hybrid. In all modes except dense a hit must contain `+word` and `"a phrase"`, and must
-    /// not contain `-word`; the result's `signs` show the interpretation. `filter` is a dictionary in
-    /// MongoDB's form. A `reranker` reorders the best `rerank_depth` hits. `unlogged` keeps the question out
-    /// of the log.
+    /// by `beam` (leaves), `recall` (share of exact search's hits, 0.95 by default) or `exact`. `mode` is
+    /// best (the default: words count if judged questions have shown that they help, and for a question with
+    /// operators), dense, lexical or hybrid; `alpha` and `rrf` combine both scores of hybrid. In all modes
+    /// except dense a hit must contain `+word` and `"a phrase"`, and must not contain `-word`; the result's
+    /// `signs` show the interpretation. `filter` is a dictionary in MongoDB's form. A `reranker` reorders the
+    /// best `rerank_depth` hits. `unlogged` keeps the question out of the log.
     ///
     /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
     /// >>> hit.id, hit.text, hit.metadata
@@ -38,7 +37,7 @@ impl Index {
     /// >>> index.search(row, k=1).ids
     /// ['tyre']
     #[pyo3(signature = (query, k = 10, **options), text_signature = "($self, query, k=10, *, beam=None, \
-        recall=None, stop=None, exact=False, mode=None, alpha=None, rrf=None, bm25=None, filter=None, \
+        recall=None, exact=False, mode=None, alpha=None, rrf=None, bm25=None, filter=None, \
         codes=None, encoder=None, ids_only=False, passages=None, reranker=None, rerank_depth=100, \
         parallel=False, unlogged=False)")]
     fn search(
@@ -82,7 +81,7 @@ impl Index {
     /// >>> [hit["id"] for hit in explained["hits"]][0]
     /// 'tea'
     #[pyo3(signature = (query, k = 10, *, against_exact = false, **options), text_signature = "($self, query, \
-        k=10, *, against_exact=False, beam=None, recall=None, stop=None, exact=False, mode=None, alpha=None, \
+        k=10, *, against_exact=False, beam=None, recall=None, exact=False, mode=None, alpha=None, \
         rrf=None, bm25=None, filter=None, codes=None, encoder=None, ids_only=False, passages=None)")]
     fn explain(
         &self,

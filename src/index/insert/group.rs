@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::iter::Peekable;
 
+use super::summary::InsertStatus;
 use crate::document::Document;
 
 /// Most documents encoded and committed together.
@@ -11,23 +12,16 @@ pub(in crate::index) const DOCUMENTS_PER_COMMIT: usize = 256;
 /// Bytes of documents and given embeddings committed together; exceeded only by a single larger document.
 pub(in crate::index) const BYTES_PER_COMMIT: usize = 32 << 20;
 
-/// What to do with a document of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Stored,
-    /// A later document of the batch has the same id.
-    Superseded,
-    /// It cannot be stored.
-    Refused,
-}
+/// Why a document of a batch is not stored; `None` if it is.
+pub(super) type Fate = Option<InsertStatus>;
 
 /// The fates of documents, given as ids and whether they can be stored. A refused document replaces nothing.
 pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, bool)>) -> Vec<Fate> {
     let mut seen = HashSet::new();
     let fate = |(id, sound)| match sound {
-        false => Fate::Refused,
-        true if seen.insert(id) => Fate::Stored,
-        true => Fate::Superseded,
+        false => Some(InsertStatus::Refused),
+        true if seen.insert(id) => None,
+        true => Some(InsertStatus::Superseded),
     };
     let mut fates: Vec<Fate> = documents.rev().map(fate).collect();
     fates.reverse();
@@ -40,7 +34,7 @@ pub(super) fn next_group(
 ) -> (Vec<Document>, Vec<Fate>) {
     let (mut group, mut fates, mut bytes) = (Vec::new(), Vec::new(), 0usize);
     let fits = |(document, fate): &(Document, Fate), held: usize, bytes: &mut usize| {
-        if *fate != Fate::Stored {
+        if fate.is_some() {
             return true;
         }
         *bytes += document.heap_bytes();
@@ -48,7 +42,7 @@ pub(super) fn next_group(
     };
     while let Some((document, fate)) = rest.next_if(|next| fits(next, group.len(), &mut bytes)) {
         fates.push(fate);
-        if fate == Fate::Stored {
+        if fate.is_none() {
             group.push(document);
         }
     }
@@ -61,8 +55,7 @@ mod tests {
 
     /// The sizes of the groups for documents of these sizes in bytes.
     fn groups(sizes: &[usize]) -> Vec<usize> {
-        let documents =
-            sizes.iter().map(|&size| (Document::new("i", "", "x".repeat(size - 1)), Fate::Stored));
+        let documents = sizes.iter().map(|&size| (Document::new("i", "", "x".repeat(size - 1)), None));
         let mut rest = documents.peekable();
         std::iter::from_fn(|| rest.peek().is_some().then(|| next_group(&mut rest).0.len())).collect()
     }
@@ -79,7 +72,7 @@ mod tests {
     #[test]
     fn superseded_documents_go_with_a_group_and_do_not_count() {
         let document = |n: usize, fate| (Document::new(n.to_string(), "", "x".repeat(1 << 20)), fate);
-        let fate = |n| [Fate::Superseded, Fate::Stored, Fate::Refused, Fate::Stored][n % 4];
+        let fate = |n| [Some(InsertStatus::Superseded), None, Some(InsertStatus::Refused), None][n % 4];
         let mut rest = (0..100).map(|n| document(n, fate(n))).peekable();
         let (group, fates) = next_group(&mut rest);
         assert_eq!((group.len(), fates.len()), (31, 63));
@@ -89,8 +82,8 @@ mod tests {
 
     #[test]
     fn the_last_sound_document_of_an_id_is_stored() {
-        use Fate::{Refused, Stored, Superseded};
+        let [refused, superseded] = [InsertStatus::Refused, InsertStatus::Superseded].map(Some);
         let documents = [("a", true), ("b", false), ("a", true), ("a", false), ("c", true)];
-        assert_eq!(fates(documents.into_iter()), [Superseded, Refused, Stored, Refused, Stored]);
+        assert_eq!(fates(documents.into_iter()), [superseded, refused, None, refused, None]);
     }
 }

@@ -19,26 +19,21 @@ pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
 use super::ingest::{CutTexts, Prepared};
+use super::search::check_vector;
 use super::with_progress::WithProgress;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
+use crate::model::Encoder;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Committed, EncodedBy, WriteBatch, check_document};
-use group::{Fate, fates, next_group};
+use group::{fates, next_group};
 
 /// The result of storing a group.
 struct Stored {
     committed: Committed,
     cut: CutTexts,
     passages: usize,
-}
-
-/// How to handle a document of a batch that cannot be stored.
-#[derive(Clone, Copy)]
-enum OnRefusal {
-    StoreOthers,
-    StoreNone,
 }
 
 impl Index {
@@ -72,7 +67,7 @@ impl Index {
     /// Failures of the encoder and of the disk. If earlier groups are already stored, the error is
     /// [`Error::Partial`], with the failure as its source.
     pub fn insert_batch(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
-        self.insert_texts(documents.into_iter().collect(), OnRefusal::StoreOthers, &mut no_progress)
+        self.insert_texts(documents.into_iter().collect(), false, &mut no_progress)
     }
 
     /// As [`Self::insert_batch`], but if any document cannot be stored, this is an error and nothing is
@@ -85,33 +80,33 @@ impl Index {
     /// [`InputError::DocumentTooLarge`] and [`InputError::MetadataTooDeep`] with nothing stored, and those of
     /// [`Self::insert_batch`].
     pub fn insert_all_or_none(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
-        self.insert_texts(documents.into_iter().collect(), OnRefusal::StoreNone, &mut no_progress)
+        self.insert_texts(documents.into_iter().collect(), true, &mut no_progress)
     }
 
     fn insert_texts(
         &self,
         documents: Vec<Document>,
-        on_refusal: OnRefusal,
+        all_or_none: bool,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<InsertSummary> {
         self.check_process()?;
         let span = tracing::debug_span!("insert", documents = documents.len(), generation = Empty).entered();
         let mut summary = InsertSummary::new(self.serving().view().generation());
         let mut sound = vec![true; documents.len()];
-        let known = self.known(&documents)?;
-        for ((position, document), known) in documents.iter().enumerate().zip(known) {
-            match (check(document).and(known), on_refusal) {
-                (Ok(()), _) => {}
-                (Err(error), OnRefusal::StoreNone) => return Err(error.into()),
-                (Err(error), OnRefusal::StoreOthers) => {
-                    sound[position] = false;
-                    summary.refuse(position, document, error);
-                }
+        let serving = self.serving();
+        let checked = documents.par_iter().map(|document| check(document, serving.model().encoder()));
+        let checked = checked.collect::<Result<Vec<_>>>()?;
+        for (position, error) in checked.into_iter().enumerate() {
+            let Some(error) = error else { continue };
+            if all_or_none {
+                return Err(error.into());
             }
+            sound[position] = false;
+            summary.refuse(position, &documents[position], error);
         }
         let ids = documents.iter().map(|document| document.id.as_str());
         let fates = fates(ids.zip(sound));
-        let total = fates.iter().filter(|fate| **fate == Fate::Stored).count();
+        let total = fates.iter().filter(|fate| fate.is_none()).count();
         let mut done = 0;
         let mut rest = documents.into_iter().zip(fates).peekable();
         while rest.peek().is_some() {
@@ -130,19 +125,6 @@ impl Index {
         }
         span.record("generation", summary.generation.0);
         Ok(summary)
-    }
-
-    /// For each document, whether the encoder can read anything of it.
-    fn known(&self, documents: &[Document]) -> Result<Vec<std::result::Result<(), InputError>>> {
-        let serving = self.serving();
-        let encoder = serving.model().encoder();
-        let known = documents.par_iter().map(|document| {
-            Ok(match encoder.knows(&document.title)? || encoder.knows(&document.text)? {
-                true => Ok(()),
-                false => Err(InputError::UnknownText { id: document.id.clone() }),
-            })
-        });
-        known.collect()
     }
 
     fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Stored> {
@@ -233,7 +215,7 @@ impl Index {
             for (number, (document, vector, bad)) in entries.into_iter().enumerate() {
                 if let Some(error) = bad {
                     summary.refuse(summary.statuses.len() + number, &document, error);
-                } else if fates[number] == Fate::Stored {
+                } else if fates[number].is_none() {
                     group.push(document);
                     rows.extend_from_slice(&vector);
                 }
@@ -281,7 +263,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// Those of [`Index::insert_batch`], and [`Error::Cancelled`] with the groups before it in place.
     pub fn insert_batch(mut self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
         let documents = documents.into_iter().collect();
-        self.index.insert_texts(documents, OnRefusal::StoreOthers, &mut self.on_progress)
+        self.index.insert_texts(documents, false, &mut self.on_progress)
     }
 
     /// As [`Index::insert_all_or_none`], with progress in documents and cancellation between groups.
@@ -293,7 +275,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         documents: impl IntoIterator<Item = Document>,
     ) -> Result<InsertSummary> {
         let documents = documents.into_iter().collect();
-        self.index.insert_texts(documents, OnRefusal::StoreNone, &mut self.on_progress)
+        self.index.insert_texts(documents, true, &mut self.on_progress)
     }
 
     /// As [`Index::insert_vectors`], with progress in documents and cancellation between groups.
@@ -316,12 +298,16 @@ fn partial(source: Error, stored: usize, refused: usize) -> Error {
     }
 }
 
-fn check(document: &Document) -> std::result::Result<(), InputError> {
-    check_document(document)?;
-    if document.is_empty() {
-        return Err(InputError::EmptyDocument { id: document.id.clone() });
-    }
-    Ok(())
+/// Why a document cannot be stored, or `None`.
+fn check(document: &Document, encoder: &Encoder) -> Result<Option<InputError>> {
+    let id = || document.id.clone();
+    let known = encoder.knows(&document.title)? || encoder.knows(&document.text)?;
+    Ok(match check_document(document) {
+        Err(error) => Some(error),
+        Ok(()) if document.is_empty() => Some(InputError::EmptyDocument { id: id() }),
+        Ok(()) if !known => Some(InputError::UnknownText { id: id() }),
+        Ok(()) => None,
+    })
 }
 
 /// Why a document with its embedding cannot be stored, or `None`.
@@ -329,13 +315,10 @@ fn check(document: &Document) -> std::result::Result<(), InputError> {
 /// # Errors
 /// An embedding of the wrong width, which is an error of the whole call.
 fn check_entry(serving: &ActiveModel, document: &Document, vector: &[f32]) -> Result<Option<InputError>> {
-    match serving.check_vector(vector) {
+    match check_vector(vector, serving.model().indexer.dim()).and_then(|()| check_document(document)) {
         Ok(()) => {}
-        Err(Error::Input(error @ InputError::BadVector)) => return Ok(Some(error)),
-        Err(error) => return Err(error),
-    }
-    if let Err(error) = check_document(document) {
-        return Ok(Some(error));
+        Err(error @ InputError::Dimension { .. }) => return Err(error.into()),
+        Err(error) => return Ok(Some(error)),
     }
     // At unit norm every value fits.
     let overflows = |value: &f32| !f16::from_f32(*value).is_finite();

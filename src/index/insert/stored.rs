@@ -33,7 +33,7 @@ impl Index {
         let from = source.serving();
         check(&from, &self.serving())?;
         let view = from.view();
-        let encoded_by = from.encoded_by(&*source.root.backend());
+        let encoded_by = from.encoded_by();
         let mut ids = ids.into_iter();
         let mut stored = 0;
         loop {

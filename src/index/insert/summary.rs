@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::group::Fate;
 use crate::document::Document;
 use crate::ids::Generation;
 use crate::index::ingest::CutTexts;
@@ -75,15 +74,13 @@ impl InsertSummary {
     }
 
     /// Adds a group: the fate of each of its documents, and the commit's result for the stored ones.
-    pub(super) fn add(&mut self, fates: &[Fate], committed: &Committed) {
+    pub(super) fn add(&mut self, fates: &[Option<InsertStatus>], committed: &Committed) {
         let mut replaced = committed.replaced.iter();
         for fate in fates {
-            let status = match fate {
-                Fate::Refused => InsertStatus::Refused,
-                Fate::Superseded => InsertStatus::Superseded,
-                Fate::Stored if replaced.next() == Some(&true) => InsertStatus::Replaced,
-                Fate::Stored => InsertStatus::Inserted,
-            };
+            let status = fate.unwrap_or_else(|| match replaced.next() {
+                Some(true) => InsertStatus::Replaced,
+                _ => InsertStatus::Inserted,
+            });
             match status {
                 InsertStatus::Inserted => self.inserted += 1,
                 InsertStatus::Replaced => self.replaced += 1,

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::disk::names;
-use crate::index::measured::Files;
 use crate::store::{Damage, FORMAT_VERSION, StoreError, check_version, unique_id};
 
 /// Identifies a file as a `CURRENT`.
@@ -16,8 +15,7 @@ const AT_UNFINISHED: Range<usize> = 20..24;
 const AT_LAST: Range<usize> = 24..28;
 const AT_ZEROS: Range<usize> = 28..32;
 const AT_ID: Range<usize> = 32..48;
-const AT_MEASURED: Range<usize> = 48..50;
-const AT_RESERVED: Range<usize> = 50..60;
+const AT_RESERVED: Range<usize> = 48..60;
 const AT_CRC: Range<usize> = 60..64;
 /// Size of the file. All later versions keep it, the magic, and the positions of version and checksum, so
 /// that "newer" and "damaged" stay distinguishable.
@@ -40,30 +38,15 @@ pub(crate) struct Current {
     pub(crate) kept: Option<u32>,
     /// A model without any promise: it is being filled, or being removed.
     pub(crate) unfinished: Option<u32>,
-    /// The serving model's measurement files, so that a missing one is noticed.
-    pub(crate) measured: Files,
-    /// The same for the kept model.
-    pub(crate) kept_measured: Files,
     /// The highest number ever used: numbers are never reused, so that a reader never mistakes one model's
     /// store for another's.
     pub(crate) last: u32,
 }
 
 impl Current {
-    /// For a new index with one model and these measured files.
-    pub(super) fn first(measured: Files) -> Self {
-        Self::of_one(FIRST_MODEL, FIRST_MODEL, measured)
-    }
-
     /// For an index with one model; `last` is the highest number that any of its models had.
-    pub(super) fn of_one(serving: u32, last: u32, measured: Files) -> Self {
-        let kept_measured = Files::default();
-        Self { id: unique_id(), serving, kept: None, unfinished: None, measured, kept_measured, last }
-    }
-
-    /// Without the kept model.
-    pub(crate) fn without_kept(self) -> Self {
-        Self { kept: None, kept_measured: Files::default(), ..self }
+    pub(super) fn of_one(serving: u32, last: u32) -> Self {
+        Self { id: unique_id(), serving, kept: None, unfinished: None, last }
     }
 
     /// The serving model, then the others.
@@ -86,7 +69,6 @@ impl Current {
         bytes[AT_UNFINISHED].copy_from_slice(&self.unfinished.unwrap_or(0).to_le_bytes());
         bytes[AT_LAST].copy_from_slice(&self.last.to_le_bytes());
         bytes[AT_ID].copy_from_slice(&self.id);
-        bytes[AT_MEASURED].copy_from_slice(&[self.measured.bits(), self.kept_measured.bits()]);
         let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
         bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -122,17 +104,11 @@ impl Current {
         let other = |at| Some(number(head, at)).filter(|&number| number != 0);
         let mut id = [0; 16];
         id.copy_from_slice(&head[AT_ID]);
-        let files = |at: usize| {
-            let bits = head[at];
-            Files::from_bits(bits).ok_or_else(|| field("the files of what was measured", bits.into()))
-        };
         let own = Self {
             id,
             serving: number(head, AT_SERVING),
             kept: other(AT_KEPT),
             unfinished: other(AT_UNFINISHED),
-            measured: files(AT_MEASURED.start)?,
-            kept_measured: files(AT_MEASURED.start + 1)?,
             last: number(head, AT_LAST),
         };
         if own.last > MOST_MODEL {
@@ -143,9 +119,6 @@ impl Current {
         }
         if let Some(kept) = own.kept.filter(|&kept| kept == own.serving || kept > own.last) {
             return Err(field("the number of the kept model", kept));
-        }
-        if own.kept.is_none() && own.kept_measured != Files::default() {
-            return Err(field("the files of what was measured", own.kept_measured.bits().into()));
         }
         let taken = |number| number == own.serving || Some(number) == own.kept || number > own.last;
         if let Some(unfinished) = own.unfinished.filter(|&number| taken(number)) {
@@ -197,22 +170,14 @@ mod tests {
     use super::*;
 
     fn current() -> Current {
-        Current {
-            id: [0xab; 16],
-            serving: 7,
-            kept: Some(5),
-            unfinished: Some(9),
-            measured: Files::from_bits(3).unwrap(),
-            kept_measured: Files::from_bits(2).unwrap(),
-            last: 9,
-        }
+        Current { id: [0xab; 16], serving: 7, kept: Some(5), unfinished: Some(9), last: 9 }
     }
 
     /// The bytes of `docs/format.md`, written out once.
     const GOLDEN: [u8; 64] = [
         0x8a, b'e', b'h', b'c', b'\r', b'\n', 0x1a, b'\n', 1, 0, 0, 0, 7, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0, 9,
         0, 0, 0, 0, 0, 0, 0, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab,
-        0xab, 0xab, 0xab, 3, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0xab, 0xab, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
 
     fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -226,7 +191,7 @@ mod tests {
         let golden = sealed(GOLDEN.to_vec());
         assert_eq!(current().encode().as_slice(), golden);
         assert_eq!(Current::decode(&golden).unwrap(), current());
-        let first = || Current::first(Files::default());
+        let first = || Current::of_one(FIRST_MODEL, FIRST_MODEL);
         let one = first();
         assert_eq!(Current::decode(&one.encode()).unwrap(), one);
         assert_ne!(one.id, first().id);
@@ -283,8 +248,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(with(AT_KEPT, 0).is_err(), "what was measured of no model");
-        assert_eq!(with(48..52, 3).unwrap().kept_measured, Files::default());
+        assert_eq!(with(AT_KEPT, 0).unwrap().kept, None);
     }
 
     #[test]

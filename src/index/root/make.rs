@@ -14,13 +14,12 @@ use super::{
 use crate::disk::{Backend, Kind, names};
 use crate::error::{Error, Result};
 use crate::index::begun::{remove_if_empty, remove_model};
-use crate::index::measured::Files;
 use crate::store::files::{create_directory, rename, sync_parent};
 use crate::store::{DirectoryLock, Operation, StoreError, clear_store};
 
 /// Creates an index in a directory that is missing or empty, or where an earlier call was interrupted.
-/// `build` makes the rest: it gets the directory of the index and that of its one model. `measured` lists the
-/// measurement files that `build` writes. If it fails, what was made is removed.
+/// `build` makes the rest: it gets the directory of the index and that of its one model. If it fails, what
+/// was made is removed.
 ///
 /// # Errors
 /// [`StoreError::AlreadyExists`], [`StoreError::Locked`], failures of the file system, and those of `build`.
@@ -28,7 +27,6 @@ pub(in crate::index) fn make<T>(
     backend: Arc<dyn Backend>,
     path: &Path,
     wait: Duration,
-    measured: Files,
     build: impl FnOnce(&Path, &Path) -> Result<T>,
 ) -> Result<(Root, T)> {
     let is_new = !path.exists();
@@ -36,7 +34,7 @@ pub(in crate::index) fn make<T>(
     create_directory(&*backend, &path)?;
     let dir = super::canonical(&path)?;
     let made = lock(&*backend, &dir, wait).map_err(Error::from).and_then(|(lock, is_first)| {
-        let filled = fill(&*backend, &dir, measured, build).inspect_err(|_| {
+        let filled = fill(&*backend, &dir, build).inspect_err(|_| {
             if let Err(left) = undo(&*backend, &dir, is_first) {
                 tracing::warn!(index = %dir.display(), error = %left, "could not remove what was begun");
             }
@@ -82,10 +80,9 @@ fn lock(
 fn fill<T>(
     backend: &dyn Backend,
     dir: &Path,
-    measured: Files,
     build: impl FnOnce(&Path, &Path) -> Result<T>,
 ) -> Result<(Published, T)> {
-    let current = Current::first(measured);
+    let current = Current::of_one(FIRST_MODEL, FIRST_MODEL);
     let bytes = current.encode().to_vec();
     let new = dir.join(names::CURRENT_NEW);
     if kind(backend, &new)?.is_some() {

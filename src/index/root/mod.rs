@@ -16,7 +16,6 @@ pub use current::fuzz_current;
 pub(super) use make::make;
 pub(super) use restore::{Restored, restore};
 
-use super::measured::Measured;
 use crate::disk::{Backend, Identity, Kind, OpenMode, names};
 pub(super) use crate::store::files::{kind, list, remove_file, sync};
 use crate::store::{Damage, DirectoryLock, Operation, StoreError, files::write};
@@ -201,18 +200,6 @@ impl Root {
             .inspect_err(|_| self.refuse_writes())?;
         *published = Published { current: next, bytes, identity };
         Ok(())
-    }
-
-    /// Records whether the serving model has this measurement file. Must be called when the file is written.
-    ///
-    /// # Errors
-    /// Those of [`Self::publish`].
-    pub(super) fn note_measured(&self, measured: Measured, is_there: bool) -> Result<()> {
-        let current = self.current();
-        match current.measured.has(measured) == is_there {
-            true => Ok(()),
-            false => self.publish(Current { measured: current.measured.with(measured, is_there), ..current }),
-        }
     }
 
     fn refuse_writes(&self) {

@@ -9,7 +9,6 @@ use super::{
     read_bytes, write,
 };
 use crate::disk::{Backend, Kind, names};
-use crate::index::measured::Files;
 use crate::store::files::set_aside;
 use crate::store::{DirectoryLock, Operation, StoreError};
 
@@ -89,8 +88,7 @@ fn sole_model(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
         }
     }
     let [serving] = found[..] else { return Ok(None) };
-    // Its measurements are found by their files.
-    let made = Current::of_one(serving, last, Files::default());
+    let made = Current::of_one(serving, last);
     // One that cannot be decoded again is useless.
     Ok(Current::decode(&made.encode()).ok())
 }

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use serde::Serialize;
 
 use super::damage::scan_failed;
-use super::encode::QueryEncoder;
+use super::encode::{EncoderText, QueryEncoder};
 use super::filter::RowFilter;
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
 use super::plan::Plan;
@@ -46,6 +46,8 @@ pub struct MatchedTerm {
 pub(crate) struct Asked<'a> {
     /// The ranking; [`RankBy::Best`] is resolved. If words rank, they are present.
     pub by: RankBy,
+    /// As it was asked; `None` for an embedding.
+    pub text: Option<&'a str>,
     /// `[dim]`; empty if embeddings are not used.
     pub vector: Cow<'a, [f32]>,
     pub words: Option<Words>,
@@ -57,6 +59,13 @@ pub(crate) struct Asked<'a> {
     pub encoder: Option<QueryEncoder>,
 }
 
+impl Asked<'_> {
+    /// What an encoder reads of it; `None` for an embedding.
+    pub(super) fn encoder_text(&self) -> Option<EncoderText<'_>> {
+        self.words.as_ref().map(Into::into).or(self.text.map(Into::into))
+    }
+}
+
 impl ActiveModel {
     /// The best rows of one view for a query.
     pub(crate) fn rank_asked(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
@@ -65,14 +74,15 @@ impl ActiveModel {
             RankBy::Dense | RankBy::Best => self.rank(view, &asked.vector, plan),
             RankBy::Lexical => self.rank_by_words(view, words()?, plan),
             RankBy::Hybrid(fusion) => {
-                self.candidates(view, asked, plan)?.fused(view, fusion, self.alpha(asked.encoder), plan.k)
+                let (all, ranked) = self.candidates(view, asked, plan)?;
+                fused(view, &all, ranked, fusion, self.alpha(asked.encoder), plan.k)
             }
         }
     }
 
     fn rank_by_words(&self, view: &View, words: &Words, plan: &Plan<'_>) -> Result<Ranked> {
         let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
-        let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
+        let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let rows = search.best(plan.k.get(), filter.as_mut())?;
         let scores = rows.iter().zip(1..).map(|(&(score, _), rank)| HitScores {
             lexical: Some(score),
@@ -98,27 +108,34 @@ impl ActiveModel {
         Ok(Ranked { rows, scores, ranked_by, stats, leaves: Vec::new(), sample: None, multiply_adds: 0 })
     }
 
-    /// The best rows by embeddings and the best by words, each with both scores.
+    /// The best rows by embeddings and the best by words that can be hits, each with both scores, in row
+    /// order; and the underlying search by embeddings, without its rows.
     pub(crate) fn candidates(
         &self,
         view: &View,
         asked: &Asked<'_>,
         plan: &Plan<'_>,
-    ) -> Result<HybridCandidates> {
+    ) -> Result<(Vec<Candidate>, Ranked)> {
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut depth = NonZeroUsize::new(FEWEST_CANDIDATES).map_or(plan.k, |fewest| fewest.max(plan.k));
         let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
         loop {
-            let candidates = self.both(view, asked, plan, depth, &mut search)?.candidates();
+            let (both, ranked) = self.both(view, asked, plan, depth, &mut search)?;
+            let candidate = |both: &WithBoth| {
+                Some(Candidate { row: both.best.row, dense: both.best.score, lexical: both.lexical? })
+            };
+            let mut all: Vec<Candidate> = both.iter().filter_map(candidate).collect();
             // Required or excluded words may leave few of the candidates found by embeddings.
-            if candidates.all.len() >= plan.k.get() || !words.has_sequences() || depth.get() >= view.live() {
-                return Ok(candidates);
+            if all.len() >= plan.k.get() || !words.has_sequences() || depth.get() >= view.live() {
+                all.sort_unstable_by_key(|candidate| candidate.row);
+                return Ok((all, ranked));
             }
             depth = depth.saturating_mul(WIDER);
         }
     }
 
-    /// The best `depth` documents by embeddings and the best by words.
+    /// The best `depth` documents by embeddings and the best by words; and the search by embeddings, without
+    /// its rows.
     pub(super) fn both(
         &self,
         view: &View,
@@ -126,9 +143,9 @@ impl ActiveModel {
         plan: &Plan<'_>,
         depth: NonZeroUsize,
         search: &mut WordSearch<'_>,
-    ) -> Result<Both> {
+    ) -> Result<(Vec<WithBoth>, Ranked)> {
         let mut ranked = self.rank(view, &asked.vector, &Plan { k: depth, ..*plan })?;
-        let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
+        let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let mut by_words = search.best(depth.get(), filter.as_mut())?;
         by_words.sort_unstable_by_key(|&(_, row)| row);
         let mut by_embedding = Vec::with_capacity(ranked.rows.len());
@@ -166,7 +183,7 @@ impl ActiveModel {
         stats.documents_checked += filter.map_or(0, |filter| filter.checked);
         stats.postings_scored = search.stats.postings;
         stats.lexical = search.elapsed;
-        Ok(Both { all, ranked })
+        Ok((all, ranked))
     }
 
     /// The best documents by either score, given by their representative rows, with their best rows; and the
@@ -284,46 +301,24 @@ pub(super) struct WithBoth {
     pub by_words: bool,
 }
 
-/// The best documents by either.
-pub(super) struct Both {
-    pub all: Vec<WithBoth>,
+/// The `k` best candidates by their combined scores.
+fn fused(
+    view: &View,
+    candidates: &[Candidate],
     ranked: Ranked,
-}
-
-impl Both {
-    /// The candidates that can be hits.
-    fn candidates(self) -> HybridCandidates {
-        let candidate = |both: &WithBoth| {
-            Some(Candidate { row: both.best.row, dense: both.best.score, lexical: both.lexical? })
-        };
-        let mut all: Vec<Candidate> = self.all.iter().filter_map(candidate).collect();
-        all.sort_unstable_by_key(|candidate| candidate.row);
-        HybridCandidates { all, ranked: self.ranked }
-    }
-}
-
-/// Rows that can be hits of a hybrid search, with both scores.
-pub(crate) struct HybridCandidates {
-    /// In row order.
-    pub all: Vec<Candidate>,
-    /// The underlying search by embeddings, without its rows.
-    ranked: Ranked,
-}
-
-impl HybridCandidates {
-    /// The `k` best by their combined scores.
-    pub(super) fn fused(self, view: &View, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Result<Ranked> {
-        let order = ById::new(view);
-        let mut fused = fuse(&self.all, fusion, learned, &|a, b| order.compare(a, b));
-        order.finish()?;
-        fused.truncate(k.get());
-        let rows = fused.iter().map(|&(score, row, _)| (score, row)).collect();
-        let scores = fused.into_iter().map(|(_, _, scores)| scores).collect();
-        let alpha = match fusion {
-            Fusion::Learned => Some(learned),
-            Fusion::Convex(alpha) => Some(alpha),
-            Fusion::Rrf { .. } => None,
-        };
-        Ok(Ranked { rows, scores, ranked_by: RankedBy::Hybrid { alpha }, ..self.ranked })
-    }
+    fusion: Fusion,
+    learned: f64,
+    k: NonZeroUsize,
+) -> Result<Ranked> {
+    let order = ById::new(view);
+    let mut fused = fuse(candidates, fusion, learned, &|a, b| order.compare(a, b));
+    order.finish()?;
+    fused.truncate(k.get());
+    let (rows, scores) = fused.into_iter().map(|(score, row, scores)| ((score, row), scores)).unzip();
+    let alpha = match fusion {
+        Fusion::Learned => Some(learned),
+        Fusion::Convex(alpha) => Some(alpha),
+        Fusion::Rrf { .. } => None,
+    };
+    Ok(Ranked { rows, scores, ranked_by: RankedBy::Hybrid { alpha }, ..ranked })
 }

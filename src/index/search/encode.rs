@@ -5,10 +5,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::words::Words;
 use crate::error::{InputError, Result};
 use crate::index::active_model::ActiveModel;
-use crate::model::{FastEncoder, ModelError, Role};
+use crate::model::{FastEncoder, Role};
 
 /// Which of a model's two encoders reads a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,12 +60,6 @@ pub(crate) struct EncoderText<'a> {
     pub tokens: Option<&'a [u32]>,
 }
 
-impl<'a> From<&'a Words> for EncoderText<'a> {
-    fn from(words: &'a Words) -> Self {
-        Self { text: &words.text, tokens: words.tokens.as_deref() }
-    }
-}
-
 impl<'a> From<&'a str> for EncoderText<'a> {
     fn from(text: &'a str) -> Self {
         Self { text, tokens: None }
@@ -115,21 +108,20 @@ impl ActiveModel {
     fn encode_fast(&self, questions: &[EncoderText<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
         let fast: Arc<FastEncoder> = self.bundle.fast().ok_or(InputError::NoQueryEncoder)?;
         let encoder = self.model().encoder();
-        let encode = |question: &EncoderText<'_>| -> std::result::Result<Option<Vec<f32>>, ModelError> {
+        let encode = |question: &EncoderText<'_>| -> Result<Option<Vec<f32>>> {
             let embedding = match question.tokens {
                 Some(tokens) => fast.embed(tokens)?,
                 None => fast.embed(&encoder.tokenize(question.text, Role::Query)?)?,
             };
             Ok((!fast.is_unsure(&embedding)).then_some(embedding.row))
         };
-        let encoded: std::result::Result<Vec<_>, _> = match questions {
+        match questions {
             // Without using the thread pool.
-            [question] => [encode(question)].into_iter().collect(),
+            [question] => Ok(vec![encode(question)?]),
             questions => {
                 fast.load()?;
                 questions.par_iter().map(encode).collect()
             }
-        };
-        Ok(encoded?)
+        }
     }
 }

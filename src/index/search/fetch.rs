@@ -7,7 +7,6 @@ use super::damage::damaged;
 use super::fusion::HitScores;
 use super::plan::Plan;
 use super::rank::Ranked;
-use super::request::SearchRequest;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
@@ -24,7 +23,6 @@ impl ActiveModel {
         &self,
         view: &View,
         asked: &Asked<'_>,
-        request: &SearchRequest,
         plan: &Plan<'_>,
         ranked: &Ranked,
         encode: Duration,
@@ -34,12 +32,11 @@ impl ActiveModel {
         }
         let started = Instant::now();
         let passages = self.passages_of_hits(view, asked, plan, ranked)?;
-        let hits = match plan.ids_only {
-            true => self.fetch_ids(view, ranked, passages)?,
-            false => self.fetch(view, &ranked.rows, &ranked.scores, passages)?,
-        };
+        // A reranker reads the documents.
+        let ids_only = plan.request.ids_only && plan.request.rerank.is_none();
+        let hits = fetch(view, ranked, passages, ids_only)?;
         Ok(SearchResult {
-            request: request.clone(),
+            request: plan.request.clone(),
             ranked_by: ranked.ranked_by,
             signs: asked.signs.clone(),
             notes: self.notes(view, asked, plan, hits.is_empty())?,
@@ -47,55 +44,34 @@ impl ActiveModel {
             stats: SearchStats { encode, encoder: asked.encoder, fetch: started.elapsed(), ..ranked.stats },
         })
     }
-
-    fn fetch_ids(&self, view: &View, ranked: &Ranked, passages: Vec<Vec<HitPassage>>) -> Result<Vec<Hit>> {
-        let mut passages = passages.into_iter();
-        let id = |row| Ok(Document::new(view.id(row)?, "", ""));
-        hits_of(view, &ranked.rows, &ranked.scores, 0, &mut passages, id)
-    }
-
-    /// Ranked rows with their documents. `scores` are those of [`Ranked::scores`]: one per row, or empty if
-    /// embeddings alone rank. `passages`: for each row, those that the hit shows.
-    pub(in crate::index) fn fetch(
-        &self,
-        view: &View,
-        rows: &[(f32, Row)],
-        scores: &[HitScores],
-        passages: Vec<Vec<HitPassage>>,
-    ) -> Result<Vec<Hit>> {
-        let mut passages = passages.into_iter();
-        let mut hits = Vec::with_capacity(rows.len());
-        for rows in rows.chunks(HITS_FETCHED) {
-            view.prefetch_documents(rows.iter().map(|&(_, row)| row))?;
-            let scores = scores.get(hits.len()..).unwrap_or_default();
-            let first = hits.len();
-            hits.extend(hits_of(view, rows, scores, first, &mut passages, |row| Ok(view.document(row)?))?);
-        }
-        Ok(hits)
-    }
 }
 
-/// Turns ranked rows, the first of them at rank `first` counted from 0, into hits with what `document`
-/// returns.
-fn hits_of(
+/// Ranked rows with their documents, or with only their ids. `passages`: for each row, those that the hit
+/// shows.
+pub(in crate::index) fn fetch(
     view: &View,
-    rows: &[(f32, Row)],
-    scores: &[HitScores],
-    first: usize,
-    passages: &mut dyn Iterator<Item = Vec<HitPassage>>,
-    document: impl Fn(Row) -> Result<Document>,
+    ranked: &Ranked,
+    passages: Vec<Vec<HitPassage>>,
+    ids_only: bool,
 ) -> Result<Vec<Hit>> {
-    let mut hits = Vec::with_capacity(rows.len());
-    for (place, &(score, row)) in rows.iter().enumerate() {
-        let document = document(row)?;
-        let passages = passages.next().unwrap_or_default();
+    let mut hits = Vec::with_capacity(ranked.rows.len());
+    for ((place, &(score, row)), passages) in ranked.rows.iter().enumerate().zip(passages) {
+        if !ids_only && place.is_multiple_of(HITS_FETCHED) {
+            let next = ranked.rows[place..].iter().take(HITS_FETCHED);
+            view.prefetch_documents(next.map(|&(_, row)| row))?;
+        }
+        let document = match ids_only {
+            true => Document::new(view.id(row)?, "", ""),
+            false => view.document(row)?,
+        };
         let leaf = match passages.first() {
             Some(best) => best.leaf,
             None => leaf_of(view, row)?,
         };
-        let scores = scores.get(place).copied().unwrap_or_else(|| HitScores {
+        // Without scores, embeddings alone rank.
+        let scores = ranked.scores.get(place).copied().unwrap_or_else(|| HitScores {
             dense: Some(score),
-            dense_rank: Some(first + place + 1),
+            dense_rank: Some(place + 1),
             ..HitScores::default()
         });
         let rerank_score = None;

@@ -36,11 +36,13 @@ pub const DEFAULT_ALPHA: f64 = 0.7;
 impl Fusion {
     pub(super) fn check(self) -> Result<Self, InputError> {
         match self {
-            Self::Convex(alpha) if !(0.0..=1.0).contains(&alpha) => {
-                Err(InputError::BadFusion { what: "the weight", found: alpha, expected: "0 to 1" })
-            }
+            Self::Convex(alpha) if !(0.0..=1.0).contains(&alpha) => Err(InputError::OutOfRange {
+                what: "the weight of a fusion",
+                found: alpha,
+                expected: "0 to 1",
+            }),
             Self::Rrf { k } if !(k.is_finite() && k > 0.0) => {
-                Err(InputError::BadFusion { what: "k", found: k, expected: "above 0" })
+                Err(InputError::OutOfRange { what: "k of a fusion", found: k, expected: "above 0" })
             }
             _ => Ok(self),
         }
@@ -191,7 +193,7 @@ mod tests {
     #[test]
     fn parameters_out_of_range_are_refused() {
         for bad in [Fusion::Convex(1.5), Fusion::Convex(f64::NAN), Fusion::Rrf { k: 0.0 }] {
-            assert!(matches!(bad.check(), Err(InputError::BadFusion { .. })), "{bad:?}");
+            assert!(matches!(bad.check(), Err(InputError::OutOfRange { .. })), "{bad:?}");
         }
         assert!(Fusion::Rrf { k: 60.0 }.check().is_ok() && Fusion::Convex(0.0).check().is_ok());
     }

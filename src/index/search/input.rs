@@ -1,9 +1,6 @@
 //! The input of a query: checked, read as words, and encoded, as its ranking requires.
 
-use std::borrow::Cow;
-
 use super::asked::Asked;
-use super::encode::EncoderText;
 use super::fusion::Fusion;
 use super::plan::Plan;
 use super::request::{RankBy, SearchRequest};
@@ -67,9 +64,8 @@ impl<'a> From<&'a Vec<f32>> for Question<'a> {
 
 impl Index {
     /// Questions are logged as an encoder would read them.
-    pub(super) fn log(&self, request: &SearchRequest, questions: &[Question<'_>], asked: &[Asked<'_>]) {
-        let texts = questions.iter().zip(asked).filter_map(|(question, asked)| encoder_text(question, asked));
-        for text in texts.filter(|_| !request.unlogged) {
+    pub(super) fn log(&self, request: &SearchRequest, asked: &[Asked<'_>]) {
+        for text in asked.iter().filter_map(Asked::encoder_text).filter(|_| !request.unlogged) {
             self.log_question(text.text);
         }
     }
@@ -79,12 +75,11 @@ impl ActiveModel {
     /// A question, checked and encoded as its ranking requires.
     pub(in crate::index) fn read_question<'a>(
         &self,
-        question: &Question<'a>,
-        mode: RankBy,
+        question: Question<'a>,
         plan: &Plan<'_>,
         view: &View,
     ) -> Result<Asked<'a>> {
-        let mut asked = self.read_questions(std::slice::from_ref(question), mode, plan, view)?;
+        let mut asked = self.read_questions(&[question], plan, view)?;
         Ok(asked.pop().unwrap_or_default())
     }
 
@@ -92,61 +87,47 @@ impl ActiveModel {
     pub(super) fn read_questions<'a>(
         &self,
         questions: &[Question<'a>],
-        mode: RankBy,
         plan: &Plan<'_>,
         view: &View,
     ) -> Result<Vec<Asked<'a>>> {
-        let words_help = self.words_help(plan.encoder);
-        let analysis = self.analysis();
+        let (mode, encoder) = (plan.request.mode, plan.request.encoder);
+        let words_help = self.words_help(encoder);
+        let (analysis, dim) = (self.analysis(), self.model().indexer.dim());
         let mut all = Vec::with_capacity(questions.len());
         for question in questions {
-            let clauses = match *question {
-                Question::Vector(_) => Vec::new(),
-                Question::Text(text) | Question::Encoded(text, _) => syntax::parse(text),
+            let (text, vector) = match *question {
+                Question::Text(text) => (Some(text), None),
+                Question::Vector(vector) => (None, Some(vector)),
+                Question::Encoded(text, vector) => (Some(text), Some(vector)),
             };
+            if text.is_none() && !matches!(mode, RankBy::Best | RankBy::Dense) {
+                return Err(InputError::NoWords.into());
+            }
+            if vector.is_some() && encoder.is_some() {
+                let call = "a query that is an embedding";
+                return Err(InputError::InapplicableOption { option: "encoder", call }.into());
+            }
+            vector.map_or(Ok(()), |vector| check_vector(vector, dim))?;
+            if text.is_some_and(|text| text.trim().is_empty()) {
+                return Err(InputError::EmptyQuery.into());
+            }
+            let clauses = text.map(syntax::parse).unwrap_or_default();
             let mut signs = Signs::of_clauses(&clauses);
-            let by = match (mode, question) {
-                (RankBy::Best, Question::Vector(_)) => RankBy::Dense,
-                (RankBy::Best, _) if !view.is_lexical() || !words_help && signs.is_empty() => RankBy::Dense,
-                (by, _) => by,
-            };
             let mut ignored = None;
-            let words = match *question {
-                Question::Vector(_) if by != RankBy::Dense => {
-                    return Err(InputError::NoWords.into());
-                }
-                Question::Vector(_) | Question::Encoded(..) if plan.encoder.is_some() => {
-                    let call = "a query that is an embedding";
-                    return Err(InputError::InapplicableOption { option: "encoder", call }.into());
-                }
-                Question::Vector(vector) => {
-                    self.check_vector(vector)?;
-                    None
-                }
-                Question::Text(text) | Question::Encoded(text, _) => {
-                    if let Question::Encoded(_, vector) = question {
-                        self.check_vector(vector)?;
+            let words = match (mode, text) {
+                (_, None) | (RankBy::Dense, _) => None,
+                (RankBy::Best, _) if !view.is_lexical() || !words_help && signs.is_empty() => None,
+                (RankBy::Best, Some(text)) => match Words::parse(text, &clauses, analysis) {
+                    // In this mode, signs that cannot be honoured are read as text.
+                    Err(Error::Input(
+                        why @ (InputError::OnlyExclusions | InputError::TooManySigned { .. }),
+                    )) => {
+                        ignored = Some(why.to_string());
+                        words_help.then(|| Words::plain(text, analysis)).transpose()?
                     }
-                    match by {
-                        _ if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
-                        RankBy::Dense => None,
-                        RankBy::Lexical | RankBy::Hybrid(_) => Some(Words::parse(text, &clauses, analysis)?),
-                        RankBy::Best => match Words::parse(text, &clauses, analysis) {
-                            // In this mode, signs that cannot be honoured are read as text.
-                            Err(Error::Input(
-                                why @ (InputError::OnlyExclusions | InputError::TooManySigned { .. }),
-                            )) => {
-                                ignored = Some(why.to_string());
-                                words_help.then(|| Words::plain(text, analysis)).transpose()?
-                            }
-                            words => Some(words?),
-                        },
-                    }
-                }
-            };
-            let vector = match *question {
-                Question::Vector(vector) | Question::Encoded(_, vector) => Cow::Borrowed(vector),
-                Question::Text(_) => Cow::default(),
+                    words => Some(words?),
+                },
+                (_, Some(text)) => Some(Words::parse(text, &clauses, analysis)?),
             };
             if words.is_none() && !signs.is_empty() && ignored.is_none() {
                 ignored = Some(match view.is_lexical() {
@@ -158,44 +139,31 @@ impl ActiveModel {
             }
             signs.ignored = ignored.is_some();
             let note = ignored.map(|why| format!("`+`, `-` and quotes were read as text: {why}"));
-            let by = match by {
+            let by = match mode {
                 RankBy::Best if words.is_some() => RankBy::Hybrid(Fusion::Learned),
                 RankBy::Best => RankBy::Dense,
                 by => by,
             };
-            all.push(Asked { by, vector, words, signs, note, encoder: None });
+            let vector = vector.unwrap_or_default().into();
+            all.push(Asked { by, text, vector, words, signs, note, encoder: None });
         }
-        if mode == RankBy::Lexical {
-            return Ok(all);
-        }
-        let texts = questions.iter().zip(&all).filter(|(question, _)| matches!(question, Question::Text(_)));
-        let texts: Vec<_> = texts.filter_map(|(question, asked)| encoder_text(question, asked)).collect();
+        let is_unread = |asked: &Asked<'_>| asked.vector.is_empty() && asked.by != RankBy::Lexical;
+        let texts = all.iter().filter(|asked| is_unread(asked)).filter_map(Asked::encoder_text);
+        let texts: Vec<_> = texts.collect();
         if !texts.is_empty() {
-            let mut encoded = self.encode_questions(&texts, plan.encoder)?.into_iter();
-            let texts = all.iter_mut().zip(questions);
-            for (asked, _) in texts.filter(|(_, question)| matches!(question, Question::Text(_))) {
-                let (vector, encoder) = encoded.next().unzip();
-                asked.vector = Cow::Owned(vector.unwrap_or_default());
-                asked.encoder = encoder;
+            let encoded = self.encode_questions(&texts, encoder)?;
+            for (asked, (vector, by)) in all.iter_mut().filter(|asked| is_unread(asked)).zip(encoded) {
+                (asked.vector, asked.encoder) = (vector.into(), Some(by));
             }
         }
         Ok(all)
     }
-
-    pub(in crate::index) fn check_vector(&self, vector: &[f32]) -> Result<()> {
-        let expected = self.model().indexer.dim();
-        if vector.len() != expected {
-            return Err(InputError::Dimension { found: vector.len(), expected }.into());
-        }
-        if has_direction(vector) { Ok(()) } else { Err(InputError::BadVector.into()) }
-    }
 }
 
-/// What an encoder reads of a question; `None` for an embedding.
-fn encoder_text<'q>(question: &Question<'q>, asked: &'q Asked<'_>) -> Option<EncoderText<'q>> {
-    match (question, &asked.words) {
-        (Question::Vector(_), _) => None,
-        (_, Some(words)) => Some(words.into()),
-        (Question::Text(text) | Question::Encoded(text, _), None) => Some((*text).into()),
+/// Whether an embedding can be compared with those of an index of this width.
+pub(in crate::index) fn check_vector(vector: &[f32], expected: usize) -> std::result::Result<(), InputError> {
+    if vector.len() != expected {
+        return Err(InputError::Dimension { found: vector.len(), expected });
     }
+    if has_direction(vector) { Ok(()) } else { Err(InputError::BadVector) }
 }

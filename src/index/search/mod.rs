@@ -34,14 +34,14 @@ pub use crate::lexical::{OtherTerms, StatisticsError, TermStatistics, UnknownAna
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;
 pub use encode::{QueryEncoder, UnknownEncoder};
+pub(super) use fetch::fetch;
 pub(super) use filter::FilterCache;
 #[cfg(feature = "train")]
 pub(crate) use fusion::{Candidate, fuse};
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
 pub use input::Question;
-#[cfg(feature = "train")]
-pub(crate) use plan::Limits;
-pub(crate) use plan::{Plan, SearchMode};
+pub(super) use input::check_vector;
+pub(crate) use plan::Plan;
 pub(super) use rank::Ranked;
 #[cfg(feature = "train")]
 pub(crate) use rank::best_of;

@@ -25,12 +25,12 @@ impl ActiveModel {
         plan: &Plan<'_>,
         is_empty: bool,
     ) -> Result<Vec<String>> {
-        let mut notes = match plan.filter {
+        let mut notes = match plan.filter() {
             Some(filter) if is_empty => self.why_nothing_passes(view, filter)?,
             _ => Vec::new(),
         };
         notes.extend(asked.note.clone());
-        if (plan.encoder, asked.encoder) == (Some(QueryEncoder::Fast), Some(QueryEncoder::Full)) {
+        if (plan.request.encoder, asked.encoder) == (Some(QueryEncoder::Fast), Some(QueryEncoder::Full)) {
             notes.push("the fast encoder is unsure of this question, so the full encoder read it".to_owned());
         }
         Ok(notes)

@@ -10,6 +10,7 @@ use super::words::WordSearch;
 use crate::error::Result;
 use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
+use crate::passages::Span;
 use crate::store::View;
 
 impl ActiveModel {
@@ -22,7 +23,7 @@ impl ActiveModel {
         plan: &Plan<'_>,
         ranked: &Ranked,
     ) -> Result<Vec<Vec<HitPassage>>> {
-        let most = plan.passages.unwrap_or(1);
+        let most = plan.request.passages.unwrap_or(1);
         if self.passages().is_none() || most == 0 {
             return Ok(vec![Vec::new(); ranked.rows.len()]);
         }
@@ -43,7 +44,12 @@ impl ActiveModel {
                 }
             };
             rows.truncate(most);
-            rows.into_iter().map(|(score, row)| hit_passage(view, row, score)).collect()
+            let shown = |(score, row)| {
+                let Span { start, end } = view.span(row)?.unwrap_or_default();
+                let leaf = leaf_of(view, row)?;
+                Ok(HitPassage { start: start as usize, end: end as usize, score, leaf })
+            };
+            rows.into_iter().map(shown).collect()
         };
         ranked.rows.iter().enumerate().map(passages).collect()
     }
@@ -63,10 +69,4 @@ impl ActiveModel {
         }
         Ok(found)
     }
-}
-
-fn hit_passage(view: &View, row: Row, score: f32) -> Result<HitPassage> {
-    let span = view.span(row)?.unwrap_or_default();
-    let leaf = leaf_of(view, row)?;
-    Ok(HitPassage { start: span.start as usize, end: span.end as usize, score, leaf })
 }

@@ -1,145 +1,119 @@
-//! The checked parameters of a search.
+//! A search for one question, as a checked request asks for it.
 
 use std::num::NonZeroUsize;
 
 use tracing::Span;
 
-use super::encode::QueryEncoder;
-use crate::error::InputError;
+use super::request::{DEFAULT_RECALL, RankBy, Reach, SearchRequest};
+use crate::error::{InputError, Result};
 use crate::filter::Filter;
-use crate::ids::LeafId;
-use crate::lexical::{Bm25, TermStatistics};
-use crate::stop::{BadStop, Stop};
+use crate::index::Index;
+use crate::lexical::Bm25;
 use crate::store::View;
 
-/// How far a search goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum SearchMode {
-    /// As far as needed to find this share of exact search's hits; `k` hits if that many exist.
-    Recall(f64),
-    /// Leaves of the tree.
-    Tree(Limits),
-    /// The leaves that the plan names.
-    Leaves,
-    /// Every document, without the tree.
-    Exact,
-}
+static DEFAULT_REACH: Reach = Reach::Recall(DEFAULT_RECALL);
 
-impl SearchMode {
-    pub fn beam(leaves: NonZeroUsize) -> Self {
-        Self::Tree(Limits::beam(leaves))
-    }
-}
-
-/// A checked request: a search for one question.
+/// A search for one question, as a checked request asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'a> {
+    /// Hits to find: more than the request's if a reranker reads more.
     pub k: NonZeroUsize,
-    /// Parameters of the lexical score.
-    pub bm25: Bm25,
-    /// How far embeddings are searched.
-    pub mode: SearchMode,
-    /// The leaves of [`SearchMode::Leaves`].
-    pub leaves: &'a [LeafId],
-    /// Statistics of words that replace the index's own.
-    pub statistics: Option<&'a TermStatistics>,
-    pub filter: Option<&'a Filter>,
-    /// Whether codes may rule rows out. By default they may, unless every document was requested.
-    pub codes: Option<bool>,
     /// Whether to run on the current rayon pool instead of the calling thread.
     pub parallel: bool,
-    /// Which encoder reads the question; by default, as the model's verdict says.
-    pub encoder: Option<QueryEncoder>,
-    /// Whether hits contain ids only.
-    pub ids_only: bool,
-    /// Maximum passages per hit; 1 by default if there are any.
-    pub passages: Option<usize>,
+    pub request: &'a SearchRequest,
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    /// Only for values that the caller has chosen itself: nothing is checked.
+    pub fn new(k: NonZeroUsize, request: &'a SearchRequest) -> Self {
+        Self { k, parallel: request.parallel, request }
+    }
+
+    /// How far embeddings are searched.
+    pub fn reach(&self) -> &'a Reach {
+        self.request.reach.as_ref().unwrap_or(&DEFAULT_REACH)
+    }
+
+    pub fn filter(&self) -> Option<&'a Filter> {
+        self.request.filter.as_deref()
+    }
+
+    /// Parameters of the lexical score.
+    pub fn bm25(&self) -> Bm25 {
+        self.request.bm25.map_or_else(Bm25::default, |(k1, b)| Bm25 { k1, b })
+    }
+
     /// The tracing span of a search of one view for `queries` queries; contains no user text.
     pub fn span(&self, queries: usize, view: &View) -> Span {
-        let beam = match self.mode {
-            SearchMode::Tree(limits) => Some(limits.leaves.get()),
-            SearchMode::Leaves => Some(self.leaves.len()),
-            SearchMode::Recall(_) | SearchMode::Exact => None,
+        let beam = match self.reach() {
+            Reach::Beam(beam) => Some(*beam),
+            Reach::Leaves(leaves) => Some(leaves.len()),
+            Reach::Recall(_) | Reach::Exact => None,
         };
         tracing::debug_span!(
             "search",
             queries,
             k = self.k.get(),
             beam,
-            filtered = self.filter.is_some(),
+            filtered = self.filter().is_some(),
             generation = view.generation().0,
             documents = view.live(),
         )
     }
-
-    pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
-        Self {
-            k,
-            bm25: Bm25::default(),
-            mode,
-            leaves: &[],
-            statistics: None,
-            filter: None,
-            codes: None,
-            parallel: false,
-            encoder: None,
-            ids_only: false,
-            passages: None,
-        }
-    }
 }
 
-/// Where a search of the tree ends: at whichever limit comes first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Limits {
-    pub leaves: NonZeroUsize,
-    documents: usize,
-    fraction: f64,
-    pub mass: f64,
-    pub patience: usize,
-}
-
-impl Limits {
-    pub fn beam(leaves: NonZeroUsize) -> Self {
-        Self {
-            leaves,
-            documents: usize::MAX,
-            fraction: f64::INFINITY,
-            mass: f64::INFINITY,
-            patience: usize::MAX,
+impl SearchRequest {
+    /// The plan of this request for an index.
+    ///
+    /// # Errors
+    /// [`InputError::OutOfRange`], [`InputError::Conflict`],
+    /// [`InputError::OtherTerms`], [`InputError::InapplicableOption`].
+    pub(in crate::index) fn plan(&self, index: &Index) -> Result<Plan<'_>> {
+        let mut k = NonZeroUsize::new(self.k).ok_or(InputError::zero("k"))?;
+        if let Some(rerank) = &self.rerank {
+            k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::zero("the depth of the reranker"))?);
         }
-    }
-
-    /// With one more rule; of two rules of the same kind, the stricter one applies.
-    pub fn with(mut self, stop: Stop) -> Result<Self, InputError> {
-        if !stop.is_valid() {
-            return Err(BadStop { found: stop.to_string() }.into());
+        let options = [
+            // Name, whether it is given, and the mode that does not use it.
+            ("encoder", self.encoder.is_some(), RankBy::Lexical),
+            (self.reach.as_ref().map_or("", Reach::name), self.reach.is_some(), RankBy::Lexical),
+            ("codes", self.codes.is_some(), RankBy::Lexical),
+            ("parallel", self.parallel, RankBy::Lexical),
+            ("bm25", self.bm25.is_some(), RankBy::Dense),
+            ("statistics", self.statistics.is_some(), RankBy::Dense),
+        ];
+        for (option, given, mode) in options {
+            if given && mode == self.mode {
+                return Err(InputError::Conflict { options: [mode.name(), option] }.into());
+            }
         }
-        match stop {
-            Stop::Patience(leaves) => self.patience = self.patience.min(leaves),
-            Stop::Mass(share) => self.mass = self.mass.min(share),
-            Stop::Documents(count) => self.documents = self.documents.min(count),
-            Stop::Fraction(share) => self.fraction = self.fraction.min(share),
+        if let RankBy::Hybrid(fusion) = self.mode {
+            fusion.check()?;
         }
-        Ok(self)
-    }
-
-    /// Whether a rule may end the search before all these leaves.
-    pub fn is_adaptive(&self) -> bool {
-        *self != Self::beam(self.leaves)
-    }
-
-    /// Whether a rule needs the scores of each leaf before the next one.
-    pub fn needs_scores(&self) -> bool {
-        self.patience != usize::MAX
-    }
-
-    /// Maximum number of documents to score, of `live` live ones.
-    pub fn documents_of(&self, live: usize) -> usize {
-        // Shares above 1 saturate, even infinity.
-        self.documents.min((self.fraction * live as f64) as usize)
+        let plan = Plan::new(k, self);
+        let Bm25 { k1, b } = plan.bm25();
+        if !(k1.is_finite() && k1 >= 0.0) {
+            return Err(InputError::OutOfRange { what: "k1", found: k1.into(), expected: "0 or more" }.into());
+        }
+        if !(0.0..=1.0).contains(&b) {
+            return Err(InputError::OutOfRange { what: "b", found: b.into(), expected: "from 0 to 1" }.into());
+        }
+        if let Some(given) = &self.statistics {
+            given.check_kind(&index.serving().term_kind()).map_err(InputError::from)?;
+        }
+        if self.passages.is_some() && index.passages().is_none() {
+            let call = "an index without passages";
+            return Err(InputError::InapplicableOption { option: "passages", call }.into());
+        }
+        match plan.reach() {
+            // Rejects NaN too.
+            Reach::Recall(found) if !(*found > 0.0 && *found <= 1.0) => {
+                let expected = "above 0 and at most 1";
+                Err(InputError::OutOfRange { what: "the recall", found: *found, expected }.into())
+            }
+            Reach::Beam(0) => Err(InputError::zero("the beam").into()),
+            Reach::Leaves(leaves) if leaves.is_empty() => Err(InputError::zero("the beam").into()),
+            _ => Ok(plan),
+        }
     }
 }

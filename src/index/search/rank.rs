@@ -10,8 +10,8 @@ use super::cursor::LeafCursor;
 use super::damage::{damaged, scan_failed};
 use super::filter::RowFilter;
 use super::fusion::HitScores;
-use super::plan::{Limits, Plan, SearchMode};
-use super::request::MOST_EXACT_DOCUMENTS;
+use super::plan::Plan;
+use super::request::{MOST_EXACT_DOCUMENTS, Reach};
 use super::result::{RankedBy, SearchStats};
 use super::scorer::{ROWS_PER_TASK, Scorer};
 use super::ties;
@@ -43,28 +43,21 @@ pub(crate) struct Ranked {
 /// Share of the documents above which scoring all of them in order is as cheap as visiting leaves.
 const MOST_VISITED: f64 = 0.5;
 
-/// Where the candidates come from.
-enum Source<'f> {
-    Ids(Vec<&'f str>),
-    All,
-    Leaves(Limits),
-}
-
 impl ActiveModel {
-    /// Limits on the tree search; `None` if every document is scored.
-    fn limits(&self, plan: &Plan<'_>, view: &View) -> Option<Limits> {
-        match plan.mode {
-            SearchMode::Tree(limits) => Some(limits),
-            SearchMode::Leaves => Some(Limits::beam(NonZeroUsize::new(plan.leaves.len())?)),
-            SearchMode::Exact => None,
-            SearchMode::Recall(recall) => {
-                if recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
+    /// How many leaves to visit; `None` if every document is scored.
+    fn beam(&self, plan: &Plan<'_>, view: &View) -> Option<NonZeroUsize> {
+        match plan.reach() {
+            Reach::Beam(beam) => NonZeroUsize::new(*beam),
+            Reach::Leaves(leaves) => NonZeroUsize::new(leaves.len()),
+            Reach::Exact => None,
+            Reach::Recall(recall) => {
+                if *recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
                     return None;
                 }
-                let curve = self.recall_curve().filter(|curve| curve.holds_for(view.live()))?;
-                let point = curve.reaching(recall, plan.k.get())?;
-                let beam = NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)?;
-                Some(Limits::beam(beam))
+                let measured = self.measured();
+                let curve = measured.recall.as_ref().filter(|curve| curve.holds_for(view.live()))?;
+                let point = curve.reaching(*recall, plan.k.get())?;
+                NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)
             }
         }
     }
@@ -87,12 +80,10 @@ pub(crate) fn check_best(view: &View, top: &TopK) -> Result<()> {
     Err(damaged("segments", "the document of a row").into())
 }
 
-/// A search in progress.
+/// The candidates of a search.
 struct Search<'a> {
     view: &'a View,
     selector: Selector<'a>,
-    scorer: Scorer<'a>,
-    top: TopK,
     candidates: Vec<RowCandidates<'a>>,
     /// Number of live rows that were candidates.
     documents: usize,
@@ -107,47 +98,80 @@ impl ActiveModel {
         let query = if self.similarity == Similarity::Cosine { &unit } else { vector };
         let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
         let started = Instant::now();
-        let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
+        let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let indexer = &self.model().indexer;
-        let source = match (plan.mode, self.limits(plan, view)) {
+        let (mut beam, mut ids) = (self.beam(plan, view), None);
+        match (plan.reach(), &mut filter) {
             // Regardless of the filter, so that hits do not depend on which documents are in this index.
-            (SearchMode::Leaves, Some(limits)) => {
-                check_leaves(plan.leaves, indexer)?;
-                Source::Leaves(limits)
+            (Reach::Leaves(leaves), _) => check_leaves(leaves, indexer)?,
+            (_, Some(filter)) => {
+                ids = filter.candidate_ids();
+                // If few rows pass a filter, they are scored without the tree.
+                if ids.is_some() || beam.is_some() && filter.is_rare()? {
+                    beam = None;
+                }
             }
-            (_, limits) => source(limits, filter.as_mut())?,
+            (_, None) => {}
+        }
+        // Whether the search may leave out documents that could be hits. A beam of all leaves is an exact
+        // search, unless the index has no tree and so no choice of leaves.
+        let may_miss = match plan.reach() {
+            Reach::Recall(recall) => *recall < 1.0,
+            _ => {
+                beam.is_some_and(|beam| beam.get() < indexer.shape().leaves() as usize || !indexer.has_tree())
+            }
         };
-        let rotation =
-            if plan.codes.unwrap_or(source.may_miss(plan, indexer)) { self.rotation() } else { None };
-        if plan.codes == Some(true) && rotation.is_none() {
+        let rotation = if plan.request.codes.unwrap_or(may_miss) { self.rotation() } else { None };
+        if plan.request.codes == Some(true) && rotation.is_none() {
             return Err(InputError::NoCodes { similarity: self.similarity }.into());
         }
         // A document may be in several leaves.
-        let several = matches!(source, Source::Leaves(_)) && self.leaves_per_document() > 1;
+        let several = beam.is_some() && self.leaves_per_document() > 1;
         let mut search = Search {
             view,
             selector: Selector::new(filter, several.then(|| view.rows())),
-            scorer: Scorer::new(view, &scanner, rotation, plan.parallel),
-            top: best_of(view, plan.k.get()),
             candidates: Vec::new(),
             documents: 0,
             different: view.has_several().then(HashSet::new),
         };
-        let cursor = match source {
-            Source::Ids(ids) => search.ids(&ids).map(|()| None)?,
-            Source::All => search.all().map(|()| None)?,
-            Source::Leaves(limits) => {
-                let mut cursor = match plan.mode {
-                    SearchMode::Leaves => LeafCursor::of(indexer, &unit, plan.leaves),
-                    _ => LeafCursor::new(indexer, &unit, limits),
-                };
-                search.leaves(&mut cursor, limits, plan)?;
-                Some(cursor)
-            }
+        let mut cursor = beam.map(|beam| match plan.reach() {
+            Reach::Leaves(leaves) => LeafCursor::of(indexer, &unit, leaves),
+            _ => LeafCursor::new(indexer, &unit, beam),
+        });
+        match (&mut cursor, ids) {
+            (Some(cursor), _) => search.leaves(cursor, plan)?,
+            (None, Some(ids)) => search.ids(&ids)?,
+            (None, None) => search.all()?,
+        }
+        let Search { selector, candidates, documents, .. } = search;
+        let mut top = best_of(view, plan.k.get());
+        let scorer = Scorer { view, scanner: &scanner, rotation, documents };
+        let embeddings_read = match plan.parallel {
+            false => scorer.score(&candidates, &mut top)?,
+            true => scorer.score_on_pool(&candidates, &mut top)?,
         };
-        search.scorer.score(&search.candidates, search.documents, &mut search.top)?;
-        check_best(view, &search.top)?;
-        search.ranked(cursor, vector.len(), started)
+        check_best(view, &top)?;
+        let rows = ties::sorted(view, top)?;
+        let elapsed = started.elapsed();
+        let live = view.live_rows().max(1) as f64;
+        let multiply_adds = cursor.as_ref().map_or(0, |cursor| cursor.multiply_adds);
+        let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.elapsed);
+        let stats = SearchStats {
+            leaves_visited: cursor.as_ref().map_or(0, |cursor| cursor.visited.len()),
+            documents_visited: documents,
+            embeddings_read,
+            documents_checked: selector.checked(),
+            exhausted: cursor.as_ref().is_none_or(LeafCursor::is_exhausted),
+            visited_fraction: documents as f64 / live,
+            work_fraction: (documents as f64 + multiply_adds as f64 / vector.len() as f64) / live,
+            beam,
+            scan: elapsed.saturating_sub(beam),
+            ..SearchStats::default()
+        };
+        let sample = cursor.as_ref().and_then(|cursor| cursor.sample);
+        let leaves = cursor.map_or_else(Vec::new, |cursor| cursor.visited);
+        let (scores, ranked_by) = (Vec::new(), RankedBy::Dense);
+        Ok(Ranked { rows, scores, ranked_by, stats, leaves, sample, multiply_adds })
     }
 }
 
@@ -161,65 +185,22 @@ fn check_leaves(leaves: &[LeafId], indexer: &Indexer) -> Result<()> {
     }
 }
 
-/// If few rows pass a filter, they are scored without the tree.
-fn source<'a>(limits: Option<Limits>, filter: Option<&mut RowFilter<'a>>) -> Result<Source<'a>> {
-    Ok(match (filter, limits) {
-        (None, Some(limits)) => Source::Leaves(limits),
-        (None, None) => Source::All,
-        (Some(filter), limits) => match (filter.candidate_ids(), limits) {
-            (Some(ids), _) => Source::Ids(ids),
-            (None, Some(limits)) if !filter.is_rare()? => Source::Leaves(limits),
-            (None, _) => Source::All,
-        },
-    })
-}
-
-impl Source<'_> {
-    /// Whether the search may leave out documents that could be hits.
-    fn may_miss(&self, plan: &Plan<'_>, indexer: &Indexer) -> bool {
-        match (plan.mode, self) {
-            (SearchMode::Recall(recall), _) => recall < 1.0,
-            // A beam of all leaves is an exact search, unless the index has no tree and so no choice of
-            // leaves.
-            (_, Self::Leaves(limits)) => {
-                limits.is_adaptive()
-                    || limits.leaves.get() < indexer.shape().leaves() as usize
-                    || !indexer.has_tree()
-            }
-            (_, Self::Ids(_) | Self::All) => false,
-        }
-    }
-}
-
 impl Search<'_> {
-    fn leaves(&mut self, cursor: &mut LeafCursor<'_>, limits: Limits, plan: &Plan<'_>) -> Result<()> {
-        let budget = limits.documents_of(self.view.live_rows());
+    fn leaves(&mut self, cursor: &mut LeafCursor<'_>, plan: &Plan<'_>) -> Result<()> {
         let mut runs = Vec::new();
         loop {
             // With a filter, or without an explicit reach, the search continues until there are k hits.
-            let fills = plan.filter.is_some() || matches!(plan.mode, SearchMode::Recall(_));
+            let fills = plan.filter().is_some() || matches!(plan.reach(), Reach::Recall(_));
             let documents = self.different.as_ref().map_or(self.documents, HashSet::len);
             let needs_more = fills && documents < plan.k.get();
             if cursor.is_over() && !needs_more {
                 return Ok(());
             }
             let Some(leaf) = cursor.advance() else { return Ok(()) };
-            self.view.leaf_runs(leaf.leaf, &mut runs)?;
+            self.view.leaf_runs(leaf, &mut runs)?;
             let first = self.candidates.len();
-            let found = self.selector.select(runs.drain(..), &mut self.candidates)?;
-            if !needs_more && self.documents > 0 && self.documents.saturating_add(found) > budget {
-                self.candidates.truncate(first);
-                return Ok(());
-            }
-            self.documents += found;
+            self.documents += self.selector.select(runs.drain(..), &mut self.candidates)?;
             self.note_different(first, plan.k.get())?;
-            let accepted = self.top.accepted();
-            // Otherwise all are scored together: with more candidates, fewer embeddings need to be read.
-            if limits.needs_scores() {
-                self.scorer.score(&self.candidates, self.documents, &mut self.top)?;
-                self.candidates.clear();
-            }
-            cursor.visit(leaf, self.top.accepted() > accepted);
         }
     }
 
@@ -263,39 +244,5 @@ impl Search<'_> {
         }
         self.documents = self.candidates.iter().map(RowCandidates::len).sum();
         Ok(())
-    }
-
-    /// `cursor`: of the tree, if it was used.
-    fn ranked(self, cursor: Option<LeafCursor<'_>>, dim: usize, started: Instant) -> Result<Ranked> {
-        let rows = ties::sorted(self.view, self.top)?;
-        let elapsed = started.elapsed();
-        let live = self.view.live_rows().max(1) as f64;
-        let multiply_adds = cursor.as_ref().map_or(0, |cursor| cursor.multiply_adds);
-        let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.beam);
-        let stats = SearchStats {
-            leaves_visited: cursor.as_ref().map_or(0, |cursor| cursor.visited.len()),
-            documents_visited: self.documents,
-            embeddings_read: self.scorer.embeddings,
-            documents_checked: self.selector.checked(),
-            exhausted: cursor.as_ref().is_none_or(LeafCursor::is_exhausted),
-            visited_fraction: self.documents as f64 / live,
-            work_fraction: (self.documents as f64 + multiply_adds as f64 / dim as f64) / live,
-            beam,
-            scan: elapsed.saturating_sub(beam),
-            encode: Duration::ZERO,
-            fetch: Duration::ZERO,
-            ..SearchStats::default()
-        };
-        let sample = cursor.as_ref().and_then(|cursor| cursor.sample);
-        let leaves = cursor.map_or_else(Vec::new, |cursor| cursor.visited);
-        Ok(Ranked {
-            rows,
-            scores: Vec::new(),
-            ranked_by: RankedBy::Dense,
-            stats,
-            leaves,
-            sample,
-            multiply_adds,
-        })
     }
 }

@@ -1,6 +1,5 @@
 //! The parameters of a search, as plain data.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -9,14 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::encode::QueryEncoder;
 use super::fusion::Fusion;
-use super::plan::{Limits, Plan, SearchMode};
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
 use crate::ids::LeafId;
-use crate::index::Index;
-use crate::lexical::{Bm25, TermStatistics};
+use crate::lexical::TermStatistics;
 use crate::model::Reranker;
-use crate::stop::Stop;
 
 /// Default number of hits of a search.
 pub const DEFAULT_K: usize = 10;
@@ -61,7 +57,7 @@ pub enum RankBy {
 }
 
 impl RankBy {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Best => "best",
             Self::Dense => "dense",
@@ -83,10 +79,9 @@ pub enum Reach {
     /// the number of leaves was not measured ([`Index::recall_curve`]) or they hold more than half of the
     /// documents, and for more than 100 hits. 1 means exact search.
     Recall(f64),
-    /// Exactly this many of the most probable leaves, or all if absent; with rules that stop the search
-    /// earlier, so that an easy question visits fewer leaves than a hard one. The first rule that applies
-    /// ends it. A number beyond the leaves of the tree means all of them.
-    Beam(Option<usize>, Vec<Stop>),
+    /// Exactly this many of the most probable leaves. A number beyond the leaves of the tree means all of
+    /// them.
+    Beam(usize),
     /// Exactly these leaves, each once: those that [`Bundle::route`](crate::Bundle::route) found for the
     /// question, for example when one search runs over several indexes of one model. Documents in other
     /// leaves are not hits, even if they pass the filter.
@@ -147,7 +142,7 @@ pub struct SearchRequest {
     pub parallel: bool,
     /// `k1` and `b` of BM25: how much further occurrences of a word count (at least 0, 1.2 if absent), and
     /// how much the score falls with the length of a text (0 to 1, 0.75 if absent). Other values are
-    /// [`InputError::BadBm25`]. [`Index::fuse`] measures with the defaults.
+    /// [`InputError::OutOfRange`]. [`Index::fuse`] measures with the defaults.
     pub bm25: Option<(f32, f32)>,
     /// Statistics of words that replace the index's own: the sum of those of several indexes
     /// ([`Index::term_statistics`]), so that scores by words do not depend on which index holds a document.
@@ -174,7 +169,7 @@ pub struct SearchRequest {
     /// `rerank_depth`, which is only written.
     ///
     /// For questions in text: with a vector it is [`InputError::InapplicableOption`], and so it is in
-    /// [`Index::explain`]. A depth of 0 is [`InputError::ZeroDepth`].
+    /// [`Index::explain`]. A depth of 0 is [`InputError::OutOfRange`].
     pub rerank: Option<Rerank>,
     /// Whether the question is kept out of the log of questions ([`Index::log_questions`]): for example one
     /// that is still being typed.
@@ -227,23 +222,9 @@ impl SearchRequest {
         Self { k, ..self }
     }
 
-    /// Sets the leaves of [`Reach::Beam`]; rules set before are kept.
+    /// Searches with [`Reach::Beam`].
     pub fn beam(self, beam: usize) -> Self {
-        self.within(Some(beam), None)
-    }
-
-    /// Adds a rule to [`Reach::Beam`].
-    pub fn stop(self, stop: Stop) -> Self {
-        self.within(None, Some(stop))
-    }
-
-    fn within(mut self, beam: Option<usize>, stop: Option<Stop>) -> Self {
-        let (leaves, mut stops) = match self.reach.take() {
-            Some(Reach::Beam(leaves, stops)) => (leaves, stops),
-            _ => (None, Vec::new()),
-        };
-        stops.extend(stop);
-        self.reach(Reach::Beam(beam.or(leaves), stops))
+        self.reach(Reach::Beam(beam))
     }
 
     /// Searches with [`Reach::Recall`].
@@ -317,7 +298,7 @@ impl SearchRequest {
     }
 
     /// Reads a request from a JSON object: `k`, `mode`, `alpha` or `rrf` for [`RankBy::Hybrid`]; one of
-    /// `beam` (a number or `"all"`) and `stop` (a list), `recall`, `exact` and `leaves`; `encoder`, `codes`,
+    /// `beam` (a number or `"all"`), `recall`, `exact` and `leaves`; `encoder`, `codes`,
     /// `parallel`, `bm25`, `filter`, `passages`, `ids_only` and `unlogged`. A null means an absent entry.
     /// `alpha` and `rrf` imply the mode `hybrid` if none is given.
     ///
@@ -335,10 +316,8 @@ impl SearchRequest {
                 "alpha" => alpha = Some(read(&name, value)?),
                 "rrf" => rrf = Some(read(&name, value)?),
                 "recall" => reaches.push(Reach::Recall(read(&name, value)?)),
-                "beam" if value == "all" => reaches.push(Reach::Beam(Some(usize::MAX), Vec::new())),
-                "beam" => reaches.push(Reach::Beam(Some(read(&name, value)?), Vec::new())),
-                "stop" if value == json!([]) => {}
-                "stop" => reaches.push(Reach::Beam(None, read(&name, value)?)),
+                "beam" if value == "all" => reaches.push(Reach::Beam(usize::MAX)),
+                "beam" => reaches.push(Reach::Beam(read(&name, value)?)),
                 "leaves" => reaches.push(Reach::Leaves(read(&name, value)?)),
                 "exact" => reaches.extend(read::<bool>(&name, value)?.then_some(Reach::Exact)),
                 "encoder" => request.encoder = Some(read(&name, value)?),
@@ -355,132 +334,41 @@ impl SearchRequest {
                 _ => return Err(InputError::BadRequest { reason: format!("unknown field `{name}`") }.into()),
             }
         }
-        request.mode = match (mode.as_deref(), alpha, rrf) {
-            (_, Some(_), Some(_)) => return Err(InputError::Conflict { options: ["alpha", "rrf"] }.into()),
-            (None | Some("hybrid"), Some(alpha), None) => RankBy::Hybrid(Fusion::Convex(alpha)),
-            (None | Some("hybrid"), None, Some(k)) => RankBy::Hybrid(Fusion::Rrf { k }),
-            (Some("hybrid"), None, None) => RankBy::Hybrid(Fusion::Learned),
-            (Some("dense"), None, None) => RankBy::Dense,
-            (Some("lexical"), None, None) => RankBy::Lexical,
-            (None | Some("best"), None, None) => RankBy::Best,
-            (Some("best" | "dense" | "lexical"), Some(_), _) => {
-                return Err(InputError::Conflict { options: ["alpha", "mode"] }.into());
+        let fusion = match (alpha, rrf) {
+            (Some(_), Some(_)) => return Err(InputError::Conflict { options: ["alpha", "rrf"] }.into()),
+            (Some(alpha), None) => Some(("alpha", Fusion::Convex(alpha))),
+            (None, rrf) => rrf.map(|k| ("rrf", Fusion::Rrf { k })),
+        };
+        request.mode = match (mode.as_deref(), fusion) {
+            (None | Some("hybrid"), Some((_, fusion))) => RankBy::Hybrid(fusion),
+            (None | Some("best"), None) => RankBy::Best,
+            (Some("dense"), None) => RankBy::Dense,
+            (Some("lexical"), None) => RankBy::Lexical,
+            (Some("hybrid"), None) => RankBy::Hybrid(Fusion::Learned),
+            (Some("best" | "dense" | "lexical"), Some((option, _))) => {
+                return Err(InputError::Conflict { options: [option, "mode"] }.into());
             }
-            (Some("best" | "dense" | "lexical"), ..) => {
-                return Err(InputError::Conflict { options: ["rrf", "mode"] }.into());
-            }
-            (Some(other), ..) => {
+            (Some(other), _) => {
                 let reason = format!("`{other}` is not a mode: best, dense, lexical or hybrid");
                 return Err(InputError::BadRequest { reason }.into());
             }
         };
-        for reach in reaches {
-            request.reach = Some(match (request.reach.take(), reach) {
-                (None, reach) => reach,
-                (Some(Reach::Beam(beam, mut stops)), Reach::Beam(other, more)) => {
-                    stops.extend(more);
-                    Reach::Beam(beam.or(other), stops)
-                }
-                (Some(one), other) => {
-                    return Err(InputError::Conflict { options: [one.name(), other.name()] }.into());
-                }
-            });
+        if let [one, other, ..] = &reaches[..] {
+            return Err(InputError::Conflict { options: [one.name(), other.name()] }.into());
         }
+        request.reach = reaches.pop();
         Ok(request)
-    }
-
-    /// The plan of this request for an index.
-    ///
-    /// # Errors
-    /// [`InputError::ZeroK`], [`InputError::ZeroDepth`], [`InputError::ZeroBeam`], [`InputError::BadRecall`],
-    /// [`InputError::BadStop`], [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`],
-    /// [`InputError::OtherTerms`], [`InputError::InapplicableOption`].
-    pub(in crate::index) fn plan(&self, index: &Index) -> Result<Plan<'_>> {
-        let mut k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
-        if let Some(rerank) = &self.rerank {
-            k = k.max(NonZeroUsize::new(rerank.depth).ok_or(InputError::ZeroDepth)?);
-        }
-        let options = [
-            // Name, whether it is given, and the mode that does not use it.
-            ("encoder", self.encoder.is_some(), RankBy::Lexical),
-            (self.reach.as_ref().map_or("", Reach::name), self.reach.is_some(), RankBy::Lexical),
-            ("codes", self.codes.is_some(), RankBy::Lexical),
-            ("parallel", self.parallel, RankBy::Lexical),
-            ("bm25", self.bm25.is_some(), RankBy::Dense),
-            ("statistics", self.statistics.is_some(), RankBy::Dense),
-        ];
-        for (option, given, mode) in options {
-            if given && mode == self.mode {
-                return Err(InputError::Conflict { options: [mode.name(), option] }.into());
-            }
-        }
-        if let RankBy::Hybrid(fusion) = self.mode {
-            fusion.check()?;
-        }
-        let bm25 = self.bm25.map_or_else(Bm25::default, |(k1, b)| Bm25 { k1, b });
-        bm25.check().map_err(|error| InputError::BadBm25 { reason: error.to_string() })?;
-        if let Some(given) = &self.statistics {
-            given.check_kind(&index.serving().term_kind()).map_err(InputError::from)?;
-        }
-        if self.passages.is_some() && index.passages().is_none() {
-            let call = "an index without passages";
-            return Err(InputError::InapplicableOption { option: "passages", call }.into());
-        }
-        let (mode, leaves) = match &self.reach {
-            None => (SearchMode::Recall(DEFAULT_RECALL), &[][..]),
-            Some(reach) => (reach.checked()?, reach.named_leaves()),
-        };
-        Ok(Plan {
-            bm25,
-            leaves,
-            statistics: self.statistics.as_deref(),
-            filter: self.filter.as_deref(),
-            codes: self.codes,
-            parallel: self.parallel,
-            encoder: self.encoder,
-            // A reranker reads the documents.
-            ids_only: self.ids_only && self.rerank.is_none(),
-            passages: self.passages,
-            ..Plan::new(k, mode)
-        })
     }
 }
 
 impl Reach {
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Recall(_) => "recall",
-            Self::Beam(Some(_), _) => "beam",
-            Self::Beam(None, _) => "stop",
+            Self::Beam(_) => "beam",
             Self::Leaves(_) => "leaves",
             Self::Exact => "exact",
         }
-    }
-
-    fn named_leaves(&self) -> &[LeafId] {
-        match self {
-            Self::Leaves(leaves) => leaves,
-            _ => &[],
-        }
-    }
-
-    fn checked(&self) -> std::result::Result<SearchMode, InputError> {
-        Ok(match self {
-            // Rejects NaN too.
-            Self::Recall(found) if !(*found > 0.0 && *found <= 1.0) => {
-                return Err(InputError::BadRecall { found: *found });
-            }
-            Self::Recall(recall) => SearchMode::Recall(*recall),
-            Self::Beam(beam, stops) => {
-                let beam = NonZeroUsize::new(beam.unwrap_or(usize::MAX)).ok_or(InputError::ZeroBeam)?;
-                SearchMode::Tree(
-                    stops.iter().try_fold(Limits::beam(beam), |limits, stop| limits.with(*stop))?,
-                )
-            }
-            Self::Leaves(leaves) if leaves.is_empty() => return Err(InputError::ZeroBeam),
-            Self::Leaves(_) => SearchMode::Leaves,
-            Self::Exact => SearchMode::Exact,
-        })
     }
 }
 
@@ -494,16 +382,12 @@ impl Serialize for SearchRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let default = (self.mode != RankBy::Lexical).then_some(Reach::Recall(DEFAULT_RECALL));
         let (name, reach) = match self.reach.as_ref().or(default.as_ref()) {
-            None | Some(Reach::Beam(None, _)) => ("beam", Value::Null),
-            Some(Reach::Beam(Some(usize::MAX), _)) => ("beam", "all".into()),
-            Some(Reach::Beam(Some(beam), _)) => ("beam", (*beam).into()),
+            None => ("beam", Value::Null),
+            Some(Reach::Beam(usize::MAX)) => ("beam", "all".into()),
+            Some(Reach::Beam(beam)) => ("beam", (*beam).into()),
             Some(Reach::Recall(recall)) => ("recall", (*recall).into()),
             Some(Reach::Leaves(leaves)) => ("leaves", json!(leaves)),
             Some(Reach::Exact) => ("exact", true.into()),
-        };
-        let stop = match &self.reach {
-            Some(Reach::Beam(_, stops)) => &stops[..],
-            _ => &[],
         };
         let (alpha, rrf) = match self.mode {
             RankBy::Hybrid(Fusion::Convex(alpha)) => (Some(alpha), None),
@@ -511,7 +395,7 @@ impl Serialize for SearchRequest {
             _ => (None, None),
         };
         let given = json!({
-            "k": self.k, "mode": self.mode.name(), "alpha": alpha, "rrf": rrf, name: reach, "stop": stop,
+            "k": self.k, "mode": self.mode.name(), "alpha": alpha, "rrf": rrf, name: reach,
             "encoder": self.encoder, "codes": self.codes, "bm25": self.bm25, "passages": self.passages,
             "filter": self.filter.as_ref().map(|filter| filter.to_json()),
             "rerank_depth": self.rerank.as_ref().map(|rerank| rerank.depth),
@@ -519,6 +403,6 @@ impl Serialize for SearchRequest {
             "unlogged": self.unlogged.then_some(true),
         });
         let given = given.as_object().into_iter().flatten();
-        serializer.collect_map(given.filter(|(_, value)| !value.is_null() && **value != json!([])))
+        serializer.collect_map(given.filter(|(_, value)| !value.is_null()))
     }
 }

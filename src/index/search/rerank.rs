@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use super::input::Question;
+use super::asked::Asked;
 use super::request::{Rerank, SearchRequest};
 use super::result::{Hit, SearchResult};
 use super::shards::plain_question;
@@ -13,16 +13,16 @@ use crate::model::Reranker;
 
 impl SearchRequest {
     /// Reorders a result by the reranker's scores, if there is one.
-    pub(super) fn reranked(&self, question: &Question<'_>, mut result: SearchResult) -> Result<SearchResult> {
+    pub(super) fn reranked(&self, asked: &Asked<'_>, mut result: SearchResult) -> Result<SearchResult> {
         let Some(Rerank { reranker, depth }) = &self.rerank else { return Ok(result) };
-        let (Question::Text(question) | Question::Encoded(question, _)) = question else {
+        let Some(question) = asked.text else {
             let call = "a query that is an embedding";
             return Err(InputError::InapplicableOption { option: "rerank", call }.into());
         };
         let started = Instant::now();
         // As an encoder reads it.
         let question = match result.signs.ignored {
-            true => Cow::Borrowed(*question),
+            true => Cow::Borrowed(question),
             false => Cow::Owned(plain_question(question)),
         };
         result.stats.reranked = reorder(reranker, &question, &mut result.hits, *depth)?;

@@ -25,7 +25,7 @@ impl Index {
     /// Sections 3.4 and 3.6.
     ///
     /// # Errors
-    /// [`InputError::EmptyQuery`], [`InputError::ZeroK`], [`InputError::ZeroBeam`]; failures
+    /// [`InputError::EmptyQuery`], [`InputError::OutOfRange`]; failures
     /// of the encoder and of reading.
     pub fn search(&self, query: &str, k: usize, beam: usize) -> Result<SearchResult> {
         self.search_with(query, &SearchRequest::dense().k(k).beam(beam))
@@ -65,19 +65,19 @@ impl Index {
         let view = serving.view();
         let _span = plan.span(questions.len(), &view).entered();
         let started = Instant::now();
-        let asked = serving.read_questions(&questions, request.mode, &plan, &view)?;
+        let asked = serving.read_questions(&questions, &plan, &view)?;
         let encode = started.elapsed() / asked.len().max(1) as u32;
-        self.log(request, &questions, &asked);
-        let search = |(asked, question): (&Asked<'_>, &Question<'_>), plan: &Plan<'_>| {
+        self.log(request, &asked);
+        let search = |asked: &Asked<'_>, plan: &Plan<'_>| {
             let ranked = serving.rank_asked(&view, asked, plan)?;
-            request.reranked(question, serving.answer(&view, asked, request, plan, &ranked, encode)?)
+            request.reranked(asked, serving.answer(&view, asked, plan, &ranked, encode)?)
         };
-        match (&asked[..], &questions[..]) {
+        match &asked[..] {
             // Without using the thread pool.
-            ([asked], [question]) => Ok(vec![search((asked, question), &plan)?]),
+            [asked] => Ok(vec![search(asked, &plan)?]),
             _ => {
                 let plan = Plan { parallel: false, ..plan };
-                asked.par_iter().zip(&questions).map(|own| search(own, &plan)).collect()
+                asked.par_iter().map(|asked| search(asked, &plan)).collect()
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
-use super::input::Question;
+use super::input::{Question, check_vector};
 use super::request::{RankBy, SearchRequest};
 use super::words::WordSearch;
 use crate::error::{InputError, Result};
@@ -18,7 +18,6 @@ use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
 use crate::lexical::{Analyzer, TermStatistics, syntax};
 use crate::model::{Bundle, Role};
-use crate::scan::has_direction;
 
 /// This file of the model defines the tokens of an index.
 const TOKENIZER: &str = "tokenizer.json";
@@ -88,7 +87,7 @@ pub fn plain_question(question: &str) -> String {
 /// [`RankBy::Hybrid`] with as many candidates. [`Fusion::Learned`] uses the default weight here.
 ///
 /// # Errors
-/// [`InputError::ZeroK`], [`InputError::BadFusion`].
+/// [`InputError::OutOfRange`].
 pub fn fuse_candidates(
     candidates: impl IntoIterator<Item = SearchCandidate>,
     depth: usize,
@@ -97,7 +96,7 @@ pub fn fuse_candidates(
 ) -> Result<Vec<FusedCandidate>> {
     let fusion = fusion.check()?;
     if k == 0 || depth == 0 {
-        return Err(InputError::ZeroK.into());
+        return Err(InputError::zero("k").into());
     }
     let mut all: Vec<SearchCandidate> = candidates.into_iter().collect();
     // So that positions are in id order.
@@ -136,17 +135,12 @@ impl Bundle {
     /// `vector` `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm.
     ///
     /// # Errors
-    /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::ZeroBeam`].
+    /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::OutOfRange`].
     pub fn route(&self, vector: &[f32], beam: usize) -> Result<Vec<Routed>> {
         let indexer = self.model().indexer();
-        let beam =
-            NonZeroUsize::new(beam.min(indexer.shape().leaves() as usize)).ok_or(InputError::ZeroBeam)?;
-        if vector.len() != indexer.dim() {
-            return Err(InputError::Dimension { found: vector.len(), expected: indexer.dim() }.into());
-        }
-        if !has_direction(vector) {
-            return Err(InputError::BadVector.into());
-        }
+        let beam = NonZeroUsize::new(beam.min(indexer.shape().leaves() as usize))
+            .ok_or(InputError::zero("the beam"))?;
+        check_vector(vector, indexer.dim())?;
         let leaves = indexer.route(&unit(vector), beam, Role::Query).search.leaves;
         let routed = leaves
             .into_iter()
@@ -173,9 +167,7 @@ impl Index {
         }
         Ok(TermStatistics::new(serving.term_kind(), documents, total, terms))
     }
-}
 
-impl Index {
     /// Number of live rows of each leaf, `[leaves]`: tells which indexes to query.
     ///
     /// # Errors
@@ -183,13 +175,7 @@ impl Index {
     pub fn leaf_rows(&self) -> Result<Vec<u32>> {
         self.check_process()?;
         let serving = self.serving();
-        let mut rows = vec![0; serving.model().indexer().shape().leaves() as usize];
-        for (leaf, count) in serving.view().leaf_sizes()? {
-            if let Some(slot) = rows.get_mut(leaf.index()) {
-                *slot = count as u32;
-            }
-        }
-        Ok(rows)
+        Ok(serving.leaf_sizes(&serving.view())?.into_iter().map(|rows| rows as u32).collect())
     }
 }
 
@@ -215,7 +201,7 @@ impl Index {
     /// something and fewer than `k` are left, it asks for four times as many.
     ///
     /// # Errors
-    /// Those of [`Index::search_with`]; [`InputError::ZeroK`] for a depth of 0, and
+    /// Those of [`Index::search_with`]; [`InputError::OutOfRange`] for a depth of 0, and
     /// [`InputError::InapplicableOption`] for a mode other than [`RankBy::Hybrid`] and with a reranker.
     pub fn candidates<'q>(
         &self,
@@ -230,17 +216,17 @@ impl Index {
             let call = "a search by embeddings or words alone";
             return Err(InputError::InapplicableOption { option: "candidates", call }.into());
         };
-        let depth = NonZeroUsize::new(depth).ok_or(InputError::ZeroK)?;
+        let depth = NonZeroUsize::new(depth).ok_or(InputError::zero("k"))?;
         let serving = self.serving();
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let started = Instant::now();
-        let asked = serving.read_question(&question.into(), request.mode, &plan, &view)?;
+        let asked = serving.read_question(question.into(), &plan, &view)?;
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut search = WordSearch::new(&view, words, serving.analysis(), &plan)?;
-        let both = serving.both(&view, &asked, &plan, depth, &mut search)?;
-        let mut candidates = Vec::with_capacity(both.all.len());
-        for own in &both.all {
+        let (both, _) = serving.both(&view, &asked, &plan, depth, &mut search)?;
+        let mut candidates = Vec::with_capacity(both.len());
+        for own in &both {
             candidates.push(SearchCandidate {
                 id: view.id(own.best.document)?,
                 dense: own.best.score,

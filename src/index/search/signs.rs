@@ -5,8 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::characters::{is_mark, is_symbol};
-use crate::lexical::Role;
-use crate::lexical::syntax::{self, Clause};
+use crate::lexical::syntax::{self, Clause, Role};
 
 /// What a question requires of hits and excludes from them, with `+`, `-` and quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

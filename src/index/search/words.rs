@@ -8,15 +8,15 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::damage::damaged;
+use super::encode::EncoderText;
 use super::filter::RowFilter;
 use super::plan::Plan;
 use super::ties;
-use crate::error::{Error, InputError, Result};
+use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::analysis::{Analysis, QuestionTerms};
-use crate::lexical::syntax::{self, Clause};
-use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError};
+use crate::lexical::syntax::{self, Clause, Role};
+use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm};
 use crate::scan::TopK;
 use crate::store::{TermPart, View};
 
@@ -107,10 +107,11 @@ impl Words {
     pub fn has_sequences(&self) -> bool {
         !self.required.is_empty() || !self.excluded.is_empty()
     }
+}
 
-    /// Whether there are no terms to look up in the lists.
-    fn has_no_terms(&self) -> bool {
-        self.terms.is_empty()
+impl<'a> From<&'a Words> for EncoderText<'a> {
+    fn from(words: &'a Words) -> Self {
+        Self { text: &words.text, tokens: words.tokens.as_deref() }
     }
 }
 
@@ -139,7 +140,7 @@ impl<'a> WordSearch<'a> {
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), and damage.
     pub fn new(view: &'a View, words: &'a Words, analysis: Analysis<'a>, plan: &Plan<'_>) -> Result<Self> {
         let started = Instant::now();
-        let (bm25, given) = (plan.bm25, plan.statistics);
+        let (bm25, given) = (plan.bm25(), plan.request.statistics.as_deref());
         let parts = view.term_parts()?;
         let (rows, total) = match given {
             Some(given) => (given.documents(), given.total_length()),
@@ -149,12 +150,12 @@ impl<'a> WordSearch<'a> {
             ),
         };
         let average = if rows > 0 { (total as f64 / rows as f64) as f32 } else { 0.0 };
-        let role = |required| if required { Role::Required } else { Role::Optional };
         let mut found = Vec::with_capacity(parts.len());
         for part in parts {
-            let own = words.terms.iter().map(|&(term, _, required)| {
-                Ok(QueryTerm { list: part.list(term)?, weight: 0.0, role: role(required) })
-            });
+            let own = words
+                .terms
+                .iter()
+                .map(|&(term, _, required)| Ok(QueryTerm { list: part.list(term)?, weight: 0.0, required }));
             let own = own.collect::<Result<Vec<_>>>()?;
             found.push((part, own));
         }
@@ -195,7 +196,7 @@ impl<'a> WordSearch<'a> {
         let started = Instant::now();
         let mut best = TopK::new(k);
         let sequences = self.words.has_sequences();
-        if !self.words.has_no_terms() {
+        if !self.words.terms.is_empty() {
             for (part, terms) in &self.parts {
                 let mut accept = |row: u32, _: f32| -> Result<bool> {
                     let global = Row(part.base() + row);
@@ -203,12 +204,8 @@ impl<'a> WordSearch<'a> {
                         && filter.as_mut().map_or(Ok(true), |filter| filter.passes(global))?
                         && (!sequences || self.has_sequences(global)?))
                 };
-                let found =
-                    lexical::search(terms, part.lengths, &self.norms, part.base(), &mut accept, &mut best);
-                self.stats += found.map_err(|error| match error {
-                    SearchError::Accept(error) => error,
-                    SearchError::Undecodable(_) => undecodable(),
-                })?;
+                self.stats +=
+                    lexical::search(terms, part.lengths, &self.norms, part.base(), &mut accept, &mut best)?;
             }
         }
         let sorted = ties::sorted(self.view, best)?;
@@ -225,8 +222,7 @@ impl<'a> WordSearch<'a> {
             let end = part.base() as usize + part.lengths.len();
             let own = rows[scores.len()..].iter().take_while(|row| row.index() < end);
             let own: Vec<u32> = own.map(|row| row.0 - part.base()).collect();
-            self.stats += lexical::score_rows(terms, part.lengths, &self.norms, &own, &mut scores)
-                .map_err(|_| undecodable())?;
+            self.stats += lexical::score_rows(terms, part.lengths, &self.norms, &own, &mut scores)?;
         }
         if self.words.has_sequences() {
             for (score, &row) in scores.iter_mut().zip(rows) {
@@ -252,9 +248,8 @@ impl<'a> WordSearch<'a> {
         let (mut found, mut score) = (Vec::new(), Vec::new());
         for (&term, own) in self.terms.iter().zip(terms) {
             score.clear();
-            let own = [QueryTerm { role: Role::Required, ..*own }];
-            lexical::score_rows(&own, part.lengths, &self.norms, &[row.0 - part.base()], &mut score)
-                .map_err(|_| undecodable())?;
+            let own = [QueryTerm { required: true, ..*own }];
+            lexical::score_rows(&own, part.lengths, &self.norms, &[row.0 - part.base()], &mut score)?;
             let score = score.first().copied().flatten();
             found.extend(score.filter(|score| *score > 0.0).map(|score| (term, score)));
         }
@@ -315,10 +310,6 @@ fn holds(terms: &[u32], sequence: &[u32], continues: impl Fn(u32) -> bool) -> bo
             let next = terms.get(start + sequence.len());
             window == sequence && !next.is_some_and(|&next| continues(next))
         })
-}
-
-fn undecodable() -> Error {
-    damaged("segments", "a posting list of terms").into()
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use super::*;
 use crate::disk::faulty::Faulty;
 use crate::error::Error;
 use crate::index::RepairOptions;
-use crate::index::calibrate::{CalibrateOptions, QuestionSource};
+use crate::index::calibrate::QuestionSource;
+use crate::progress::no_progress;
 use crate::store::StoreError;
 
 /// A temporary error and a permanent one.
@@ -205,17 +206,16 @@ fn a_snapshot_that_fails_anywhere_leaves_nothing_or_an_index() {
 fn a_calibration_that_fails_anywhere_leaves_the_former_curve_or_the_new_one() {
     let bundles = Bundles::new();
     let (origin, state) = origin(&bundles, false);
-    let options = CalibrateOptions::default();
-    let former = open(unsynced(), &origin.path().join("index")).unwrap().calibrate(&options).unwrap();
+    let former = open(unsynced(), &origin.path().join("index")).unwrap().calibrate(&[]).unwrap();
     let failed = each_operation(|faults| {
         let (_dir, path) = copied(&origin);
         if let Ok(index) = open(Arc::new(faults.clone()), &path) {
-            let _ = index.calibrate(&CalibrateOptions { questions: vec!["another".to_owned()] });
+            let _ = index.calibrate(&["another".to_owned()]);
         }
         let index = open(unsynced(), &path).unwrap();
-        let curve = index.serving().recall_curve().unwrap();
-        assert!(*curve == former || curve.source == QuestionSource::Given, "{:?}", faults.failed());
-        index.calibrate(&options).unwrap();
+        let curve = index.serving().measured().recall.clone().unwrap();
+        assert!(curve == former || curve.source == QuestionSource::Given, "{:?}", faults.failed());
+        index.calibrate(&[]).unwrap();
         assert_is(&index, std::slice::from_ref(&state));
     });
     for kind in ["write", "sync", "rename"] {
@@ -264,10 +264,10 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         bytes[middle] ^= 1;
         fs::write(index.join(name), bytes).unwrap();
     }
-    let options = || RepairOptions::default().bundle(&bundles.a);
+    let options = RepairOptions { bundle: Some(bundles.a.clone()), ..RepairOptions::default() };
     let failed = each_operation(|faults| {
         let (_dir, path) = copied(&origin);
-        let repair = |backend| Index::repair_on(backend, &path, options());
+        let repair = |backend| Index::repair_on(backend, &path, &options, &mut no_progress);
         let first = repair(Arc::new(faults.clone()));
         if faults.failed().is_none() {
             let report = first.unwrap();

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::error::Error;
 use crate::index::RepairOptions;
+use crate::progress::no_progress;
 use crate::store::{Damage, Store, StoreConfig, StoreError, StoreOptions};
 
 fn filled(bundle: &Bundle) -> (TempDir, std::path::PathBuf, Index) {
@@ -151,7 +152,7 @@ fn a_reader_of_another_index_says_so() {
 #[test]
 fn a_lost_current_is_made_again_where_that_is_certain() {
     let bundles = Bundles::new();
-    let repair = |path: &Path| Index::repair(path, RepairOptions::default());
+    let repair = |path: &Path| Index::repair(path, &RepairOptions::default(), &mut no_progress);
     let damage = |path: &Path| fs::write(path, "not what it was").unwrap();
     // One model: nothing else can be in service.
     for gone in [&["CURRENT"][..], &["CURRENT", "CURRENT.copy"]] {

@@ -9,7 +9,7 @@ use crate::disk::{
 };
 use crate::error::Error;
 use crate::index::RepairOptions;
-use crate::index::calibrate::CalibrateOptions;
+use crate::progress::no_progress;
 use crate::store::StoreError;
 
 /// Which of the unsynced operations survive.
@@ -142,7 +142,7 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 State { fast: made.map(|(entry, _)| entry.file), ..before }
             }
             Act::Calibrate => {
-                index.calibrate(&CalibrateOptions::default()).unwrap();
+                index.calibrate(&[]).unwrap();
                 before
             }
             Act::Repair(what) => {
@@ -150,7 +150,7 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 drop(index);
                 damage(&*backend(), &dir, current, what);
                 let options = repair_options(bundles, &before);
-                Index::repair_on(backend(), &dir, options).unwrap();
+                Index::repair_on(backend(), &dir, &options, &mut no_progress).unwrap();
                 index = open(backend(), &dir).unwrap();
                 before
             }
@@ -187,10 +187,10 @@ fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Curren
     backend.sync_directory(path.parent().unwrap()).unwrap();
 }
 
-fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions<'static> {
+fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions {
     let all = [&bundles.a, &bundles.b, &bundles.c];
-    let bundle = all.into_iter().find(|bundle| bundle.hash() == state.model);
-    bundle.map_or_else(RepairOptions::default, |bundle| RepairOptions::default().bundle(bundle))
+    let bundle = all.into_iter().find(|bundle| bundle.hash() == state.model).cloned();
+    RepairOptions { bundle, ..RepairOptions::default() }
 }
 
 /// Checks that the index left by a cut is in an allowed state, and usable.
@@ -207,7 +207,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     let repaired = matches!(act, Some(Act::Repair(_)));
     if repaired {
         let options = repair_options(bundles, &ran.history[tried - 1]);
-        let repaired = Index::repair_on(unsynced(), &dir, options);
+        let repaired = Index::repair_on(unsynced(), &dir, &options, &mut no_progress);
         let report = repaired.map_err(failed("repair"))?;
         if report.lost + report.lost_judgments > 0 {
             return Err(format!("{report:?}"));
@@ -229,7 +229,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     let is_next = act.is_some_and(|act| matches!(act, Act::Reencode(_)));
     if calibrated > last(|act| matches!(act, Act::Reencode(_)))
         && !is_next
-        && index.serving().recall_curve().is_none()
+        && index.serving().measured().recall.is_none()
     {
         return Err("no recall curve".to_owned());
     }

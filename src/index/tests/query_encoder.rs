@@ -163,7 +163,7 @@ fn a_manifest_may_name_no_other_file() {
     }
     // A repair removes it.
     let options = crate::index::RepairOptions::default();
-    let report = Index::repair_on(unsynced(), &path, options).unwrap();
+    let report = Index::repair_on(unsynced(), &path, &options, &mut crate::progress::no_progress).unwrap();
     assert!(report.query_encoder_removed && !report.was_sound(), "{report:?}");
     let index = open(unsynced(), &path).unwrap();
     assert!(index.verify().unwrap().is_sound() && index.query_encoder().is_none());

@@ -1,12 +1,11 @@
 //! The first search, whose hits a reranker reads: that of an index, or BM25 over the set's documents.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::lexical::{self, Bm25, List, Norms, Posting, QueryTerm, Role};
+use crate::lexical::{self, Bm25, List, Norms, Posting, QueryTerm, Undecodable};
 use crate::model::{ModelError, Reranker};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::TopK;
@@ -82,11 +81,11 @@ impl Words {
         let of_term = |&(term, count): &(u32, u32)| {
             let list = self.lists.get(&term)?.as_slice();
             let weight = Bm25::idf(rows, list.len() as u64) * count as f32;
-            Some(QueryTerm { list: List::Plain(list), weight, role: Role::Optional })
+            Some(QueryTerm { list: List::Plain(list), weight, required: false })
         };
         let terms: Vec<QueryTerm<'_>> = terms.iter().filter_map(of_term).collect();
         let mut best = TopK::new(depth);
-        let mut accept = |_, _| Ok::<bool, Infallible>(true);
+        let mut accept = |_, _| Ok::<bool, Undecodable>(true);
         // Lists in memory that were just made are sound.
         let searched = lexical::search(&terms, &self.lengths, &self.norms, 0, &mut accept, &mut best);
         debug_assert!(searched.is_ok(), "{searched:?}");

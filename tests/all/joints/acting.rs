@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use ehi::calibrate::{CalibrateOptions, RecallCurve};
+use ehi::calibrate::RecallCurve;
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::model::DistilReport;
 use ehi::train::{DistilOptions, QueryEncoderChoice, TrainConfig};
@@ -75,7 +75,7 @@ pub fn act(
         Op::Reencode(which) => outcome.change = Some(told.reencode(&world.bundle(which))?),
         Op::Rollback => outcome.change = Some(told.rollback()?),
         Op::DropPrevious => drop(index.drop_previous_model()?),
-        Op::Calibrate => outcome.curve = Some(told.calibrate(&CalibrateOptions::default())?),
+        Op::Calibrate => outcome.curve = Some(told.calibrate(&[])?),
         Op::Compact => told.compact()?,
         Op::Lexical => told.make_lexical(Analyzer::Tokens)?,
         Op::Rebuild => told.rebuild_postings()?,

@@ -75,7 +75,7 @@ fn what_is_wrong_is_seen() {
     };
     type Wrong = Box<dyn Fn(&Path)>;
     let wrong: [(&str, Wrong); 8] = [
-        ("words weigh", Box::new(|path| fs::remove_file(path.join("models/1/FUSION")).unwrap())),
+        ("words weigh", Box::new(|path| fs::remove_file(path.join("models/1/MEASURED")).unwrap())),
         ("nobody's", Box::new(|path| fs::write(path.join("models/1/left"), "by whom").unwrap())),
         ("nobody's", Box::new(|path| fs::create_dir(path.join("models/7")).unwrap())),
         ("are missing", Box::new(with(|index| index.delete(&id(3)).map(drop)))),

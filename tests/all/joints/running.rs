@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ehi::{Fusion, Index, RepairOptions, SearchRequest};
+use ehi::{Fusion, Index, RepairOptions, SearchRequest, no_progress};
 use tempfile::TempDir;
 
 use super::acting::{Outcome, act};
@@ -110,7 +110,7 @@ impl<'w> Run<'w> {
             Step::Meanwhile { op, at, write } => self.meanwhile(op, *at, write),
             Step::Repair => {
                 self.index = None;
-                let repaired = Index::repair(&self.path, RepairOptions::default());
+                let repaired = Index::repair(&self.path, &RepairOptions::default(), &mut no_progress);
                 let report = repaired.map_err(|error| format!("repair: {error}"))?;
                 ensure!(report.was_sound(), "{report:?}");
                 self.open()
@@ -256,8 +256,8 @@ impl<'w> Run<'w> {
         let path = self.home.path().join("fresh");
         let origin = self.model.origin;
         let mut fresh = builder(origin);
-        if origin == Origin::Bare {
-            fresh = fresh.lexical(self.model.lexical);
+        if origin == Origin::Bare && self.model.lexical {
+            fresh = fresh.analyzer(ehi::Analyzer::Tokens);
         }
         let fresh = fresh.create(&path, &self.index().bundle()).map_err(said)?;
         let serving = &self.model.serving;

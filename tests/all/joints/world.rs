@@ -126,7 +126,7 @@ pub fn builder(origin: Origin) -> IndexBuilder {
     match origin {
         Origin::Tokens => Index::builder(),
         Origin::Stems => Index::builder().analyzer(Analyzer::Stems(Language::English)),
-        Origin::Bare => Index::builder().lexical(false),
+        Origin::Bare => Index::builder().analyzer(None),
         // Gives most documents two passages.
         Origin::Passages => Index::builder().passages(10, 2),
     }

@@ -415,7 +415,7 @@ fn signs_mean_the_same_in_every_mode_and_are_said() {
     let excluding = index.search_with("-vaccine", &SearchRequest::hybrid(Fusion::default()));
     assert!(matches!(excluding, Err(Error::Input(InputError::OnlyExclusions))));
     // Without posting lists, words cannot be searched.
-    let without = Index::builder().lexical(false).create(dir.path().join("without"), &bundle(SHAPE)).unwrap();
+    let without = Index::builder().analyzer(None).create(dir.path().join("without"), &bundle(SHAPE)).unwrap();
     without.insert(Document::new("a", "", "the tree")).unwrap();
     assert_eq!(without.search_with("+nothing tree", &SearchRequest::default()).unwrap().len(), 1);
     assert!(
