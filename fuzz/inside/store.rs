@@ -13,13 +13,14 @@ use std::{collections::BTreeMap, fs};
 pub use directory::directory;
 
 use crate::store::{
-    Durability, Put, Store, StoreOptions, WriteBatch,
+    Durability, Put, Store, StoreConfig, StoreOptions, WriteBatch, header,
     layout::{STORE_ID_BYTES, manifest as head, names, segment::*},
-    log::{self, Log, Place, Room},
-    manifest::{Manifest, StoreConfig, StoreId},
+    log::{self, Log, LogPlace, Room},
+    manifest::Manifest,
     payload::{self, Encoded},
-    sealed::{Identity, Kind, SealedWriter},
-    segment::{RowSource, Rows, Segment, SegmentFiles},
+    rows::{RowSource, Rows},
+    sealed::{SealedFolder, SealedName, SealedWriter},
+    segment::{Segment, SegmentFiles},
 };
 use crate::{
     codes,
@@ -34,15 +35,12 @@ pub fn manifest(bytes: &[u8]) {
     if bytes.len() < head::HEAD_BYTES {
         return;
     }
-    let mut file = bytes.to_vec();
-    let entries = (file.len() - head::HEAD_BYTES) / head::ENTRY_BYTES;
-    file.truncate(head::HEAD_BYTES + entries * head::ENTRY_BYTES);
-    file[head::AT_MAGIC].copy_from_slice(&head::MAGIC);
-    file[head::AT_SEGMENTS].copy_from_slice(&(entries as u32).to_le_bytes());
-    let crc = crc32fast::hash(&file[head::HEAD_BYTES..]);
-    file[head::AT_ENTRIES_CRC].copy_from_slice(&crc.to_le_bytes());
-    let crc = crc32fast::hash(&file[..head::AT_CRC.start]);
-    file[head::AT_CRC].copy_from_slice(&crc.to_le_bytes());
+    let (head, entries) = bytes.split_at(head::HEAD_BYTES);
+    let entries = &entries[..entries.len() / head::ENTRY_BYTES * head::ENTRY_BYTES];
+    let mut head: head::ManifestHead = bytemuck::pod_read_unaligned(head);
+    head.segments = (entries.len() / head::ENTRY_BYTES) as u32;
+    head.entries_crc = crc32fast::hash(entries);
+    let file = [bytemuck::bytes_of(&header::sign(head, head::MAGIC)), entries].concat();
     check_manifest(&file);
 }
 
@@ -64,7 +62,7 @@ pub fn commit(bytes: &[u8]) {
 
 /// A log with `bytes` after a sound header and a whole commit, which must be found whatever follows.
 pub fn log(bytes: &[u8]) {
-    let place = Place { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1) };
+    let place = LogPlace { store_id: [0; STORE_ID_BYTES], base: Generation(1) };
     let Ok(dir) = tempfile::tempdir() else { return };
     if fs::create_dir(dir.path().join(names::LOG)).is_err() {
         return;
@@ -117,7 +115,6 @@ pub fn log(bytes: &[u8]) {
 pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     const DIM: u32 = 2;
     let Ok(dir) = tempfile::tempdir() else { return };
-    let store_id = StoreId([1; STORE_ID_BYTES]);
     if fs::create_dir(dir.path().join(names::SEGMENTS)).is_err() {
         return;
     }
@@ -130,12 +127,9 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         rest = later;
         now
     };
-    let write = |name: String, kind, sections: &[(u32, Vec<u8>)]| {
-        let mut file = SealedWriter::create(
-            &FileSystem,
-            &dir.path().join(name),
-            Identity { kind, store_id, segment: 1 },
-        )?;
+    let folder = SealedFolder { backend: &FileSystem, dir: dir.path(), store_id: [1; STORE_ID_BYTES] };
+    let write = |name: SealedName, sections: &[(u32, Vec<u8>)]| {
+        let mut file = SealedWriter::create(folder, name)?;
         for (name, bytes) in sections {
             file.begin(*name)?;
             file.write(bytes)?;
@@ -183,13 +177,11 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     ] {
         matrix.push((name, vec![0x3c; length]));
     }
-    let (vectors, documents) = (
-        write(SegmentFiles::vectors_name(1), Kind::Vectors, &matrix),
-        write(SegmentFiles::documents_name(1), Kind::Documents, &sections),
-    );
+    let [vectors, documents] = SegmentFiles::names_of(1);
+    let (vectors, documents) = (write(vectors, &matrix), write(documents, &sections));
     let (Ok(vectors), Ok(documents)) = (vectors, documents) else { return };
     let files = SegmentFiles { number: 1, rows, vectors, documents };
-    let Ok(segment) = Segment::open(&FileSystem, dir.path(), store_id, DIM, files, false) else { return };
+    let Ok(segment) = Segment::open(folder, DIM, files, false) else { return };
     for row in 0..rows {
         if let Ok(Some(passage)) = segment.passage(row) {
             assert!(passage.head < rows && passage.next < rows);

@@ -8,9 +8,9 @@ use std::{
 use half::f16;
 
 use super::{
+    config::StoreConfig,
     error::{Result, StoreError},
     layout::limits,
-    manifest::StoreConfig,
     payload::{self, Encoded},
     terms::{Lexer, Terms},
 };

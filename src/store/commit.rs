@@ -4,7 +4,7 @@ use super::{
     Committed, Durability, Result, Store, StoreError, WriteBatch, Writer,
     batch::CheckedBatch,
     layout::log::MOST_COMMIT_BYTES,
-    log::{self, Log, Place, Room},
+    log::{self, Log, LogPlace, Room},
     version::Version,
 };
 
@@ -98,7 +98,7 @@ impl Store {
             _ => {}
         }
         if writer.log.is_none() {
-            let place = Place { store_id: self.store_id, base: before.generation };
+            let place = LogPlace { store_id: self.store_id, base: before.generation };
             let name = log::name(place.base);
             let made = match Log::create(backend, &self.dir, &name, place) {
                 Err(_) if room == Room::Last => {

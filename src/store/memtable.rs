@@ -18,7 +18,8 @@ use super::{
     batch::{CheckedPut, PutRow},
     error::{Damage, Result, StoreError},
     layout::names,
-    segment::{LeafLists, Passage, RowSource, Rows, arrange},
+    leaves::{LeafLists, arrange},
+    rows::{Passage, RowSource, Rows},
     terms::{Lexer, TermLists, TermTable, Terms},
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{error::Damage, holder::LockHolder};
+use super::error::{Damage, LockHolder};
 
 /// A notice for the owner of an index. Serialised as its message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use super::{
     layout::names,
     lock::DirectoryLock,
     manifest::Manifest,
-    part::{Place, VersionPart},
+    part::{PartRows, VersionPart},
     recovery::{self, Recovered},
     reserve::Reserve,
     segment::Segment,
     version::Version,
 };
-use crate::disk::{Backend, FileSystem, Identity, Kind, Unsynced};
+use crate::disk::{Backend, FileSystem, Identity, Kind};
 
 /// How often a read-only handle rereads the manifest when a file that it names is gone: the writer may have
 /// published a newer generation in the meantime.
@@ -284,15 +284,6 @@ fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-impl StoreOptions {
-    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
-        match self.durability {
-            Durability::None => Arc::new(Unsynced),
-            _ => Arc::new(FileSystem),
-        }
-    }
-}
-
 /// Opens the segments of a generation, or reuses those of a handle's earlier one.
 fn load(
     backend: &dyn Backend,
@@ -301,6 +292,7 @@ fn load(
     before: Option<(&Manifest, &Version)>,
 ) -> Result<Version> {
     check_directories(backend, dir, manifest)?;
+    let folder = manifest.folder(backend, dir);
     let mut parts = Vec::with_capacity(manifest.segments.len());
     for entry in &manifest.segments {
         let known = before.and_then(|(old, state)| {
@@ -313,16 +305,15 @@ fn load(
             parts.push(part.clone());
             continue;
         }
-        let store_id = manifest.store_id;
-        let tombstones = entry.read_tombstones(backend, dir, store_id, false)?;
+        let tombstones = entry.read_tombstones(folder, false)?;
         let segment = known.and_then(|(_, part)| match &part.place {
-            Place::Sealed(segment) => Some(Arc::clone(segment)),
-            Place::Memtable(_) => None,
+            PartRows::Sealed(segment) => Some(Arc::clone(segment)),
+            PartRows::Memtable(_) => None,
         });
         parts.push(match segment {
             Some(segment) => VersionPart::sealed(segment, tombstones)?,
             None => {
-                let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files, false)?;
+                let segment = Segment::open(folder, manifest.config.dim, entry.files, false)?;
                 VersionPart::sealed(Arc::new(segment), tombstones)?
             }
         });

@@ -9,7 +9,8 @@ use std::{
 use super::{
     error::{Damage, Result, StoreError},
     memtable::Memtable,
-    segment::{Rows, Segment},
+    rows::Rows,
+    segment::Segment,
     terms::Lexer,
     tombstones::Tombstones,
 };
@@ -17,7 +18,7 @@ use crate::ids::LeafId;
 
 /// The storage of a part's rows.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum PartRows {
     Sealed(Arc<Segment>),
     Memtable(Arc<Memtable>),
 }
@@ -25,7 +26,7 @@ pub(super) enum Place {
 /// A part as seen by one generation.
 #[derive(Clone)]
 pub(super) struct VersionPart {
-    pub(super) place: Place,
+    pub(super) place: PartRows,
     pub(super) tombstones: Arc<Tombstones>,
     /// Number of documents whose rows are dead.
     dead_documents: u32,
@@ -40,8 +41,8 @@ impl Deref for VersionPart {
 
     fn deref(&self) -> &(dyn Rows + 'static) {
         match &self.place {
-            Place::Sealed(segment) => &**segment,
-            Place::Memtable(memtable) => &**memtable,
+            PartRows::Sealed(segment) => &**segment,
+            PartRows::Memtable(memtable) => &**memtable,
         }
     }
 }
@@ -59,11 +60,11 @@ impl VersionPart {
             }
         }
         let rows = segment.rows();
-        Ok(Self { place: Place::Sealed(segment), tombstones, dead_documents, base: 0, rows })
+        Ok(Self { place: PartRows::Sealed(segment), tombstones, dead_documents, base: 0, rows })
     }
 
     pub(super) fn memtable(memtable: Memtable) -> Self {
-        let (rows, place) = (memtable.rows(), Place::Memtable(Arc::new(memtable)));
+        let (rows, place) = (memtable.rows(), PartRows::Memtable(Arc::new(memtable)));
         Self { place, tombstones: Arc::default(), dead_documents: 0, base: 0, rows }
     }
 

@@ -1,15 +1,14 @@
 //! Recovery of commits that an earlier handle left in the log.
 
-use std::{collections::HashSet, path::Path};
+use std::path::Path;
 
 use super::{
     Entries, Notice, Result, Store, StoreError,
     error::{Damage, Operation},
     layout::names,
     lock,
-    log::{self, Log, Place, Scan, Tail},
+    log::{self, Log, LogPlace, Scan, Tail},
     manifest::Manifest,
-    seal::{orphans, segment_of},
     version::Version,
 };
 use crate::{disk::Backend, ids::Generation};
@@ -23,14 +22,9 @@ pub(super) struct Recovered {
 
 /// Counts of a log's contents.
 pub(super) struct Waiting {
-    pub(super) place: Place,
+    pub(super) place: LogPlace,
     pub(super) scan: Scan,
     pub(super) documents: u64,
-}
-
-/// The place of a manifest's log.
-pub(super) fn place(manifest: &Manifest) -> Place {
-    Place { store_id: manifest.store_id, base: manifest.generation }
 }
 
 /// Evidence that a later manifest existed, and an older one was put back: its copy, which is written after
@@ -48,11 +42,10 @@ pub(super) fn evidence_of_later(
         let detail = Damage::Disagreement { what: "its generation, by its copy", expected, found };
         return Some(StoreError::corrupt(names::MANIFEST, detail));
     }
-    let named: HashSet<String> = manifest.files().collect();
-    let later = |name: &String| segment_of(name).filter(|number| *number > manifest.next_segment);
-    orphans(backend, dir, &named).into_iter().find_map(|name| {
-        let detail = Damage::Stray { what: "a segment of a later manifest, number", number: later(&name)? };
-        Some(StoreError::corrupt(name, detail))
+    let mut unnamed = manifest.orphans(backend, dir).into_iter();
+    unnamed.find(|name| name.segment > manifest.next_segment).map(|name| {
+        let what = "a segment of a later manifest, number";
+        StoreError::corrupt(name.to_string(), Damage::Stray { what, number: name.segment })
     })
 }
 
@@ -73,7 +66,7 @@ pub(super) fn recover(
     if !bases.contains(&manifest.generation) {
         return Ok(Recovered { state, log: None, notices: Vec::new() });
     }
-    let place = place(manifest);
+    let place = manifest.log();
     let (mut replayed, mut documents) = (state, 0);
     let found = log::scan(
         backend,
@@ -126,8 +119,8 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
         documents += u64::from(log::puts_in(commit));
         Ok(())
     };
-    match log::scan(backend, dir, place(manifest), &mut count, &mut |_, _| Ok(())) {
-        Ok(scan) => Ok(Some(Waiting { place: place(manifest), scan, documents })),
+    match log::scan(backend, dir, manifest.log(), &mut count, &mut |_, _| Ok(())) {
+        Ok(scan) => Ok(Some(Waiting { place: manifest.log(), scan, documents })),
         // A writer flushed in the meantime.
         Err(StoreError::Io { operation: Operation::Open, source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
@@ -156,7 +149,7 @@ impl Store {
 }
 
 /// The notice for the end of a log, if it needs one.
-pub(super) fn notice_of(scan: &Scan, place: Place) -> Option<Notice> {
+pub(super) fn notice_of(scan: &Scan, place: LogPlace) -> Option<Notice> {
     let file = log::name(place.base);
     match &scan.tail {
         Tail::Clean | Tail::Damaged { .. } => None,

@@ -22,11 +22,12 @@ use super::{
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
+    part::VersionPart,
     recovery,
     repair_report::RepairReport,
+    rows::{Member, Passage, RowSource, Rows},
     salvage::{ReadableDocument, Salvaged},
-    seal::orphans,
-    segment::{self, Codes, Member, NewSegment, Passage, RowSource, Rows, Segment},
+    segment::{self, Codes, NewSegment, Segment},
     terms::Lexer,
     tombstones::Tombstones,
 };
@@ -143,7 +144,7 @@ impl Repair {
 
     /// Whether every byte of the segments and of the dead rows is intact.
     pub(crate) fn is_sound(&self) -> Result<bool> {
-        for &entry in &self.manifest.segments {
+        for entry in &self.manifest.segments {
             if undamaged(self.open_sound(entry))?.is_none() {
                 return Ok(false);
             }
@@ -153,16 +154,15 @@ impl Repair {
 
     /// Sets the files of segments aside and publishes a manifest without them.
     fn leave_out(&mut self, damaged: &[SegmentEntry], manifest: &Manifest) -> Result<()> {
-        for name in
-            damaged.iter().flat_map(SegmentEntry::file_names).filter(|name| self.dir.join(name).exists())
-        {
+        let files = || damaged.iter().flat_map(SegmentEntry::files).map(|name| name.to_string());
+        for name in files().filter(|name| self.dir.join(name).exists()) {
             self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
         }
         files::sync(&*self.backend, &self.dir.join(names::SEGMENTS))?;
         manifest.write_provisional(&*self.backend, &self.dir)?;
         Manifest::publish(&*self.backend, &self.dir)?;
         manifest.write_copy(&*self.backend, &self.dir);
-        for name in damaged.iter().flat_map(SegmentEntry::file_names) {
+        for name in files() {
             // They have their other name. If one is missing, that was the damage.
             let _ = self.backend.remove(&self.dir.join(name));
         }
@@ -184,27 +184,25 @@ impl Repair {
         self.manifest.renew_copy(&*self.backend, &self.dir);
         let waiting = recovery::waiting(&*self.backend, &self.dir, &self.manifest)?;
         self.report.waiting_documents = waiting.map_or(0, |waiting| waiting.documents);
-        let store_id = self.manifest.store_id;
-        let mut sound = Vec::new();
-        let mut damaged = Vec::new();
-        for &entry in &self.manifest.segments {
+        let number = self.manifest.next_segment;
+        let mut manifest =
+            Manifest { next_segment: number + 1, segments: Vec::new(), ..self.manifest.clone() };
+        let (mut sound, mut damaged) = (Vec::new(), Vec::new());
+        for entry in &self.manifest.segments {
             match self.open_sound(entry) {
-                Ok(segment) => sound.push((entry, segment)),
+                Ok(part) => {
+                    self.report.documents += u64::from(part.live_documents());
+                    manifest.segments.push(*entry);
+                    sound.push(part);
+                }
                 Err(StoreError::Corrupt { file, detail }) => {
                     tracing::warn!(index = %self.dir.display(), %file, %detail, "damaged");
-                    damaged.push(entry);
+                    damaged.push(*entry);
                 }
                 Err(other) => return Err(other.into()),
             }
         }
         self.report.damaged_segments = damaged.len() as u64;
-        for (entry, segment) in &sound {
-            let tombstones = entry.read_tombstones(&*self.backend, &self.dir, store_id, false)?;
-            let is_live = |row: &u32| !tombstones.contains(*row);
-            for row in (0..segment.rows()).filter(is_live) {
-                self.report.documents += u64::from(segment.head(row)? == row);
-            }
-        }
         if damaged.is_empty() {
             return Ok(self.report);
         }
@@ -227,10 +225,6 @@ impl Repair {
             rows.flat_map(|(source, rows)| rows.map(move |row| Member { source, row })).collect();
         members.sort_unstable_by_key(|member| (member.source, member.row));
 
-        let number = self.manifest.next_segment;
-        let mut manifest =
-            Manifest { next_segment: number + 1, segments: Vec::new(), ..self.manifest.clone() };
-        manifest.segments.extend(sound.iter().map(|(entry, _)| *entry));
         if !members.is_empty() {
             let codes = Codes::wanted(&self.manifest.config, &self.options);
             let lexer = match self.manifest.config.is_lexical() {
@@ -238,46 +232,51 @@ impl Repair {
                 false => None,
             };
             let passages = self.manifest.config.passages.is_some();
-            let segment = NewSegment { store_id, number, codes, lexer, passages, leaves: &|_| None };
-            let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
+            let segment = NewSegment { number, codes, lexer, passages, leaves: &|_| None };
+            let folder = self.manifest.folder(&*self.backend, &self.dir);
+            let files = segment::build(folder, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
         self.leave_out(&damaged, &manifest)?;
         Ok(self.report)
     }
 
+    fn open(&self, entry: &SegmentEntry, damaged: bool) -> Result<Segment> {
+        let folder = self.manifest.folder(&*self.backend, &self.dir);
+        Segment::open(folder, self.manifest.config.dim, entry.files, damaged)
+    }
+
+    fn tombstones(&self, entry: &SegmentEntry, damaged: bool) -> Result<Arc<Tombstones>> {
+        entry.read_tombstones(self.manifest.folder(&*self.backend, &self.dir), damaged)
+    }
+
     /// A segment without any damage.
-    fn open_sound(&self, entry: SegmentEntry) -> Result<Segment> {
-        let Manifest { store_id, config, .. } = &self.manifest;
-        let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files, false)?;
+    fn open_sound(&self, entry: &SegmentEntry) -> Result<VersionPart> {
+        let segment = self.open(entry, false)?;
         segment.check_bytes().collect::<Result<()>>()?;
         segment.check_terms(true)?;
-        if config.is_lexical() && !segment.is_lexical() {
+        if self.manifest.config.is_lexical() && !segment.is_lexical() {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
         }
-        entry.read_tombstones(&*self.backend, &self.dir, *store_id, false)?;
-        Ok(segment)
+        VersionPart::sealed(Arc::new(segment), self.tombstones(entry, false)?)
     }
 
     /// The readable part of a segment; `None` if nothing can be found in it.
     fn salvage<E: From<StoreError>>(
         &mut self,
         entry: SegmentEntry,
-        sound: &[(SegmentEntry, Segment)],
+        sound: &[VersionPart],
         undecided: Undecided,
         compute: Compute<'_, E>,
     ) -> Result<Option<Salvaged>, E> {
-        let Manifest { store_id, ref config, .. } = self.manifest;
-        let config = config.clone();
-        let opened = Segment::open(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
-        let Some(segment) = undamaged(opened)? else {
+        let config = self.manifest.config.clone();
+        let Some(segment) = undamaged(self.open(&entry, true))? else {
             self.report.lost += live(&entry);
             return Ok(None);
         };
-        let tombstones = undamaged(entry.read_tombstones(&*self.backend, &self.dir, store_id, true))?;
-        let is_dead =
-            |row| tombstones.as_ref().is_some_and(|tombstones: &Arc<Tombstones>| tombstones.contains(row));
+        let tombstones = undamaged(self.tombstones(&entry, true))?;
+        let is_dead = |row| tombstones.as_ref().is_some_and(|tombstones| tombstones.contains(row));
         let mut found = Vec::new();
         let has_passages = config.passages.is_some();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
@@ -331,17 +330,15 @@ impl Repair {
     fn decide(
         &mut self,
         entry: &SegmentEntry,
-        sound: &[(SegmentEntry, Segment)],
+        sound: &[VersionPart],
         undecided: Undecided,
         found: &mut Vec<ReadableDocument>,
     ) -> Result<()> {
         // A live document elsewhere proves that the one with the same id here was replaced.
         let mut elsewhere = HashSet::new();
-        for (other, segment) in sound {
-            let tombstones =
-                other.read_tombstones(&*self.backend, &self.dir, self.manifest.store_id, false)?;
-            for row in (0..segment.rows()).filter(|row| !tombstones.contains(*row)) {
-                elsewhere.insert(segment.id(row)?);
+        for part in sound {
+            for row in part.live_rows() {
+                elsewhere.insert(part.id(row)?);
             }
         }
         // The empty id of passages after the first.
@@ -423,9 +420,10 @@ fn live(entry: &SegmentEntry) -> u64 {
 
 /// Whether all files that a manifest names exist, judging by their lengths and ends.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
+    let folder = manifest.folder(backend, dir);
     let opens = |entry: &SegmentEntry| {
-        Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files, false).is_ok()
-            && entry.read_tombstones(backend, dir, manifest.store_id, false).is_ok()
+        Segment::open(folder, manifest.config.dim, entry.files, false).is_ok()
+            && entry.read_tombstones(folder, false).is_ok()
     };
     manifest.segments.iter().all(opens)
 }
@@ -463,7 +461,8 @@ fn set_others_aside(
     if dir.join(names::MANIFEST).exists() {
         report.set_aside.push(set_aside(backend, dir, names::MANIFEST)?);
     }
-    for name in orphans(backend, dir, &manifest.files().collect()) {
+    for name in manifest.orphans(backend, dir) {
+        let name = name.to_string();
         report.set_aside.push(set_aside(backend, dir, &name)?);
         files::remove_file(backend, &dir.join(name))?;
     }

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{batch::check_leaves, error::Result, manifest::StoreConfig, part::VersionPart};
+use super::{batch::check_leaves, config::StoreConfig, error::Result, part::VersionPart};
 use crate::ids::LeafId;
 
 /// Rows routed together.

@@ -5,8 +5,9 @@ use half::f16;
 use super::{
     batch::{Put, PutRow},
     error::Result,
-    segment::{Passage, RowSource, Rows, Segment},
-    terms::{self, Lexer, TermLists},
+    rows::{Passage, RowSource, Rows},
+    segment::{Segment, made_from_texts},
+    terms::{Lexer, TermLists},
 };
 use crate::{
     document::Document,
@@ -140,6 +141,6 @@ impl RowSource for Salvaged {
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
         // From the texts: lists of a damaged segment are not trusted.
-        terms::made_from_texts(self, rows, lexer)
+        made_from_texts(self, rows, lexer)
     }
 }

@@ -18,27 +18,22 @@
 //! sync in any step, the state on disk is unknown, and the handle refuses writes from then on. If the disk is
 //! full, the reserve is freed and the documents in memory are sealed without merging.
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     Result, Store, StoreError, Writer,
-    clear::is_sealed_file,
     error::Operation,
     files,
     layout::names,
     log,
     manifest::{Manifest, SegmentEntry},
-    part::{Place, VersionPart},
+    part::{PartRows, VersionPart},
     reroute::{Rerouted, Route},
-    segment::{self, Codes, Member, NewSegment, RowSource, Segment},
+    rows::{Member, RowSource},
+    segment::{self, Codes, NewSegment, Segment},
     tombstones::{TombstoneFile, Tombstones},
     version::Version,
 };
-use crate::disk::Backend;
 
 /// A segment is merged with the following ones once they are at least half as large.
 const MERGE_RATIO: u32 = 2;
@@ -166,7 +161,7 @@ impl Store {
             Err(error) if error.is_out_of_space() && self.health.check_writes().is_ok() => {
                 writer.reserve.release();
                 let memtable: Vec<bool> =
-                    state.parts().iter().map(|part| matches!(part.place, Place::Memtable(_))).collect();
+                    state.parts().iter().map(|part| matches!(part.place, PartRows::Memtable(_))).collect();
                 self.replace(writer, state, &memtable, Rewrite::default(), &mut || Ok(())).inspect_err(|_| {
                     // For the next attempt.
                     let _ = writer.reserve.ensure(&*self.backend, state);
@@ -216,7 +211,7 @@ impl Store {
         let built = self.build(state, merged, &manifest, rewrite, tick)?;
         let mut parts = Vec::new();
         for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
-            let Place::Sealed(segment) = &part.place else { continue };
+            let PartRows::Sealed(segment) = &part.place else { continue };
             let tombstones = self.tombstone_file(&writer.manifest, segment, &part.tombstones, state)?;
             manifest.segments.push(SegmentEntry { files: segment.files(), tombstones });
             parts.push(part.clone());
@@ -268,12 +263,10 @@ impl Store {
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
         let passages = self.config.passages.is_some();
-        let segment =
-            NewSegment { store_id: self.store_id, number, codes, lexer, passages, leaves: &found_anew };
-        let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
+        let segment = NewSegment { number, codes, lexer, passages, leaves: &found_anew };
+        let built = segment::build(self.folder(), segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
-        let dim = self.config().dim;
-        Segment::open(&*self.backend, &self.dir, self.store_id, dim, built, false).map(Some)
+        Segment::open(self.folder(), self.config.dim, built, false).map(Some)
     }
 
     /// The file of a segment's dead rows: the existing one, or a new one.
@@ -291,14 +284,7 @@ impl Store {
         if now.map_or(0, |file| file.count) == tombstones.count() {
             return Ok(now);
         }
-        let file = TombstoneFile::write(
-            &*self.backend,
-            &self.dir,
-            self.store_id,
-            number,
-            state.generation,
-            tombstones,
-        );
+        let file = TombstoneFile::write(self.folder(), number, state.generation, tombstones);
         self.poison_if_sync(file).map(Some)
     }
 
@@ -359,8 +345,8 @@ impl Store {
     /// Removes our files that the manifest does not name, and logs of sealed commits.
     pub(super) fn remove_orphans(&self, writer: &Writer) -> Result<()> {
         let (backend, manifest) = (&*self.backend, &writer.manifest);
-        let named: HashSet<String> = manifest.files().collect();
-        let mut unused = orphans(backend, &self.dir, &named);
+        let orphans = manifest.orphans(backend, &self.dir).into_iter();
+        let mut unused: Vec<String> = orphans.map(|name| name.to_string()).collect();
         let logs = log::bases(backend, &self.dir).unwrap_or_default();
         // The log of this generation is in use, unless it cannot have any commit.
         let unused_log =
@@ -395,23 +381,6 @@ fn compaction(call: &'static str, state: &Version) -> tracing::Span {
     tracing::info_span!("compaction", call, generation, documents, parts)
 }
 
-/// Our files in `segments` that are not among `named`.
-pub(super) fn orphans(backend: &dyn Backend, dir: &Path, named: &HashSet<String>) -> Vec<String> {
-    let entries = backend.list(&dir.join(names::SEGMENTS)).unwrap_or_default();
-    entries
-        .into_iter()
-        .filter_map(|name| name.into_string().ok())
-        .filter(|name| is_sealed_file(name))
-        .map(|name| format!("{}/{name}", names::SEGMENTS))
-        .filter(|name| !named.contains(name))
-        .collect()
-}
-
-/// The segment number of a file of [`orphans`].
-pub(super) fn segment_of(name: &str) -> Option<u64> {
-    name.strip_prefix(names::SEGMENTS)?.strip_prefix('/')?.split('.').next()?.parse().ok()
-}
-
 /// Which parts go into the next segment: the fresh ones, preceding sealed ones that are not much larger, and
 /// those with many dead rows.
 fn due(parts: &[VersionPart]) -> Vec<bool> {
@@ -421,8 +390,8 @@ fn due(parts: &[VersionPart]) -> Vec<bool> {
     for (place, part) in parts.iter().enumerate().rev() {
         let live = part.live();
         match part.place {
-            Place::Memtable(_) => merged[place] = true,
-            Place::Sealed(_) => {
+            PartRows::Memtable(_) => merged[place] = true,
+            PartRows::Sealed(_) => {
                 open &= live < rows.saturating_mul(MERGE_RATIO);
                 merged[place] = open || part.tombstones.count() > part.rows() / DEAD_SHARE;
             }

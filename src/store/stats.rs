@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::{Result, Store, StoreError, layout::names, part::Place, recovery};
+use super::{Result, Store, StoreError, layout::names, part::PartRows, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
 use crate::lexical::Analyzer;
 use crate::passages::Passages;
@@ -161,14 +161,14 @@ impl Store {
         };
         for part in state.parts() {
             match &part.place {
-                Place::Sealed(segment) => {
+                PartRows::Sealed(segment) => {
                     segments += 1;
                     let [vectors, documents] = segment.bytes();
                     bytes.vectors += vectors;
                     bytes.documents += documents - segment.term_bytes();
                     bytes.terms += segment.term_bytes();
                 }
-                Place::Memtable(_) => memtable_documents += u64::from(part.live_documents()),
+                PartRows::Memtable(_) => memtable_documents += u64::from(part.live_documents()),
             }
         }
         if self.is_read_only() {

@@ -4,14 +4,13 @@
 //! not depend on a tokenizer. Terms follow from texts, as leaves follow from embeddings: the log does not
 //! contain them, and rows without lists get theirs from their texts.
 
-use std::{error::Error, num::NonZeroUsize, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use super::{
     error::{Result, StoreError},
     payload,
-    segment::{RowSource, Segment},
 };
-use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, Posting};
+use crate::lexical::{FIRST_OWN_TERM, Posting};
 
 /// Splits texts into terms.
 pub(crate) trait Lexer: Send + Sync {
@@ -105,12 +104,12 @@ impl Terms {
 #[derive(Debug, Default)]
 pub(super) struct TermTable {
     /// Ascending.
-    terms: Vec<u32>,
+    pub(super) terms: Vec<u32>,
     /// The end of each term's postings.
-    ends: Vec<usize>,
-    postings: Vec<Posting>,
+    pub(super) ends: Vec<usize>,
+    pub(super) postings: Vec<Posting>,
     /// Occurrences of all terms in each row.
-    lengths: Vec<u32>,
+    pub(super) lengths: Vec<u32>,
 }
 
 impl TermTable {
@@ -184,182 +183,5 @@ impl TermLists for &TermTable {
     fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
         (0..).zip(&self.lengths).for_each(|(row, &length)| tell(row, length));
         Ok(())
-    }
-}
-
-impl TermLists for &Segment {
-    fn terms(&self) -> Result<&[u32]> {
-        Segment::terms(self)
-    }
-
-    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
-        let list = self.term_list_at(place)?;
-        list.decode_all(out).map_err(|_| self.undecodable("the postings of term", place as u64))
-    }
-
-    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        (0..).zip(Segment::stored_lengths(self)?).for_each(|(row, &length)| tell(row, length));
-        Ok(())
-    }
-}
-
-/// Rows whose lists are built together before they are packed.
-const ROWS_AT_ONCE: usize = 16 << 10;
-
-/// Lists built from the texts of rows of a source, packed as in a segment.
-struct Made {
-    /// The rows, ascending; lists refer to them by position.
-    rows: Vec<u32>,
-    lengths: Vec<u32>,
-    terms: Vec<u32>,
-    counts: Vec<u32>,
-    ends: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Made {
-    fn new(source: &dyn RowSource, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
-        let terms = |rows: &[u32]| {
-            let terms = rows.iter().map(|&row| {
-                // An unreadable text has no terms; reading it is an error of its own.
-                Ok(Terms::of_stored(source.payload(row)?, lexer)?.unwrap_or_default())
-            });
-            terms.collect::<Result<Vec<_>>>()
-        };
-        // On separate threads: those of the caller's pool may be waiting for the writer.
-        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let share = rows.len().div_ceil(threads).max(1);
-        let terms: Vec<Terms> = std::thread::scope(|scope| {
-            let parts: Vec<_> = rows.chunks(share).map(|rows| scope.spawn(move || terms(rows))).collect();
-            let joined = parts.into_iter().map(|part| part.join().map_err(|_| StoreError::no_lexer()));
-            joined.collect::<Result<Vec<_>>>()?.into_iter().collect::<Result<Vec<_>>>()
-        })?
-        .concat();
-        let TermTable { terms, ends, postings, lengths } = TermTable::new(terms.iter());
-        let mut made = Self {
-            rows: rows.to_vec(),
-            lengths,
-            terms,
-            counts: Vec::new(),
-            ends: Vec::new(),
-            bytes: Vec::new(),
-        };
-        let mut start = 0;
-        for end in ends {
-            lexical::encode(&postings[start..end], |row| made.lengths[row as usize], &mut made.bytes);
-            made.counts.push((end - start) as u32);
-            made.ends.push(made.bytes.len());
-            start = end;
-        }
-        Ok(made)
-    }
-}
-
-impl TermLists for Made {
-    fn terms(&self) -> Result<&[u32]> {
-        Ok(&self.terms)
-    }
-
-    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let before = out.len();
-        let decoded = EncodedList::new(&self.bytes[start..self.ends[place]], self.counts[place] as usize)
-            .and_then(|list| list.decode_all(out));
-        debug_assert!(decoded.is_ok(), "a list that was just packed");
-        out[before..].iter_mut().for_each(|posting| posting.row = self.rows[posting.row as usize]);
-        Ok(())
-    }
-
-    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        self.rows.iter().zip(&self.lengths).for_each(|(&row, &length)| tell(row, length));
-        Ok(())
-    }
-}
-
-/// The lists of rows of a source, ascending, built from their texts.
-pub(super) fn made_from_texts<'a>(
-    source: &dyn RowSource,
-    rows: &[u32],
-    lexer: &dyn Lexer,
-) -> Result<Vec<Box<dyn TermLists + 'a>>> {
-    let made = |rows: &[u32]| Ok(Box::new(Made::new(source, rows, lexer)?) as Box<dyn TermLists>);
-    rows.chunks(ROWS_AT_ONCE).map(made).collect()
-}
-
-/// Marks a row that is left out.
-const LEFT_OUT: u32 = u32::MAX;
-
-/// The lists of all sources, merged term by term.
-pub(super) struct Joined<'a> {
-    /// With the number of its source, and the position of its next term.
-    lists: Vec<(usize, Box<dyn TermLists + 'a>, usize)>,
-    /// The new row of each row of each source.
-    places: Vec<Vec<u32>>,
-    own: Vec<Posting>,
-}
-
-impl<'a> Joined<'a> {
-    /// `members`: for each new row, its source and its row there.
-    pub(super) fn new(
-        sources: &[&'a dyn RowSource],
-        members: impl Iterator<Item = (u32, usize, u32)>,
-        lexer: &dyn Lexer,
-    ) -> Result<Self> {
-        let mut places: Vec<Vec<u32>> = vec![Vec::new(); sources.len()];
-        for (new, source, row) in members {
-            let own = &mut places[source];
-            own.resize(own.len().max(row as usize + 1), LEFT_OUT);
-            own[row as usize] = new;
-        }
-        let mut lists = Vec::new();
-        for (number, (source, places)) in sources.iter().zip(&places).enumerate() {
-            let rows = (0..).zip(places).filter(|(_, new)| **new != LEFT_OUT).map(|(row, _)| row);
-            let rows: Vec<u32> = rows.collect();
-            let own = source.term_lists(&rows, lexer)?;
-            lists.extend(own.into_iter().map(|own| (number, own, 0)));
-        }
-        Ok(Self { lists, places, own: Vec::new() })
-    }
-
-    /// Occurrences of all terms in each new row.
-    pub(super) fn lengths(&self, rows: usize) -> Result<Vec<u32>> {
-        let mut lengths = vec![0; rows];
-        for (source, lists, _) in &self.lists {
-            let places = &self.places[*source];
-            lists.lengths(&mut |row, length| {
-                if let Some(new) = places.get(row as usize).and_then(|&new| lengths.get_mut(new as usize)) {
-                    *new = length;
-                }
-            })?;
-        }
-        Ok(lengths)
-    }
-
-    /// The next term with its postings by new rows, without rows that are left out.
-    pub(super) fn next(&mut self, out: &mut Vec<Posting>) -> Result<Option<u32>> {
-        let mut least = None;
-        for (_, lists, place) in &self.lists {
-            if let Some(&term) = lists.terms()?.get(*place) {
-                least = Some(least.map_or(term, |least: u32| least.min(term)));
-            }
-        }
-        let Some(term) = least else { return Ok(None) };
-        out.clear();
-        for (source, lists, place) in &mut self.lists {
-            if lists.terms()?.get(*place) != Some(&term) {
-                continue;
-            }
-            self.own.clear();
-            lists.add(*place, &mut self.own)?;
-            *place += 1;
-            let places = &self.places[*source];
-            let moved = |posting: &Posting| {
-                let new = places.get(posting.row as usize).copied().filter(|new| *new != LEFT_OUT)?;
-                Some(Posting { row: new, ..*posting })
-            };
-            out.extend(self.own.iter().filter_map(moved));
-        }
-        out.sort_unstable_by_key(|posting| posting.row);
-        Ok(Some(term))
     }
 }

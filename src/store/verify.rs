@@ -13,8 +13,9 @@ use super::{
     error::Damage,
     layout::names,
     manifest::Manifest,
-    part::{Place, VersionPart},
-    segment::{Passage, RowSource, Rows, Segment},
+    part::{PartRows, VersionPart},
+    rows::{Passage, RowSource, Rows},
+    segment::Segment,
     terms::Terms,
     verify_codes as codes,
 };
@@ -39,8 +40,8 @@ pub(super) type Done<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 /// Pages, rows whose codes are checked, and live documents.
 fn units(part: &VersionPart) -> u64 {
     let sealed = match &part.place {
-        Place::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
-        Place::Memtable(_) => 0,
+        PartRows::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
+        PartRows::Memtable(_) => 0,
     };
     sealed + u64::from(part.live())
 }
@@ -175,7 +176,7 @@ impl Store {
         }
         let mut ids = HashSet::new();
         for part in state.parts() {
-            if let Place::Sealed(segment) = &part.place {
+            if let PartRows::Sealed(segment) = &part.place {
                 report.file_bytes += segment.bytes().iter().sum::<u64>();
                 for page in segment.check_bytes() {
                     report.note(page)?;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{
     batch::{CheckedBatch, Committed},
+    config::StoreConfig,
     error::{Result, StoreError},
-    manifest::StoreConfig,
     memtable::Memtable,
-    part::{Place, VersionPart},
+    part::{PartRows, VersionPart},
 };
 use crate::ids::{Generation, Row};
 
@@ -86,8 +86,8 @@ impl Version {
 
     fn memtables(&self) -> impl Iterator<Item = (&VersionPart, &Memtable)> {
         self.parts.iter().filter_map(|part| match &part.place {
-            Place::Memtable(memtable) => Some((part, &**memtable)),
-            Place::Sealed(_) => None,
+            PartRows::Memtable(memtable) => Some((part, &**memtable)),
+            PartRows::Sealed(_) => None,
         })
     }
 
@@ -127,7 +127,7 @@ impl Version {
 /// Merges the newest memtable with the one before it while the older one is not much larger.
 fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
     while let [.., older, newer] = parts.as_slice()
-        && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)
+        && let (PartRows::Memtable(first), PartRows::Memtable(second)) = (&older.place, &newer.place)
         && older.live() < 2 * newer.rows()
     {
         let rows = older.live_rows().map(|row| (&**first, row));

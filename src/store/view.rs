@@ -6,7 +6,7 @@ use half::f16;
 
 use super::{
     error::{Result, StoreError},
-    part::{Place, VersionPart},
+    part::{PartRows, VersionPart},
     segment::Segment,
     terms::{Lexer, SharedLexer},
     version::Version,
@@ -249,7 +249,7 @@ impl View {
         for ask in [Segment::prefetch_ends, Segment::prefetch_document] {
             for row in rows.clone() {
                 let (part, head) = self.live_head(row)?;
-                if let Place::Sealed(segment) = &part.place {
+                if let PartRows::Sealed(segment) = &part.place {
                     ask(segment, head)?;
                 }
             }
@@ -382,8 +382,8 @@ impl<'a> Run<'a> {
     /// for rows in memory.
     pub fn segment(&self) -> Option<u64> {
         match &self.part.place {
-            Place::Sealed(segment) => Some(segment.files().number),
-            Place::Memtable(_) => None,
+            PartRows::Sealed(segment) => Some(segment.files().number),
+            PartRows::Memtable(_) => None,
         }
     }
 

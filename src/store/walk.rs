@@ -2,7 +2,7 @@
 
 use super::{
     error::Result,
-    part::{Place, VersionPart},
+    part::{PartRows, VersionPart},
 };
 use crate::ids::Row;
 
@@ -45,8 +45,8 @@ impl<'a> Cursor<'a> {
     fn new(part: &'a VersionPart, after: Option<&str>) -> Result<Self> {
         let mut cursor = Self { part, order: Vec::new(), next: 0, head: None };
         match &part.place {
-            Place::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
-            Place::Memtable(memtable) => {
+            PartRows::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
+            PartRows::Memtable(memtable) => {
                 cursor.order = memtable.in_id_order();
                 let before = |row: &u32| after.is_some_and(|id| memtable.id_of(*row) < id);
                 cursor.next = cursor.order.partition_point(before) as u32;
@@ -66,8 +66,8 @@ impl<'a> Cursor<'a> {
         self.head = None;
         while self.next < self.part.documents() {
             let row = match &self.part.place {
-                Place::Sealed(segment) => segment.by_id(self.next)?,
-                Place::Memtable(_) => self.order[self.next as usize],
+                PartRows::Sealed(segment) => segment.by_id(self.next)?,
+                PartRows::Memtable(_) => self.order[self.next as usize],
             };
             self.next += 1;
             if self.part.is_live(row) {

@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub(super) use append::{Log, Room};
 pub(super) use codec::{decode, encode, puts_in};
-pub(super) use frame::Place;
+pub(super) use frame::LogPlace;
 #[cfg(feature = "fuzzing")]
 pub(super) use scan::Frame;
 pub(super) use scan::{Scan, Tail, scan};

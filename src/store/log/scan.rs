@@ -2,11 +2,7 @@
 
 use std::path::Path;
 
-use super::{
-    append::boot,
-    frame::{FrameHeader, Place},
-    name,
-};
+use super::{append::boot, frame::LogPlace, name};
 use crate::{
     disk::{Backend, BackendFile, OpenMode},
     ids::Generation,
@@ -64,7 +60,7 @@ pub(in crate::store) struct Scan {
 
 impl Scan {
     /// The error for a log that only a repair may change.
-    pub(in crate::store) fn check(&self, place: Place) -> Result<()> {
+    pub(in crate::store) fn check(&self, place: LogPlace) -> Result<()> {
         match &self.tail {
             Tail::Damaged { detail, .. } => Err(StoreError::corrupt(name(place.base), detail.clone())),
             _ => Ok(()),
@@ -75,7 +71,7 @@ impl Scan {
 /// A log in the course of reading.
 struct Reader<'a> {
     file: &'a dyn BackendFile,
-    place: Place,
+    place: LogPlace,
     path: &'a Path,
     len: u64,
 }
@@ -89,7 +85,7 @@ struct Reader<'a> {
 pub(in crate::store) fn scan(
     backend: &dyn Backend,
     dir: &Path,
-    place: Place,
+    place: LogPlace,
     visit: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
     behind: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
 ) -> Result<Scan> {
@@ -115,13 +111,13 @@ pub(in crate::store) fn scan(
     };
     let (mut synced, mut last_boot) = (0, 0);
     while let Some((header, commit)) = reader.frame(at)?
-        && header.generation == found.generation.next()
+        && Generation(header.generation) == found.generation.next()
     {
-        visit(Frame { offset: at, generation: header.generation }, &commit)?;
+        visit(Frame { offset: at, generation: Generation(header.generation) }, &commit)?;
         synced = synced.max(header.synced);
         last_boot = header.boot;
         found.commits += 1;
-        found.generation = header.generation;
+        found.generation = Generation(header.generation);
         at += header.frame_bytes();
     }
     found.end = at.min(len.max(HEADER_BYTES as u64));
@@ -129,7 +125,7 @@ pub(in crate::store) fn scan(
     let (mut whole, mut written_in) = (0u64, 0);
     let mut from = at;
     while let Some((offset, header, commit)) = reader.next_frame(from)? {
-        behind(Frame { offset, generation: header.generation }, &commit)?;
+        behind(Frame { offset, generation: Generation(header.generation) }, &commit)?;
         if whole == 0 {
             // The boot of the process that wrote what is missing before the frame: each process clears
             // whatever it does not continue from.
@@ -201,7 +197,7 @@ impl Reader<'_> {
         self.read(&mut commit, at + FRAME_BYTES as u64)?;
         // The bytes that align the next frame must be zeros: no byte is used unchecked.
         let padding = commit.split_off(header.len as usize);
-        let whole = crc32fast::hash(&commit) == header.crc && padding.iter().all(|byte| *byte == 0);
+        let whole = crc32fast::hash(&commit) == header.payload_crc && padding.iter().all(|byte| *byte == 0);
         Ok(whole.then_some((header, commit)))
     }
 

@@ -15,11 +15,10 @@ use crate::{
         batch::{CheckedBatch, CheckedPut, PutRow},
         error::Damage,
         layout::{STORE_ID_BYTES, log::*},
-        manifest::StoreId,
     },
 };
 
-const PLACE: Place = Place { store_id: StoreId([3; STORE_ID_BYTES]), base: Generation(4) };
+const PLACE: LogPlace = LogPlace { store_id: [3; STORE_ID_BYTES], base: Generation(4) };
 
 /// Maximum number of rows of a document.
 const ROWS: u32 = 3;
@@ -65,7 +64,7 @@ fn logged(count: u32) -> (TempDir, Vec<u64>) {
 }
 
 /// The commits of a log, those after damage, and the result of the scan.
-fn read(dir: &Path, place: Place) -> Result<(Vec<CheckedBatch>, Vec<CheckedBatch>, Scan)> {
+fn read(dir: &Path, place: LogPlace) -> Result<(Vec<CheckedBatch>, Vec<CheckedBatch>, Scan)> {
     let (mut commits, mut behind) = (Vec::new(), Vec::new());
     let found = scan(
         &FileSystem,
@@ -102,7 +101,7 @@ fn commits_come_back_in_order_and_a_log_goes_on() {
     assert!(ends.is_sorted() && ends.iter().all(|end| end.is_multiple_of(ALIGNMENT)));
     // Of another index, or of another generation.
     for other in
-        [Place { store_id: StoreId([4; STORE_ID_BYTES]), ..PLACE }, Place { base: Generation(5), ..PLACE }]
+        [LogPlace { store_id: [4; STORE_ID_BYTES], ..PLACE }, LogPlace { base: Generation(5), ..PLACE }]
     {
         fs::copy(dir.path().join(name(PLACE.base)), dir.path().join(name(Generation(5)))).unwrap();
         assert!(matches!(read(dir.path(), other), Err(StoreError::Corrupt { .. })));

@@ -11,11 +11,13 @@
 
 mod build;
 mod codes;
+mod joined;
 mod read;
 mod terms;
 
-pub(super) use build::{LeafLists, Member, NewSegment, Passage, RowSource, Rows, arrange, build};
+pub(super) use build::{NewSegment, build};
 pub(super) use codes::{Codes, SegmentMeans};
+pub(super) use joined::made_from_texts;
 pub(super) use read::{Segment, SegmentFiles};
 
 #[cfg(test)]

@@ -1,23 +1,22 @@
 //! Reads a segment.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use half::f16;
 
-use super::{Passage, RowSource, Rows, codes::check_codes, terms::check_term_counts};
+use super::{codes::check_codes, joined::made_from_texts};
 use crate::{
-    codes::{self, StoredCodes},
-    disk::Backend,
+    codes::{self, Means, StoredCodes},
     ids::{Generation, LeafId},
     lexical::List,
     passages::Span,
     prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
-        layout::{names, segment::*},
-        manifest::StoreId,
-        sealed::{Identity, Kind, Seal, SealedFile},
-        terms::{self, Lexer, TermLists},
+        layout::segment::*,
+        rows::{Passage, RowSource, Rows},
+        sealed::{Seal, SealedFile, SealedFolder, SealedKind, SealedName},
+        terms::{Lexer, TermLists},
     },
 };
 
@@ -40,60 +39,34 @@ pub(in crate::store) struct Segment {
     pub(super) dim: usize,
     /// `None` only during a repair.
     pub(super) vectors: Option<SealedFile>,
-    documents: SealedFile,
+    pub(super) documents: SealedFile,
 }
 
 impl SegmentFiles {
-    /// Name of `N.vectors`, relative to the index.
-    pub(in crate::store) fn vectors_name(number: u64) -> String {
-        format!("{}/{number:08}.vectors", names::SEGMENTS)
+    /// The files of the segment with this number: embeddings and documents.
+    pub(in crate::store) fn names_of(segment: u64) -> [SealedName; 2] {
+        [SealedKind::Vectors, SealedKind::Documents].map(|kind| SealedName { segment, kind })
     }
 
-    /// Name of `N.documents`, relative to the index.
-    pub(in crate::store) fn documents_name(number: u64) -> String {
-        format!("{}/{number:08}.documents", names::SEGMENTS)
+    /// The same for this one.
+    pub(in crate::store) fn names(&self) -> [SealedName; 2] {
+        Self::names_of(self.number)
     }
-}
-
-/// Number of elements of `width` bytes in a section.
-pub(super) fn count(section: &Range<u64>, width: u64) -> u64 {
-    (section.end - section.start) / width
-}
-
-/// Compares the numbers of elements of sections with the expected ones: given as name, section, width of an
-/// element, and expected number.
-pub(super) fn check_counts<const N: usize>(
-    file: &SealedFile,
-    counts: [(&'static str, u32, u64, u64); N],
-) -> Result<()> {
-    for (what, section, width, expected) in counts {
-        let found = count(file.section(section), width);
-        if found != expected {
-            return Err(file.corrupt(Damage::Disagreement { what, expected, found }));
-        }
-    }
-    Ok(())
 }
 
 impl Segment {
     /// Opens a segment in constant time. With `damaged`, an unusable file of embeddings is treated as if
     /// every page of it were damaged, and posting lists of terms are ignored.
     pub(in crate::store) fn open(
-        backend: &dyn Backend,
-        dir: &Path,
-        store_id: StoreId,
+        folder: SealedFolder<'_>,
         dim: u32,
         files: SegmentFiles,
         damaged: bool,
     ) -> Result<Self> {
-        let open = |name: String, kind, seal| {
-            let identity = Identity { kind, store_id, segment: files.number };
-            SealedFile::open(backend, &dir.join(&name), name, identity, seal, damaged)
-        };
-        let vectors = open(SegmentFiles::vectors_name(files.number), Kind::Vectors, files.vectors);
-        let vectors = vectors.and_then(|vectors| {
+        let [vectors, documents] = files.names();
+        let vectors = SealedFile::open(folder, vectors, files.vectors, damaged).and_then(|vectors| {
             let stride = u64::from(dim) * size_of::<f16>() as u64;
-            check_counts(&vectors, [("bytes of rows", ROWS, 1, u64::from(files.rows) * stride)])?;
+            vectors.check_counts([("bytes of rows", ROWS, 1, u64::from(files.rows) * stride)])?;
             check_codes(&vectors, files.rows, dim as usize)?;
             Ok(vectors)
         });
@@ -101,35 +74,39 @@ impl Segment {
             Err(StoreError::Corrupt { .. }) if damaged => None,
             vectors => Some(vectors?),
         };
-        let documents = open(SegmentFiles::documents_name(files.number), Kind::Documents, files.documents)?;
-        let (rows, leaves) = (u64::from(files.rows), count(documents.section(LEAVES), 4));
+        let documents = SealedFile::open(folder, documents, files.documents, damaged)?;
+        let (rows, leaves) = (u64::from(files.rows), documents.count(LEAVES, 4));
         let has_passages = !documents.section(HEADS).is_empty();
         let passages = if has_passages { rows } else { 0 };
         // In documents with passages, only the first passages count.
-        let documents_here = if has_passages { count(documents.section(ID_ORDER), 4) } else { rows };
+        let documents_here = if has_passages { documents.count(ID_ORDER, 4) } else { rows };
         if documents_here > rows {
             let (what, expected, found) = ("the number of documents", rows, documents_here);
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
         let row_leaf_ends = if documents.section(ROW_LEAF_ENDS).is_empty() { 0 } else { rows };
-        check_counts(
-            &documents,
-            [
-                ("the number of ids", ID_ENDS, 8, rows),
-                ("the length of the order of ids", ID_ORDER, 4, documents_here),
-                ("the number of rows' documents", HEADS, 4, passages),
-                ("the number of passages", SPANS, 8, passages),
-                ("the number of next passages", NEXT, 4, passages),
-                ("the number of payloads", PAYLOAD_ENDS, 8, rows),
-                ("the number of metadata", METADATA_ENDS, 8, rows),
-                ("the number of rows' generations", CREATED_AT, 8, rows),
-                ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
-                ("the number of further leaves' ends", FURTHER_ENDS, 4, leaves),
-                ("the number of rows' leaves", ROW_LEAF_ENDS, 4, row_leaf_ends),
-            ],
-        )?;
-        if !damaged {
-            check_term_counts(&documents, files.rows)?;
+        documents.check_counts([
+            ("the number of ids", ID_ENDS, 8, rows),
+            ("the length of the order of ids", ID_ORDER, 4, documents_here),
+            ("the number of rows' documents", HEADS, 4, passages),
+            ("the number of passages", SPANS, 8, passages),
+            ("the number of next passages", NEXT, 4, passages),
+            ("the number of payloads", PAYLOAD_ENDS, 8, rows),
+            ("the number of metadata", METADATA_ENDS, 8, rows),
+            ("the number of rows' generations", CREATED_AT, 8, rows),
+            ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
+            ("the number of further leaves' ends", FURTHER_ENDS, 4, leaves),
+            ("the number of rows' leaves", ROW_LEAF_ENDS, 4, row_leaf_ends),
+        ])?;
+        let sections_of_terms = [LENGTHS, TOTAL_LENGTH, TERMS];
+        if !damaged && sections_of_terms.into_iter().any(|name| !documents.section(name).is_empty()) {
+            let terms = documents.count(TERMS, 4);
+            documents.check_counts([
+                ("the number of terms' rows", TERM_ROWS, 4, terms),
+                ("the number of terms' ends", TERM_ENDS, 8, terms),
+                ("the number of rows' lengths", LENGTHS, 4, rows),
+                ("the number of total lengths", TOTAL_LENGTH, 8, 1),
+            ])?;
         }
         Ok(Self { files, dim: dim as usize, vectors, documents })
     }
@@ -151,7 +128,7 @@ impl Segment {
     /// As [`Rows::leaf`], by the leaf's position in [`Rows::all_leaves`].
     fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
         let own = self.span(self.at(LEAF_ENDS), place, self.rows().into())?;
-        let all = count(self.at(FURTHER), 4);
+        let all = self.documents.count(FURTHER, 4);
         let secondary = self.span(self.at(FURTHER_ENDS), place, all)?;
         let secondary = self.numbers(self.at(FURTHER), secondary.start as usize..secondary.end as usize)?;
         if secondary.iter().any(|row| *row >= self.rows()) {
@@ -209,8 +186,41 @@ impl Segment {
         self.vectors.iter().flat_map(SealedFile::check_all).chain(self.documents.check_all())
     }
 
+    /// The file with the codes; `None` for a segment without codes.
+    fn coded(&self) -> Option<&SealedFile> {
+        self.vectors.as_ref().filter(|vectors| !vectors.section(CODES).is_empty())
+    }
+
+    fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
+        let spans = self.mean_rows()?;
+        let first = spans.partition_point(|[_, end]| *end <= rows.start);
+        // Usually one: the rows belong to one leaf.
+        let reached = spans[first..].iter().take_while(|[start, _]| *start < rows.end).count();
+        let own = first..first + reached;
+        // The mean of the rows outside all spans comes first.
+        let mean =
+            |from: usize, to: usize| vectors.elements(vectors.section(MEANS), from * self.dim..to * self.dim);
+        let means = mean(1 + own.start, 1 + own.end)?;
+        let own = &spans[own];
+        let covered = matches!(own, [[first, end]] if *first <= rows.start && *end >= rows.end);
+        let others = if covered { None } else { Some(mean(0, 1)?) };
+        Ok(Means::new(own, means, others, self.dim, rows))
+    }
+
+    /// The range of rows that each mean applies to.
+    pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
+        let Some(vectors) = &self.vectors else { return Ok(&[]) };
+        vectors.elements(vectors.section(MEAN_ROWS), 0..vectors.count(MEAN_ROWS, 8) as usize)
+    }
+
+    /// All means, `[1 + n, dim]`.
+    pub(in crate::store) fn all_means(&self) -> Result<&[f16]> {
+        let Some(vectors) = &self.vectors else { return Ok(&[]) };
+        vectors.elements(vectors.section(MEANS), 0..vectors.count(MEANS, 2) as usize)
+    }
+
     fn leaf_count(&self) -> usize {
-        count(self.at(LEAVES), 4) as usize
+        self.documents.count(LEAVES, 4) as usize
     }
 
     pub(super) fn numbers(&self, section: &Range<u64>, range: Range<usize>) -> Result<&[u32]> {
@@ -268,7 +278,7 @@ impl RowSource for Segment {
             let leaf = self.all_leaves()?.get(place).copied();
             return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
         }
-        let all = count(self.at(ROW_LEAVES), 4);
+        let all = self.documents.count(ROW_LEAVES, 4);
         let span = self.span(self.at(ROW_LEAF_ENDS), row as usize, all)?;
         let leaves = self.numbers(self.at(ROW_LEAVES), span.start as usize..span.end as usize)?;
         Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
@@ -321,7 +331,7 @@ impl RowSource for Segment {
                 Err(error) => return Err(error),
             }
         }
-        terms::made_from_texts(self, rows, lexer)
+        made_from_texts(self, rows, lexer)
     }
 }
 
@@ -331,7 +341,7 @@ impl Rows for Segment {
     }
 
     fn documents(&self) -> u32 {
-        count(self.at(ID_ORDER), 4) as u32
+        self.documents.count(ID_ORDER, 4) as u32
     }
 
     fn name(&self) -> &str {
@@ -348,12 +358,8 @@ impl Rows for Segment {
 
     fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
         let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
-        let missing = || {
-            StoreError::corrupt(
-                SegmentFiles::vectors_name(self.files.number),
-                Damage::Missing { what: "the file" },
-            )
-        };
+        let [vectors, _] = self.files.names();
+        let missing = || StoreError::corrupt(vectors.to_string(), Damage::Missing { what: "the file" });
         let vectors = self.vectors.as_ref().ok_or_else(missing)?;
         vectors.elements(vectors.section(ROWS), elements)
     }

@@ -1,38 +1,15 @@
 //! Reads a segment's posting lists of terms.
 
-use super::{
-    Rows,
-    read::{Segment, check_counts, count},
-};
+use super::Segment;
 use crate::{
-    lexical::{self, EncodedList},
+    lexical::{self, EncodedList, Posting},
     store::{
         error::{Damage, Result},
         layout::segment::*,
-        sealed::SealedFile,
+        rows::Rows,
+        terms::TermLists,
     },
 };
-
-/// Checks the lengths of the sections of posting lists of terms, in constant time.
-///
-/// # Errors
-///
-/// Sections whose lengths contradict each other.
-pub(super) fn check_term_counts(documents: &SealedFile, rows: u32) -> Result<()> {
-    if [LENGTHS, TOTAL_LENGTH, TERMS].into_iter().all(|name| documents.section(name).is_empty()) {
-        return Ok(());
-    }
-    let terms = count(documents.section(TERMS), 4);
-    check_counts(
-        documents,
-        [
-            ("the number of terms' rows", TERM_ROWS, 4, terms),
-            ("the number of terms' ends", TERM_ENDS, 8, terms),
-            ("the number of rows' lengths", LENGTHS, 4, rows.into()),
-            ("the number of total lengths", TOTAL_LENGTH, 8, 1),
-        ],
-    )
-}
 
 impl Segment {
     /// Whether the rows have posting lists of terms.
@@ -43,11 +20,11 @@ impl Segment {
     /// Size of all sections for terms.
     pub(in crate::store) fn term_bytes(&self) -> u64 {
         let sections = [TERMS, TERM_ROWS, TERM_ENDS, POSTINGS, LENGTHS, TOTAL_LENGTH];
-        sections.map(|section| count(self.at(section), 1)).iter().sum()
+        sections.map(|section| self.documents.count(section, 1)).iter().sum()
     }
 
     pub(super) fn term_count(&self) -> usize {
-        count(self.at(TERMS), 4) as usize
+        self.documents.count(TERMS, 4) as usize
     }
 
     /// The terms that occur, ascending.
@@ -128,5 +105,21 @@ impl Segment {
             true => Ok(all),
             false => Err(self.corrupt(Damage::Disagreement { what, expected, found })),
         }
+    }
+}
+
+impl TermLists for &Segment {
+    fn terms(&self) -> Result<&[u32]> {
+        Segment::terms(self)
+    }
+
+    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
+        let list = self.term_list_at(place)?;
+        list.decode_all(out).map_err(|_| self.undecodable("the postings of term", place as u64))
+    }
+
+    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
+        (0..).zip(Segment::stored_lengths(self)?).for_each(|(row, &length)| tell(row, length));
+        Ok(())
     }
 }

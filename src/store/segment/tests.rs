@@ -13,14 +13,14 @@ use crate::{
     store::{
         Result, StoreError,
         layout::{STORE_ID_BYTES, names},
-        manifest::StoreId,
         payload,
-        terms::{self, Lexer, TermLists},
+        rows::{Member, Passage, RowSource, Rows},
+        sealed::SealedFolder,
+        terms::{Lexer, TermLists},
     },
 };
 
 const DIM: usize = 3;
-const STORE: StoreId = StoreId([5; STORE_ID_BYTES]);
 
 /// A source in memory.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl RowSource for Vec<Given> {
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        terms::made_from_texts(self, rows, lexer)
+        made_from_texts(self, rows, lexer)
     }
 }
 
@@ -81,6 +81,10 @@ fn given(place: usize, leaves: &[u32]) -> Given {
     }
 }
 
+fn folder(dir: &TempDir) -> SealedFolder<'_> {
+    SealedFolder { backend: &FileSystem, dir: dir.path(), store_id: [5; STORE_ID_BYTES] }
+}
+
 fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
     fs::create_dir_all(dir.path().join(names::SEGMENTS)).unwrap();
     let members = (0..)
@@ -89,16 +93,8 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
         .collect();
     let sources: Vec<&dyn RowSource> = sources.iter().map(|source| source as &dyn RowSource).collect();
     build(
-        &FileSystem,
-        dir.path(),
-        NewSegment {
-            store_id: STORE,
-            number: 9,
-            codes: None,
-            lexer: None,
-            passages: false,
-            leaves: &|_| None,
-        },
+        folder(dir),
+        NewSegment { number: 9, codes: None, lexer: None, passages: false, leaves: &|_| None },
         &sources,
         members,
         &mut || Ok(()),
@@ -107,7 +103,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
 }
 
 fn open(dir: &TempDir, files: SegmentFiles) -> Result<Segment> {
-    Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files, false)
+    Segment::open(folder(dir), DIM as u32, files, false)
 }
 
 /// The origin of each row, by its id.
@@ -192,16 +188,8 @@ fn an_answer_to_cancel_ends_the_build() {
         if left == 0 { Err(StoreError::Poisoned) } else { Ok(()) }
     };
     let built = build(
-        &FileSystem,
-        dir.path(),
-        NewSegment {
-            store_id: STORE,
-            number: 9,
-            codes: None,
-            lexer: None,
-            passages: false,
-            leaves: &|_| None,
-        },
+        folder(&dir),
+        NewSegment { number: 9, codes: None, lexer: None, passages: false, leaves: &|_| None },
         &[&source],
         members,
         &mut tick,
@@ -222,8 +210,7 @@ proptest! {
         let files = write(&dir, &sources);
         let members = members(&sources, &open(&dir, files).unwrap());
         for (vectors, place, bit) in flips {
-            let name = if vectors { SegmentFiles::vectors_name(9) } else { SegmentFiles::documents_name(9) };
-            let path = dir.path().join(name);
+            let path = dir.path().join(files.names()[usize::from(!vectors)].to_string());
             let mut bytes = fs::read(&path).unwrap();
             let at = place.index(bytes.len());
             bytes[at] ^= 1 << bit;

@@ -4,8 +4,7 @@ use super::*;
 use crate::disk::FileSystem;
 use crate::store::{
     manifest::Manifest,
-    sealed::{Identity, Kind, SealedWriter},
-    segment::SegmentFiles,
+    sealed::{SealedFolder, SealedWriter},
 };
 
 /// Codes are compared with the rows, in addition to their checksums.
@@ -38,9 +37,8 @@ fn codes_of_other_rows_are_a_problem() {
     // The same file with invalid codes, and every checksum correct.
     let mut manifest = Manifest::read(&FileSystem, dir.path()).unwrap();
     let files = &mut manifest.segments[0].files;
-    let identity = Identity { kind: Kind::Vectors, store_id: manifest.store_id, segment: files.number };
-    let path = dir.path().join(SegmentFiles::vectors_name(files.number));
-    let mut file = SealedWriter::create(&FileSystem, &path, identity).unwrap();
+    let folder = SealedFolder { backend: &FileSystem, dir: dir.path(), store_id: manifest.store_id };
+    let mut file = SealedWriter::create(folder, files.names()[0]).unwrap();
     file.begin(layout::segment::ROWS).unwrap();
     file.write(bytemuck::cast_slice(&rows)).unwrap();
     file.begin(layout::segment::CODES).unwrap();

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::disk::faulty::Faulty;
-use crate::store::layout::{sealed::*, u64_at};
+use crate::store::layout::sealed::*;
 
 /// The offset of the bits in a file of dead rows.
 const BITMAP_AT: usize = 4096;
@@ -197,7 +197,7 @@ fn a_damaged_header_or_end_loses_nothing() {
             let mut bytes = fs::read(path).unwrap();
             let len = bytes.len();
             let tail = len - TAIL_BYTES;
-            let body = u64_at(&bytes, tail + AT_BODY_BYTES.start) as usize;
+            let body = bytemuck::pod_read_unaligned::<Tail>(&bytes[tail..]).body_bytes as usize;
             let checksums = body + 4 * body.div_ceil(PAGE_BYTES as usize);
             let [header, checksums, tail] = [0..HEADER_BYTES, body..checksums, tail..len];
             let parts: &[Range<usize>] = match place {
