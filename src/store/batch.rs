@@ -1,7 +1,7 @@
 //! The changes that a caller requests, and the checks before anything is written.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, OnceLock},
 };
 
@@ -126,28 +126,20 @@ impl WriteBatch {
                 return bad_rows(&put.document.id, "a passage is no part of the text");
             }
         }
-        let mut last: HashMap<&str, usize> = HashMap::with_capacity(self.puts.len());
-        for (position, put) in self.puts.iter().enumerate() {
-            last.insert(&put.document.id, position);
-        }
-        let kept: HashSet<usize> = last.values().copied().collect();
-        let mut seen = HashSet::new();
-        let deletes: Vec<String> = self
-            .deletes
-            .into_iter()
-            // An id that cannot be stored is unknown, so deleting it does nothing.
-            .filter(|id| check_id(id).is_ok() && !last.contains_key(id.as_str()))
-            .filter(|id| seen.insert(id.clone()))
-            .collect();
-        let mut puts = Vec::with_capacity(kept.len());
-        for (position, put) in self.puts.into_iter().enumerate() {
-            if kept.contains(&position) {
-                let Encoded { payload, metadata } = payload::encode(&put.document)?;
-                let Put { document, rows, terms } = put;
-                let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
-                puts.push(Arc::new(CheckedPut { id, payload, metadata, rows, terms }));
-            }
-        }
+        let mut seen: HashSet<&str> = HashSet::with_capacity(self.puts.len());
+        // Of several puts with one id, the last.
+        let mut kept: Vec<bool> = self.puts.iter().rev().map(|put| seen.insert(&put.document.id)).collect();
+        kept.reverse();
+        // An id that cannot be stored is unknown, so deleting it does nothing.
+        let deletes = self.deletes.iter().filter(|id| check_id(id).is_ok() && seen.insert(id)).cloned();
+        let deletes = deletes.collect();
+        let puts = self.puts.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(put, _)| {
+            let Encoded { payload, metadata } = payload::encode(&put.document)?;
+            let Put { document, rows, terms } = put;
+            let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
+            Ok(Arc::new(CheckedPut { id, payload, metadata, rows, terms }))
+        });
+        let puts = puts.collect::<Result<_>>()?;
         Ok(CheckedBatch { puts, deletes })
     }
 }

@@ -65,7 +65,7 @@ impl Store {
             return error;
         }
         let state = self.state();
-        let (live, memtable) = (u64::from(state.live()), state.memtable_rows());
+        let (live, memtable) = (u64::from(state.live), state.memtable_documents());
         let (durable, recoverable) = match self.options.durability {
             Durability::None => (0, 0),
             Durability::OnFlush => (writer.durable, memtable),

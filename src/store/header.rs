@@ -1,4 +1,4 @@
-//! What the headers of all files of a store have in common: magic and version first, and a checksum at the end.
+//! What the headers of all files of a store have in common: magic and version first, a checksum last.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},

@@ -19,7 +19,7 @@ use super::{
     error::{Damage, Result, StoreError},
     layout::names,
     leaves::{LeafLists, arrange},
-    rows::{Passage, RowSource, Rows},
+    rows::{Passage, RowSource, Rows, chain},
     terms::{Lexer, TermLists, TermTable, Terms},
 };
 use crate::{
@@ -76,7 +76,9 @@ impl Memtable {
         let Ok((order, lists)) = arrange(given.len(), &leaves_of);
         let mut rows: Vec<MemoryRow> = order.into_iter().map(|row| given[row as usize].clone()).collect();
         if has_passages {
-            chain(&mut rows);
+            let (heads, next) = chain(rows.iter().map(|row| (row.head, row.place)));
+            let links = heads.into_iter().zip(next);
+            rows.iter_mut().zip(links).for_each(|(row, link)| (row.head, row.next) = link);
         } else {
             (0..).zip(&mut rows).for_each(|(at, row)| (row.head, row.next) = (at, at));
         }
@@ -124,16 +126,12 @@ impl Memtable {
         self.bytes
     }
 
-    /// Rows of documents in the byte order of their ids; of a document with several, the first row.
-    pub(super) fn in_id_order(&self) -> Vec<u32> {
-        let mut order: Vec<u32> = self.by_id.values().copied().collect();
-        order.sort_unstable_by_key(|row| self.id_of(*row));
-        order
-    }
-
-    /// The id of a row, which must exist.
-    pub(super) fn id_of(&self, row: u32) -> &str {
-        &self.rows[row as usize].put.id
+    /// The first rows of documents in the byte order of their ids, from the id after `after` on.
+    pub(super) fn in_id_order(&self, after: Option<&str>) -> Vec<u32> {
+        let mut found: Vec<(&str, u32)> = self.by_id.iter().map(|(id, &row)| (&**id, row)).collect();
+        found.retain(|(id, _)| after.is_none_or(|after| *id > after));
+        found.sort_unstable();
+        found.into_iter().map(|(_, row)| row).collect()
     }
 
     fn row(&self, row: u32) -> Result<&MemoryRow> {
@@ -145,18 +143,6 @@ impl MemoryRow {
     /// The input of the row. It exists: positions match the rows.
     fn own(&self) -> &PutRow {
         &self.put.rows[self.place]
-    }
-}
-
-/// Replaces document numbers in rows by the rows of their first and next passages.
-fn chain(rows: &mut [MemoryRow]) {
-    let mut places: Vec<u32> = (0..rows.len() as u32).collect();
-    places.sort_unstable_by_key(|&at| (rows[at as usize].head, rows[at as usize].place));
-    for same in places.chunk_by(|&a, &b| rows[a as usize].head == rows[b as usize].head).collect::<Vec<_>>() {
-        for (place, &at) in same.iter().enumerate() {
-            let next = *same.get(place + 1).unwrap_or(&at);
-            (rows[at as usize].head, rows[at as usize].next) = (same[0], next);
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     rows::Rows,
     segment::Segment,
     terms::Lexer,
-    tombstones::Tombstones,
+    tombstones::{TombstoneFile, Tombstones},
 };
 use crate::ids::LeafId;
 
@@ -28,6 +28,8 @@ pub(super) enum PartRows {
 pub(super) struct VersionPart {
     pub(super) place: PartRows,
     pub(super) tombstones: Arc<Tombstones>,
+    /// The file of dead rows that the manifest names; it may have fewer of them.
+    pub(super) on_disk: Option<TombstoneFile>,
     /// Number of documents whose rows are dead.
     dead_documents: u32,
     /// Number of its first row among the rows of the generation.
@@ -51,7 +53,11 @@ impl VersionPart {
     /// # Errors
     ///
     /// Damage of the mapping of rows to documents, if documents have passages.
-    pub(super) fn sealed(segment: Arc<Segment>, tombstones: Arc<Tombstones>) -> Result<Self> {
+    pub(super) fn sealed(
+        segment: Arc<Segment>,
+        tombstones: Arc<Tombstones>,
+        on_disk: Option<TombstoneFile>,
+    ) -> Result<Self> {
         let mut dead_documents = tombstones.count();
         if segment.documents() != segment.rows() {
             dead_documents = 0;
@@ -60,12 +66,35 @@ impl VersionPart {
             }
         }
         let rows = segment.rows();
-        Ok(Self { place: PartRows::Sealed(segment), tombstones, dead_documents, base: 0, rows })
+        Ok(Self { place: PartRows::Sealed(segment), tombstones, on_disk, dead_documents, base: 0, rows })
     }
 
     pub(super) fn memtable(memtable: Memtable) -> Self {
         let (rows, place) = (memtable.rows(), PartRows::Memtable(Arc::new(memtable)));
-        Self { place, tombstones: Arc::default(), dead_documents: 0, base: 0, rows }
+        Self { place, tombstones: Arc::default(), on_disk: None, dead_documents: 0, base: 0, rows }
+    }
+
+    /// The representative rows of documents, also of dead ones, in the byte order of their ids, from the id
+    /// after `after` on.
+    pub(super) fn in_id_order(
+        &self,
+        after: Option<&str>,
+    ) -> Result<Box<dyn Iterator<Item = Result<u32>> + '_>> {
+        Ok(match &self.place {
+            PartRows::Sealed(segment) => {
+                let first = after.map_or(Ok(0), |id| segment.first_after(id))?;
+                Box::new((first..segment.documents()).map(|place| segment.by_id(place)))
+            }
+            PartRows::Memtable(memtable) => Box::new(memtable.in_id_order(after).into_iter().map(Ok)),
+        })
+    }
+
+    /// The segment; `None` for documents in memory.
+    pub(super) fn segment(&self) -> Option<&Arc<Segment>> {
+        match &self.place {
+            PartRows::Sealed(segment) => Some(segment),
+            PartRows::Memtable(_) => None,
+        }
     }
 
     /// Live rows.

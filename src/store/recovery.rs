@@ -7,7 +7,7 @@ use super::{
     error::{Damage, Operation},
     layout::names,
     lock,
-    log::{self, Log, LogPlace, Scan, Tail},
+    log::{self, Frame, Log, LogPlace, Scan, Tail},
     manifest::Manifest,
     version::Version,
 };
@@ -49,6 +49,22 @@ pub(super) fn evidence_of_later(
     })
 }
 
+/// Our files that a manifest does not need, relative to the store; `log`: whether its log is in use.
+pub(super) fn unused(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+    log: bool,
+) -> Result<Vec<String>> {
+    let mut unused: Vec<String> =
+        manifest.orphans(backend, dir).into_iter().map(|name| name.to_string()).collect();
+    let logs = log::bases(backend, dir)?.into_iter();
+    let old = |base: &Generation| *base < manifest.generation || *base == manifest.generation && !log;
+    unused.extend(logs.filter(old).map(log::name));
+    unused.extend(log::provisional(backend, dir)?);
+    Ok(unused)
+}
+
 /// The state with the commits of the log, and the log to continue.
 ///
 /// # Errors
@@ -68,27 +84,24 @@ pub(super) fn recover(
     }
     let place = manifest.log();
     let (mut replayed, mut documents) = (state, 0);
-    let found = log::scan(
-        backend,
-        dir,
-        place,
-        &mut |frame, commit| {
-            let undecodable = || {
-                let detail = Damage::Undecodable { what: "the commit at offset", number: frame.offset };
-                StoreError::corrupt(log::name(place.base), detail)
-            };
-            let passages = manifest.config.passages.is_some();
-            let commit = log::decode(commit, passages).ok_or_else(undecodable)?;
-            commit.check(&manifest.config).map_err(|_| undecodable())?;
-            documents += commit.puts.len() as u64;
-            // It looks up ids in sealed files, so it can fail on their damage.
-            replayed = replayed.apply(&manifest.config, &commit)?.0;
-            // After a repair, a commit may change nothing because an earlier one was lost.
-            replayed.generation = frame.generation;
-            Ok(())
-        },
-        &mut |_, _| Ok(()),
-    )?;
+    let found = log::scan(backend, dir, place, &mut |frame, commit| {
+        if frame.is_behind {
+            return Ok(());
+        }
+        let undecodable = || {
+            let detail = Damage::Undecodable { what: "the commit at offset", number: frame.offset };
+            StoreError::corrupt(log::name(place.base), detail)
+        };
+        let passages = manifest.config.passages.is_some();
+        let commit = log::decode(commit, passages).ok_or_else(undecodable)?;
+        commit.check(&manifest.config).map_err(|_| undecodable())?;
+        documents += commit.puts.len() as u64;
+        // It looks up ids in sealed files, so it can fail on their damage.
+        replayed = replayed.apply(&manifest.config, &commit)?.0;
+        // After a repair, a commit may change nothing because an earlier one was lost.
+        replayed.generation = frame.generation;
+        Ok(())
+    })?;
     found.check(place)?;
     let mut notices = Vec::new();
     if found.commits > 0 {
@@ -115,11 +128,11 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
         return Ok(None);
     }
     let mut documents = 0;
-    let mut count = |_, commit: &[u8]| {
-        documents += u64::from(log::puts_in(commit));
+    let mut count = |frame: Frame, commit: &[u8]| {
+        documents += if frame.is_behind { 0 } else { log::puts_in(commit).into() };
         Ok(())
     };
-    match log::scan(backend, dir, manifest.log(), &mut count, &mut |_, _| Ok(())) {
+    match log::scan(backend, dir, manifest.log(), &mut count) {
         Ok(scan) => Ok(Some(Waiting { place: manifest.log(), scan, documents })),
         // A writer flushed in the meantime.
         Err(StoreError::Io { operation: Operation::Open, source, .. })

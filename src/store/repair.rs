@@ -259,7 +259,7 @@ impl Repair {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
         }
-        VersionPart::sealed(Arc::new(segment), self.tombstones(entry, false)?)
+        VersionPart::sealed(Arc::new(segment), self.tombstones(entry, false)?, entry.tombstones)
     }
 
     /// The readable part of a segment; `None` if nothing can be found in it.

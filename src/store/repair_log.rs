@@ -19,20 +19,12 @@ impl Repair {
                 continue;
             }
             let place = LogPlace { base, ..place };
-            let (mut whole, mut behind): (Vec<(Generation, Vec<u8>)>, Vec<_>) = Default::default();
-            let before = log::scan(
-                &*backend,
-                &dir,
-                place,
-                &mut |frame, bytes| {
-                    whole.push((frame.generation, bytes.to_vec()));
-                    Ok(())
-                },
-                &mut |frame, bytes| {
-                    behind.push((frame.generation, bytes.to_vec()));
-                    Ok(())
-                },
-            );
+            let (mut whole, mut behind) = (Vec::new(), Vec::new());
+            let before = log::scan(&*backend, &dir, place, &mut |frame, bytes| {
+                let commits = if frame.is_behind { &mut behind } else { &mut whole };
+                commits.push((frame.generation, bytes.to_vec()));
+                Ok(())
+            });
             let damaged = match &before {
                 Ok(found) => newer || matches!(found.tail, Tail::Damaged { .. }),
                 Err(StoreError::Corrupt { .. }) => true,

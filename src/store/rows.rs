@@ -102,3 +102,18 @@ pub(super) struct Member {
     /// Its row there.
     pub(super) row: u32,
 }
+
+/// For each row, the first row of its document and the next one, its own for the last; given the document of
+/// each row and its place there.
+pub(super) fn chain<D: Ord, P: Ord>(places: impl Iterator<Item = (D, P)>) -> (Vec<u32>, Vec<u32>) {
+    let mut sorted: Vec<((D, P), u32)> = places.zip(0..).collect();
+    sorted.sort_unstable();
+    let (mut heads, mut next) = (vec![0; sorted.len()], vec![0; sorted.len()]);
+    for same in sorted.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
+        for (place, &(_, row)) in same.iter().enumerate() {
+            heads[row as usize] = same[0].1;
+            next[row as usize] = same.get(place + 1).map_or(row, |next| next.1);
+        }
+    }
+    (heads, next)
+}

@@ -25,13 +25,13 @@ use super::{
     error::Operation,
     files,
     layout::names,
-    log,
     manifest::{Manifest, SegmentEntry},
-    part::{PartRows, VersionPart},
+    part::VersionPart,
+    recovery,
     reroute::{Rerouted, Route},
     rows::{Member, RowSource},
     segment::{self, Codes, NewSegment, Segment},
-    tombstones::{TombstoneFile, Tombstones},
+    tombstones::TombstoneFile,
     version::Version,
 };
 
@@ -89,10 +89,9 @@ impl Store {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let _span = compaction("compact", &state).entered();
-        let compact =
-            self.is_sealed(&writer) && state.parts().len() <= 1 && state.live_rows() == state.rows();
+        let compact = self.is_sealed(&writer) && state.parts.len() <= 1 && state.live_rows == state.rows;
         if !compact {
-            let all = vec![true; state.parts().len()];
+            let all = vec![true; state.parts.len()];
             let replaced = self.replace(&mut writer, &state, &all, Rewrite::default(), tick);
             replaced.map_err(|error| self.with_numbers(&writer, error, 0))?;
         }
@@ -125,7 +124,7 @@ impl Store {
     ) -> Result<()> {
         let state = self.state();
         let _span = compaction(call, &state).entered();
-        self.replace(writer, &state, &vec![true; state.parts().len()], rewrite, tick)
+        self.replace(writer, &state, &vec![true; state.parts.len()], rewrite, tick)
     }
 
     /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on. The
@@ -154,14 +153,13 @@ impl Store {
     /// Seals the fresh documents of a generation, merging if due, and publishes it. On a full disk nothing is
     /// merged, and the reserve is used.
     pub(super) fn seal(&self, writer: &mut Writer, state: &Version) -> Result<()> {
-        let (generation, documents) = (state.generation.0, state.memtable_rows());
+        let (generation, documents) = (state.generation.0, state.memtable_documents());
         let _span = tracing::info_span!("flush", generation, documents).entered();
-        let due = due(state.parts());
+        let due = due(&state.parts);
         match self.replace(writer, state, &due, Rewrite::default(), &mut || Ok(())) {
             Err(error) if error.is_out_of_space() && self.health.check_writes().is_ok() => {
                 writer.reserve.release();
-                let memtable: Vec<bool> =
-                    state.parts().iter().map(|part| matches!(part.place, PartRows::Memtable(_))).collect();
+                let memtable: Vec<bool> = state.parts.iter().map(|part| part.segment().is_none()).collect();
                 self.replace(writer, state, &memtable, Rewrite::default(), &mut || Ok(())).inspect_err(|_| {
                     // For the next attempt.
                     let _ = writer.reserve.ensure(&*self.backend, state);
@@ -210,20 +208,26 @@ impl Store {
         }
         let built = self.build(state, merged, &manifest, rewrite, tick)?;
         let mut parts = Vec::new();
-        for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
-            let PartRows::Sealed(segment) = &part.place else { continue };
-            let tombstones = self.tombstone_file(&writer.manifest, segment, &part.tombstones, state)?;
-            manifest.segments.push(SegmentEntry { files: segment.files(), tombstones });
-            parts.push(part.clone());
+        for (part, _) in state.parts.iter().zip(merged).filter(|(_, merged)| !**merged) {
+            let Some(segment) = part.segment() else { continue };
+            let (files, mut part) = (segment.files(), part.clone());
+            // Rows only ever die, so equal counts mean equal sets.
+            if part.on_disk.map_or(0, |file| file.count) != part.tombstones.count() {
+                let (folder, now) = (self.folder(), state.generation);
+                let file = TombstoneFile::write(folder, files.number, now, &part.tombstones);
+                part.on_disk = Some(self.poison_if_sync(file)?);
+            }
+            manifest.segments.push(SegmentEntry { files, tombstones: part.on_disk });
+            parts.push(part);
         }
         if let Some(segment) = built {
             manifest.segments.push(SegmentEntry { files: segment.files(), tombstones: None });
-            parts.push(VersionPart::sealed(Arc::new(segment), Arc::default())?);
+            parts.push(VersionPart::sealed(Arc::new(segment), Arc::default(), None)?);
         }
         let next = Version::new(state.generation, parts)?;
         self.make_current(writer, manifest)?;
         self.publish(next);
-        writer.durable = u64::from(state.live());
+        writer.durable = u64::from(state.live);
         // Logged where it happens.
         let _ = self.collect_garbage(writer);
         Ok(())
@@ -239,7 +243,7 @@ impl Store {
         tick: Tick<'_>,
     ) -> Result<Option<Segment>> {
         let chosen: Vec<&VersionPart> =
-            state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
+            state.parts.iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
         let rerouted = rewrite.route.map(|route| {
             let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
             parts.collect::<Result<Vec<_>>>()
@@ -267,25 +271,6 @@ impl Store {
         let built = segment::build(self.folder(), segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         Segment::open(self.folder(), self.config.dim, built, false).map(Some)
-    }
-
-    /// The file of a segment's dead rows: the existing one, or a new one.
-    fn tombstone_file(
-        &self,
-        manifest: &Manifest,
-        segment: &Segment,
-        tombstones: &Tombstones,
-        state: &Version,
-    ) -> Result<Option<TombstoneFile>> {
-        let number = segment.files().number;
-        let now = manifest.segments.iter().find(|entry| entry.files.number == number);
-        let now = now.and_then(|entry| entry.tombstones);
-        // Rows only ever die, so equal counts mean equal sets.
-        if now.map_or(0, |file| file.count) == tombstones.count() {
-            return Ok(now);
-        }
-        let file = TombstoneFile::write(self.folder(), number, state.generation, tombstones);
-        self.poison_if_sync(file).map(Some)
     }
 
     /// Checks that the directory is as this handle left it.
@@ -344,16 +329,9 @@ impl Store {
 
     /// Removes our files that the manifest does not name, and logs of sealed commits.
     pub(super) fn remove_orphans(&self, writer: &Writer) -> Result<()> {
-        let (backend, manifest) = (&*self.backend, &writer.manifest);
-        let orphans = manifest.orphans(backend, &self.dir).into_iter();
-        let mut unused: Vec<String> = orphans.map(|name| name.to_string()).collect();
-        let logs = log::bases(backend, &self.dir).unwrap_or_default();
+        let backend = &*self.backend;
         // The log of this generation is in use, unless it cannot have any commit.
-        let unused_log =
-            |base| base < manifest.generation || base == manifest.generation && writer.log.is_none();
-        let logs = logs.into_iter().filter(|base| unused_log(*base));
-        unused.extend(logs.map(log::name));
-        unused.extend(log::provisional(backend, &self.dir).unwrap_or_default());
+        let unused = recovery::unused(backend, &self.dir, &writer.manifest, writer.log.is_some())?;
         let mut first = Ok(());
         for name in unused {
             let path = self.dir.join(&name);
@@ -377,7 +355,7 @@ impl Store {
 
 /// The tracing span of a call that rewrites all documents.
 fn compaction(call: &'static str, state: &Version) -> tracing::Span {
-    let (generation, documents, parts) = (state.generation.0, state.live(), state.parts().len());
+    let (generation, documents, parts) = (state.generation.0, state.live, state.parts.len());
     tracing::info_span!("compaction", call, generation, documents, parts)
 }
 
@@ -388,14 +366,9 @@ fn due(parts: &[VersionPart]) -> Vec<bool> {
     let mut rows = 0u32;
     let mut open = true;
     for (place, part) in parts.iter().enumerate().rev() {
-        let live = part.live();
-        match part.place {
-            PartRows::Memtable(_) => merged[place] = true,
-            PartRows::Sealed(_) => {
-                open &= live < rows.saturating_mul(MERGE_RATIO);
-                merged[place] = open || part.tombstones.count() > part.rows() / DEAD_SHARE;
-            }
-        }
+        let (live, sealed) = (part.live(), part.segment().is_some());
+        open &= !sealed || live < rows.saturating_mul(MERGE_RATIO);
+        merged[place] = !sealed || open || part.tombstones.count() > part.rows() / DEAD_SHARE;
         if merged[place] {
             rows = rows.saturating_add(live);
         }

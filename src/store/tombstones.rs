@@ -60,8 +60,7 @@ impl TombstoneFile {
     ) -> Result<Self> {
         let name = SealedName { segment, kind: SealedKind::Dead(generation) };
         let mut file = SealedWriter::create(folder, name)?;
-        file.begin(BITMAP)?;
-        file.write(bytemuck::cast_slice(&tombstones.words))?;
+        file.section(BITMAP, &tombstones.words)?;
         Ok(Self { generation, count: tombstones.count, seal: file.finish()? })
     }
 
@@ -75,9 +74,7 @@ impl TombstoneFile {
         damaged: bool,
     ) -> Result<Tombstones> {
         let file = SealedFile::open(folder, self.name(segment), self.seal, damaged)?;
-        let section = file.section(BITMAP);
-        let words = ((section.end - section.start) / 8) as usize;
-        let words: &[u64] = file.elements(section, 0..words)?;
+        let words: &[u64] = file.all(BITMAP)?;
         let tombstones =
             Tombstones { words: words.to_vec(), count: words.iter().map(|word| word.count_ones()).sum() };
         let highest = words.iter().rposition(|word| *word != 0);

@@ -13,7 +13,7 @@ use super::{
     error::Damage,
     layout::names,
     manifest::Manifest,
-    part::{PartRows, VersionPart},
+    part::VersionPart,
     rows::{Passage, RowSource, Rows},
     segment::Segment,
     terms::Terms,
@@ -39,10 +39,7 @@ pub(super) type Done<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Pages, rows whose codes are checked, and live documents.
 fn units(part: &VersionPart) -> u64 {
-    let sealed = match &part.place {
-        PartRows::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
-        PartRows::Memtable(_) => 0,
-    };
+    let sealed = part.segment().map_or(0, |segment| segment.checks() + u64::from(segment.rows()));
     sealed + u64::from(part.live())
 }
 
@@ -165,7 +162,7 @@ impl Store {
     pub fn verify_with(&self, tell: Tell<'_>) -> Result<VerifyReport> {
         let state = self.state();
         let mut report = VerifyReport::default();
-        let (mut units_done, total) = (0, state.parts().iter().map(units).sum());
+        let (mut units_done, total) = (0, state.parts.iter().map(units).sum());
         let done: Done<'_> = &mut |more| {
             units_done += more;
             tell(units_done, total)
@@ -175,8 +172,8 @@ impl Store {
             report.problem(names::MANIFEST, Damage::Foreign);
         }
         let mut ids = HashSet::new();
-        for part in state.parts() {
-            if let PartRows::Sealed(segment) = &part.place {
+        for part in &state.parts {
+            if let Some(segment) = part.segment() {
                 report.file_bytes += segment.bytes().iter().sum::<u64>();
                 for page in segment.check_bytes() {
                     report.note(page)?;

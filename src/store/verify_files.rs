@@ -82,11 +82,7 @@ impl Store {
             if !copy.is_ok_and(|copy| copy == manifest) {
                 found.push(Notice::StaleCopy { file: names::MANIFEST_COPY.to_owned() });
             }
-            let orphans = manifest.orphans(backend, dir).into_iter();
-            let mut unused: Vec<String> = orphans.map(|name| name.to_string()).collect();
-            let old = log::bases(backend, dir)?.into_iter().filter(|base| *base < manifest.generation);
-            unused.extend(old.map(log::name));
-            unused.extend(log::provisional(backend, dir)?);
+            let unused = recovery::unused(backend, dir, &manifest, true)?;
             found.extend(unused.into_iter().map(|file| Notice::Unused { file }));
         }
         if files::kind(backend, &dir.join(names::MANIFEST_NEW))?.is_some() {

@@ -16,10 +16,13 @@ use crate::ids::{Generation, Row};
 pub(super) struct Version {
     pub(super) generation: Generation,
     /// In row order: the segments, then the memtables, oldest first.
-    parts: Vec<VersionPart>,
-    rows: u32,
-    live: u32,
-    live_rows: u32,
+    pub(super) parts: Vec<VersionPart>,
+    /// Rows of all parts, dead ones included.
+    pub(super) rows: u32,
+    /// Live documents.
+    pub(super) live: u32,
+    /// Rows of live documents.
+    pub(super) live_rows: u32,
 }
 
 impl Version {
@@ -34,25 +37,6 @@ impl Version {
             rows = rows.checked_add(part.rows()).ok_or(too_many)?;
         }
         Ok(Self { generation, parts, rows, live, live_rows })
-    }
-
-    pub(super) fn parts(&self) -> &[VersionPart] {
-        &self.parts
-    }
-
-    /// Rows of all parts, dead ones included.
-    pub(super) fn rows(&self) -> u32 {
-        self.rows
-    }
-
-    /// Live documents.
-    pub(super) fn live(&self) -> u32 {
-        self.live
-    }
-
-    /// Rows of live documents.
-    pub(super) fn live_rows(&self) -> u32 {
-        self.live_rows
     }
 
     /// The part that contains a row, and the row in it.
@@ -75,7 +59,7 @@ impl Version {
     }
 
     /// Live documents of the memtables.
-    pub(super) fn memtable_rows(&self) -> u64 {
+    pub(super) fn memtable_documents(&self) -> u64 {
         self.memtables().map(|(part, _)| u64::from(part.live_documents())).sum()
     }
 

@@ -1,20 +1,29 @@
 //! Iterates over live documents in id order.
 
-use super::{
-    error::Result,
-    part::{PartRows, VersionPart},
-};
+use super::{error::Result, part::VersionPart};
 use crate::ids::Row;
 
 /// A walk over the live documents of a view in the byte order of their ids.
 pub struct Walk<'a> {
-    cursors: Vec<Cursor<'a>>,
+    /// The next document of each part.
+    heads: Vec<Option<(String, Row)>>,
+    others: Vec<Box<dyn Iterator<Item = Result<(String, Row)>> + 'a>>,
 }
 
 impl<'a> Walk<'a> {
     /// Starts after the id `after`.
     pub(super) fn new(parts: &'a [VersionPart], after: Option<&str>) -> Result<Self> {
-        Ok(Self { cursors: parts.iter().map(|part| Cursor::new(part, after)).collect::<Result<_>>()? })
+        let mut walk = Self { heads: Vec::new(), others: Vec::new() };
+        for part in parts {
+            let rows = part.in_id_order(after)?.filter(|row| !matches!(row, Ok(row) if !part.is_live(*row)));
+            let mut others = rows.map(|row| {
+                let row = row?;
+                Ok((part.id(row)?.to_owned(), Row(part.base + row)))
+            });
+            walk.heads.push(others.next().transpose()?);
+            walk.others.push(Box::new(others));
+        }
+        Ok(walk)
     }
 
     /// The next document.
@@ -23,58 +32,8 @@ impl<'a> Walk<'a> {
     ///
     /// Damage of the pages that hold ids.
     pub fn next(&mut self) -> Result<Option<(String, Row)>> {
-        let heads = self.cursors.iter_mut().filter(|cursor| cursor.head.is_some());
-        let Some(first) = heads.min_by(|a, b| a.head.cmp(&b.head)) else { return Ok(None) };
-        let Some((id, row)) = first.head.take() else { return Ok(None) };
-        let row = Row(first.part.base + row);
-        first.advance()?;
-        Ok(Some((id, row)))
-    }
-}
-
-/// A walk over the live documents of a part in id order.
-struct Cursor<'a> {
-    part: &'a VersionPart,
-    /// For a memtable: its rows in id order.
-    order: Vec<u32>,
-    next: u32,
-    head: Option<(String, u32)>,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(part: &'a VersionPart, after: Option<&str>) -> Result<Self> {
-        let mut cursor = Self { part, order: Vec::new(), next: 0, head: None };
-        match &part.place {
-            PartRows::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
-            PartRows::Memtable(memtable) => {
-                cursor.order = memtable.in_id_order();
-                let before = |row: &u32| after.is_some_and(|id| memtable.id_of(*row) < id);
-                cursor.next = cursor.order.partition_point(before) as u32;
-            }
-        }
-        cursor.advance()?;
-        if let (Some(id), Some((head, _))) = (after, &cursor.head)
-            && head == id
-        {
-            cursor.advance()?;
-        }
-        Ok(cursor)
-    }
-
-    /// Moves to the next live document.
-    fn advance(&mut self) -> Result<()> {
-        self.head = None;
-        while self.next < self.part.documents() {
-            let row = match &self.part.place {
-                PartRows::Sealed(segment) => segment.by_id(self.next)?,
-                PartRows::Memtable(_) => self.order[self.next as usize],
-            };
-            self.next += 1;
-            if self.part.is_live(row) {
-                self.head = Some((self.part.id(row)?.to_owned(), row));
-                break;
-            }
-        }
-        Ok(())
+        let heads = self.heads.iter_mut().zip(&mut self.others).filter(|(head, _)| head.is_some());
+        let Some((head, others)) = heads.min_by(|(a, _), (b, _)| a.cmp(b)) else { return Ok(None) };
+        Ok(std::mem::replace(head, others.next().transpose()?))
     }
 }

@@ -24,9 +24,7 @@ use std::path::Path;
 pub(super) use append::{Log, Room};
 pub(super) use codec::{decode, encode, puts_in};
 pub(super) use frame::LogPlace;
-#[cfg(feature = "fuzzing")]
-pub(super) use scan::Frame;
-pub(super) use scan::{Scan, Tail, scan};
+pub(super) use scan::{Frame, Scan, Tail, scan};
 
 use super::{Result, files, layout::names};
 use crate::{

@@ -22,6 +22,8 @@ pub(in crate::store) struct Frame {
     pub(in crate::store) offset: u64,
     /// The generation that its commit creates.
     pub(in crate::store) generation: Generation,
+    /// Whether damage precedes it.
+    pub(in crate::store) is_behind: bool,
 }
 
 /// What follows the last frame of a log.
@@ -76,18 +78,17 @@ struct Reader<'a> {
     len: u64,
 }
 
-/// Reads a log, and passes each whole frame before its end to `visit`, and each one after damage to `behind`.
+/// Reads a log, and passes each whole frame to `visit`: those before its end, then those after damage.
 ///
 /// # Errors
 ///
 /// [`StoreError::UnsupportedVersion`]; [`StoreError::Corrupt`] for a log of another store, or one that is too
-/// long; failures of reading; errors of `visit` and `behind`. Damage between frames is in [`Scan::tail`].
+/// long; failures of reading; errors of `visit`. Damage between frames is in [`Scan::tail`].
 pub(in crate::store) fn scan(
     backend: &dyn Backend,
     dir: &Path,
     place: LogPlace,
     visit: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
-    behind: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
 ) -> Result<Scan> {
     let file_name = name(place.base);
     let path = &dir.join(&file_name);
@@ -113,11 +114,12 @@ pub(in crate::store) fn scan(
     while let Some((header, commit)) = reader.frame(at)?
         && Generation(header.generation) == found.generation.next()
     {
-        visit(Frame { offset: at, generation: Generation(header.generation) }, &commit)?;
+        let generation = Generation(header.generation);
+        visit(Frame { offset: at, generation, is_behind: false }, &commit)?;
         synced = synced.max(header.synced);
         last_boot = header.boot;
         found.commits += 1;
-        found.generation = Generation(header.generation);
+        found.generation = generation;
         at += header.frame_bytes();
     }
     found.end = at.min(len.max(HEADER_BYTES as u64));
@@ -125,7 +127,7 @@ pub(in crate::store) fn scan(
     let (mut whole, mut written_in) = (0u64, 0);
     let mut from = at;
     while let Some((offset, header, commit)) = reader.next_frame(from)? {
-        behind(Frame { offset, generation: Generation(header.generation) }, &commit)?;
+        visit(Frame { offset, generation: Generation(header.generation), is_behind: true }, &commit)?;
         if whole == 0 {
             // The boot of the process that wrote what is missing before the frame: each process clears
             // whatever it does not continue from.

@@ -66,19 +66,11 @@ fn logged(count: u32) -> (TempDir, Vec<u64>) {
 /// The commits of a log, those after damage, and the result of the scan.
 fn read(dir: &Path, place: LogPlace) -> Result<(Vec<CheckedBatch>, Vec<CheckedBatch>, Scan)> {
     let (mut commits, mut behind) = (Vec::new(), Vec::new());
-    let found = scan(
-        &FileSystem,
-        dir,
-        place,
-        &mut |_, bytes| {
-            commits.extend(decode(bytes, true));
-            Ok(())
-        },
-        &mut |_, bytes| {
-            behind.extend(decode(bytes, true));
-            Ok(())
-        },
-    )?;
+    let found = scan(&FileSystem, dir, place, &mut |frame, bytes| {
+        let into = if frame.is_behind { &mut behind } else { &mut commits };
+        into.extend(decode(bytes, true));
+        Ok(())
+    })?;
     Ok((commits, behind, found))
 }
 
@@ -165,7 +157,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     }
     // The same bytes after a reboot: unsynced frames may be missing.
     let later = crate::disk::recorder::Recorder::new(dir.path(), crate::disk::recorder::Forget::Nothing);
-    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(()), &mut |_, _| Ok(())).unwrap();
+    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(())).unwrap();
     assert_eq!((found.commits, found.tail), (2, Tail::Lost { commits: 3 }));
     // Not if a later frame says that they had been synced.
     let dir = folder();
@@ -179,7 +171,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     bytes[ends[1] as usize + 50] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let later = crate::disk::recorder::Recorder::new(dir.path(), crate::disk::recorder::Forget::Nothing);
-    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(()), &mut |_, _| Ok(())).unwrap();
+    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(())).unwrap();
     assert!(matches!(found.tail, Tail::Damaged { commits: 2, .. }), "{:?}", found.tail);
 }
 

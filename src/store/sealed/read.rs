@@ -135,12 +135,28 @@ impl SealedFile {
         Ok(bytes)
     }
 
+    /// Whether the section exists and is not empty.
+    pub(in crate::store) fn has(&self, name: u32) -> bool {
+        !self.section(name).is_empty()
+    }
+
+    /// All checked elements of a section.
+    pub(in crate::store) fn all<T: bytemuck::Pod>(&self, name: u32) -> Result<&[T]> {
+        self.elements(name, 0..self.count(name, size_of::<T>() as u64) as usize)
+    }
+
+    /// One checked element of a section.
+    pub(in crate::store) fn element<T: bytemuck::Pod>(&self, name: u32, at: u32) -> Result<&T> {
+        Ok(&self.elements(name, at as usize..at as usize + 1)?[0])
+    }
+
     /// Checked elements `range` of a section.
     pub(in crate::store) fn elements<T: bytemuck::Pod>(
         &self,
-        section: &Range<u64>,
+        name: u32,
         range: Range<usize>,
     ) -> Result<&[T]> {
+        let section = self.section(name);
         let width = size_of::<T>() as u64;
         let (start, end) = (range.start as u64 * width, range.end as u64 * width);
         if start > end || end > section.end - section.start {

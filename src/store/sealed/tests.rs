@@ -74,11 +74,10 @@ fn elements_are_typed_and_bounded() {
     let numbers: Vec<u32> = (0..1000).collect();
     let seal = write(dir.path(), &[(1, vec![9; 3]), (2, bytemuck::cast_slice(&numbers).to_vec())], 1 << 20);
     let file = open(dir.path(), seal).unwrap();
-    let section = file.section(2);
-    assert_eq!(file.elements::<u32>(section, 10..13).unwrap(), [10, 11, 12]);
-    assert_eq!(file.elements::<u32>(section, 1000..1000).unwrap(), [] as [u32; 0]);
+    assert_eq!(file.elements::<u32>(2, 10..13).unwrap(), [10, 11, 12]);
+    assert_eq!(file.elements::<u32>(2, 1000..1000).unwrap(), [] as [u32; 0]);
     for range in [999..1001, usize::MAX / 8..usize::MAX / 8 + 1] {
-        let refused = file.elements::<u32>(section, range);
+        let refused = file.elements::<u32>(2, range);
         assert!(matches!(refused, Err(StoreError::Corrupt { detail: Damage::TooShort { .. }, .. })));
     }
 }

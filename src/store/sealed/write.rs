@@ -75,6 +75,12 @@ impl SealedWriter {
         self.append(bytes)
     }
 
+    /// Writes a whole section.
+    pub(in crate::store) fn section<T: bytemuck::Pod>(&mut self, name: u32, elements: &[T]) -> Result<()> {
+        self.begin(name)?;
+        self.write(bytemuck::cast_slice(elements))
+    }
+
     /// Ends the file and makes it durable; the caller must sync its directory entry.
     pub(in crate::store) fn finish(mut self) -> Result<Seal> {
         if !self.len.is_multiple_of(PAGE_BYTES) {

@@ -1,6 +1,6 @@
 //! Builds a segment from documents in memory or in other segments.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::borrow::Cow;
 
 use super::{Codes, SegmentFiles, joined::Joined};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         error::{Result, StoreError},
         layout::segment::*,
         leaves::{LeafLists, arrange},
-        rows::{Member, Passage, RowSource},
+        rows::{Member, RowSource, chain},
         sealed::{SealedFolder, SealedWriter},
         terms::Lexer,
     },
@@ -102,18 +102,12 @@ pub(in crate::store) fn build(
 }
 
 fn write_leaves(file: &mut SealedWriter, lists: &LeafLists) -> Result<()> {
-    for (name, numbers) in [
-        (LEAVES, &lists.leaves),
-        (LEAF_ENDS, &lists.ends),
-        (FURTHER, &lists.secondary),
-        (FURTHER_ENDS, &lists.secondary_ends),
-        (ROW_LEAVES, &lists.row_leaves),
-        (ROW_LEAF_ENDS, &lists.row_ends),
-    ] {
-        file.begin(name)?;
-        file.write(bytemuck::cast_slice(numbers))?;
-    }
-    Ok(())
+    file.section(LEAVES, &lists.leaves)?;
+    file.section(LEAF_ENDS, &lists.ends)?;
+    file.section(FURTHER, &lists.secondary)?;
+    file.section(FURTHER_ENDS, &lists.secondary_ends)?;
+    file.section(ROW_LEAVES, &lists.row_leaves)?;
+    file.section(ROW_LEAF_ENDS, &lists.row_ends)
 }
 
 /// The positions of rows in their documents, in their stored form.
@@ -126,34 +120,21 @@ struct Passages {
 
 impl Passages {
     fn of(sources: &[&dyn RowSource], members: &[Member]) -> Result<Self> {
-        let rows = members.len();
-        let mut own = Self { heads: vec![0; rows], spans: Vec::with_capacity(rows), next: vec![0; rows] };
-        // By source and head there, the new rows of each document.
-        let mut documents: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
-        for (row, member) in (0..).zip(members) {
+        let (mut spans, mut documents) = (Vec::new(), Vec::new());
+        for member in members {
             let passage = sources[member.source as usize].passage(member.row)?;
-            let Passage { head, span, .. } =
-                passage.unwrap_or(Passage { head: member.row, next: member.row, span: Span::default() });
-            own.spans.push([span.start, span.end]);
-            documents.entry((member.source, head)).or_default().push(row);
+            let (head, span) = passage.map_or((member.row, Span::default()), |own| (own.head, own.span));
+            spans.push([span.start, span.end]);
+            documents.push((member.source, head));
         }
-        for rows in documents.values_mut() {
-            rows.sort_unstable_by_key(|&row| (own.spans[row as usize], row));
-            for (place, &row) in rows.iter().enumerate() {
-                own.heads[row as usize] = rows[0];
-                own.next[row as usize] = *rows.get(place + 1).unwrap_or(&row);
-            }
-        }
-        Ok(own)
+        let (heads, next) = chain(documents.into_iter().zip(spans.iter().copied()));
+        Ok(Self { heads, spans, next })
     }
 
     fn write(&self, file: &mut SealedWriter) -> Result<()> {
-        file.begin(HEADS)?;
-        file.write(bytemuck::cast_slice(&self.heads))?;
-        file.begin(SPANS)?;
-        file.write(bytemuck::cast_slice(&self.spans))?;
-        file.begin(NEXT)?;
-        file.write(bytemuck::cast_slice(&self.next))
+        file.section(HEADS, &self.heads)?;
+        file.section(SPANS, &self.spans)?;
+        file.section(NEXT, &self.next)
     }
 }
 
@@ -173,8 +154,7 @@ fn write_blobs<'a>(
         end += entry.len() as u64;
         all_ends.push(end);
     }
-    file.begin(ends)?;
-    file.write(bytemuck::cast_slice(&all_ends))
+    file.section(ends, &all_ends)
 }
 
 /// The posting lists of terms, merged over all sources.
@@ -204,15 +184,11 @@ fn write_terms(
         term_rows.push(postings.len() as u32);
         ends.push(end);
     }
-    for (name, numbers) in [(TERMS, &terms), (TERM_ROWS, &term_rows), (LENGTHS, &lengths)] {
-        file.begin(name)?;
-        file.write(bytemuck::cast_slice(numbers))?;
-    }
-    file.begin(TERM_ENDS)?;
-    file.write(bytemuck::cast_slice::<u64, u8>(&ends))?;
-    file.begin(TOTAL_LENGTH)?;
-    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-    file.write(&total.to_le_bytes())
+    file.section(TERMS, &terms)?;
+    file.section(TERM_ROWS, &term_rows)?;
+    file.section(LENGTHS, &lengths)?;
+    file.section(TERM_ENDS, &ends)?;
+    file.section(TOTAL_LENGTH, &[lengths.iter().map(|&length| u64::from(length)).sum::<u64>()])
 }
 
 fn write_ids(
@@ -235,10 +211,7 @@ fn write_ids(
     let mut order: Vec<u32> = (0..members.len() as u32).filter(|&row| is_head(row as usize)).collect();
     order.sort_unstable_by(|&a, &b| id(a).cmp(id(b)));
     debug_assert!(order.windows(2).all(|pair| id(pair[0]) < id(pair[1])), "an id twice in a segment");
-    file.begin(IDS)?;
-    file.write(ids.as_bytes())?;
-    file.begin(ID_ENDS)?;
-    file.write(bytemuck::cast_slice(&ends))?;
-    file.begin(ID_ORDER)?;
-    file.write(bytemuck::cast_slice(&order))
+    file.section(IDS, ids.as_bytes())?;
+    file.section(ID_ENDS, &ends)?;
+    file.section(ID_ORDER, &order)
 }

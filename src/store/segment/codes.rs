@@ -16,7 +16,7 @@ use crate::{
 
 /// Checks the lengths of the sections of codes, in constant time.
 pub(super) fn check_codes(file: &SealedFile, rows: u32, dim: usize) -> Result<()> {
-    let rows = if file.section(CODES).is_empty() { 0 } else { u64::from(rows) };
+    let rows = if file.has(CODES) { u64::from(rows) } else { 0 };
     let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
     let own_means = file.count(MEAN_ROWS, 8).min(rows);
     let means = if rows > 0 { own_means + 1 } else { 0 };
@@ -128,16 +128,10 @@ impl Codes {
                 file.write(&record)?;
             }
         }
-        for (name, section) in [
-            (CODES, &*blocks),
-            (CODE_FACTORS, bytemuck::cast_slice(&factors)),
-            (CODE_SHIFTS, bytemuck::cast_slice(&shifts)),
-            (MEAN_ROWS, bytemuck::cast_slice(&spans)),
-            (MEANS, bytemuck::cast_slice(&means)),
-        ] {
-            file.begin(name)?;
-            file.write(section)?;
-        }
-        Ok(())
+        file.section(CODES, &blocks)?;
+        file.section(CODE_FACTORS, &factors)?;
+        file.section(CODE_SHIFTS, &shifts)?;
+        file.section(MEAN_ROWS, &spans)?;
+        file.section(MEANS, &means)
     }
 }
