@@ -58,7 +58,6 @@ mod repair_report;
 mod reroute;
 mod reserve;
 mod rows;
-mod salvage;
 mod seal;
 mod sealed;
 mod segment;

@@ -6,33 +6,33 @@
 //! manifest leaves them out, and that is the commit point, as everywhere.
 
 use std::{
-    collections::{HashMap, HashSet},
-    ops::Range,
+    collections::HashSet,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use half::f16;
 
 use super::{
     Result, StoreConfig, StoreError, StoreOptions,
-    batch::{Put, check_leaves},
+    batch::{CheckedPut, Put, check_leaves},
     error::Damage,
     files::{self, set_aside},
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
+    memtable::Memtable,
     part::VersionPart,
     recovery,
     repair_report::RepairReport,
     rows::{Member, Passage, RowSource, Rows},
-    salvage::{ReadableDocument, Salvaged},
     segment::{self, Codes, NewSegment, Segment},
     terms::Lexer,
     tombstones::Tombstones,
 };
 use crate::disk::{Backend, Kind};
 use crate::document::Document;
+use crate::ids::Generation;
 
 /// Maximum number of ids in a report.
 const MOST_IDS: usize = 100;
@@ -63,6 +63,25 @@ pub(crate) struct Anew<'a, E> {
     pub(crate) compute: Compute<'a, E>,
     /// Needed if rows have posting lists of terms.
     pub(crate) lexer: Option<&'a dyn Lexer>,
+}
+
+/// A readable document of a damaged segment.
+struct ReadableDocument {
+    /// Its representative row in the segment.
+    head: u32,
+    id: String,
+    /// Its rows in the order of its text, if they could be read with their embeddings and leaves.
+    rows: Option<Vec<u32>>,
+}
+
+/// The readable documents of damaged segments.
+#[derive(Default)]
+struct Salvaged {
+    /// Segments, with the rows of their whole documents.
+    whole: Vec<(Segment, Vec<u32>)>,
+    /// Documents whose rows were rebuilt, with their generations.
+    again: Vec<(Arc<CheckedPut>, Generation)>,
+    ids: HashSet<String>,
 }
 
 /// A directory under repair, locked.
@@ -171,7 +190,8 @@ impl Repair {
 
     /// Replaces damaged segments by their readable documents.
     ///
-    /// Memory: the embeddings that are recomputed, and all ids if a file of dead rows is damaged.
+    /// Memory: the ids of damaged segments, and the documents whose embeddings are recomputed; all ids if a
+    /// file of dead rows is damaged.
     pub(crate) fn run<E: From<StoreError>>(
         mut self,
         undecided: Undecided,
@@ -206,25 +226,24 @@ impl Repair {
         if damaged.is_empty() {
             return Ok(self.report);
         }
-        let mut salvaged = Vec::new();
-        for entry in &damaged {
-            salvaged.extend(self.salvage(*entry, &sound, undecided, compute)?);
-        }
-        let sources: Vec<&dyn RowSource> = salvaged.iter().map(|source| source as &dyn RowSource).collect();
+        let mut salvaged = Salvaged::default();
         // Of an id in several segments, which only damage can cause, the newest.
-        let mut newest: HashMap<String, (u32, Range<u32>)> = HashMap::new();
-        for (source, own) in (0..).zip(&salvaged) {
-            for rows in own.documents() {
-                newest.insert(own.id(rows.start)?.to_owned(), (source, rows));
-            }
+        for entry in damaged.iter().rev() {
+            self.salvage(entry, &sound, undecided, compute, &mut salvaged)?;
         }
-        self.report.recovered = newest.len() as u64;
-        self.report.documents += newest.len() as u64;
-        let rows = newest.into_values();
-        let mut members: Vec<Member> =
-            rows.flat_map(|(source, rows)| rows.map(move |row| Member { source, row })).collect();
-        members.sort_unstable_by_key(|member| (member.source, member.row));
-
+        let Salvaged { whole, again, ids } = salvaged;
+        self.report.recovered = ids.len() as u64;
+        self.report.documents += self.report.recovered;
+        let config = &self.manifest.config;
+        let again = Memtable::new(config.dim as usize, config.passages.is_some(), again);
+        let rows = whole.iter().map(|(_, rows)| rows.clone()).chain([(0..again.rows()).collect()]);
+        let members = (0..)
+            .zip(rows)
+            .flat_map(|(source, rows)| rows.into_iter().map(move |row| Member { source, row }));
+        let members: Vec<Member> = members.collect();
+        let mut sources: Vec<&dyn RowSource> =
+            whole.iter().map(|(segment, _)| segment as &dyn RowSource).collect();
+        sources.push(&again);
         if !members.is_empty() {
             let codes = Codes::wanted(&self.manifest.config, &self.options);
             let lexer = match self.manifest.config.is_lexical() {
@@ -262,20 +281,21 @@ impl Repair {
         VersionPart::sealed(Arc::new(segment), self.tombstones(entry, false)?, entry.tombstones)
     }
 
-    /// The readable part of a segment; `None` if nothing can be found in it.
+    /// Adds the readable part of a segment.
     fn salvage<E: From<StoreError>>(
         &mut self,
-        entry: SegmentEntry,
+        entry: &SegmentEntry,
         sound: &[VersionPart],
         undecided: Undecided,
         compute: Compute<'_, E>,
-    ) -> Result<Option<Salvaged>, E> {
+        salvaged: &mut Salvaged,
+    ) -> Result<(), E> {
         let config = self.manifest.config.clone();
-        let Some(segment) = undamaged(self.open(&entry, true))? else {
-            self.report.lost += live(&entry);
-            return Ok(None);
+        let Some(segment) = undamaged(self.open(entry, true))? else {
+            self.report.lost += live(entry);
+            return Ok(());
         };
-        let tombstones = undamaged(self.tombstones(&entry, true))?;
+        let tombstones = undamaged(self.tombstones(entry, true))?;
         let is_dead = |row| tombstones.as_ref().is_some_and(|tombstones| tombstones.contains(row));
         let mut found = Vec::new();
         let has_passages = config.passages.is_some();
@@ -293,30 +313,39 @@ impl Repair {
             found.push(ReadableDocument { head: row, id: document.id, rows });
         }
         if tombstones.is_none() {
-            self.decide(&entry, sound, undecided, &mut found)?;
+            self.decide(entry, sound, undecided, &mut found)?;
         }
-        let mut salvaged = Salvaged::new(segment, found);
-        for rows in salvaged.incomplete().to_vec().chunks(GROUP) {
+        found.retain(|document| salvaged.ids.insert(document.id.clone()));
+        let (whole, broken): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|document| document.rows.is_some());
+        for group in broken.chunks(GROUP) {
             let (mut known, mut documents, mut embeddings) = (Vec::new(), Vec::new(), Vec::new());
-            for &row in rows {
-                let document = salvaged.document(row)?;
-                let own = if has_passages { None } else { undamaged(salvaged.embedding_of(row))? };
-                let own = own.filter(|own| own.iter().all(|x| x.is_finite()));
+            for &ReadableDocument { head, .. } in group {
+                let document = segment.document(head)?;
+                let own = if has_passages { None } else { undamaged(segment.embedding(head))? };
+                let own = own.filter(|own| own.iter().all(|x| x.is_finite())).map(<[f16]>::to_vec);
                 if own.is_none() && document.is_empty() {
                     // All that it had was its embedding.
                     self.lose(Some(&document.id));
+                    salvaged.ids.remove(&document.id);
                     continue;
                 }
-                known.push(row);
+                known.push(head);
                 documents.push(document);
                 embeddings.push(own);
             }
             self.report.recomputed += known.len() as u64;
-            for (row, put) in known.into_iter().zip(compute(documents, embeddings)?) {
-                salvaged.complete(row, put);
+            for (head, Put { document, rows, terms }) in
+                known.into_iter().zip(compute(documents, embeddings)?)
+            {
+                let (payload, metadata) = (segment.payload(head)?.to_vec(), segment.metadata(head)?.to_vec());
+                let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
+                let put = CheckedPut { id, payload, metadata, rows, terms };
+                salvaged.again.push((Arc::new(put), segment.created_at(head)?));
             }
         }
-        Ok(Some(salvaged))
+        salvaged.whole.push((segment, whole.into_iter().flat_map(|own| own.rows).flatten().collect()));
+        Ok(())
     }
 
     fn lose(&mut self, id: Option<&str>) {

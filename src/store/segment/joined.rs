@@ -85,7 +85,7 @@ impl TermLists for Made {
 }
 
 /// The lists of rows of a source, ascending, built from their texts.
-pub(in crate::store) fn made_from_texts<'a>(
+pub(super) fn made_from_texts<'a>(
     source: &dyn RowSource,
     rows: &[u32],
     lexer: &dyn Lexer,

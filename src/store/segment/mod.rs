@@ -17,7 +17,6 @@ mod terms;
 
 pub(super) use build::{NewSegment, build};
 pub(super) use codes::{Codes, SegmentMeans};
-pub(super) use joined::made_from_texts;
 pub(super) use read::{Segment, SegmentFiles};
 
 #[cfg(test)]

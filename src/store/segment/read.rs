@@ -37,6 +37,8 @@ pub(in crate::store) struct SegmentFiles {
 pub(in crate::store) struct Segment {
     files: SegmentFiles,
     pub(super) dim: usize,
+    /// Opened for a repair.
+    damaged: bool,
     /// `None` only during a repair.
     pub(super) vectors: Option<SealedFile>,
     pub(super) documents: SealedFile,
@@ -56,7 +58,8 @@ impl SegmentFiles {
 
 impl Segment {
     /// Opens a segment in constant time. With `damaged`, an unusable file of embeddings is treated as if
-    /// every page of it were damaged, and posting lists of terms are ignored.
+    /// every page of it were damaged, the posting lists of terms are not checked, and unreadable generations
+    /// are 0.
     pub(in crate::store) fn open(
         folder: SealedFolder<'_>,
         dim: u32,
@@ -108,7 +111,7 @@ impl Segment {
                 ("the number of total lengths", TOTAL_LENGTH, 8, 1),
             ])?;
         }
-        Ok(Self { files, dim: dim as usize, vectors, documents })
+        Ok(Self { files, dim: dim as usize, damaged, vectors, documents })
     }
 
     pub(in crate::store) fn files(&self) -> SegmentFiles {
@@ -281,7 +284,12 @@ impl RowSource for Segment {
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {
-        self.documents.element(CREATED_AT, row).map(|generation| Generation(*generation))
+        match self.documents.element(CREATED_AT, row) {
+            Ok(generation) => Ok(Generation(*generation)),
+            // It only orders documents by age; nothing depends on it.
+            Err(StoreError::Corrupt { .. }) if self.damaged => Ok(Generation(0)),
+            Err(error) => Err(error),
+        }
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {

@@ -62,7 +62,7 @@ impl RowSource for Vec<Given> {
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        made_from_texts(self, rows, lexer)
+        joined::made_from_texts(self, rows, lexer)
     }
 }
 
