@@ -144,19 +144,6 @@ impl WriteBatch {
     }
 }
 
-#[cfg(test)]
-impl WriteBatch {
-    /// Without any check.
-    pub(super) fn check_for_tests(self) -> CheckedBatch {
-        let puts = self.puts.into_iter().map(|put| {
-            let Encoded { payload, metadata } = payload::encode(&put.document).unwrap();
-            let (id, rows) = (put.document.id.into(), put.rows);
-            Arc::new(CheckedPut { id, payload, metadata, rows, terms: OnceLock::new() })
-        });
-        CheckedBatch { puts: puts.collect(), deletes: self.deletes }
-    }
-}
-
 impl CheckedBatch {
     /// Whether the content of a log could have passed the checks against this configuration.
     pub(super) fn check(&self, config: &StoreConfig) -> Result<()> {

@@ -74,13 +74,6 @@ impl Store {
         StoreError::NotStored { source: Box::new(error), refused: refused as u64, durable, recoverable }
     }
 
-    /// Makes a generation of a batch, even an empty one.
-    #[cfg(test)]
-    pub(super) fn force(&self, batch: &CheckedBatch) {
-        let after = self.state().apply(self.config(), batch).unwrap().0;
-        self.publish(after);
-    }
-
     /// Adds a commit to the log.
     fn write_down(
         &self,

@@ -20,7 +20,7 @@ use super::{
     layout::names,
     leaves::{LeafLists, arrange},
     rows::{Passage, RowSource, Rows, chain},
-    terms::{Lexer, TermLists, TermTable, Terms},
+    terms::{Lexer, TableLists, TermLists, TermTable, Terms},
 };
 use crate::{
     ids::{Generation, LeafId},
@@ -178,7 +178,7 @@ impl RowSource for Memtable {
     }
 
     fn term_lists(&self, _rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        Ok(vec![Box::new(self.terms(lexer)?)])
+        Ok(vec![Box::new(TableLists { table: self.terms(lexer)?, rows: None })])
     }
 }
 
@@ -221,7 +221,7 @@ impl Rows for Memtable {
     }
 
     fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>> {
-        Ok(List::Plain(self.terms(lexer)?.list(term)))
+        Ok(self.terms(lexer)?.list(term))
     }
 
     fn term_counts(&self, lexer: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
@@ -230,7 +230,7 @@ impl Rows for Memtable {
     }
 
     fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]> {
-        Ok(self.terms(lexer)?.lengths())
+        Ok(&self.terms(lexer)?.lengths)
     }
 
     fn total_length(&self, lexer: &dyn Lexer) -> Result<u64> {

@@ -4,13 +4,13 @@
 //! not depend on a tokenizer. Terms follow from texts, as leaves follow from embeddings: the log does not
 //! contain them, and rows without lists get theirs from their texts.
 
-use std::{error::Error, sync::Arc};
+use std::{borrow::Borrow, error::Error, sync::Arc};
 
 use super::{
     error::{Result, StoreError},
     payload,
 };
-use crate::lexical::{FIRST_OWN_TERM, Posting};
+use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, List, Posting};
 
 /// Splits texts into terms.
 pub(crate) trait Lexer: Send + Sync {
@@ -100,14 +100,15 @@ impl Terms {
     }
 }
 
-/// Posting lists of rows in memory.
+/// Posting lists of rows in memory, packed as in a segment.
 #[derive(Debug, Default)]
 pub(super) struct TermTable {
     /// Ascending.
-    pub(super) terms: Vec<u32>,
-    /// The end of each term's postings.
-    pub(super) ends: Vec<usize>,
-    pub(super) postings: Vec<Posting>,
+    terms: Vec<u32>,
+    /// The number of each term's postings, and the end of their bytes.
+    counts: Vec<u32>,
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
     /// Occurrences of all terms in each row.
     pub(super) lengths: Vec<u32>,
 }
@@ -122,41 +123,62 @@ impl TermTable {
             all.extend(terms.counts.iter().map(|&(term, count)| (term, Posting { row, count })));
         }
         all.sort_unstable_by_key(|&(term, posting)| (term, posting.row));
-        for (term, posting) in all {
-            if table.terms.last() != Some(&term) {
-                table.terms.push(term);
-                table.ends.push(table.postings.len());
-            }
-            table.postings.push(posting);
-            if let Some(end) = table.ends.last_mut() {
-                *end = table.postings.len();
-            }
+        let mut postings = Vec::new();
+        for same in all.chunk_by(|(a, _), (b, _)| a == b) {
+            postings.clear();
+            postings.extend(same.iter().map(|(_, posting)| *posting));
+            lexical::encode(&postings, |row| table.lengths[row as usize], &mut table.bytes);
+            table.terms.push(same[0].0);
+            table.counts.push(same.len() as u32);
+            table.ends.push(table.bytes.len());
         }
         table
     }
 
     /// The rows that contain a term.
-    pub(super) fn list(&self, term: u32) -> &[Posting] {
-        self.terms.binary_search(&term).map_or(&[], |place| self.at(place))
+    pub(super) fn list(&self, term: u32) -> List<'_> {
+        let place = self.terms.binary_search(&term).ok();
+        place.and_then(|place| self.at(place)).map_or(List::Plain(&[]), List::Encoded)
     }
 
     /// Calls `tell` with each term and the number of rows that contain it.
     pub(super) fn counts(&self, tell: &mut dyn FnMut(u32, u64)) {
-        let mut start = 0;
-        for (&term, &end) in self.terms.iter().zip(&self.ends) {
-            tell(term, (end - start) as u64);
-            start = end;
-        }
+        self.terms.iter().zip(&self.counts).for_each(|(&term, &count)| tell(term, count.into()));
     }
 
-    /// Occurrences of all terms in each row.
-    pub(super) fn lengths(&self) -> &[u32] {
-        &self.lengths
-    }
-
-    fn at(&self, place: usize) -> &[Posting] {
+    fn at(&self, place: usize) -> Option<EncodedList<'_>> {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.postings[start..self.ends[place]]
+        let list = EncodedList::new(&self.bytes[start..self.ends[place]], self.counts[place] as usize);
+        debug_assert!(list.is_ok(), "a list that was just packed");
+        list.ok()
+    }
+}
+
+/// The lists of a table, for the rows of a source that it covers: these, or all of them.
+pub(super) struct TableLists<T> {
+    pub(super) table: T,
+    pub(super) rows: Option<Vec<u32>>,
+}
+
+impl<T: Borrow<TermTable>> TermLists for TableLists<T> {
+    fn terms(&self) -> Result<&[u32]> {
+        Ok(&self.table.borrow().terms)
+    }
+
+    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
+        let before = out.len();
+        let decoded = self.table.borrow().at(place).map(|list| list.decode_all(out));
+        debug_assert!(matches!(decoded, Some(Ok(_))), "a list that was just packed");
+        if let Some(rows) = &self.rows {
+            out[before..].iter_mut().for_each(|posting| posting.row = rows[posting.row as usize]);
+        }
+        Ok(())
+    }
+
+    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
+        let row = |at: u32| self.rows.as_ref().map_or(at, |rows| rows[at as usize]);
+        (0..).zip(&self.table.borrow().lengths).for_each(|(at, &length)| tell(row(at), length));
+        Ok(())
     }
 }
 
@@ -168,20 +190,4 @@ pub(super) trait TermLists {
     fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()>;
     /// Calls `tell` with each row of the source that the lists cover, and its occurrences of all terms.
     fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()>;
-}
-
-impl TermLists for &TermTable {
-    fn terms(&self) -> Result<&[u32]> {
-        Ok(&self.terms)
-    }
-
-    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
-        out.extend_from_slice(self.at(place));
-        Ok(())
-    }
-
-    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        (0..).zip(&self.lengths).for_each(|(row, &length)| tell(row, length));
-        Ok(())
-    }
 }

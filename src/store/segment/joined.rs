@@ -3,37 +3,31 @@
 use std::num::NonZeroUsize;
 
 use crate::{
-    lexical::{self, EncodedList, Posting},
+    lexical::Posting,
     store::{
         error::{Result, StoreError},
         rows::RowSource,
-        terms::{Lexer, TermLists, TermTable, Terms},
+        terms::{Lexer, TableLists, TermLists, TermTable, Terms},
     },
 };
 
 /// Rows whose lists are built together before they are packed.
 const ROWS_AT_ONCE: usize = 16 << 10;
 
-/// Lists built from the texts of rows of a source, packed as in a segment.
-struct Made {
-    /// The rows, ascending; lists refer to them by position.
-    rows: Vec<u32>,
-    lengths: Vec<u32>,
-    terms: Vec<u32>,
-    counts: Vec<u32>,
-    ends: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Made {
-    fn new(source: &dyn RowSource, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
-        let terms = |rows: &[u32]| {
-            let terms = rows.iter().map(|&row| {
-                // An unreadable text has no terms; reading it is an error of its own.
-                Ok(Terms::of_stored(source.payload(row)?, lexer)?.unwrap_or_default())
-            });
-            terms.collect::<Result<Vec<_>>>()
-        };
+/// The lists of rows of a source, ascending, built from their texts.
+pub(super) fn made_from_texts<'a>(
+    source: &dyn RowSource,
+    rows: &[u32],
+    lexer: &dyn Lexer,
+) -> Result<Vec<Box<dyn TermLists + 'a>>> {
+    let terms = |rows: &[u32]| {
+        let terms = rows.iter().map(|&row| {
+            // An unreadable text has no terms; reading it is an error of its own.
+            Ok(Terms::of_stored(source.payload(row)?, lexer)?.unwrap_or_default())
+        });
+        terms.collect::<Result<Vec<_>>>()
+    };
+    let lists = |rows: &[u32]| {
         // On separate threads: those of the caller's pool may be waiting for the writer.
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let share = rows.len().div_ceil(threads).max(1);
@@ -43,55 +37,10 @@ impl Made {
             joined.collect::<Result<Vec<_>>>()?.into_iter().collect::<Result<Vec<_>>>()
         })?
         .concat();
-        let TermTable { terms, ends, postings, lengths } = TermTable::new(terms.iter());
-        let mut made = Self {
-            rows: rows.to_vec(),
-            lengths,
-            terms,
-            counts: Vec::new(),
-            ends: Vec::new(),
-            bytes: Vec::new(),
-        };
-        let mut start = 0;
-        for end in ends {
-            lexical::encode(&postings[start..end], |row| made.lengths[row as usize], &mut made.bytes);
-            made.counts.push((end - start) as u32);
-            made.ends.push(made.bytes.len());
-            start = end;
-        }
-        Ok(made)
-    }
-}
-
-impl TermLists for Made {
-    fn terms(&self) -> Result<&[u32]> {
-        Ok(&self.terms)
-    }
-
-    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let before = out.len();
-        let decoded = EncodedList::new(&self.bytes[start..self.ends[place]], self.counts[place] as usize)
-            .and_then(|list| list.decode_all(out));
-        debug_assert!(decoded.is_ok(), "a list that was just packed");
-        out[before..].iter_mut().for_each(|posting| posting.row = self.rows[posting.row as usize]);
-        Ok(())
-    }
-
-    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        self.rows.iter().zip(&self.lengths).for_each(|(&row, &length)| tell(row, length));
-        Ok(())
-    }
-}
-
-/// The lists of rows of a source, ascending, built from their texts.
-pub(super) fn made_from_texts<'a>(
-    source: &dyn RowSource,
-    rows: &[u32],
-    lexer: &dyn Lexer,
-) -> Result<Vec<Box<dyn TermLists + 'a>>> {
-    let made = |rows: &[u32]| Ok(Box::new(Made::new(source, rows, lexer)?) as Box<dyn TermLists>);
-    rows.chunks(ROWS_AT_ONCE).map(made).collect()
+        let lists = TableLists { table: TermTable::new(terms.iter()), rows: Some(rows.to_vec()) };
+        Ok(Box::new(lists) as Box<dyn TermLists>)
+    };
+    rows.chunks(ROWS_AT_ONCE).map(lists).collect()
 }
 
 /// Marks a row that is left out.
