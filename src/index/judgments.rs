@@ -304,7 +304,7 @@ pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
 fn put(judgment: &Judgment) -> Result<Put> {
     let Judgment { question, id, grade, weight, time } = judgment;
     let rest = serde_json::to_value(Rest { grade: *grade, weight: *weight, time: *time });
-    let rest = rest.map_err(|source| StoreError::Encode { id: id.clone(), source })?;
+    let rest = rest.map_err(|source| StoreError::BadRows { id: id.clone(), what: source.to_string() })?;
     Ok(placed(Document::new(key(question, id), question, id).with_metadata(rest)))
 }
 

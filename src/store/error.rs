@@ -150,21 +150,14 @@ pub enum StoreError {
         /// The largest value allowed.
         most: u64,
     },
-    /// A document was given rows that do not fit the index: embeddings, leaves or passages unlike its own.
+    /// A document that cannot be stored for another reason: its embeddings, leaves or passages do not fit the
+    /// index, or JSON cannot express it.
     #[error("{id:?}: {what}")]
     BadRows {
         /// The id of the document.
         id: String,
         /// The problem.
         what: String,
-    },
-    /// The document cannot be written as JSON.
-    #[error("{id:?} cannot be written as JSON: {source}")]
-    Encode {
-        /// The id of the document.
-        id: String,
-        /// The reason.
-        source: serde_json::Error,
     },
     /// A text could not be split into terms, or the model's tokenizer could not be loaded for that.
     #[error("the terms of a text cannot be found: {source}")]

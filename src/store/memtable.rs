@@ -94,17 +94,13 @@ impl Memtable {
         part
     }
 
-    /// Merges two parts, given as their live rows, into one.
-    pub(super) fn joined<'a>(
-        dim: usize,
-        has_passages: bool,
-        rows: impl Iterator<Item = (&'a Self, u32)>,
-    ) -> Self {
-        let documents = rows.filter_map(|(part, at)| {
-            let row = &part.rows[at as usize];
-            (row.head == at).then(|| (Arc::clone(&row.put), row.created_at))
-        });
-        Self::new(dim, has_passages, documents)
+    /// The documents of these rows, which must be all rows of each of them.
+    pub(super) fn documents_of(
+        &self,
+        rows: impl Iterator<Item = u32>,
+    ) -> impl Iterator<Item = (Arc<CheckedPut>, Generation)> {
+        let heads = rows.map(|at| (at, &self.rows[at as usize])).filter(|(at, row)| row.head == *at);
+        heads.map(|(_, row)| (Arc::clone(&row.put), row.created_at))
     }
 
     /// The posting lists of terms.

@@ -17,7 +17,7 @@ use super::{
     lock::DirectoryLock,
     manifest::Manifest,
     part::VersionPart,
-    recovery::{self, Recovered},
+    recovery,
     reserve::Reserve,
     segment::Segment,
     version::Version,
@@ -176,7 +176,7 @@ impl Store {
         let state = load(&*backend, dir, &manifest, &[])?;
         make_directories(&*backend, dir)?;
         let durable = u64::from(state.live);
-        let Recovered { state, log, notices } = recovery::recover(&*backend, dir, &manifest, state)?;
+        let (state, log, notices) = recovery::recover(&*backend, dir, &manifest, state)?;
         manifest.renew_copy(&*backend, dir);
         for notice in &notices {
             tracing::warn!(index = %dir.display(), "{notice}");

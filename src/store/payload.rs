@@ -44,7 +44,10 @@ pub(super) struct Encoded {
 /// Encodes `document` for storing.
 pub(super) fn encode(document: &Document) -> Result<Encoded> {
     check_parts(document).map_err(StoreError::Input)?;
-    let failed = |error: serde_json::Error| StoreError::Encode { id: document.id.clone(), source: error };
+    let failed = |error: serde_json::Error| StoreError::BadRows {
+        id: document.id.clone(),
+        what: format!("it cannot be written as JSON: {error}"),
+    };
     let payload = serde_json::to_vec(&Written::of(document)).map_err(failed)?;
     let metadata = match &document.metadata {
         Some(metadata) => serde_json::to_vec(metadata).map_err(failed)?,

@@ -7,22 +7,14 @@ use super::{
     error::{Damage, Operation},
     layout::names,
     lock,
-    log::{self, Frame, Log, LogPlace, Scan, Tail},
+    log::{self, Frame, Log, Scan, Tail},
     manifest::Manifest,
     version::Version,
 };
 use crate::{disk::Backend, ids::Generation};
 
-/// A generation with the commits of the following log applied.
-pub(super) struct Recovered {
-    pub(super) state: Version,
-    pub(super) log: Option<Log>,
-    pub(super) notices: Vec<Notice>,
-}
-
-/// Counts of a log's contents.
+/// Contents of a log, and the number of documents in its commits.
 pub(super) struct Waiting {
-    pub(super) place: LogPlace,
     pub(super) scan: Scan,
     pub(super) documents: u64,
 }
@@ -65,7 +57,7 @@ pub(super) fn unused(
     Ok(unused)
 }
 
-/// The state with the commits of the log, and the log to continue.
+/// The state with the commits of the log, the log to continue, and notices about its end.
 ///
 /// # Errors
 ///
@@ -76,11 +68,11 @@ pub(super) fn recover(
     dir: &Path,
     manifest: &Manifest,
     state: Version,
-) -> Result<Recovered> {
+) -> Result<(Version, Option<Log>, Vec<Notice>)> {
     let bases = log::bases(backend, dir)?;
     bases.iter().try_for_each(|base| check_base(*base, manifest))?;
     if !bases.contains(&manifest.generation) {
-        return Ok(Recovered { state, log: None, notices: Vec::new() });
+        return Ok((state, None, Vec::new()));
     }
     let place = manifest.log();
     let (mut replayed, mut documents) = (state, 0);
@@ -102,14 +94,14 @@ pub(super) fn recover(
         replayed.generation = frame.generation;
         Ok(())
     })?;
-    found.check(place)?;
+    found.check()?;
     let mut notices = Vec::new();
     if found.commits > 0 {
         notices.push(Notice::TakenOver { commits: found.commits, count: documents, of: Entries::Documents });
     }
-    notices.extend(notice_of(&found, place));
-    let log = Log::resume(backend, dir, place, &found)?;
-    Ok(Recovered { state: replayed, log: Some(log), notices })
+    notices.extend(notice_of(&found));
+    let log = Log::resume(backend, dir, &found)?;
+    Ok((replayed, Some(log), notices))
 }
 
 /// Refuses a log of a later manifest: either the manifest was put back, or the log belongs elsewhere.
@@ -133,7 +125,7 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
         Ok(())
     };
     match log::scan(backend, dir, manifest.log(), &mut count) {
-        Ok(scan) => Ok(Some(Waiting { place: manifest.log(), scan, documents })),
+        Ok(scan) => Ok(Some(Waiting { scan, documents })),
         // A writer flushed in the meantime.
         Err(StoreError::Io { operation: Operation::Open, source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
@@ -147,9 +139,9 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
 impl Store {
     /// A read-only handle's notice of commits that it does not show.
     pub(super) fn waiting_notice(&self, waiting: &Waiting) -> Option<Notice> {
-        let Waiting { scan, documents, place } = waiting;
+        let Waiting { scan, documents } = waiting;
         if let Tail::Damaged { detail, .. } = &scan.tail {
-            return Some(Notice::DamagedLog { file: log::name(place.base), damage: detail.clone() });
+            return Some(Notice::DamagedLog { file: log::name(scan.place.base), damage: detail.clone() });
         }
         let waits = || Notice::Waiting {
             commits: scan.commits,
@@ -162,8 +154,8 @@ impl Store {
 }
 
 /// The notice for the end of a log, if it needs one.
-pub(super) fn notice_of(scan: &Scan, place: LogPlace) -> Option<Notice> {
-    let file = log::name(place.base);
+pub(super) fn notice_of(scan: &Scan) -> Option<Notice> {
+    let file = log::name(scan.place.base);
     match &scan.tail {
         Tail::Clean | Tail::Damaged { .. } => None,
         Tail::Torn { bytes } => Some(Notice::TornLog { file, offset: scan.end, bytes: *bytes }),

@@ -170,7 +170,7 @@ impl Store {
         if self.is_read_only() {
             // A damaged log has no commits that the next writer would take over.
             match recovery::waiting(&*self.backend, &self.dir, &self.manifest()) {
-                Ok(Some(waiting)) if waiting.scan.check(waiting.place).is_ok() => {
+                Ok(Some(waiting)) if waiting.scan.check().is_ok() => {
                     memtable_documents += waiting.documents;
                 }
                 Ok(_) | Err(StoreError::Corrupt { .. }) => {}

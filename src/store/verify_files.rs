@@ -61,7 +61,7 @@ impl Store {
         }
         if self.is_read_only() && !matches!(waiting.scan.tail, Tail::Damaged { .. }) {
             report.warnings.extend(self.waiting_notice(&waiting));
-            report.warnings.extend(recovery::notice_of(&waiting.scan, manifest.log()));
+            report.warnings.extend(recovery::notice_of(&waiting.scan));
         }
         Ok(())
     }

@@ -114,9 +114,9 @@ fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
         && let (PartRows::Memtable(first), PartRows::Memtable(second)) = (&older.place, &newer.place)
         && older.live() < 2 * newer.rows()
     {
-        let rows = older.live_rows().map(|row| (&**first, row));
-        let rows = rows.chain(newer.live_rows().map(|row| (&**second, row)));
-        let joined = Memtable::joined(dim, passages, rows);
+        let documents = first.documents_of(older.live_rows());
+        let documents = documents.chain(second.documents_of(newer.live_rows()));
+        let joined = Memtable::new(dim, passages, documents);
         parts.truncate(parts.len() - 2);
         parts.push(VersionPart::memtable(joined));
     }

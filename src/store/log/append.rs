@@ -86,12 +86,8 @@ impl Log {
 
     /// Continues a log that was read to its end. Bytes after the end are first overwritten with zeros, so
     /// that no abandoned frame is ever found after a new one.
-    pub(in crate::store) fn resume(
-        backend: &dyn Backend,
-        dir: &Path,
-        place: LogPlace,
-        found: &Scan,
-    ) -> Result<Self> {
+    pub(in crate::store) fn resume(backend: &dyn Backend, dir: &Path, found: &Scan) -> Result<Self> {
+        let place = found.place;
         let path = dir.join(name(place.base));
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::Update).map_err(io(Operation::Open))?;
@@ -110,7 +106,7 @@ impl Log {
         };
         if found.tail != Tail::Clean {
             if matches!(found.tail, Tail::Lost { .. })
-                && let Err(error) = keep(backend, dir, place, &*log.file, found)
+                && let Err(error) = keep(backend, dir, &*log.file, found)
             {
                 tracing::warn!(index = %dir.display(), %error, "no copy of what a power failure left is kept");
             }
@@ -214,16 +210,10 @@ impl Log {
 }
 
 /// Copies a log to `damaged`, so that the bytes after its end can be examined.
-fn keep(
-    backend: &dyn Backend,
-    dir: &Path,
-    place: LogPlace,
-    file: &dyn BackendFile,
-    found: &Scan,
-) -> std::io::Result<()> {
+fn keep(backend: &dyn Backend, dir: &Path, file: &dyn BackendFile, found: &Scan) -> std::io::Result<()> {
     let aside = dir.join(names::DAMAGED);
     backend.create_directory(&aside)?;
-    let copy = backend.open(&aside.join(format!("{:08}.log", place.base.0)), OpenMode::Replace)?;
+    let copy = backend.open(&aside.join(format!("{:08}.log", found.place.base.0)), OpenMode::Replace)?;
     let mut window = vec![0; ZEROS];
     for at in (0..found.len).step_by(ZEROS) {
         let bytes = &mut window[..(found.len - at).min(ZEROS as u64) as usize];

@@ -47,6 +47,7 @@ pub(in crate::store) enum Tail {
 /// The content of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Scan {
+    pub(in crate::store) place: LogPlace,
     /// Whether the header exists.
     pub(in crate::store) has_header: bool,
     /// Frames before the end.
@@ -62,9 +63,9 @@ pub(in crate::store) struct Scan {
 
 impl Scan {
     /// The error for a log that only a repair may change.
-    pub(in crate::store) fn check(&self, place: LogPlace) -> Result<()> {
+    pub(in crate::store) fn check(&self) -> Result<()> {
         match &self.tail {
-            Tail::Damaged { detail, .. } => Err(StoreError::corrupt(name(place.base), detail.clone())),
+            Tail::Damaged { detail, .. } => Err(StoreError::corrupt(name(self.place.base), detail.clone())),
             _ => Ok(()),
         }
     }
@@ -103,6 +104,7 @@ pub(in crate::store) fn scan(
     let header = reader.header(&file_name)?;
     let mut at = HEADER_BYTES as u64;
     let mut found = Scan {
+        place,
         has_header: header.is_none(),
         commits: 0,
         generation: place.base,

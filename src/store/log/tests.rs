@@ -86,7 +86,7 @@ fn commits_come_back_in_order_and_a_log_goes_on() {
         assert!(commits == batches(count), "{} commits", commits.len());
         assert_eq!((behind.len(), &found.tail), (0, &Tail::Clean));
         assert_eq!(found.generation, Generation(4 + u64::from(count)));
-        let mut log = Log::resume(&FileSystem, dir.path(), PLACE, &found).unwrap();
+        let mut log = Log::resume(&FileSystem, dir.path(), &found).unwrap();
         log.append(&encode(&batch(count), true), Room::Ordinary).unwrap();
         log.sync(&FileSystem).unwrap();
     }
@@ -129,7 +129,7 @@ fn a_torn_tail_ends_at_the_last_whole_commit() {
         let nothing = kept <= ends[3] + FRAME_BYTES as u64;
         assert_eq!(found.tail == Tail::Clean, nothing, "{kept}: {:?}", found.tail);
         // The log continues from there, and nothing of the torn frame is left.
-        let mut log = Log::resume(&FileSystem, dir.path(), PLACE, &found).unwrap();
+        let mut log = Log::resume(&FileSystem, dir.path(), &found).unwrap();
         log.append(&encode(&batch(1), true), Room::Ordinary).unwrap();
         drop(log);
         let (commits, behind, found) = read(dir.path(), PLACE).unwrap();
@@ -149,7 +149,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     assert_eq!(behind.len(), 3);
     let damage = Damage::Gap { offset: ends[2], commits: 3 };
     assert_eq!(found.tail, Tail::Damaged { commits: 3, detail: damage.clone() });
-    match found.check(PLACE) {
+    match found.check() {
         Err(StoreError::Corrupt { file, detail }) => {
             assert_eq!((&*file, detail), ("log/00000004.log", damage))
         }
