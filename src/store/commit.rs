@@ -103,7 +103,7 @@ impl Store {
             writer.log = Some(made?);
         }
         let Some(log) = &mut writer.log else { return Err(StoreError::Poisoned) };
-        self.health.refuse_if_replaced(log.check(backend))?;
+        self.health.note(log.check(backend))?;
         let added = match log.append(commit, room) {
             Err(StoreError::Io { operation: super::Operation::Grow, .. }) if room == Room::Last => {
                 writer.reserve.release();
@@ -111,9 +111,9 @@ impl Store {
             }
             added => added,
         };
-        self.poison_if_sync(added)?;
+        self.health.note(added)?;
         match self.options.durability {
-            Durability::EveryBatch => self.poison_if_sync(log.sync(backend)),
+            Durability::EveryBatch => self.health.note(log.sync(backend)),
             _ => Ok(()),
         }
     }

@@ -250,8 +250,7 @@ impl Repair {
                 true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
                 false => None,
             };
-            let passages = self.manifest.config.passages.is_some();
-            let segment = NewSegment { number, codes, lexer, passages, leaves: &|_| None };
+            let segment = NewSegment { number, codes, lexer, leaves: &|_| None };
             let folder = self.manifest.folder(&*self.backend, &self.dir);
             let files = segment::build(folder, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });

@@ -99,7 +99,7 @@ impl Store {
         self.collect_garbage(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);
         for dir in [&segments, &self.dir] {
-            self.poison_if_sync(files::sync(&*self.backend, dir))?;
+            self.health.note(files::sync(&*self.backend, dir))?;
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Store {
             if part.on_disk.map_or(0, |file| file.count) != part.tombstones.count() {
                 let (folder, now) = (self.folder(), state.generation);
                 let file = TombstoneFile::write(folder, files.number, now, &part.tombstones);
-                part.on_disk = Some(self.poison_if_sync(file)?);
+                part.on_disk = Some(self.health.note(file)?);
             }
             manifest.segments.push(SegmentEntry { files, tombstones: part.on_disk });
             parts.push(part);
@@ -266,10 +266,9 @@ impl Store {
         };
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
-        let passages = self.config.passages.is_some();
-        let segment = NewSegment { number, codes, lexer, passages, leaves: &found_anew };
+        let segment = NewSegment { number, codes, lexer, leaves: &found_anew };
         let built = segment::build(self.folder(), segment, &sources, members, tick);
-        let built = self.poison_if_sync(built)?;
+        let built = self.health.note(built)?;
         Segment::open(self.folder(), self.config.dim, built, false).map(Some)
     }
 
@@ -295,15 +294,15 @@ impl Store {
                 false => Err(StoreError::Replaced { path: path.clone() }),
             }
         };
-        self.health.refuse_if_replaced(check())
+        self.health.note(check())
     }
 
     /// Steps 3 to 7.
     fn make_current(&self, writer: &mut Writer, manifest: Manifest) -> Result<()> {
         let backend = &*self.backend;
         let segments = self.dir.join(names::SEGMENTS);
-        self.poison_if_sync(files::sync(backend, &segments))?;
-        self.poison_if_sync(manifest.write_provisional(backend, &self.dir))?;
+        self.health.note(files::sync(backend, &segments))?;
+        self.health.note(manifest.write_provisional(backend, &self.dir))?;
         let provisional = self.dir.join(names::MANIFEST_NEW);
         let left = backend.identity(&provisional).map_err(StoreError::io(&provisional, Operation::Read))?;
         self.fence(writer)?;
@@ -341,15 +340,6 @@ impl Store {
             }
         }
         first
-    }
-
-    /// A failed sync poisons the handle; other failures do not.
-    pub(super) fn poison_if_sync<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| {
-            if error.is_failed_sync() {
-                self.health.refuse_writes();
-            }
-        })
     }
 }
 

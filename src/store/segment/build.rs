@@ -6,12 +6,11 @@ use super::{Codes, SegmentFiles, joined::Joined};
 use crate::{
     ids::LeafId,
     lexical,
-    passages::Span,
     store::{
         error::{Result, StoreError},
         layout::segment::*,
         leaves::{LeafLists, arrange},
-        rows::{Member, RowSource, chain},
+        rows::{Member, Passage, RowSource, chain},
         sealed::{SealedFolder, SealedWriter},
         terms::Lexer,
     },
@@ -24,8 +23,6 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) codes: Option<Codes>,
     /// If set, its rows get posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
-    /// Whether rows are passages.
-    pub(in crate::store) passages: bool,
     /// The leaves of a row, if they differ from those of its source.
     pub(in crate::store) leaves: &'a dyn Fn(&Member) -> Option<Vec<LeafId>>,
 }
@@ -42,7 +39,7 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { number, codes, lexer, passages, leaves } = segment;
+    let NewSegment { number, codes, lexer, leaves } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let leaves_of = |place: usize| {
@@ -55,10 +52,7 @@ pub(in crate::store) fn build(
     if u32::try_from(leaves.row_leaves.len()).is_err() {
         return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
     }
-    let passages = match passages {
-        true => Some(Passages::of(sources, &members)?),
-        false => None,
-    };
+    let passages = Passages::of(sources, &members)?;
     let is_head = |row: usize| passages.as_ref().is_none_or(|own| own.heads[row] as usize == row);
     let [vectors, documents] = SegmentFiles::names_of(number);
 
@@ -119,16 +113,17 @@ struct Passages {
 }
 
 impl Passages {
-    fn of(sources: &[&dyn RowSource], members: &[Member]) -> Result<Self> {
+    /// `None` if documents have no passages.
+    fn of(sources: &[&dyn RowSource], members: &[Member]) -> Result<Option<Self>> {
         let (mut spans, mut documents) = (Vec::new(), Vec::new());
         for member in members {
             let passage = sources[member.source as usize].passage(member.row)?;
-            let (head, span) = passage.map_or((member.row, Span::default()), |own| (own.head, own.span));
+            let Some(Passage { head, span, .. }) = passage else { return Ok(None) };
             spans.push([span.start, span.end]);
             documents.push((member.source, head));
         }
         let (heads, next) = chain(documents.into_iter().zip(spans.iter().copied()));
-        Ok(Self { heads, spans, next })
+        Ok(Some(Self { heads, spans, next }))
     }
 
     fn write(&self, file: &mut SealedWriter) -> Result<()> {

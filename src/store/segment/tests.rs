@@ -94,7 +94,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
     let sources: Vec<&dyn RowSource> = sources.iter().map(|source| source as &dyn RowSource).collect();
     build(
         folder(dir),
-        NewSegment { number: 9, codes: None, lexer: None, passages: false, leaves: &|_| None },
+        NewSegment { number: 9, codes: None, lexer: None, leaves: &|_| None },
         &sources,
         members,
         &mut || Ok(()),
@@ -189,7 +189,7 @@ fn an_answer_to_cancel_ends_the_build() {
     };
     let built = build(
         folder(&dir),
-        NewSegment { number: 9, codes: None, lexer: None, passages: false, leaves: &|_| None },
+        NewSegment { number: 9, codes: None, lexer: None, leaves: &|_| None },
         &[&source],
         members,
         &mut tick,
