@@ -35,7 +35,6 @@ fn sample() -> &'static Path {
             dim: DIM,
             branching_factor: 4,
             height: 1,
-            leaves_per_document: 1,
             similarity: 0,
             model_hash: ModelHash([0; 32]),
             terms: 1,

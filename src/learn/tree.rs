@@ -2,7 +2,6 @@
 //! encoded again.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -235,10 +234,10 @@ impl Index {
         let compared = Compared::new(&rows, dim, &held_out);
         let had_tree = serving.bundle().has_tree();
         let before = match had_tree {
-            true => compared.tree(serving.model().indexer(), serving.leaves_per_document())?,
+            true => compared.tree(serving.model().indexer())?,
             false => Needed { visited: 1.0, work: 1.0 },
         };
-        let after = compared.tree(new, 1)?;
+        let after = compared.tree(new)?;
         let mut tuned = Tuned {
             documents: set.documents.len(),
             leaves: new.shape().leaves(),
@@ -426,9 +425,8 @@ impl<'a> Compared<'a> {
         Self { rows, dim, questions: &held_out.rows, positives }
     }
 
-    fn tree(&self, indexer: &Indexer, leaves_per_document: u32) -> Result<Needed> {
-        let count = NonZeroUsize::new(leaves_per_document as usize).unwrap_or(NonZeroUsize::MIN);
-        let leaves = indexer.route_rows(self.rows, count);
+    fn tree(&self, indexer: &Indexer) -> Result<Needed> {
+        let leaves = indexer.route_rows(self.rows);
         self.needed(Partition::tree(indexer, &leaves), Engine::Tree)
     }
 

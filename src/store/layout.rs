@@ -53,8 +53,8 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_PAD: Range<usize> = after(&AT_LEXICAL, 1);
     pub(in crate::store) const AT_BRANCHING: Range<usize> = after(&AT_PAD, 4);
     pub(in crate::store) const AT_HEIGHT: Range<usize> = after(&AT_BRANCHING, 4);
-    pub(in crate::store) const AT_LEAVES_PER_DOCUMENT: Range<usize> = after(&AT_HEIGHT, 4);
-    pub(in crate::store) const AT_MODEL_HASH: Range<usize> = after(&AT_LEAVES_PER_DOCUMENT, MODEL_HASH_BYTES);
+    pub(in crate::store) const AT_UNUSED: Range<usize> = after(&AT_HEIGHT, 4);
+    pub(in crate::store) const AT_MODEL_HASH: Range<usize> = after(&AT_UNUSED, MODEL_HASH_BYTES);
     pub(in crate::store) const AT_STORE_ID: Range<usize> = after(&AT_MODEL_HASH, STORE_ID_BYTES);
     pub(in crate::store) const AT_GENERATION: Range<usize> = after(&AT_STORE_ID, 8);
     pub(in crate::store) const AT_NEXT_SEGMENT: Range<usize> = after(&AT_GENERATION, 8);
@@ -163,15 +163,9 @@ pub(super) mod segment {
     pub(in crate::store) const METADATA_ENDS: u32 = 22;
     /// The generation in which each row's document was inserted, u64.
     pub(in crate::store) const CREATED_AT: u32 = 23;
-    /// The leaves that occur, ascending, u32; ends of the rows stored with each leaf, u32.
+    /// The leaves that occur, ascending, u32; ends of the rows of each leaf, u32.
     pub(in crate::store) const LEAVES: u32 = 32;
     pub(in crate::store) const LEAF_ENDS: u32 = 33;
-    /// Rows of each leaf that are stored with another leaf, u32; ends for each leaf, u32.
-    pub(in crate::store) const FURTHER: u32 = 34;
-    pub(in crate::store) const FURTHER_ENDS: u32 = 35;
-    /// All leaves of each row, u32; ends u32. Both empty if no row has more than one.
-    pub(in crate::store) const ROW_LEAVES: u32 = 36;
-    pub(in crate::store) const ROW_LEAF_ENDS: u32 = 37;
     // All of these exist if documents have passages; otherwise they are empty.
     /// The row of the first passage of each row's document, u32. Only that row has the id, payload, metadata
     /// and terms.
@@ -239,8 +233,6 @@ pub(super) mod limits {
     pub(in crate::store) const PAYLOAD_BYTES: usize = 64 << 20;
     /// Deepest metadata: half of what the JSON parser accepts.
     pub(in crate::store) const METADATA_DEPTH: usize = 64;
-    /// Most leaves a document may be in.
-    pub(in crate::store) const LEAVES_PER_DOCUMENT: u32 = crate::ids::MOST_LEAVES_PER_DOCUMENT;
     /// Largest dimension of an embedding.
     pub(in crate::store) const DIM: u32 = 65_536;
     /// Most leaves of a tree: a leaf is a u32.

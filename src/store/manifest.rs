@@ -30,8 +30,6 @@ pub struct StoreConfig {
     pub branching_factor: u32,
     /// H in the paper: levels of the tree, at least 1. The tree has B^H leaves, at most 2^32.
     pub height: u32,
-    /// Most leaves one document is put in (d2l in the paper), 1 to 512.
-    pub leaves_per_document: u32,
     /// The similarity, as a code that the store keeps but does not interpret.
     pub similarity: u8,
     /// Hash of the model bundle; stored here, compared by the index.
@@ -73,13 +71,7 @@ impl StoreConfig {
         // A tree of one leaf has one level.
         let most = if self.branching_factor == 1 { 1 } else { 32 };
         within("height", self.height.into(), 1, most)?;
-        within("number of leaves", self.leaves(), 1, limits::LEAVES)?;
-        within(
-            "leaves_per_document",
-            self.leaves_per_document.into(),
-            1,
-            self.leaves().min(limits::LEAVES_PER_DOCUMENT.into()),
-        )
+        within("number of leaves", self.leaves(), 1, limits::LEAVES)
     }
 }
 
@@ -151,7 +143,6 @@ impl Manifest {
         bytes[AT_LEXICAL].copy_from_slice(&[config.terms]);
         bytes[AT_BRANCHING].copy_from_slice(&config.branching_factor.to_le_bytes());
         bytes[AT_HEIGHT].copy_from_slice(&config.height.to_le_bytes());
-        bytes[AT_LEAVES_PER_DOCUMENT].copy_from_slice(&config.leaves_per_document.to_le_bytes());
         bytes[AT_MODEL_HASH].copy_from_slice(&config.model_hash.0);
         bytes[AT_STORE_ID].copy_from_slice(&self.store_id.0);
         bytes[AT_GENERATION].copy_from_slice(&self.generation.0.to_le_bytes());
@@ -189,7 +180,7 @@ impl Manifest {
             return Err(field("dtype", dtype.into()));
         }
         if let Some(&byte) =
-            [AT_PAD, AT_ZEROS, AT_RESERVED].into_iter().flat_map(|at| &head[at]).find(|b| **b != 0)
+            [AT_PAD, AT_UNUSED, AT_ZEROS, AT_RESERVED].into_iter().flat_map(|at| &head[at]).find(|b| **b != 0)
         {
             return Err(field("reserved byte", byte.into()));
         }
@@ -208,7 +199,6 @@ impl Manifest {
             dim: u32_at(head, AT_DIM.start),
             branching_factor: u32_at(head, AT_BRANCHING.start),
             height: u32_at(head, AT_HEIGHT.start),
-            leaves_per_document: u32_at(head, AT_LEAVES_PER_DOCUMENT.start),
             similarity: head[AT_SIMILARITY.start],
             model_hash: ModelHash(model_hash),
             terms: head[AT_LEXICAL.start],

@@ -16,7 +16,7 @@ use half::f16;
 
 use super::{
     Result, StoreConfig, StoreError, StoreOptions,
-    batch::{Put, check_leaves},
+    batch::{Put, check_leaf},
     error::Damage,
     files::{self, set_aside},
     layout::names,
@@ -238,7 +238,7 @@ impl Repair {
                 false => None,
             };
             let passages = self.manifest.config.passages.is_some();
-            let segment = NewSegment { store_id, number, codes, lexer, passages, leaves: &|_| None };
+            let segment = NewSegment { store_id, number, codes, lexer, passages, leaf: &|_| None };
             let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
@@ -383,9 +383,9 @@ fn rows_of(
     let (mut rows, mut at, mut last) = (Vec::new(), head, None);
     loop {
         let embedding = undamaged(segment.matrix(at..at + 1))?;
-        let leaves = undamaged(segment.leaves(at))?;
+        let leaf = undamaged(segment.leaf_of(at))?;
         let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
-            && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, config).is_ok());
+            && leaf.is_some_and(|leaf| check_leaf(&document.id, leaf, config).is_ok());
         if !whole {
             return Ok(None);
         }

@@ -96,10 +96,10 @@ impl Salvaged {
 }
 
 impl RowSource for Salvaged {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
+    fn leaf_of(&self, row: u32) -> Result<LeafId> {
         match &self.row(row).from {
-            From::Put(put) => Ok(put.leaves.clone()),
-            From::Segment(row) => self.segment.leaves(*row),
+            From::Put(put) => Ok(put.leaf),
+            From::Segment(row) => self.segment.leaf_of(*row),
         }
     }
 

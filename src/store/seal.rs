@@ -33,7 +33,7 @@ use super::{
     log,
     manifest::{Manifest, SegmentEntry},
     part::{Place, VersionPart},
-    reroute::{Rerouted, Route},
+    reroute::{Route, rerouted},
     segment::{self, Codes, Member, NewSegment, RowSource, Segment},
     tombstones::{TombstoneFile, Tombstones},
     version::Version,
@@ -246,12 +246,13 @@ impl Store {
         let chosen: Vec<&VersionPart> =
             state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
         let rerouted = rewrite.route.map(|route| {
-            let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
+            let parts = chosen.iter().map(|part| rerouted(part, &self.config, route));
             parts.collect::<Result<Vec<_>>>()
         });
         let rerouted = rerouted.transpose()?;
-        let found_anew =
-            |member: &Member| rerouted.as_ref().map(|parts| parts[member.source as usize].of(member.row));
+        let found_anew = |member: &Member| {
+            rerouted.as_ref().map(|parts| parts[member.source as usize][member.row as usize])
+        };
         let sources: Vec<&dyn RowSource> = chosen.iter().map(|part| &***part as &dyn RowSource).collect();
         let members: Vec<Member> = (0..)
             .zip(&chosen)
@@ -269,7 +270,7 @@ impl Store {
         let number = manifest.next_segment - 1;
         let passages = self.config.passages.is_some();
         let segment =
-            NewSegment { store_id: self.store_id, number, codes, lexer, passages, leaves: &found_anew };
+            NewSegment { store_id: self.store_id, number, codes, lexer, passages, leaf: &found_anew };
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;

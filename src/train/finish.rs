@@ -1,7 +1,5 @@
 //! The end of a run: the verdict and the leaf sizes.
 
-use std::num::NonZeroUsize;
-
 use super::balance::LeafSizes;
 use super::refresh::{Embedded, Snapshot};
 use super::texts::Texts;
@@ -61,7 +59,7 @@ impl Beginning {
             on_progress,
         )?;
         let leaves = last.indexer.shape().leaves() as usize;
-        let query_leaves = last.indexer.route_rows(queries, NonZeroUsize::MIN);
+        let query_leaves = last.indexer.route_rows(queries);
         Ok(Ending { verdict, leaf_sizes: LeafSizes::count(leaves, &last.leaves, &query_leaves) })
     }
 }

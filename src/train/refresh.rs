@@ -1,8 +1,6 @@
 //! Refreshes: the index under training is encoded and routed again every r epochs to give hard negatives,
 //! distillation targets and dev figures.
 
-use std::num::NonZeroUsize;
-
 use rand_chacha::ChaCha8Rng;
 
 use super::distil::{Distilled, Rows};
@@ -30,8 +28,8 @@ pub(crate) struct Embedded {
 pub(crate) struct Snapshot {
     pub embedded: Embedded,
     pub indexer: Indexer,
-    /// Leaves of each document, most probable first.
-    pub leaves: Vec<Vec<LeafId>>,
+    /// The leaf of each document.
+    pub leaves: Vec<LeafId>,
     /// `None` if nothing is distilled.
     pub distilled: Option<Distilled>,
     /// For each training query, documents that do not answer it; empty without mining.
@@ -76,7 +74,7 @@ impl Snapshot {
         embedded: Embedded,
         rng: &mut ChaCha8Rng,
     ) -> Result<Self> {
-        let (indexer, leaves) = route(inputs, tree, &embedded)?;
+        let (indexer, leaves) = route(tree, &embedded)?;
         let (texts, rows) = (inputs.texts, embedded.rows());
         let distilled = Distilled::find(texts, &inputs.config.distillation, rows, taught, &leaves, rng);
         let negatives = mining::mine(&inputs.config.mining, texts, rows, &leaves, &indexer, rng);
@@ -84,8 +82,8 @@ impl Snapshot {
     }
 
     /// Routes again after a change of the tree alone.
-    pub(crate) fn reroute(&mut self, inputs: &Inputs<'_>, tree: &TrainableIndexer) -> Result<()> {
-        (self.indexer, self.leaves) = route(inputs, tree, &self.embedded)?;
+    pub(crate) fn reroute(&mut self, tree: &TrainableIndexer) -> Result<()> {
+        (self.indexer, self.leaves) = route(tree, &self.embedded)?;
         if let Some(distilled) = &mut self.distilled {
             distilled.follow(&self.leaves);
         }
@@ -93,16 +91,10 @@ impl Snapshot {
     }
 }
 
-/// Leaves of the documents in the current tree.
-fn route(
-    inputs: &Inputs<'_>,
-    tree: &TrainableIndexer,
-    embedded: &Embedded,
-) -> Result<(Indexer, Vec<Vec<LeafId>>)> {
+/// The leaves of the documents in the current tree.
+fn route(tree: &TrainableIndexer, embedded: &Embedded) -> Result<(Indexer, Vec<LeafId>)> {
     let indexer = tree.freeze()?;
-    let per_document = inputs.config.tree.leaves_per_document as usize;
-    let per_document = NonZeroUsize::new(per_document).unwrap_or(NonZeroUsize::MIN);
-    let leaves = indexer.route_rows(&embedded.documents, per_document);
+    let leaves = indexer.route_rows(&embedded.documents);
     Ok((indexer, leaves))
 }
 

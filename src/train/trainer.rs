@@ -234,13 +234,6 @@ impl<'a> Trainer<'a> {
             let (documents, leaves) = (set.documents.len(), shape.leaves());
             return Err(TrainError::TooFewDocuments { documents, leaves }.into());
         }
-        if config.tree.leaves_per_document > shape.leaves() {
-            return Err(out_of_range(
-                "tree.leaves_per_document",
-                config.tree.leaves_per_document,
-                format!("at most the tree's {} leaves", shape.leaves()),
-            ));
-        }
         let mut log = self.log.as_deref().map(Log::open).transpose()?;
         let mut on_event = |event: &TrainEvent| {
             if let Some(log) = &mut log {
@@ -331,7 +324,7 @@ impl<'a> Trainer<'a> {
         let is_given = given.is_some();
         let base_encoder = encoder;
         let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
-        let staged = stage(&output, (&base, base_encoder), config, encoder, &outcome, &report)?;
+        let staged = stage(&output, (&base, base_encoder), encoder, &outcome, &report)?;
         let mut finish = || -> Result<()> {
             if !is_given && config.query_encoder == QueryEncoderChoice::Static {
                 let rows = &outcome.last.embedded.documents;
@@ -488,7 +481,6 @@ fn give_query_encoder(
 fn stage(
     output: &Path,
     (base, base_encoder): (&Path, &Encoder),
-    config: &TrainConfig,
     encoder: Option<Vec<(String, Tensor)>>,
     outcome: &Outcome,
     report: &TrainReport,
@@ -501,7 +493,6 @@ fn stage(
         base_encoder,
         encoder,
         indexer: &outcome.last.indexer,
-        leaves_per_document: config.tree.leaves_per_document,
         extras: vec![(REPORT_FILE, json), (CARD_FILE, card.into_bytes())],
     };
     Ok(parts.stage(output)?)

@@ -1,6 +1,6 @@
 //! Builds a segment from documents in memory or in other segments.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range, path::Path};
+use std::{collections::HashMap, ops::Range, path::Path};
 
 use half::f16;
 
@@ -34,8 +34,8 @@ pub(in crate::store) struct Passage {
 
 /// A source of a segment's documents.
 pub(in crate::store) trait RowSource: Send + Sync {
-    /// The leaves of a row's document; the row is stored with the first.
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
+    /// The leaf of a row.
+    fn leaf_of(&self, row: u32) -> Result<LeafId>;
     /// `[dim]` f16.
     fn embedding(&self, row: u32) -> Result<&[f16]>;
     /// The id of a row's document.
@@ -68,8 +68,8 @@ pub(in crate::store) trait Rows: RowSource {
     fn find(&self, id: &str) -> Result<Option<u32>>;
     /// The leaves with documents here, ascending.
     fn all_leaves(&self) -> Result<&[u32]>;
-    /// The rows of a leaf: those stored with it, and those stored with another leaf, ascending.
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])>;
+    /// The rows of a leaf.
+    fn leaf(&self, leaf: LeafId) -> Result<Range<u32>>;
     /// Whether rows have posting lists of terms. Those in memory build theirs on first use.
     fn is_lexical(&self) -> bool;
     /// The rows that contain a term.
@@ -118,8 +118,8 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
     /// Whether rows are passages.
     pub(in crate::store) passages: bool,
-    /// The leaves of a row, if they differ from those of its source.
-    pub(in crate::store) leaves: &'a dyn Fn(&Member) -> Option<Vec<LeafId>>,
+    /// The leaf of a row, if it differs from that in its source.
+    pub(in crate::store) leaf: &'a dyn Fn(&Member) -> Option<LeafId>,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
@@ -135,19 +135,15 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, codes, lexer, passages, leaves } = segment;
+    let NewSegment { store_id, number, codes, lexer, passages, leaf } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
-    let leaves_of = |place: usize| {
-        let member = &members[place];
-        let found_anew = leaves(member).map(Ok);
-        found_anew.unwrap_or_else(|| sources[member.source as usize].leaves(member.row)).map(Cow::Owned)
+    let leaf_of = |member: &Member| {
+        let stored = || sources[member.source as usize].leaf_of(member.row);
+        leaf(member).map_or_else(stored, Ok)
     };
-    let (order, leaves) = arrange(members.len(), &leaves_of)?;
+    let (order, leaves) = arrange(members.iter().map(leaf_of))?;
     let members: Vec<Member> = order.into_iter().map(|place| members[place as usize]).collect();
-    if u32::try_from(leaves.row_leaves.len()).is_err() {
-        return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
-    }
     let passages = match passages {
         true => Some(Passages::of(sources, &members)?),
         false => None,
@@ -196,84 +192,39 @@ pub(in crate::store) fn build(
     Ok(SegmentFiles { number, rows, vectors, documents })
 }
 
-/// The posting lists of leaves in their stored form.
+/// The rows of each leaf in their stored form.
 #[derive(Debug, Default)]
 pub(in crate::store) struct LeafLists {
     /// Ascending.
     pub(in crate::store) leaves: Vec<u32>,
-    /// The end of the rows stored with each leaf.
+    /// The end of the rows of each leaf.
     ends: Vec<u32>,
-    /// Rows stored with another leaf, leaf by leaf, and the end of each leaf's rows.
-    secondary: Vec<u32>,
-    secondary_ends: Vec<u32>,
-    /// All leaves of each row, row by row; empty if each has one.
-    row_leaves: Vec<u32>,
-    row_ends: Vec<u32>,
 }
 
-/// Sorts rows by their first leaf; rows of one leaf keep their order. Returns the sorted positions, and the
-/// posting lists in that order.
-pub(in crate::store) fn arrange<'a, E>(
-    rows: usize,
-    leaves_of: &dyn Fn(usize) -> Result<Cow<'a, [LeafId]>, E>,
+/// Sorts rows by their leaves; rows of one leaf keep their order. Returns the sorted positions, and the rows of
+/// each leaf in that order.
+pub(in crate::store) fn arrange<E>(
+    leaves: impl Iterator<Item = Result<LeafId, E>>,
 ) -> Result<(Vec<u32>, LeafLists), E> {
-    let mut keyed = Vec::with_capacity(rows);
-    let mut several = false;
-    for place in 0..rows {
-        let leaves = leaves_of(place)?;
-        several |= leaves.len() > 1;
-        keyed.push((leaves.first().map_or(0, |leaf| leaf.0), place as u32));
-    }
+    let mut keyed =
+        (0..).zip(leaves).map(|(place, leaf)| Ok((leaf?.0, place))).collect::<Result<Vec<_>, E>>()?;
     keyed.sort_unstable();
-    // (leaf, row) of the leaves after the first.
-    let mut secondary: Vec<(u32, u32)> = Vec::new();
     let mut lists = LeafLists::default();
-    if several {
-        for (row, &(_, place)) in (0..).zip(&keyed) {
-            let leaves = leaves_of(place as usize)?;
-            lists.row_leaves.extend(leaves.iter().map(|leaf| leaf.0));
-            lists.row_ends.push(lists.row_leaves.len() as u32);
-            secondary.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));
-        }
-        secondary.sort_unstable();
-    }
-    let mut own = keyed.iter().map(|&(leaf, _)| leaf).peekable();
-    let mut others = secondary.iter().copied().peekable();
-    let mut rows = 0;
-    while let Some(leaf) =
-        [own.peek().copied(), others.peek().map(|&(leaf, _)| leaf)].into_iter().flatten().min()
-    {
-        while own.next_if_eq(&leaf).is_some() {
-            rows += 1;
-        }
-        while let Some((_, row)) = others.next_if(|&(other, _)| other == leaf) {
-            lists.secondary.push(row);
-        }
-        lists.leaves.push(leaf);
-        lists.ends.push(rows);
-        lists.secondary_ends.push(lists.secondary.len() as u32);
+    for own in keyed.chunk_by(|a, b| a.0 == b.0) {
+        lists.leaves.push(own[0].0);
+        lists.ends.push(lists.ends.last().copied().unwrap_or(0) + own.len() as u32);
     }
     Ok((keyed.into_iter().map(|(_, place)| place).collect(), lists))
 }
 
 impl LeafLists {
-    /// The rows stored with a leaf, and those stored with another one, ascending.
-    pub(in crate::store) fn rows(&self, leaf: LeafId) -> (Range<u32>, &[u32]) {
-        let Ok(place) = self.leaves.binary_search(&leaf.0) else { return (0..0, &[]) };
-        let of = |ends: &[u32]| place.checked_sub(1).map_or(0, |before| ends[before])..ends[place];
-        let secondary = of(&self.secondary_ends);
-        (of(&self.ends), &self.secondary[secondary.start as usize..secondary.end as usize])
+    pub(in crate::store) fn rows(&self, leaf: LeafId) -> Range<u32> {
+        let Ok(place) = self.leaves.binary_search(&leaf.0) else { return 0..0 };
+        place.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[place]
     }
 
     fn write(&self, file: &mut SealedWriter) -> Result<()> {
-        for (name, numbers) in [
-            (LEAVES, &self.leaves),
-            (LEAF_ENDS, &self.ends),
-            (FURTHER, &self.secondary),
-            (FURTHER_ENDS, &self.secondary_ends),
-            (ROW_LEAVES, &self.row_leaves),
-            (ROW_LEAF_ENDS, &self.row_ends),
-        ] {
+        for (name, numbers) in [(LEAVES, &self.leaves), (LEAF_ENDS, &self.ends)] {
             file.begin(name)?;
             file.write(bytemuck::cast_slice(numbers))?;
         }

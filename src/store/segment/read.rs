@@ -111,7 +111,6 @@ impl Segment {
             let (what, expected, found) = ("the number of documents", rows, documents_here);
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
-        let row_leaf_ends = if documents.section(ROW_LEAF_ENDS).is_empty() { 0 } else { rows };
         check_counts(
             &documents,
             [
@@ -124,8 +123,6 @@ impl Segment {
                 ("the number of metadata", METADATA_ENDS, 8, rows),
                 ("the number of rows' generations", CREATED_AT, 8, rows),
                 ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
-                ("the number of further leaves' ends", FURTHER_ENDS, 4, leaves),
-                ("the number of rows' leaves", ROW_LEAF_ENDS, 4, row_leaf_ends),
             ],
         )?;
         if !damaged {
@@ -146,18 +143,6 @@ impl Segment {
     /// Bytes of `N.vectors` and of `N.documents`.
     pub(in crate::store) fn bytes(&self) -> [u64; 2] {
         [self.vectors.as_ref().map_or(0, SealedFile::len), self.documents.len()]
-    }
-
-    /// As [`Rows::leaf`], by the leaf's position in [`Rows::all_leaves`].
-    fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
-        let own = self.span(self.at(LEAF_ENDS), place, self.rows().into())?;
-        let all = count(self.at(FURTHER), 4);
-        let secondary = self.span(self.at(FURTHER_ENDS), place, all)?;
-        let secondary = self.numbers(self.at(FURTHER), secondary.start as usize..secondary.end as usize)?;
-        if secondary.iter().any(|row| *row >= self.rows()) {
-            return Err(self.undecodable("the posting list of leaf", place as u64));
-        }
-        Ok((own, secondary))
     }
 
     /// The number of smaller ids: the position of this one, existing or not, in id order.
@@ -260,18 +245,11 @@ impl Segment {
 }
 
 impl RowSource for Segment {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        if self.at(ROW_LEAF_ENDS).is_empty() {
-            // One leaf for each document: the leaf that its row is stored with.
-            let ends = self.numbers(self.at(LEAF_ENDS), 0..self.leaf_count())?;
-            let place = ends.partition_point(|&end| end <= row);
-            let leaf = self.all_leaves()?.get(place).copied();
-            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
-        }
-        let all = count(self.at(ROW_LEAVES), 4);
-        let span = self.span(self.at(ROW_LEAF_ENDS), row as usize, all)?;
-        let leaves = self.numbers(self.at(ROW_LEAVES), span.start as usize..span.end as usize)?;
-        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
+    fn leaf_of(&self, row: u32) -> Result<LeafId> {
+        let ends = self.numbers(self.at(LEAF_ENDS), 0..self.leaf_count())?;
+        let place = ends.partition_point(|&end| end <= row);
+        let leaf = self.all_leaves()?.get(place).copied();
+        leaf.map(LeafId).ok_or_else(|| self.undecodable("the leaf of row", row.into()))
     }
 
     fn embedding(&self, row: u32) -> Result<&[f16]> {
@@ -371,10 +349,10 @@ impl Rows for Segment {
         self.numbers(self.at(LEAVES), 0..self.leaf_count())
     }
 
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+    fn leaf(&self, leaf: LeafId) -> Result<Range<u32>> {
         match self.all_leaves()?.binary_search(&leaf.0) {
-            Ok(place) => self.leaf_at(place),
-            Err(_) => Ok((0..0, &[])),
+            Ok(place) => self.span(self.at(LEAF_ENDS), place, self.rows().into()),
+            Err(_) => Ok(0..0),
         }
     }
 

@@ -1,7 +1,6 @@
 //! The ranges of the settings.
 
 use super::TrainConfig;
-use crate::ids::MOST_LEAVES_PER_DOCUMENT;
 use crate::train::error::TrainError;
 
 fn bad(field: &'static str, found: impl ToString, expected: impl Into<String>) -> TrainError {
@@ -41,14 +40,8 @@ impl TrainConfig {
                 return Err(bad(field, found, "at least 2"));
             }
         }
-        let leaves = match tree.branching_factor {
-            Some(_) => self.shape(0)?.leaves(),
-            None => MOST_LEAVES_PER_DOCUMENT,
-        };
-        let most = leaves.min(MOST_LEAVES_PER_DOCUMENT);
-        if !(1..=most).contains(&tree.leaves_per_document) {
-            let field = "tree.leaves_per_document";
-            return Err(bad(field, tree.leaves_per_document, format!("1 to {most}")));
+        if tree.branching_factor.is_some() {
+            self.shape(0)?;
         }
         let weights = &losses.weights;
         for (field, found, least, most) in [

@@ -38,7 +38,7 @@ impl Run<'_, '_, '_> {
         let per_epoch = texts.div_ceil(INDEXER_BATCH);
         while self.state.epoch < epochs && texts > 0 {
             let began = Instant::now();
-            snapshot.reroute(&self.inputs, phase.tree)?;
+            snapshot.reroute(phase.tree)?;
             let mut order: Vec<usize> = (0..texts).collect();
             order.shuffle(&mut self.rng);
             let mut epoch = IndexerEpochReport { epoch: self.state.epoch + 1, ..Default::default() };
@@ -62,7 +62,7 @@ impl Run<'_, '_, '_> {
                 self.checkpoint(phase)?;
             }
         }
-        snapshot.reroute(&self.inputs, phase.tree)?;
+        snapshot.reroute(phase.tree)?;
         Ok(snapshot)
     }
 

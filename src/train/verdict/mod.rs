@@ -43,8 +43,8 @@ pub(crate) struct HeldOut<'a> {
     pub base: Embedded<'a>,
     /// By the trained encoder.
     pub trained: Embedded<'a>,
-    /// Leaves of each document in the trained tree.
-    pub leaves: &'a [Vec<LeafId>],
+    /// The leaf of each document in the trained tree.
+    pub leaves: &'a [LeafId],
     pub indexer: &'a Indexer,
     /// Seed of the resampling.
     pub seed: u64,
