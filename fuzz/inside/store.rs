@@ -322,8 +322,7 @@ pub fn operations(bytes: &[u8]) {
                 store
                     .rebuild_postings(&|rows| rows.chunks_exact(DIM).map(leaf).collect(), &mut || Ok(()))
                     .expect("new lists");
-                map.values_mut()
-                    .for_each(|(length, leaf)| *leaf = LeafId(u32::from(*length % 2048 % 16)));
+                map.values_mut().for_each(|(length, leaf)| *leaf = LeafId(u32::from(*length % 2048 % 16)));
             }
             Operation::Reopen => {
                 drop(store);

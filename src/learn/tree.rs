@@ -23,10 +23,10 @@ use crate::store::View;
 use crate::train::dataset::sentences;
 use crate::train::distil::nearest_documents;
 use crate::train::error::out_of_range;
+use crate::train::inputs::Given;
 use crate::train::refresh::{Embedded, make_unit};
 use crate::train::run::INDEXER_BATCH;
 use crate::train::texts::Texts;
-use crate::train::trainer::Given;
 use crate::train::{TrainConfig, TrainError, Trainer, TrainingSet, init, is_held_out};
 
 /// Default number of passes: enough for this many steps of this many texts each, within these limits. A large
@@ -228,7 +228,7 @@ impl Index {
             // No step of the first phase is taken, so the interval does not matter.
             trainer = trainer.checkpoints(dir, usize::MAX).resume(options.resume);
         }
-        let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, given)?;
+        let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, &given)?;
 
         let new = fitted.bundle.model().indexer();
         let compared = Compared::new(&rows, dim, &held_out);

@@ -43,7 +43,7 @@ struct Targets {
 }
 
 /// Unit rows of every text of a run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Rows<'a> {
     pub dim: usize,
     /// `[documents, dim]`

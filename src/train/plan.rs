@@ -6,10 +6,11 @@ use super::config::TrainConfig;
 use crate::tree::TreeShape;
 
 /// The phases of a run, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PhaseName {
     /// Encoder and tree.
+    #[default]
     Joint,
     /// The tree alone.
     Indexer,

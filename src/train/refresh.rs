@@ -6,9 +6,10 @@ use rand_chacha::ChaCha8Rng;
 use super::distil::{Distilled, Rows};
 use super::frozen::FrozenCache;
 use super::indexer::TrainableIndexer;
-use super::inputs::Inputs;
+use super::inputs::{EmbeddedBy, EncoderInputs, Inputs};
 use super::mining;
 use super::plan::Taught;
+use super::texts::Texts;
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::Indexer;
@@ -39,25 +40,28 @@ pub(crate) struct Snapshot {
 impl Embedded {
     /// Computes all current embeddings.
     pub(crate) fn now(inputs: &Inputs<'_>, on_progress: &mut OnProgress<'_>) -> Result<Self> {
-        if let Some(given) = inputs.given {
-            return Ok(given.clone());
-        }
-        let dim = inputs.head.dim();
-        let documents: Vec<usize> = (0..inputs.texts.documents.len()).collect();
-        let queries: Vec<usize> = (0..inputs.texts.queries.len()).collect();
-        let total = documents.len() + queries.len();
-        let mut run = |cache: &FrozenCache<'_>, texts: &[usize], before: usize| {
-            let mut rows = inputs.head.embed(cache, texts, |done| {
-                Progress::new(Stage::Refresh, before + done, total).tell(on_progress, Error::Cancelled)
+        let EncoderInputs { head, document_cache, query_cache } = match inputs.by {
+            EmbeddedBy::Encoder(encoder) => encoder,
+            EmbeddedBy::Given(given) => return Ok(given.embedded.clone()),
+        };
+        let (dim, documents, queries) = (head.dim(), document_cache.texts(), query_cache.texts());
+        let mut run = |cache: &FrozenCache<'_>, before: usize| {
+            let mut rows = head.embed(cache, |done| {
+                let progress = Progress::new(Stage::Refresh, before + done, documents + queries);
+                progress.tell(on_progress, Error::Cancelled)
             })?;
             make_unit(&mut rows, dim);
             Ok::<_, Error>(rows)
         };
-        Ok(Self {
-            documents: run(inputs.document_cache, &documents, 0)?,
-            queries: run(inputs.query_cache, &queries, documents.len())?,
-            dim,
-        })
+        Ok(Self { documents: run(document_cache, 0)?, queries: run(query_cache, documents)?, dim })
+    }
+
+    /// The rows that a verdict needs: those of documents and dev queries, or none without dev queries.
+    pub(crate) fn of_dev(&self, texts: &Texts) -> Self {
+        let (dim, dev) = (self.dim, texts.dev_queries());
+        let queries = self.queries[dev.start * dim..dev.end * dim].to_vec();
+        let documents = if dev.is_empty() { Vec::new() } else { self.documents.clone() };
+        Self { dim, documents, queries }
     }
 
     pub(crate) fn rows(&self) -> Rows<'_> {

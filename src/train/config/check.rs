@@ -1,11 +1,7 @@
 //! The ranges of the settings.
 
 use super::TrainConfig;
-use crate::train::error::TrainError;
-
-fn bad(field: &'static str, found: impl ToString, expected: impl Into<String>) -> TrainError {
-    TrainError::Config { field, found: found.to_string(), expected: expected.into() }
-}
+use crate::train::error::{TrainError, check_setting};
 
 impl TrainConfig {
     /// Whether a run changes encoder weights.
@@ -29,16 +25,12 @@ impl TrainConfig {
             ("mining.depth", mining.depth, 1),
             ("distillation.depth", distillation.depth, 1),
         ] {
-            if found < least {
-                return Err(bad(field, found, format!("at least {least}")));
-            }
+            check_setting(field, found, least, None)?;
         }
         for (field, found) in
             [("tree.branching_factor", tree.branching_factor), ("tree.coarse_leaves", tree.coarse_leaves)]
         {
-            if let Some(found) = found.filter(|&found| found < 2) {
-                return Err(bad(field, found, "at least 2"));
-            }
+            check_setting(field, found.unwrap_or(2), 2, None)?;
         }
         if tree.branching_factor.is_some() {
             self.shape(0)?;
@@ -64,9 +56,7 @@ impl TrainConfig {
             ("distillation.positive_share", distillation.positive_share, 0.0, 1.0),
             ("dev_fraction", self.dev_fraction, 0.0, 0.9),
         ] {
-            if !(least..=most).contains(&found) {
-                return Err(bad(field, found, format!("{least} to {most}")));
-            }
+            check_setting(field, found, least, Some(most))?;
         }
         Ok(())
     }

@@ -30,7 +30,8 @@ pub use preset::Preset;
 /// config.check()?;
 /// # Ok::<(), ehi::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TrainConfig {
     /// Seed of everything random in the run.

@@ -110,10 +110,9 @@ impl World {
             [self.base, self.trained].map(|sees| (documents(sees), queries(self.queries, sees)));
         let leaves = self.indexer.route_rows(&trained.0);
         let held_out = HeldOut {
-            dim: DIM,
             positives: &self.positives,
-            base: Embedded { documents: &base.0, queries: &base.1 },
-            trained: Embedded { documents: &trained.0, queries: &trained.1 },
+            base: Rows { dim: DIM, documents: &base.0, queries: &base.1 },
+            trained: Rows { dim: DIM, documents: &trained.0, queries: &trained.1 },
             leaves: &leaves,
             indexer: &self.indexer,
             seed: 0,
@@ -292,9 +291,8 @@ fn a_verdict_can_be_cancelled() {
     let rows = documents(Sees::Topic);
     let leaves = indexer.route_rows(&rows);
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let embedded = Embedded { documents: &rows, queries: &queries };
+    let embedded = Rows { dim: DIM, documents: &rows, queries: &queries };
     let held_out = HeldOut {
-        dim: DIM,
         positives: &positives,
         base: embedded,
         trained: embedded,
