@@ -91,7 +91,6 @@ pub fn log(bytes: &[u8]) {
         dim: 2,
         branching_factor: 2,
         height: 1,
-        leaves_per_document: 1,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
         terms: 1,
@@ -139,13 +138,10 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     let rows = u32::from(rows % 64);
     let mut matrix = vec![(ROWS, vec![0; (rows * DIM * 2) as usize])];
     let mut sections: Vec<(u32, Vec<u8>)> =
-        [IDS, PAYLOADS, METADATA, LEAVES, LEAF_ENDS, FURTHER, FURTHER_ENDS, ROW_LEAVES, ROW_LEAF_ENDS]
-            .into_iter()
-            .map(|name| (name, section().to_vec()))
-            .collect();
+        [IDS, PAYLOADS, METADATA, LEAVES, LEAF_ENDS].map(|name| (name, section().to_vec())).into();
     // With the lengths that opening checks, so that later checks are reached.
     let leaves = sections[3].1.len() / 4 * 4;
-    [4, 6].into_iter().for_each(|ends| sections[ends].1.resize(leaves, 0));
+    sections[4].1.resize(leaves, 0);
     for (name, width) in [(ID_ENDS, 8), (ID_ORDER, 4), (PAYLOAD_ENDS, 8), (METADATA_ENDS, 8), (CREATED_AT, 8)]
     {
         let mut numbers = section().to_vec();
@@ -186,7 +182,7 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         if let Ok(Some(passage)) = segment.passage(row) {
             assert!(passage.head < rows && passage.next < rows);
         }
-        let _ = (segment.head(row), segment.document(row), segment.leaves(row), segment.created_at(row));
+        let _ = (segment.head(row), segment.document(row), segment.leaf_of(row), segment.created_at(row));
         if row < segment.documents() {
             let _ = segment.by_id(row);
         }
@@ -200,8 +196,8 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         }
     }
     for leaf in 0..32 {
-        if let Ok((own, secondary)) = segment.leaf(LeafId(leaf)) {
-            assert!(own.end <= rows && secondary.iter().all(|row| *row < rows));
+        if let Ok(own) = segment.leaf(LeafId(leaf)) {
+            assert!(own.end <= rows);
             let _ = segment.matrix(own);
         }
     }
@@ -218,12 +214,11 @@ pub fn payload(bytes: &[u8], metadata: &[u8]) {
 }
 
 /// A caller's configuration: an accepted one survives its manifest.
-pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document: u32, similarity: u8) {
+pub fn config(dim: u32, branching_factor: u32, height: u32, similarity: u8) {
     let config = StoreConfig {
         dim,
         branching_factor,
         height,
-        leaves_per_document,
         similarity,
         model_hash: ModelHash([7; 32]),
         terms: 1,
@@ -238,12 +233,11 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
 /// A step of [`operations`].
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// Stores a document under one of 16 ids, with this many characters of text, in up to four leaves, one
-    /// bit each.
+    /// Stores a document under one of 16 ids, with this many characters of text, in one of 16 leaves.
     Put {
         id: u8,
         length: u16,
-        leaves: u16,
+        leaf: u8,
     },
     Delete {
         id: u8,
@@ -260,15 +254,11 @@ enum Operation {
 }
 
 impl Operation {
-    /// Every six bytes are one step.
-    fn read(bytes: &[u8; 6]) -> Self {
-        let [kind, id, length, more, leaves, secondary] = *bytes;
+    /// Every five bytes are one step.
+    fn read(bytes: &[u8; 5]) -> Self {
+        let [kind, id, length, more, leaf] = *bytes;
         match kind % 16 {
-            0..7 => Self::Put {
-                id,
-                length: u16::from_le_bytes([length, more]) % 5000,
-                leaves: u16::from_le_bytes([leaves, secondary]),
-            },
+            0..7 => Self::Put { id, length: u16::from_le_bytes([length, more]) % 5000, leaf: leaf % 16 },
             7..9 => Self::Delete { id },
             9..11 => Self::Flush,
             11 => Self::Compact,
@@ -288,7 +278,6 @@ pub fn operations(bytes: &[u8]) {
         dim: DIM as u32,
         branching_factor: 16,
         height: 1,
-        leaves_per_document: 4,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
         terms: 1,
@@ -298,24 +287,20 @@ pub fn operations(bytes: &[u8]) {
     let Ok(parent) = tempfile::tempdir() else { return };
     let mut dir = parent.path().join("0");
     let mut store = Store::create(&dir, &config, options).expect("a new directory");
-    let mut map: BTreeMap<String, (u16, Vec<LeafId>)> = BTreeMap::new();
+    let mut map: BTreeMap<String, (u16, LeafId)> = BTreeMap::new();
     let mut flushed = map.clone();
     let mut reader: Option<Store> = None;
-    let operations = bytes.as_chunks::<6>().0.iter().take(64).map(Operation::read);
+    let operations = bytes.as_chunks::<5>().0.iter().take(64).map(Operation::read);
     for (number, operation) in operations.enumerate() {
         match operation {
-            Operation::Put { id, length, leaves } => {
+            Operation::Put { id, length, leaf } => {
                 let id = format!("id{}", id % 16);
-                let own = (0..16).filter(|leaf| leaves >> leaf & 1 == 1).take(4).map(LeafId);
-                let mut own: Vec<LeafId> = own.collect();
-                if own.is_empty() {
-                    own.push(LeafId(u32::from(length % 16)));
-                }
+                let leaf = LeafId(leaf.into());
                 let embedding = vec![half::f16::from_f32(f32::from(length % 2048)), half::f16::ONE];
                 let document = Document::new(&id, "", "x".repeat(length.into()));
-                let put = Put::whole(document, embedding, own.clone());
+                let put = Put::whole(document, embedding, leaf);
                 store.commit(WriteBatch { puts: vec![put], deletes: vec![] }).expect("a put");
-                map.insert(id, (length, own));
+                map.insert(id, (length, leaf));
             }
             Operation::Delete { id } => {
                 let id = format!("id{}", id % 16);
@@ -325,12 +310,11 @@ pub fn operations(bytes: &[u8]) {
             Operation::Flush => store.flush().expect("a flush"),
             Operation::Compact => store.compact(&mut || Ok(())).expect("a compaction"),
             Operation::Rebuild => {
-                let leaf = |row: &[half::f16]| vec![LeafId(row[0].to_f32() as u32 % 16)];
+                let leaf = |row: &[half::f16]| LeafId(row[0].to_f32() as u32 % 16);
                 store
                     .rebuild_postings(&|rows| rows.chunks_exact(DIM).map(leaf).collect(), &mut || Ok(()))
                     .expect("new lists");
-                map.values_mut()
-                    .for_each(|(length, leaves)| *leaves = vec![LeafId(u32::from(*length % 2048 % 16))]);
+                map.values_mut().for_each(|(length, leaf)| *leaf = LeafId(u32::from(*length % 2048 % 16)));
             }
             Operation::Reopen => {
                 drop(store);
@@ -361,15 +345,15 @@ pub fn operations(bytes: &[u8]) {
     assert!(store.verify().expect("a check").is_sound());
 }
 
-fn check_map(store: &Store, map: &BTreeMap<String, (u16, Vec<LeafId>)>) {
+fn check_map(store: &Store, map: &BTreeMap<String, (u16, LeafId)>) {
     let view = store.read();
     assert_eq!(view.live(), map.len());
     let mut lists: BTreeMap<LeafId, usize> = BTreeMap::new();
-    for (id, (length, leaves)) in map {
+    for (id, (length, leaf)) in map {
         let row = view.row_of(id).expect("a read").expect("a document");
         assert_eq!(view.document(row).expect("a document").text.len(), usize::from(*length));
-        assert_eq!(view.leaves(row).expect("leaves"), *leaves);
-        leaves.iter().for_each(|leaf| *lists.entry(*leaf).or_default() += 1);
+        assert_eq!(view.leaf_of(row).expect("a leaf"), *leaf);
+        *lists.entry(*leaf).or_default() += 1;
     }
     for leaf in (0..16).map(LeafId) {
         assert_eq!(view.leaf(leaf).expect("a leaf").len(), lists.get(&leaf).copied().unwrap_or(0));

@@ -259,14 +259,13 @@ impl Index {
     }
 }
 
-/// The configuration of the store of judgments: it is never searched, so a document has one leaf and a
-/// one-dimensional embedding.
+/// The configuration of the store of judgments: it is never searched, so its tree has one leaf and
+/// embeddings have one dimension.
 fn config() -> StoreConfig {
     StoreConfig {
         dim: 1,
         branching_factor: 1,
         height: 1,
-        leaves_per_document: 1,
         similarity: Similarity::Cosine.code(),
         model_hash: ModelHash([0; 32]),
         terms: 0,
@@ -310,7 +309,7 @@ fn put(judgment: &Judgment) -> Result<Put> {
 
 /// A document of the store of judgments, assigned to its only leaf.
 pub(super) fn placed(document: Document) -> Put {
-    Put::whole(document, vec![f16::ONE], vec![LeafId(0)])
+    Put::whole(document, vec![f16::ONE], LeafId(0))
 }
 
 fn judgment(document: Document) -> Result<Judgment> {

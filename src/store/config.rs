@@ -22,8 +22,6 @@ pub struct StoreConfig {
     pub branching_factor: u32,
     /// H in the paper: levels of the tree, at least 1. The tree has B^H leaves, at most 2^32.
     pub height: u32,
-    /// Most leaves one document is put in (d2l in the paper), 1 to 512.
-    pub leaves_per_document: u32,
     /// The similarity, as a code that the store keeps but does not interpret.
     pub similarity: u8,
     /// Hash of the model bundle; stored here, compared by the index.
@@ -65,13 +63,7 @@ impl StoreConfig {
         // A tree of one leaf has one level.
         let most = if self.branching_factor == 1 { 1 } else { 32 };
         within("height", self.height.into(), 1, most)?;
-        within("number of leaves", self.leaves(), 1, limits::LEAVES)?;
-        within(
-            "leaves_per_document",
-            self.leaves_per_document.into(),
-            1,
-            self.leaves().min(limits::LEAVES_PER_DOCUMENT.into()),
-        )
+        within("number of leaves", self.leaves(), 1, limits::LEAVES)
     }
 }
 

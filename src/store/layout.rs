@@ -41,7 +41,7 @@ pub(super) mod manifest {
         pub pad: u8,
         pub branching_factor: u32,
         pub height: u32,
-        pub leaves_per_document: u32,
+        pub unused: [u8; 4],
         pub model_hash: [u8; 32],
         pub store_id: [u8; STORE_ID_BYTES],
         pub generation: u64,
@@ -169,15 +169,9 @@ pub(super) mod segment {
     pub const METADATA_ENDS: u32 = 22;
     /// The generation in which each row's document was inserted, u64.
     pub const CREATED_AT: u32 = 23;
-    /// The leaves that occur, ascending, u32; ends of the rows stored with each leaf, u32.
+    /// The leaves that occur, ascending, u32; ends of the rows of each leaf, u32.
     pub const LEAVES: u32 = 32;
     pub const LEAF_ENDS: u32 = 33;
-    /// Rows of each leaf that are stored with another leaf, u32; ends for each leaf, u32.
-    pub const FURTHER: u32 = 34;
-    pub const FURTHER_ENDS: u32 = 35;
-    /// All leaves of each row, u32; ends u32. Both empty if no row has more than one.
-    pub const ROW_LEAVES: u32 = 36;
-    pub const ROW_LEAF_ENDS: u32 = 37;
     // All of these exist if documents have passages; otherwise they are empty.
     /// The row of the first passage of each row's document, u32. Only that row has the id, payload, metadata
     /// and terms.
@@ -261,8 +255,6 @@ pub(super) mod limits {
     pub const PAYLOAD_BYTES: usize = 64 << 20;
     /// Deepest metadata: half of what the JSON parser accepts.
     pub const METADATA_DEPTH: usize = 64;
-    /// Most leaves a document may be in.
-    pub const LEAVES_PER_DOCUMENT: u32 = crate::ids::MOST_LEAVES_PER_DOCUMENT;
     /// Largest dimension of an embedding.
     pub const DIM: u32 = 65_536;
     /// Most leaves of a tree: a leaf is a u32.

@@ -85,7 +85,6 @@ impl Manifest {
             terms: config.terms,
             branching_factor: config.branching_factor,
             height: config.height,
-            leaves_per_document: config.leaves_per_document,
             model_hash: config.model_hash.0,
             store_id: self.store_id,
             generation: self.generation.0,
@@ -110,7 +109,7 @@ impl Manifest {
         if head.dtype != DTYPE_F16 {
             return Err(field("dtype", head.dtype.into()));
         }
-        let zeros = [head.pad].into_iter().chain(head.zeros).chain(head.reserved);
+        let zeros = [head.pad].into_iter().chain(head.unused).chain(head.zeros).chain(head.reserved);
         if let Some(byte) = zeros.into_iter().find(|byte| *byte != 0) {
             return Err(field("reserved byte", byte.into()));
         }
@@ -125,7 +124,6 @@ impl Manifest {
             dim: head.dim,
             branching_factor: head.branching_factor,
             height: head.height,
-            leaves_per_document: head.leaves_per_document,
             similarity: head.similarity,
             model_hash: ModelHash(head.model_hash),
             terms: head.terms,

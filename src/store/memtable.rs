@@ -5,7 +5,6 @@
 //! logarithmic number of times.
 
 use std::{
-    borrow::Cow,
     collections::HashMap,
     convert::Infallible,
     ops::Range,
@@ -72,8 +71,7 @@ impl Memtable {
                 MemoryRow { put, created_at, place, head: number, next: 0 }
             }));
         }
-        let leaves_of = |row: usize| Ok::<_, Infallible>(Cow::Borrowed(&*given[row].own().leaves));
-        let Ok((order, lists)) = arrange(given.len(), &leaves_of);
+        let Ok((order, lists)) = arrange(given.iter().map(|row| Ok::<_, Infallible>(row.own().leaf)));
         let mut rows: Vec<MemoryRow> = order.into_iter().map(|row| given[row as usize].clone()).collect();
         if has_passages {
             let (heads, next) = chain(rows.iter().map(|row| (row.head, row.place)));
@@ -143,8 +141,8 @@ impl MemoryRow {
 }
 
 impl RowSource for Memtable {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        Ok(self.row(row)?.own().leaves.clone())
+    fn leaf_of(&self, row: u32) -> Result<LeafId> {
+        Ok(self.row(row)?.own().leaf)
     }
 
     fn embedding(&self, row: u32) -> Result<&[f16]> {
@@ -208,7 +206,7 @@ impl Rows for Memtable {
         Ok(&self.lists.leaves)
     }
 
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+    fn leaf(&self, leaf: LeafId) -> Result<Range<u32>> {
         Ok(self.lists.rows(leaf))
     }
 

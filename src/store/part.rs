@@ -154,8 +154,7 @@ impl VersionPart {
     /// Adds the number of live rows of each leaf that has any.
     pub(super) fn add_leaf_sizes(&self, sizes: &mut BTreeMap<LeafId, usize>) -> Result<()> {
         for &leaf in self.all_leaves()? {
-            let (own, secondary) = self.leaf(LeafId(leaf))?;
-            let live = self.live_in(own) + secondary.iter().filter(|row| self.is_live(**row)).count();
+            let live = self.live_in(self.leaf(LeafId(leaf))?);
             if live > 0 {
                 *sizes.entry(LeafId(leaf)).or_insert(0) += live;
             }

@@ -15,7 +15,7 @@ use half::f16;
 
 use super::{
     Result, StoreConfig, StoreError, StoreOptions,
-    batch::{CheckedPut, Put, check_leaves},
+    batch::{CheckedPut, Put, check_leaf},
     error::Damage,
     files::{self, set_aside},
     layout::names,
@@ -250,7 +250,7 @@ impl Repair {
                 true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
                 false => None,
             };
-            let segment = NewSegment { number, codes, lexer, leaves: &|_| None };
+            let segment = NewSegment { number, codes, lexer, leaf: &|_| None };
             let folder = self.manifest.folder(&*self.backend, &self.dir);
             let files = segment::build(folder, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
@@ -408,9 +408,9 @@ fn rows_of(
     let (mut rows, mut at, mut last) = (Vec::new(), head, None);
     loop {
         let embedding = undamaged(segment.matrix(at..at + 1))?;
-        let leaves = undamaged(segment.leaves(at))?;
+        let leaf = undamaged(segment.leaf_of(at))?;
         let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
-            && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, config).is_ok());
+            && leaf.is_some_and(|leaf| check_leaf(&document.id, leaf, config).is_ok());
         if !whole {
             return Ok(None);
         }

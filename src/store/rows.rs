@@ -29,8 +29,8 @@ pub(super) struct Passage {
 
 /// A source of a segment's documents.
 pub(super) trait RowSource: Send + Sync {
-    /// The leaves of a row's document; the row is stored with the first.
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
+    /// The leaf of a row.
+    fn leaf_of(&self, row: u32) -> Result<LeafId>;
     /// `[dim]` f16.
     fn embedding(&self, row: u32) -> Result<&[f16]>;
     /// The id of a row's document.
@@ -63,8 +63,8 @@ pub(super) trait Rows: RowSource {
     fn find(&self, id: &str) -> Result<Option<u32>>;
     /// The leaves with documents here, ascending.
     fn all_leaves(&self) -> Result<&[u32]>;
-    /// The rows of a leaf: those stored with it, and those stored with another leaf, ascending.
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])>;
+    /// The rows of a leaf.
+    fn leaf(&self, leaf: LeafId) -> Result<Range<u32>>;
     /// Whether rows have posting lists of terms. Those in memory build theirs on first use.
     fn is_lexical(&self) -> bool;
     /// The rows that contain a term.

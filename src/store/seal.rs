@@ -28,7 +28,7 @@ use super::{
     manifest::{Manifest, SegmentEntry},
     part::VersionPart,
     recovery,
-    reroute::{Rerouted, Route},
+    reroute::{Route, rerouted},
     rows::{Member, RowSource},
     segment::{self, Codes, NewSegment, Segment},
     tombstones::TombstoneFile,
@@ -245,12 +245,13 @@ impl Store {
         let chosen: Vec<&VersionPart> =
             state.parts.iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
         let rerouted = rewrite.route.map(|route| {
-            let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
+            let parts = chosen.iter().map(|part| rerouted(part, &self.config, route));
             parts.collect::<Result<Vec<_>>>()
         });
         let rerouted = rerouted.transpose()?;
-        let found_anew =
-            |member: &Member| rerouted.as_ref().map(|parts| parts[member.source as usize].of(member.row));
+        let found_anew = |member: &Member| {
+            rerouted.as_ref().map(|parts| parts[member.source as usize][member.row as usize])
+        };
         let sources: Vec<&dyn RowSource> = chosen.iter().map(|part| &***part as &dyn RowSource).collect();
         let members: Vec<Member> = (0..)
             .zip(&chosen)
@@ -266,7 +267,7 @@ impl Store {
         };
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
-        let segment = NewSegment { number, codes, lexer, leaves: &found_anew };
+        let segment = NewSegment { number, codes, lexer, leaf: &found_anew };
         let built = segment::build(self.folder(), segment, &sources, members, tick);
         let built = self.health.note(built)?;
         Segment::open(self.folder(), self.config.dim, built, false).map(Some)

@@ -137,8 +137,6 @@ pub struct StoreStats {
     pub leaves: u64,
     /// Leaves that have documents.
     pub leaves_used: usize,
-    /// Number of leaves for each document, or for each of its passages.
-    pub leaves_per_document: u32,
     /// The length of the documents' passages; `None` if a document is one row.
     pub passages: Option<Passages>,
     /// The model in service.
@@ -199,7 +197,6 @@ impl Store {
             height: config.height,
             leaves: config.leaves(),
             leaves_used: sizes.len(),
-            leaves_per_document: config.leaves_per_document,
             passages: config.passages,
             model: config.model_hash,
             leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize { leaf, documents }).collect(),

@@ -146,11 +146,8 @@ impl View {
     /// Damage of the posting list.
     pub fn leaf_runs<'a>(&'a self, leaf: LeafId, runs: &mut Vec<Run<'a>>) -> Result<()> {
         for part in &self.state.parts {
-            let (own, secondary) = part.leaf(leaf)?;
-            runs.extend((!own.is_empty()).then_some(Run { part, rows: own }));
-            // Dead ones are skipped.
-            let secondary = secondary.iter().filter(|row| part.is_live(**row));
-            runs.extend(secondary.map(|&row| Run { part, rows: row..row + 1 }));
+            let rows = part.leaf(leaf)?;
+            runs.extend((!rows.is_empty()).then_some(Run { part, rows }));
         }
         Ok(())
     }
@@ -180,8 +177,7 @@ impl View {
     pub fn postings(&self, leaf: LeafId) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for part in &self.state.parts {
-            let (own, secondary) = part.leaf(leaf)?;
-            let live = own.chain(secondary.iter().copied()).filter(|row| part.is_live(*row));
+            let live = part.leaf(leaf)?.filter(|row| part.is_live(*row));
             rows.extend(live.map(|row| Row(part.base + row)));
         }
         rows.sort_unstable();
@@ -256,14 +252,14 @@ impl View {
         Ok(())
     }
 
-    /// The leaves of a row, in the order given at insertion.
+    /// The leaf of a row.
     ///
     /// # Errors
     ///
     /// As [`Self::id`].
-    pub fn leaves(&self, row: Row) -> Result<Vec<LeafId>> {
+    pub fn leaf_of(&self, row: Row) -> Result<LeafId> {
         let (part, local) = self.live_part(row)?;
-        part.leaves(local)
+        part.leaf_of(local)
     }
 
     /// The representative row of a document; `None` if no live document has the id.

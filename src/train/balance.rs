@@ -10,9 +10,9 @@ use crate::ids::LeafId;
 pub struct LoadReport {
     /// Epochs finished; passes of the tree alone count too.
     pub epoch: usize,
-    /// Expected documents per leaf, sum of c_i^2 over the number of entries (section 4.6).
+    /// Expected documents per leaf, sum of c_i^2 over the number of documents (section 4.6).
     pub expected_documents_per_leaf: f64,
-    /// Entries over leaves: the value of a perfectly even load.
+    /// Documents over leaves: the value of a perfectly even load.
     pub ideal_documents_per_leaf: f64,
     /// Leaves without a document.
     pub empty_leaves: usize,
@@ -29,10 +29,10 @@ pub struct LeafSizes {
 }
 
 impl LeafSizes {
-    pub(crate) fn count(leaves: usize, documents: &[Vec<LeafId>], queries: &[Vec<LeafId>]) -> Self {
-        let count = |of: &[Vec<LeafId>]| {
+    pub(crate) fn count(leaves: usize, documents: &[LeafId], queries: &[LeafId]) -> Self {
+        let count = |of: &[LeafId]| {
             let mut sizes = vec![0; leaves];
-            of.iter().flatten().for_each(|leaf| sizes[leaf.index()] += 1);
+            of.iter().for_each(|leaf| sizes[leaf.index()] += 1);
             sizes
         };
         Self { documents: count(documents), queries: count(queries) }

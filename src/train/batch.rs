@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::Negatives;
 use super::head::Gathered;
-use super::inputs::Inputs;
+use super::inputs::{EncoderInputs, Inputs};
 use super::refresh::Snapshot;
 use super::sampler::Batch;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    fn add(&mut self, text: usize) -> u32 {
+    pub(crate) fn add(&mut self, text: usize) -> u32 {
         *self.place.entry(text).or_insert_with(|| {
             self.texts.push(text);
             self.texts.len() as u32 - 1
@@ -75,13 +75,19 @@ impl Distillation {
 
 impl Inputs<'_> {
     /// Makes the random draws of a batch and reads the states of its texts.
-    fn prepare(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Result<Prepared> {
+    fn prepare(
+        &self,
+        encoder: EncoderInputs<'_>,
+        batch: &Batch,
+        snapshot: &Snapshot,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Prepared> {
         let layout = self.lay_out(batch, snapshot, rng);
         // Seeds of a removed dropout, still drawn so that a seed keeps giving the same run.
         let _: [u64; 2] = rng.random();
-        let gather = |cache, rows: &Rows| self.head.gather(cache, &rows.texts);
-        let queries = gather(self.query_cache, &layout.queries).map_err(ModelError::from)?;
-        let documents = gather(self.document_cache, &layout.documents).map_err(ModelError::from)?;
+        let gather = |cache, rows: &Rows| encoder.head.gather(cache, &rows.texts);
+        let queries = gather(encoder.query_cache, &layout.queries).map_err(ModelError::from)?;
+        let documents = gather(encoder.document_cache, &layout.documents).map_err(ModelError::from)?;
         Ok(Prepared { layout, queries, documents, rng: rng.clone() })
     }
 
@@ -131,7 +137,7 @@ impl Ahead {
     /// Starts with the first of `batches`, drawing from `rng`. The thread ends when this value is dropped.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
-        inputs: Inputs<'scope>,
+        (inputs, encoder): (Inputs<'scope>, EncoderInputs<'scope>),
         snapshot: &'scope Snapshot,
         batches: &'scope [Batch],
         mut rng: ChaCha8Rng,
@@ -140,7 +146,7 @@ impl Ahead {
         let (send, made) = sync_channel(1);
         scope.spawn(move || {
             for batch in batches {
-                let prepared = inputs.prepare(batch, snapshot, &mut rng);
+                let prepared = inputs.prepare(encoder, batch, snapshot, &mut rng);
                 if send.send(prepared).is_err() {
                     return;
                 }

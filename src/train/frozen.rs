@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -147,6 +146,11 @@ impl<'a> FrozenCache<'a> {
         Ok(Self { frozen, read, file, starts })
     }
 
+    /// Number of texts.
+    pub(crate) fn texts(&self) -> usize {
+        self.starts.len()
+    }
+
     /// Number of states of one text.
     pub(crate) fn length(&self, text: usize) -> usize {
         self.frozen.length(&self.read.tokens[text])
@@ -242,9 +246,7 @@ fn fill(
             Ok(())
         })?;
         done += round.iter().map(Vec::len).sum::<usize>();
-        if let ControlFlow::Break(()) = on_progress(Progress::new(Stage::FrozenLayers, done, tokens.len())) {
-            return Err(Error::Cancelled);
-        }
+        Progress::new(Stage::FrozenLayers, done, tokens.len()).tell(on_progress, Error::Cancelled)?;
     }
     Ok(())
 }

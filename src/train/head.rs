@@ -263,19 +263,18 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    /// Embeddings without gradient, in f32: computed by the packed layers on a CPU and by the trained layers
-    /// on a GPU.
+    /// Embeddings of all texts without gradient, in f32: computed by the packed layers on a CPU and by the
+    /// trained layers on a GPU.
     ///
     /// # Shapes
-    /// Output `[texts, dim]` row-major, in the order of `texts`; `done` is told how many are finished.
+    /// Output `[texts, dim]` row-major; `done` is told how many are finished.
     pub(crate) fn embed(
         &self,
         cache: &FrozenCache<'_>,
-        texts: &[usize],
         mut done: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
         if !self.device.is_cpu() && !self.reads_embeddings() {
-            return self.embed_on_device(cache, texts, &mut done);
+            return self.embed_on_device(cache, &mut done);
         }
         let config = &self.base.config;
         let m = self.dim();
@@ -294,30 +293,28 @@ impl<'a> Head<'a> {
         };
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut room = 0;
-        for (position, &text) in texts.iter().enumerate() {
+        for text in 0..cache.texts() {
             let length = cache.length(text);
             match groups.last_mut() {
-                Some(group) if length <= room => group.push(position),
+                Some(group) if length <= room => group.push(text),
                 _ => {
-                    groups.push(vec![position]);
+                    groups.push(vec![text]);
                     room = TOKENS_PER_BATCH;
                 }
             }
             room = room.saturating_sub(length);
         }
-        let out = Mutex::new(vec![0f32; texts.len() * m]);
+        let out = Mutex::new(vec![0f32; cache.texts() * m]);
         let mut finished = 0;
         for round in groups.chunks(16) {
-            round.par_iter().try_for_each(|positions| -> std::result::Result<(), ModelError> {
-                let own = own(texts, positions);
+            round.par_iter().try_for_each(|texts| -> std::result::Result<(), ModelError> {
                 let pooled = match self.reads_embeddings() {
-                    true => cache.packed(&own)?.values,
-                    false => self.pooler.packed(&packed.forward(cache, &own)?, cache.skip()),
+                    true => cache.packed(texts)?.values,
+                    false => self.pooler.packed(&packed.forward(cache, texts)?, cache.skip()),
                 };
-                let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
-                for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
-                    out[position * m..][..m].copy_from_slice(row);
-                }
+                // A group's texts follow each other.
+                out.lock().unwrap_or_else(|p| p.into_inner())[texts[0] * m..][..pooled.len()]
+                    .copy_from_slice(&pooled);
                 Ok(())
             })?;
             finished += round.iter().map(Vec::len).sum::<usize>();
@@ -329,19 +326,19 @@ impl<'a> Head<'a> {
     fn embed_on_device(
         &self,
         cache: &FrozenCache<'_>,
-        texts: &[usize],
         done: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
         let m = self.dim();
-        let mut out = vec![0f32; texts.len() * m];
+        let all: Vec<usize> = (0..cache.texts()).collect();
+        let mut out = vec![0f32; all.len() * m];
         let mut finished = 0;
-        for positions in self.parts(cache, texts) {
-            let rows = self.embed_padded(cache, &own(texts, &positions), None, Precision::F32);
+        for texts in self.parts(cache, &all) {
+            let rows = self.embed_padded(cache, &texts, None, Precision::F32);
             let rows: Vec<f32> = rows.and_then(|x| x.flatten_all()?.to_vec1()).map_err(ModelError::from)?;
-            for (&position, row) in positions.iter().zip(rows.chunks_exact(m)) {
-                out[position * m..][..m].copy_from_slice(row);
+            for (&text, row) in texts.iter().zip(rows.chunks_exact(m)) {
+                out[text * m..][..m].copy_from_slice(row);
             }
-            finished += positions.len();
+            finished += texts.len();
             done(finished)?;
         }
         Ok(out)

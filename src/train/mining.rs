@@ -24,7 +24,7 @@ pub(crate) fn mine(
     settings: &MiningSettings,
     texts: &Texts,
     rows: Rows<'_>,
-    leaves: &[Vec<LeafId>],
+    leaves: &[LeafId],
     indexer: &Indexer,
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {
@@ -42,7 +42,7 @@ fn from_leaves(
     settings: &MiningSettings,
     texts: &Texts,
     rows: Rows<'_>,
-    leaves: &[Vec<LeafId>],
+    leaves: &[LeafId],
     indexer: &Indexer,
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {

@@ -17,7 +17,7 @@ mod head;
 pub(crate) mod held_out;
 mod indexer;
 pub(crate) mod init;
-mod inputs;
+pub(crate) mod inputs;
 mod log;
 mod losses;
 mod mining;

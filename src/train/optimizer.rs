@@ -3,6 +3,8 @@
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 
+use super::error::TrainError;
+
 /// A trainable tensor with its name in reports and checkpoints.
 #[derive(Clone)]
 pub(crate) struct Parameter {
@@ -46,8 +48,16 @@ impl AdamW {
         Ok(Self { groups, moments, step: 0 })
     }
 
-    pub(crate) fn parameters(&self) -> impl Iterator<Item = &Parameter> {
-        self.groups.iter().flat_map(|group| &group.parameters)
+    /// Checks that every tensor has a gradient: candle drops gradients silently.
+    ///
+    /// # Errors
+    /// [`TrainError::NoGradient`].
+    pub(crate) fn check(&self, gradients: &Gradients) -> Result<(), TrainError> {
+        let mut all = self.groups.iter().flat_map(|group| &group.parameters);
+        match all.find(|parameter| gradients.get(parameter).is_none()) {
+            Some(missing) => Err(TrainError::NoGradient { tensor: missing.name.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// Steps done, and the two moments of every parameter by its name.

@@ -6,10 +6,11 @@ use super::config::TrainConfig;
 use crate::tree::TreeShape;
 
 /// The phases of a run, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PhaseName {
     /// Encoder and tree.
+    #[default]
     Joint,
     /// The tree alone.
     Indexer,
@@ -43,9 +44,7 @@ impl Plan {
             joint: if distils { Taught::TrainQueries } else { Taught::Nothing },
             indexer: if indexer_phase { Taught::Everything } else { Taught::Nothing },
             // Without a phase of its own the final tree would not be trained.
-            coarse_leaves: config.tree.coarse_leaves.filter(|&leaves| {
-                config.schedule.epochs > 0 && indexer_phase && config.tree.leaves_per_document <= leaves
-            }),
+            coarse_leaves: config.tree.coarse_leaves.filter(|_| config.schedule.epochs > 0 && indexer_phase),
         }
     }
 
@@ -90,13 +89,11 @@ mod tests {
 
     #[test]
     fn a_coarse_tree_has_fewer_leaves_than_the_tree_proper() {
-        let plan = |coarse_leaves, leaves_per_document| {
+        let plan = |coarse_leaves| {
             let mut config = TrainConfig::default();
             config.tree.coarse_leaves = coarse_leaves;
-            config.tree.leaves_per_document = leaves_per_document;
             Plan::of(&config).coarse_shape(TreeShape::new(8, 2).unwrap()).map(TreeShape::leaves)
         };
-        assert_eq!((plan(Some(63), 1), plan(Some(64), 1), plan(None, 1)), (Some(63), None, None));
-        assert_eq!(plan(Some(4), 5), None);
+        assert_eq!((plan(Some(63)), plan(Some(64)), plan(None)), (Some(63), None, None));
     }
 }

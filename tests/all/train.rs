@@ -89,7 +89,6 @@ fn every_choice_trains() {
         config.tree.transform = transform;
         config.losses.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
         config.encoder.precision = if height == 2 { Precision::Bf16 } else { Precision::F32 };
-        config.tree.leaves_per_document = 2;
         config.schedule.refresh_interval = 1;
         config.schedule.decay = Decay::Cosine;
         config.distillation.temperature = 0.1;
@@ -102,7 +101,6 @@ fn every_choice_trains() {
         assert_eq!((indexer.shape().branching_factor(), indexer.shape().height()), (2, height));
         let dim = run.bundle.model().encoder().dim();
         assert_eq!(indexer.routing_dim(), if routing_dim > 0 { routing_dim } else { dim });
-        assert_eq!(run.bundle.leaves_per_document(), 2);
     }
 }
 

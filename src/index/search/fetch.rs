@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::asked::Asked;
-use super::damage::damaged;
 use super::fusion::HitScores;
 use super::plan::Plan;
 use super::rank::Ranked;
@@ -11,7 +10,7 @@ use super::request::SearchRequest;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
-use crate::ids::{LeafId, Row};
+use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
@@ -91,7 +90,7 @@ fn hits_of(
         let passages = passages.next().unwrap_or_default();
         let leaf = match passages.first() {
             Some(best) => best.leaf,
-            None => leaf_of(view, row)?,
+            None => view.leaf_of(row)?,
         };
         let scores = scores.get(place).copied().unwrap_or_else(|| HitScores {
             dense: Some(score),
@@ -102,10 +101,4 @@ fn hits_of(
         hits.push(Hit { id: document.id.clone(), score, scores, rerank_score, document, leaf, passages });
     }
     Ok(hits)
-}
-
-/// The first leaf of a row; every row has one.
-pub(super) fn leaf_of(view: &View, row: Row) -> Result<LeafId> {
-    let first = view.leaves(row)?.first().copied();
-    Ok(first.ok_or_else(|| damaged("segments", "the leaf of a document"))?)
 }

@@ -122,11 +122,9 @@ impl ActiveModel {
         if plan.codes == Some(true) && rotation.is_none() {
             return Err(InputError::NoCodes { similarity: self.similarity }.into());
         }
-        // A document may be in several leaves.
-        let several = matches!(source, Source::Leaves(_)) && self.leaves_per_document() > 1;
         let mut search = Search {
             view,
-            selector: Selector::new(filter, several.then(|| view.rows())),
+            selector: Selector { filter },
             scorer: Scorer::new(view, &scanner, rotation, plan.parallel),
             top: best_of(view, plan.k.get()),
             candidates: Vec::new(),

@@ -26,7 +26,7 @@ const ROWS: u32 = 3;
 fn row(place: u32) -> PutRow {
     PutRow {
         embedding: [0.5, -1.0, place as f32].map(f16::from_f32).to_vec(),
-        leaves: (0..=place).map(LeafId).collect(),
+        leaf: LeafId(place),
         span: Span { start: 2 * place, end: 3 * place },
     }
 }

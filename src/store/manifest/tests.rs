@@ -18,7 +18,6 @@ fn manifest() -> Manifest {
         dim: 384,
         branching_factor: 40,
         height: 2,
-        leaves_per_document: 3,
         similarity: 1,
         model_hash: ModelHash([7; 32]),
         passages: Some(Passages::new(200, 40).unwrap()),
@@ -55,7 +54,7 @@ fn round_trip_at_the_documented_offsets() {
     assert_eq!(bytes[16..20], [1, 1, 1, 0]);
     assert_eq!(bytes[20..24], 40u32.to_le_bytes());
     assert_eq!(bytes[24..28], 2u32.to_le_bytes());
-    assert_eq!(bytes[28..32], 3u32.to_le_bytes());
+    assert_eq!(bytes[28..32], [0; 4]);
     assert_eq!(bytes[32..64], [7; 32]);
     assert_eq!(bytes[64..80], manifest.store_id);
     assert_eq!(bytes[80..88], 6u64.to_le_bytes());
@@ -148,6 +147,4 @@ fn settings_out_of_range_are_refused_by_name() {
     assert_eq!(change(|c| (c.branching_factor, c.height) = (1, 2)), "height");
     assert_eq!(change(|c| c.height = 0), "height");
     assert_eq!(change(|c| c.height = 32), "number of leaves");
-    assert_eq!(change(|c| c.leaves_per_document = 0), "leaves_per_document");
-    assert_eq!(change(|c| c.leaves_per_document = 1601), "leaves_per_document");
 }

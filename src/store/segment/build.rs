@@ -1,7 +1,5 @@
 //! Builds a segment from documents in memory or in other segments.
 
-use std::borrow::Cow;
-
 use super::{Codes, SegmentFiles, joined::Joined};
 use crate::{
     ids::LeafId,
@@ -9,7 +7,7 @@ use crate::{
     store::{
         error::{Result, StoreError},
         layout::segment::*,
-        leaves::{LeafLists, arrange},
+        leaves::arrange,
         rows::{Member, Passage, RowSource, chain},
         sealed::{SealedFolder, SealedWriter},
         terms::Lexer,
@@ -23,8 +21,8 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) codes: Option<Codes>,
     /// If set, its rows get posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
-    /// The leaves of a row, if they differ from those of its source.
-    pub(in crate::store) leaves: &'a dyn Fn(&Member) -> Option<Vec<LeafId>>,
+    /// The leaf of a row, if it differs from that in its source.
+    pub(in crate::store) leaf: &'a dyn Fn(&Member) -> Option<LeafId>,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
@@ -39,19 +37,15 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { number, codes, lexer, leaves } = segment;
+    let NewSegment { number, codes, lexer, leaf } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
-    let leaves_of = |place: usize| {
-        let member = &members[place];
-        let found_anew = leaves(member).map(Ok);
-        found_anew.unwrap_or_else(|| sources[member.source as usize].leaves(member.row)).map(Cow::Owned)
+    let leaf_of = |member: &Member| {
+        let stored = || sources[member.source as usize].leaf_of(member.row);
+        leaf(member).map_or_else(stored, Ok)
     };
-    let (order, leaves) = arrange(members.len(), &leaves_of)?;
+    let (order, leaves) = arrange(members.iter().map(leaf_of))?;
     let members: Vec<Member> = order.into_iter().map(|place| members[place as usize]).collect();
-    if u32::try_from(leaves.row_leaves.len()).is_err() {
-        return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
-    }
     let passages = Passages::of(sources, &members)?;
     let is_head = |row: usize| passages.as_ref().is_none_or(|own| own.heads[row] as usize == row);
     let [vectors, documents] = SegmentFiles::names_of(number);
@@ -80,7 +74,8 @@ pub(in crate::store) fn build(
         false => Ok(&[]),
     })?;
     write_ids(&mut file, sources, &members, &is_head)?;
-    write_leaves(&mut file, &leaves)?;
+    file.section(LEAVES, &leaves.leaves)?;
+    file.section(LEAF_ENDS, &leaves.ends)?;
     if let Some(passages) = &passages {
         passages.write(&mut file)?;
     }
@@ -93,15 +88,6 @@ pub(in crate::store) fn build(
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
-}
-
-fn write_leaves(file: &mut SealedWriter, lists: &LeafLists) -> Result<()> {
-    file.section(LEAVES, &lists.leaves)?;
-    file.section(LEAF_ENDS, &lists.ends)?;
-    file.section(FURTHER, &lists.secondary)?;
-    file.section(FURTHER_ENDS, &lists.secondary_ends)?;
-    file.section(ROW_LEAVES, &lists.row_leaves)?;
-    file.section(ROW_LEAF_ENDS, &lists.row_ends)
 }
 
 /// The positions of rows in their documents, in their stored form.

@@ -87,7 +87,6 @@ impl Segment {
             let (what, expected, found) = ("the number of documents", rows, documents_here);
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
-        let row_leaf_ends = if documents.has(ROW_LEAF_ENDS) { rows } else { 0 };
         documents.check_counts([
             ("the number of ids", ID_ENDS, 8, rows),
             ("the length of the order of ids", ID_ORDER, 4, documents_here),
@@ -98,8 +97,6 @@ impl Segment {
             ("the number of metadata", METADATA_ENDS, 8, rows),
             ("the number of rows' generations", CREATED_AT, 8, rows),
             ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
-            ("the number of further leaves' ends", FURTHER_ENDS, 4, leaves),
-            ("the number of rows' leaves", ROW_LEAF_ENDS, 4, row_leaf_ends),
         ])?;
         let sections_of_terms = [LENGTHS, TOTAL_LENGTH, TERMS];
         if !damaged && sections_of_terms.into_iter().any(|name| documents.has(name)) {
@@ -121,17 +118,6 @@ impl Segment {
     /// Bytes of `N.vectors` and of `N.documents`.
     pub(in crate::store) fn bytes(&self) -> [u64; 2] {
         [self.vectors.as_ref().map_or(0, SealedFile::len), self.documents.len()]
-    }
-
-    /// As [`Rows::leaf`], by the leaf's position in [`Rows::all_leaves`].
-    fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
-        let own = self.entry::<u32>(LEAF_ENDS, place, self.rows().into())?;
-        let secondary = self.entry::<u32>(FURTHER_ENDS, place, self.documents.count(FURTHER, 4))?;
-        let secondary = self.documents.elements(FURTHER, secondary.start as usize..secondary.end as usize)?;
-        if secondary.iter().any(|row| *row >= self.rows()) {
-            return Err(self.undecodable("the posting list of leaf", place as u64));
-        }
-        Ok((own.start as u32..own.end as u32, secondary))
     }
 
     /// As [`Self::first_from`], of the first greater id.
@@ -242,16 +228,10 @@ impl Segment {
 }
 
 impl RowSource for Segment {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        if !self.documents.has(ROW_LEAF_ENDS) {
-            // One leaf for each document: the leaf that its row is stored with.
-            let place = self.documents.all(LEAF_ENDS)?.partition_point(|&end: &u32| end <= row);
-            let leaf = self.all_leaves()?.get(place).copied();
-            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
-        }
-        let own = self.entry::<u32>(ROW_LEAF_ENDS, row as usize, self.documents.count(ROW_LEAVES, 4))?;
-        let leaves: &[u32] = self.documents.elements(ROW_LEAVES, own.start as usize..own.end as usize)?;
-        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
+    fn leaf_of(&self, row: u32) -> Result<LeafId> {
+        let place = self.documents.all(LEAF_ENDS)?.partition_point(|&end: &u32| end <= row);
+        let leaf = self.all_leaves()?.get(place).copied();
+        leaf.map(LeafId).ok_or_else(|| self.undecodable("the leaf of row", row.into()))
     }
 
     fn embedding(&self, row: u32) -> Result<&[f16]> {
@@ -348,10 +328,13 @@ impl Rows for Segment {
         self.documents.all(LEAVES)
     }
 
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+    fn leaf(&self, leaf: LeafId) -> Result<Range<u32>> {
         match self.all_leaves()?.binary_search(&leaf.0) {
-            Ok(place) => self.leaf_at(place),
-            Err(_) => Ok((0..0, &[])),
+            Ok(place) => {
+                let rows = self.entry::<u32>(LEAF_ENDS, place, self.rows().into())?;
+                Ok(rows.start as u32..rows.end as u32)
+            }
+            Err(_) => Ok(0..0),
         }
     }
 

@@ -17,7 +17,7 @@ fn codes_of_other_rows_are_a_problem() {
     let wide = |n: u32| {
         let embedding =
             (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect();
-        with_embedding(put(&format!("d{n:02}"), n, &[n % LEAVES]), embedding)
+        with_embedding(put(&format!("d{n:02}"), n, n % LEAVES), embedding)
     };
     let store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
     store.commit(puts((0..ROWS).map(wide).collect())).unwrap();
@@ -81,7 +81,7 @@ fn merged_rows_have_codes_of_their_segment() {
         let embedding =
             (0..WIDE as u32).map(|i| f16::from_f32(((i * 11 + n * 17) % 31) as f32 - 15.5)).collect();
         with_embedding(
-            put(&format!("d{n:03}"), n, &[if n.is_multiple_of(3) { n * 7 % LEAVES } else { 5 }]),
+            put(&format!("d{n:03}"), n, if n.is_multiple_of(3) { n * 7 % LEAVES } else { 5 }),
             embedding,
         )
     };

@@ -70,10 +70,10 @@ fn documents_with_passages_are_stored_replaced_and_deleted_whole() {
     store.snapshot(copy.path()).unwrap();
     assert_is(&open(copy.path()).unwrap(), &model);
     // Recomputed leaves: those of a row follow from its embedding.
-    let leaf = |row: &[f16]| vec![LeafId(row[0].to_f32() as u32 % LEAVES)];
+    let leaf = |row: &[f16]| LeafId(row[0].to_f32() as u32 % LEAVES);
     store.rebuild_postings(&|rows| rows.chunks_exact(DIM).map(leaf).collect(), &mut || Ok(())).unwrap();
     for put in model.values_mut() {
-        put.rows.iter_mut().for_each(|row| row.leaves = leaf(&row.embedding));
+        put.rows.iter_mut().for_each(|row| row.leaf = leaf(&row.embedding));
     }
     assert_is(&store, &model);
 }
@@ -90,7 +90,7 @@ fn rows_that_an_index_has_no_place_for_are_refused() {
     assert_eq!(refused(&whole, put_passages("a", 1, 2)), several);
     assert_eq!(refused(&whole, put_passages("a", 1, 1)), "the index has no passages");
     let apart = create_with_passages(apart.path());
-    let mut none = put("a", 1, &[1]);
+    let mut none = put("a", 1, 1);
     none.rows.clear();
     assert_eq!(refused(&apart, none), "it has no row");
     let mut turned = put_passages("a", 1, 3);

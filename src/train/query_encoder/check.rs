@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
+use rayon::prelude::*;
+
 use super::lesson::Lesson;
 use super::start::solve;
 use crate::cluster::Panels;
@@ -160,24 +162,23 @@ impl Collection<'_> {
         let Some(indexer) = self.indexer.filter(|indexer| indexer.has_tree()) else { return Ok(None) };
         let leaves = indexer.shape().leaves();
         let beam = NonZeroUsize::new((f64::from(leaves) * BEAM_SHARE) as usize).unwrap_or(NonZeroUsize::MIN);
-        let place = indexer.route_rows(self.documents, NonZeroUsize::MIN);
+        let place = indexer.route_rows(self.documents);
         let nearest = self.nearest(&held_out.targets, NEAREST);
         let fast = self.fast(student, unsure_below, held_out)?;
         let [full, fast] = [&held_out.targets, &fast.rows].map(|rows| {
-            let routes = indexer.route_rows(rows, beam);
-            let share = |(routes, nearest): (&Vec<LeafId>, &Nearest)| {
-                let found = nearest.iter().filter(|(document, _)| {
-                    place[*document as usize].iter().any(|leaf| routes.contains(leaf))
-                });
+            let share = |(row, nearest): (&[f32], &Nearest)| {
+                let routes = indexer.route(row, beam, Role::Document).search.leaves;
+                let is_reached = |leaf: LeafId| routes.iter().any(|scored| scored.leaf == leaf);
+                let found = nearest.iter().filter(|(document, _)| is_reached(place[*document as usize]));
                 found.count() as f64 / nearest.len().max(1) as f64
             };
-            routes.iter().zip(&nearest).map(share).sum::<f64>() / nearest.len().max(1) as f64
+            let shares: Vec<f64> = rows.par_chunks_exact(self.dim).zip(&nearest).map(share).collect();
+            shares.iter().sum::<f64>() / nearest.len().max(1) as f64
         });
         Ok(Some(TreeQuality { beam: beam.get(), full, fast }))
     }
 
     fn nearest(&self, rows: &[f32], depth: usize) -> Vec<Nearest> {
-        use rayon::prelude::*;
         let panels = Panels::pack(self.documents, self.dim);
         let depth = depth.min(self.documents.len() / self.dim);
         rows.par_chunks(BLOCK * self.dim)

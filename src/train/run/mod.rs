@@ -5,20 +5,19 @@ use std::time::Instant;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::checkpoint::{self, Identity, RngState, State, Tensors};
+use super::checkpoint::{self, RngState, State, Tensors};
 use super::config::Init;
 use super::dev;
-use super::error::TrainError;
-use super::finish::Beginning;
+use super::error::{TrainError, tensor_error};
 use super::init;
-use super::inputs::Inputs;
+use super::inputs::{EmbeddedBy, Inputs};
+use super::log::Log;
 use super::parameters;
 use super::plan::PhaseName;
 use super::refresh::{Embedded, Snapshot};
 use super::report::{DevFigures, MovedTensor, TrainEvent};
 use super::trees::Trees;
-use crate::error::{Error, Result};
-use crate::model::ModelError;
+use crate::error::Result;
 use crate::progress::OnProgress;
 pub(crate) use phase::INDEXER_BATCH;
 use phase::Phase;
@@ -37,33 +36,33 @@ pub(crate) struct Checkpoints {
     pub resume: bool,
 }
 
-/// The initial state of a run.
-pub(crate) struct Start<'a> {
-    pub inputs: Inputs<'a>,
-    pub trees: &'a Trees,
-    pub checkpoints: Option<Checkpoints>,
-    pub identity: Identity,
-    pub rng: ChaCha8Rng,
-    /// When the run began, before the texts went through the frozen layers.
-    pub started: Instant,
+/// Callbacks of a run, and its log.
+pub(crate) struct Listeners<'a> {
+    pub log: Option<Log>,
+    pub on_progress: Box<OnProgress<'a>>,
+    pub on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
 }
 
-/// Callbacks of a run.
-pub(crate) struct Listeners<'a, 'p, 'e> {
-    pub on_progress: &'a mut OnProgress<'p>,
-    pub on_event: &'a mut (dyn FnMut(&TrainEvent) + 'e),
+impl Listeners<'_> {
+    pub(crate) fn tell(&mut self, event: &TrainEvent) {
+        if let Some(log) = &mut self.log {
+            log.write(event);
+        }
+        (self.on_event)(event);
+    }
 }
 
 /// Inputs and state of a run, except the state of its phase.
-pub(crate) struct Run<'a, 'p, 'e> {
-    inputs: Inputs<'a>,
-    trees: &'a Trees,
-    checkpoints: Option<Checkpoints>,
-    listeners: Listeners<'a, 'p, 'e>,
-    rng: ChaCha8Rng,
-    state: State,
-    tensors: Tensors,
-    started: Instant,
+pub(crate) struct Run<'a, 'l> {
+    pub inputs: Inputs<'a>,
+    pub trees: &'a Trees,
+    pub checkpoints: Option<Checkpoints>,
+    pub listeners: &'a mut Listeners<'l>,
+    pub rng: ChaCha8Rng,
+    pub state: State,
+    pub tensors: Tensors,
+    /// When the run began, before the texts went through the frozen layers.
+    pub started: Instant,
 }
 
 /// The outcome of a finished run, to be reported and written.
@@ -71,22 +70,12 @@ pub(crate) struct Outcome {
     pub state: State,
     pub moved: Vec<MovedTensor>,
     pub last: Snapshot,
-    pub beginning: Beginning,
+    /// The base encoder's rows of documents and dev queries; none without dev queries.
+    pub base: Embedded,
     pub seconds: f64,
 }
 
-fn tensor_error(e: candle_core::Error) -> Error {
-    ModelError::from(e).into()
-}
-
-impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
-    pub(crate) fn new(start: Start<'a>, listeners: Listeners<'a, 'p, 'e>) -> Self {
-        let Start { inputs, trees, checkpoints, identity, rng, started } = start;
-        let state = State::new(identity, &rng);
-        let tensors = Tensors::default();
-        Self { inputs, trees, checkpoints, listeners, rng, state, tensors, started }
-    }
-
+impl<'a> Run<'a, '_> {
     /// Trains from the start or from a checkpoint to the end.
     pub(crate) fn finish(mut self) -> Result<Outcome> {
         let base = self.embed()?;
@@ -94,7 +83,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             Some(own) if own.resume => checkpoint::read(&own.dir, &self.state.identity)?,
             _ => None,
         };
-        let beginning = Beginning::of(&base, self.inputs.texts);
+        let kept = base.of_dev(self.inputs.texts);
         let (mut phase, mut snapshot) = match stored {
             None => {
                 let phase = self.phase(PhaseName::Joint)?;
@@ -104,7 +93,9 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             Some((state, tensors)) => self.resume(state, tensors)?,
         };
         if phase.name == PhaseName::Joint {
-            self.joint(&mut phase, base, snapshot.take())?;
+            if let EmbeddedBy::Encoder(encoder) = self.inputs.by {
+                self.joint(&mut phase, encoder, base, snapshot.take())?;
+            }
             phase = self.phase(PhaseName::Indexer)?;
             self.state.phase = phase.name;
             (self.state.epoch, self.state.step_in_epoch) = (0, 0);
@@ -112,7 +103,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let last = self.indexer_alone(&mut phase, snapshot)?;
         let moved = self.check_moved(&phase)?;
         let seconds = self.seconds();
-        Ok(Outcome { state: self.state, moved, last, beginning, seconds })
+        Ok(Outcome { state: self.state, moved, last, base: kept, seconds })
     }
 
     fn phase(&self, name: PhaseName) -> Result<Phase<'a>> {
@@ -139,13 +130,13 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let (first, second) = (std::mem::take(first), std::mem::take(second));
         phase.restore_moments(self.state.optimizer_step, &first, &second);
         let (epochs, step) = (self.state.epoch, self.state.step);
-        (self.listeners.on_event)(&TrainEvent::Resumed { epochs, step });
+        self.listeners.tell(&TrainEvent::Resumed { epochs, step });
         Ok((phase, snapshot))
     }
 
     /// Computes all current embeddings.
     fn embed(&mut self) -> Result<Embedded> {
-        Embedded::now(&self.inputs, self.listeners.on_progress)
+        Embedded::now(&self.inputs, &mut *self.listeners.on_progress)
     }
 
     fn snapshot(&mut self, phase: &Phase<'_>, embedded: Embedded) -> Result<Snapshot> {
@@ -171,13 +162,13 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
 
     /// Initialises the tree of a phase from the document embeddings, and records its initial weights.
     fn start_tree(&mut self, phase: &Phase<'_>, embedded: &Embedded) -> Result<()> {
-        if let Some(centroids) = self.inputs.centroids {
-            phase.tree.set_centroids(centroids).map_err(tensor_error)?;
+        if let EmbeddedBy::Given(given) = self.inputs.by {
+            phase.tree.set_centroids(&given.centroids).map_err(tensor_error)?;
         } else if self.inputs.config.tree.init == Init::KMeans {
             let (rows, dim) = (&embedded.documents, embedded.dim);
-            init::from_kmeans(phase.tree, rows, dim, &mut self.rng, self.listeners.on_progress)?;
+            init::from_kmeans(phase.tree, rows, dim, &mut self.rng, &mut *self.listeners.on_progress)?;
         }
-        let head = self.inputs.head.parameters();
+        let head = self.inputs.encoder_parameters();
         if self.tensors.at_start.is_empty() {
             self.tensors.at_start = parameters::copy(head).map_err(tensor_error)?;
         }
@@ -210,8 +201,8 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         state.optimizer_step = steps;
         state.rng = RngState::of(&self.rng);
         state.seconds = self.seconds();
-        checkpoint::write(&own.dir, &mut state, &self.tensors)?;
-        (self.listeners.on_event)(&TrainEvent::Checkpoint { step: self.state.step });
+        checkpoint::write(&own.dir, &state, &self.tensors)?;
+        self.listeners.tell(&TrainEvent::Checkpoint { step: self.state.step });
         Ok(())
     }
 
@@ -222,14 +213,6 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let alone = !self.state.indexer_epochs.is_empty();
         let tree = last.tree.parameters();
         let trained = |name: &str| joint || (alone && tree.iter().any(|parameter| parameter.name == name));
-        let moved = parameters::moved(&last.parameters, &self.tensors.at_start).map_err(tensor_error)?;
-        moved
-            .into_iter()
-            .filter(|(name, _)| trained(name))
-            .map(|(name, relative_change)| match relative_change == 0.0 {
-                true => Err(TrainError::NotTrained { tensor: name }.into()),
-                false => Ok(MovedTensor { name, relative_change }),
-            })
-            .collect()
+        parameters::moved(&last.parameters, &self.tensors.at_start, trained)
     }
 }

@@ -1,8 +1,8 @@
 //! A phase of a run.
 
-use super::tensor_error;
 use crate::error::Result;
 use crate::train::distil;
+use crate::train::error::tensor_error;
 use crate::train::indexer::TrainableIndexer;
 use crate::train::inputs::Inputs;
 use crate::train::optimizer::{AdamW, Gradients, Group, Parameter};
@@ -32,7 +32,7 @@ impl<'a> Phase<'a> {
         let (config, texts, tree) = (inputs.config, inputs.texts, trees.of(name));
         let taught = Plan::of(config).taught(name);
         let encoder = Group {
-            parameters: inputs.head.parameters().to_vec(),
+            parameters: inputs.encoder_parameters().to_vec(),
             learning_rate: config.encoder.learning_rate,
             weight_decay: config.encoder.weight_decay,
         };

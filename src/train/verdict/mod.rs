@@ -27,6 +27,7 @@ use crate::measure::{
 };
 use crate::model::Indexer;
 use crate::progress::OnProgress;
+use crate::train::distil::Rows;
 
 /// Visited fractions at which methods are reported.
 pub const FRACTIONS: [f64; 7] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
@@ -36,27 +37,17 @@ pub(crate) const METRICS: [Metric; 3] = [Metric::RECALL_AT_10, Metric::RECALL_AT
 
 /// The inputs of a verdict.
 pub(crate) struct HeldOut<'a> {
-    pub dim: usize,
     /// Relevant documents of each dev query, ascending.
     pub positives: &'a [Vec<u32>],
-    /// By the base encoder.
-    pub base: Embedded<'a>,
-    /// By the trained encoder.
-    pub trained: Embedded<'a>,
-    /// Leaves of each document in the trained tree.
-    pub leaves: &'a [Vec<LeafId>],
+    /// Documents and dev queries by the base encoder.
+    pub base: Rows<'a>,
+    /// The same by the trained encoder.
+    pub trained: Rows<'a>,
+    /// The leaf of each document in the trained tree.
+    pub leaves: &'a [LeafId],
     pub indexer: &'a Indexer,
     /// Seed of the resampling.
     pub seed: u64,
-}
-
-/// Unit rows of one encoder.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Embedded<'a> {
-    /// `[documents, dim]`
-    pub documents: &'a [f32],
-    /// `[dev queries, dim]`
-    pub queries: &'a [f32],
 }
 
 /// Measures all methods and decides.
@@ -69,8 +60,8 @@ pub(crate) struct Embedded<'a> {
 /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm,
 /// [`Error::Cancelled`](crate::Error::Cancelled).
 pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) -> Result<Verdict> {
-    let HeldOut { dim, positives, indexer, .. } = *held_out;
-    let documents = held_out.trained.documents.len() / dim;
+    let HeldOut { positives, indexer, .. } = *held_out;
+    let documents = held_out.trained.documents.len() / indexer.dim();
     let leaves = indexer.shape().leaves();
     if positives.is_empty() || documents == 0 {
         return Ok(Verdict::unmeasured(documents, leaves));
@@ -118,7 +109,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
 /// Measures one encoder, with the tree if there is one.
 fn measure(
     held_out: &HeldOut<'_>,
-    rows: Embedded<'_>,
+    rows: Rows<'_>,
     counts: &[usize],
     tree: Option<Partition<'_>>,
     meter: &mut ProgressCounter<'_, '_>,
@@ -126,14 +117,13 @@ fn measure(
     let mut partitions = Vec::new();
     for &lists in counts {
         for seed in 0..IVF_SEEDS {
-            partitions.push(ivf::partition(rows.documents, held_out.dim, lists, seed)?);
+            partitions.push(ivf::partition(rows.documents, rows.dim, lists, seed)?);
             meter.add(1)?;
         }
     }
     partitions.extend(tree);
     let judge = Judge::binary(&METRICS, held_out.positives);
-    Bench::new(rows.documents, held_out.dim, rows.queries, judge)
-        .measure(&partitions, &mut || Ok(meter.add(1)?))
+    Bench::new(rows.documents, rows.dim, rows.queries, judge).measure(&partitions, &mut || Ok(meter.add(1)?))
 }
 
 /// A method's figures: those of its engine or, for several list engines, of the best one at each fraction.

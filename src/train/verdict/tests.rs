@@ -1,6 +1,5 @@
 //! Small worlds in which the right verdict is known.
 
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use super::*;
@@ -109,12 +108,11 @@ impl World {
     fn verdict(&self) -> Verdict {
         let [base, trained] =
             [self.base, self.trained].map(|sees| (documents(sees), queries(self.queries, sees)));
-        let leaves = self.indexer.route_rows(&trained.0, NonZeroUsize::MIN);
+        let leaves = self.indexer.route_rows(&trained.0);
         let held_out = HeldOut {
-            dim: DIM,
             positives: &self.positives,
-            base: Embedded { documents: &base.0, queries: &base.1 },
-            trained: Embedded { documents: &trained.0, queries: &trained.1 },
+            base: Rows { dim: DIM, documents: &base.0, queries: &base.1 },
+            trained: Rows { dim: DIM, documents: &trained.0, queries: &trained.1 },
             leaves: &leaves,
             indexer: &self.indexer,
             seed: 0,
@@ -288,27 +286,13 @@ fn a_verdict_reads_back_as_it_was_written_and_depends_on_nothing_else() {
 }
 
 #[test]
-fn documents_in_several_leaves_are_scored_once() {
-    let indexer = by_topic();
-    let rows = documents(Sees::Topic);
-    let leaves = indexer.route_rows(&rows, NonZeroUsize::new(2).unwrap());
-    let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let bench = Bench::new(&rows, DIM, &queries, Judge::binary(&METRICS, &positives));
-    let settings =
-        bench.measure(&[Partition::tree(&indexer, &leaves)], &mut || Ok::<(), crate::Error>(())).unwrap();
-    let outcomes = Outcomes { queries: 20, metrics: &METRICS, settings: &settings };
-    assert_eq!(outcomes.by_visited(Engine::Tree).last().unwrap().fraction(Cost::Visited), 1.0);
-}
-
-#[test]
 fn a_verdict_can_be_cancelled() {
     let indexer = by_topic();
     let rows = documents(Sees::Topic);
-    let leaves = indexer.route_rows(&rows, NonZeroUsize::MIN);
+    let leaves = indexer.route_rows(&rows);
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let embedded = Embedded { documents: &rows, queries: &queries };
+    let embedded = Rows { dim: DIM, documents: &rows, queries: &queries };
     let held_out = HeldOut {
-        dim: DIM,
         positives: &positives,
         base: embedded,
         trained: embedded,
