@@ -109,8 +109,8 @@ impl Manifest {
         if head.dtype != DTYPE_F16 {
             return Err(field("dtype", head.dtype.into()));
         }
-        let zeros = [head.pad].into_iter().chain(head.unused).chain(head.zeros).chain(head.reserved);
-        if let Some(byte) = zeros.into_iter().find(|byte| *byte != 0) {
+        let mut zeros = [head.pad].into_iter().chain(head.unused).chain(head.zeros).chain(head.reserved);
+        if let Some(byte) = zeros.find(|byte| *byte != 0) {
             return Err(field("reserved byte", byte.into()));
         }
         let passages = match (head.passage_tokens, head.overlap) {
