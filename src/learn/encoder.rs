@@ -148,7 +148,11 @@ impl Index {
         }
         let ids: HashSet<&str> = documents.iter().map(|own| own.id.as_str()).collect();
         let judged = Judged::of(self.judgments()?, options, |id| Ok(ids.contains(id)))?;
-        let mut learned = Learned::new(judged.pairs.len(), judged.without_document);
+        let mut learned = Learned {
+            pairs: judged.pairs.len(),
+            without_document: judged.without_document,
+            ..Learned::default()
+        };
         let print = judged.fingerprint(options, &config)?;
         let (held_out, _) = judged.split(is_held_out);
         let set = match TrainingSet::of_index(self, documents, judged.pairs) {

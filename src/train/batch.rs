@@ -42,6 +42,7 @@ impl Rows {
 }
 
 /// Row indices into the query and document embeddings, as the loss reads them.
+#[derive(Default)]
 pub(crate) struct Layout {
     pub queries: Rows,
     pub documents: Rows,
@@ -92,14 +93,7 @@ impl Inputs<'_> {
     }
 
     fn lay_out(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Layout {
-        let mut layout = Layout {
-            queries: Rows::default(),
-            documents: Rows::default(),
-            pair_queries: Vec::new(),
-            pair_documents: Vec::new(),
-            mined: None,
-            distillation: None,
-        };
+        let mut layout = Layout::default();
         for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
             layout.pair_queries.push(layout.queries.add(query));
             layout.pair_documents.push(layout.documents.add(document));

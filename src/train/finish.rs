@@ -1,6 +1,5 @@
-//! The report of a finished run, with its verdict and leaf sizes.
+//! The report of a finished run, with its verdict.
 
-use super::balance::LeafSizes;
 use super::dev;
 use super::distil::Rows;
 use super::inputs::Inputs;
@@ -36,8 +35,6 @@ impl Outcome {
             seed: config.seed,
         };
         let verdict = verdict::compute(&held_out, on_progress)?;
-        let leaf_sizes =
-            LeafSizes::count(indexer.shape().leaves() as usize, &last.leaves, &indexer.route_rows(judged));
         let routing = RoutingProfiles::new(
             RoutingProfile::measure(indexer, &last.embedded.documents),
             RoutingProfile::measure(indexer, &judged[..texts.train * dim]),
@@ -62,7 +59,6 @@ impl Outcome {
             after,
             verdict: Some(verdict),
             loads,
-            leaf_sizes,
             routing: Some(routing.of_collection(collection)),
             moved: self.moved.clone(),
             seconds: self.seconds,

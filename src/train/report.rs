@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::balance::{LeafSizes, LoadReport};
+use super::balance::LoadReport;
 use super::config::TrainConfig;
 use super::verdict::Verdict;
 use crate::measure::{CurvePoint, value_at};
@@ -46,9 +46,6 @@ pub struct TrainReport {
     /// The tree's load before the first epoch, at each refresh and at the end.
     #[serde(default)]
     pub loads: Vec<LoadReport>,
-    /// Documents and queries of each leaf at the end.
-    #[serde(default)]
-    pub leaf_sizes: LeafSizes,
     /// Trainable tensors with how far each moved: L2 norm of the change over that of the start.
     pub moved: Vec<MovedTensor>,
     /// Wall-clock seconds of the whole run.

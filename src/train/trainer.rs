@@ -54,6 +54,7 @@ pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
 /// # Ok::<(), ehi::Error>(())
 /// ```
 #[must_use = "a run does nothing until `fit`"]
+#[derive(Debug)]
 pub struct Trainer<'a> {
     base: Option<PathBuf>,
     encoder_settings: EncoderSettings,
@@ -65,17 +66,6 @@ pub struct Trainer<'a> {
     cache_bytes: u64,
     log: Option<PathBuf>,
     listeners: Listeners<'a>,
-}
-
-impl std::fmt::Debug for Trainer<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trainer")
-            .field("base", &self.base)
-            .field("output", &self.output)
-            .field("config", &self.config)
-            .field("device", &self.device)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A finished run.

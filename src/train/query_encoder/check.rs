@@ -9,7 +9,7 @@ use super::lesson::Lesson;
 use super::start::solve;
 use crate::cluster::Panels;
 use crate::ids::{LeafId, Row};
-use crate::measure::{Judge, Metric, PairedTests, Retrieved};
+use crate::measure::{Judge, Metric, PairedTests};
 use crate::model::{
     EncodeMicroseconds, Encoder, EncoderQuality, Indexer, ModelError, Role, SIGNALS, SignificantDifference,
     TreeQuality, UnwrittenQueryEncoder,
@@ -146,7 +146,7 @@ impl Collection<'_> {
             let found = self.nearest(rows, judge.depth());
             let values = found.into_iter().enumerate().map(|(query, found)| {
                 let ranking = found.into_iter().map(|(document, score)| (score, Row(document))).collect();
-                judge.outcome(query, &Retrieved { visited: 0, routing: 0.0, ranking }).values
+                judge.values(query, &ranking)
             });
             values.collect()
         })))

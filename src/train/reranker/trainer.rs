@@ -63,11 +63,7 @@ pub struct RerankerTrainer<'a> {
 
 impl std::fmt::Debug for RerankerTrainer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RerankerTrainer")
-            .field("base", &self.base)
-            .field("output", &self.output)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("RerankerTrainer").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

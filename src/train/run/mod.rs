@@ -43,6 +43,12 @@ pub(crate) struct Listeners<'a> {
     pub on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
 }
 
+impl std::fmt::Debug for Listeners<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listeners").finish_non_exhaustive()
+    }
+}
+
 impl Listeners<'_> {
     pub(crate) fn tell(&mut self, event: &TrainEvent) {
         if let Some(log) = &mut self.log {
@@ -126,9 +132,9 @@ impl<'a> Run<'a, '_> {
         }
         phase.restore(&self.tensors.now)?;
         self.rng = self.generator(&self.state.rng)?;
-        let [first, second] = [&mut self.tensors.first_moment, &mut self.tensors.second_moment];
-        let (first, second) = (std::mem::take(first), std::mem::take(second));
-        phase.restore_moments(self.state.optimizer_step, &first, &second);
+        let Tensors { first_moment, second_moment, .. } = &self.tensors;
+        let restored = phase.optimizer.restore(self.state.optimizer_step, first_moment, second_moment);
+        restored.map_err(tensor_error)?;
         let (epochs, step) = (self.state.epoch, self.state.step);
         self.listeners.tell(&TrainEvent::Resumed { epochs, step });
         Ok((phase, snapshot))
@@ -194,11 +200,9 @@ impl<'a> Run<'a, '_> {
             return Ok(());
         };
         self.tensors.now = phase.weights()?;
-        let (steps, moments) = phase.optimizer.state();
-        self.tensors.first_moment = moments.iter().map(|m| (m.0.to_owned(), m.1.clone())).collect();
-        self.tensors.second_moment = moments.iter().map(|m| (m.0.to_owned(), m.2.clone())).collect();
         let mut state = self.state.clone();
-        state.optimizer_step = steps;
+        (state.optimizer_step, self.tensors.first_moment, self.tensors.second_moment) =
+            phase.optimizer.state();
         state.rng = RngState::of(&self.rng);
         state.seconds = self.seconds();
         checkpoint::write(&own.dir, &state, &self.tensors)?;

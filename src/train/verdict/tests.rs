@@ -256,7 +256,7 @@ fn one_query_is_measured_but_decides_nothing() {
     let verdict = World::new(Sees::TopicAndNuisance, Sees::TopicAndNuisance, by_topic(), 1).verdict();
     assert_eq!(verdict.recommendation, Recommendation::CannotSay);
     assert!(verdict.sentence.contains("1 dev query is too few"), "{}", verdict.sentence);
-    assert_eq!(verdict.methods.len(), 7);
+    assert_eq!(verdict.methods.len(), 5);
     let compared =
         verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, ComparedMetric::RecallAt100).unwrap();
     assert_eq!((compared.bootstrap_p, compared.t_test_p), (None, None));
