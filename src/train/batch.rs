@@ -27,12 +27,12 @@ pub(crate) struct Prepared {
 
 /// The distinct texts of a batch, and the row of each role.
 #[derive(Default)]
-pub(crate) struct Rows {
+pub(crate) struct BatchTexts {
     pub texts: Vec<usize>,
     place: HashMap<usize, u32>,
 }
 
-impl Rows {
+impl BatchTexts {
     pub(crate) fn add(&mut self, text: usize) -> u32 {
         *self.place.entry(text).or_insert_with(|| {
             self.texts.push(text);
@@ -44,8 +44,8 @@ impl Rows {
 /// Row indices into the query and document embeddings, as the loss reads them.
 #[derive(Default)]
 pub(crate) struct Layout {
-    pub queries: Rows,
-    pub documents: Rows,
+    pub queries: BatchTexts,
+    pub documents: BatchTexts,
     pub pair_queries: Vec<u32>,
     pub pair_documents: Vec<u32>,
     /// Row of each query's mined negative; row 0 with weight 0 if it has none.
@@ -86,7 +86,7 @@ impl Inputs<'_> {
         let layout = self.lay_out(batch, snapshot, rng);
         // Seeds of a removed dropout, still drawn so that a seed keeps giving the same run.
         let _: [u64; 2] = rng.random();
-        let gather = |cache, rows: &Rows| encoder.head.gather(cache, &rows.texts);
+        let gather = |cache, rows: &BatchTexts| encoder.head.gather(cache, &rows.texts);
         let queries = gather(encoder.query_cache, &layout.queries).map_err(ModelError::from)?;
         let documents = gather(encoder.document_cache, &layout.documents).map_err(ModelError::from)?;
         Ok(Prepared { layout, queries, documents, rng: rng.clone() })

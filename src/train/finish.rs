@@ -1,7 +1,7 @@
 //! The report of a finished run, with its verdict.
 
 use super::dev;
-use super::distil::Rows;
+use super::distil::TextRows;
 use super::inputs::Inputs;
 use super::report::TrainReport;
 use super::run::Outcome;
@@ -29,7 +29,7 @@ impl Outcome {
         let held_out = HeldOut {
             positives: &texts.positives[dev.clone()],
             base: self.base.rows(),
-            trained: Rows { queries: &judged[dev.start * dim..], ..last.embedded.rows() },
+            trained: TextRows { queries: &judged[dev.start * dim..], ..last.embedded.rows() },
             leaves: &last.leaves,
             indexer,
             seed: config.seed,

@@ -43,8 +43,8 @@ impl TrainConfig {
         self.taught(PhaseName::Indexer) == Taught::Everything
     }
 
-    /// Shape of the joint phase's tree, if it differs from the final one: one level, as in the paper. Without a
-    /// phase of its own the final tree would not be trained.
+    /// Shape of the joint phase's tree, if it differs from the final one: one level, as in the paper. Without
+    /// a phase of its own the final tree would not be trained.
     pub(crate) fn coarse_shape(&self, shape: TreeShape) -> Option<TreeShape> {
         let fewer = self.tree.coarse_leaves.filter(|&leaves| leaves < shape.leaves())?;
         let has_both = self.schedule.epochs > 0 && self.makes_queries();

@@ -9,18 +9,18 @@ use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
 use super::card;
-use super::checkpoint::{Identity, State, Tensors};
+use super::checkpoint::{Identity, RunState, Tensors};
 use super::config::{QueryEncoderChoice, TrainConfig};
 use super::dataset::TrainingSet;
 use super::device::{self, TrainDevice};
 use super::error::{TrainError, out_of_range};
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
-use super::inputs::{EmbeddedBy, EncoderInputs, Given, Inputs};
+use super::inputs::{EmbeddedBy, EncoderInputs, GivenEmbeddings, Inputs};
 use super::log::Log;
 use super::query_encoder::{DistilOptions, distil_trained};
 use super::report::{TrainEvent, TrainReport};
-use super::run::{Checkpoints, Listeners, Outcome, Run};
+use super::run::{Checkpoints, Listeners, Outcome, TrainingRun};
 use super::texts::Texts;
 use super::trees::Trees;
 use crate::error::{Error, Result};
@@ -231,10 +231,10 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains a tree on given embeddings; the bundle gets the base's encoder byte for byte.
-    pub(crate) fn fit_tree(mut self, set: &TrainingSet, given: &Given) -> Result<Fitted> {
+    pub(crate) fn fit_tree(mut self, set: &TrainingSet, given: &GivenEmbeddings) -> Result<Fitted> {
         let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
         let (job, rng) = self.begin(set)?;
-        let Given { texts, embedded, collection, .. } = given;
+        let GivenEmbeddings { texts, embedded, collection, .. } = given;
         self.listeners.tell(&job.started(texts));
         let rows = [&*embedded.documents, &embedded.queries];
         let identity = identity(&self.config, job.encoder(), texts, &rows)?;
@@ -317,12 +317,12 @@ impl Job {
     ) -> Result<Outcome> {
         let dim = self.encoder().dim();
         let trees = Trees::random(inputs.config, self.shape, dim, &mut rng, &self.device);
-        let run = Run {
+        let run = TrainingRun {
             inputs,
             trees: &trees.map_err(ModelError::from)?,
             checkpoints: checkpoints.clone(),
             listeners,
-            state: State::new(identity, &rng),
+            state: RunState::new(identity, &rng),
             rng,
             tensors: Tensors::default(),
             started: self.started,

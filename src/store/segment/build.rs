@@ -201,8 +201,8 @@ pub(in crate::store) struct LeafLists {
     ends: Vec<u32>,
 }
 
-/// Sorts rows by their leaves; rows of one leaf keep their order. Returns the sorted positions, and the rows of
-/// each leaf in that order.
+/// Sorts rows by their leaves; rows of one leaf keep their order. Returns the sorted positions, and the rows
+/// of each leaf in that order.
 pub(in crate::store) fn arrange<E>(
     leaves: impl Iterator<Item = Result<LeafId, E>>,
 ) -> Result<(Vec<u32>, LeafLists), E> {

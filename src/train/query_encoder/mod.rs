@@ -59,8 +59,8 @@ pub(crate) const FEWEST_TEXTS: usize = 100;
 
 /// Trains and measures a static query encoder: its entry and the content of its file.
 ///
-/// `documents` `[documents, dim]` are unit rows; `texts` are learned from, and `held_out` are judged questions
-/// that are set aside.
+/// `documents` `[documents, dim]` are unit rows; `texts` are learned from, and `held_out` are judged
+/// questions that are set aside.
 ///
 /// # Errors
 /// Failures of the encoder and of tensors; [`Error::Cancelled`].

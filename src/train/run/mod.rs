@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::checkpoint::{self, RngState, State, Tensors};
+use super::checkpoint::{self, RngState, RunState, Tensors};
 use super::config::Init;
 use super::dev;
 use super::error::{TrainError, tensor_error};
@@ -59,13 +59,13 @@ impl Listeners<'_> {
 }
 
 /// Inputs and state of a run, except the state of its phase.
-pub(crate) struct Run<'a, 'l> {
+pub(crate) struct TrainingRun<'a, 'l> {
     pub inputs: Inputs<'a>,
     pub trees: &'a Trees,
     pub checkpoints: Option<Checkpoints>,
     pub listeners: &'a mut Listeners<'l>,
     pub rng: ChaCha8Rng,
-    pub state: State,
+    pub state: RunState,
     pub tensors: Tensors,
     /// When the run began, before the texts went through the frozen layers.
     pub started: Instant,
@@ -73,7 +73,7 @@ pub(crate) struct Run<'a, 'l> {
 
 /// The outcome of a finished run, to be reported and written.
 pub(crate) struct Outcome {
-    pub state: State,
+    pub state: RunState,
     pub moved: Vec<MovedTensor>,
     pub last: Snapshot,
     /// The base encoder's rows of documents and dev queries; none without dev queries.
@@ -81,7 +81,7 @@ pub(crate) struct Outcome {
     pub seconds: f64,
 }
 
-impl<'a> Run<'a, '_> {
+impl<'a> TrainingRun<'a, '_> {
     /// Trains from the start or from a checkpoint to the end.
     pub(crate) fn finish(mut self) -> Result<Outcome> {
         let base = self.embed()?;
@@ -117,7 +117,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Restores the state of a checkpoint, and recomputes the last refresh unless the next step is a refresh.
-    fn resume(&mut self, state: State, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
+    fn resume(&mut self, state: RunState, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
         (self.state, self.tensors) = (state, tensors);
         let mut phase = self.phase(self.state.phase)?;
         let refreshes_next = phase.name == PhaseName::Joint

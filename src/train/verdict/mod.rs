@@ -27,7 +27,7 @@ use crate::measure::{
 };
 use crate::model::Indexer;
 use crate::progress::OnProgress;
-use crate::train::distil::Rows;
+use crate::train::distil::TextRows;
 
 /// Visited fractions at which methods are reported.
 pub const FRACTIONS: [f64; 7] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
@@ -40,9 +40,9 @@ pub(crate) struct HeldOut<'a> {
     /// Relevant documents of each dev query, ascending.
     pub positives: &'a [Vec<u32>],
     /// Documents and dev queries by the base encoder.
-    pub base: Rows<'a>,
+    pub base: TextRows<'a>,
     /// The same by the trained encoder.
-    pub trained: Rows<'a>,
+    pub trained: TextRows<'a>,
     /// The leaf of each document in the trained tree.
     pub leaves: &'a [LeafId],
     pub indexer: &'a Indexer,
@@ -52,8 +52,9 @@ pub(crate) struct HeldOut<'a> {
 
 /// Measures all methods and decides.
 ///
-/// Cost: k-means of each encoder's documents with four seeds, and each dev query scored against every document. Memory: a packed copy of the documents of one encoder at a time, and
-/// the memory of [`Bench::measure`].
+/// Cost: k-means of each encoder's documents with four seeds, and each dev query scored against every
+/// document. Memory: a packed copy of the documents of one encoder at a time, and the memory of
+/// [`Bench::measure`].
 ///
 /// # Errors
 /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm,
@@ -102,7 +103,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
 /// Measures one encoder, with the tree if there is one.
 fn measure(
     held_out: &HeldOut<'_>,
-    rows: Rows<'_>,
+    rows: TextRows<'_>,
     lists: usize,
     tree: Option<Partition<'_>>,
     meter: &mut ProgressCounter<'_, '_>,

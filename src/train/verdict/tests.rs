@@ -111,8 +111,8 @@ impl World {
         let leaves = self.indexer.route_rows(&trained.0);
         let held_out = HeldOut {
             positives: &self.positives,
-            base: Rows { dim: DIM, documents: &base.0, queries: &base.1 },
-            trained: Rows { dim: DIM, documents: &trained.0, queries: &trained.1 },
+            base: TextRows { dim: DIM, documents: &base.0, queries: &base.1 },
+            trained: TextRows { dim: DIM, documents: &trained.0, queries: &trained.1 },
             leaves: &leaves,
             indexer: &self.indexer,
             seed: 0,
@@ -291,7 +291,7 @@ fn a_verdict_can_be_cancelled() {
     let rows = documents(Sees::Topic);
     let leaves = indexer.route_rows(&rows);
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let embedded = Rows { dim: DIM, documents: &rows, queries: &queries };
+    let embedded = TextRows { dim: DIM, documents: &rows, queries: &queries };
     let held_out = HeldOut {
         positives: &positives,
         base: embedded,
