@@ -182,7 +182,7 @@ impl Index {
         let mut check = |next: &ActiveModel, on_progress: &mut OnProgress<'_>| {
             learned.fusion = self.fuse_after(next, &aside, on_progress);
             let after = self.serves(next, &aside, on_progress)?;
-            learned.judge(fitted.report.verdict.as_ref(), self.embeddings(), &before, &after);
+            learned.judge(&fitted.report.verdict, self.embeddings(), &before, &after);
             learned.query_encoder = fitted.bundle.query_encoder();
             let asked = learned.chosen(choose);
             // The callback may have cancelled. That is not a decision, so the same judgments can be learned

@@ -113,14 +113,8 @@ pub(super) struct Noted {
 
 impl Learned {
     /// Decides by searches before and after, and by the training's measurements of its tree.
-    pub(super) fn judge(
-        &mut self,
-        verdict: Option<&Verdict>,
-        documents: usize,
-        before: &Served,
-        after: &Served,
-    ) {
-        self.encoder = verdict.and_then(|verdict| verdict.exact_ndcg);
+    pub(super) fn judge(&mut self, verdict: &Verdict, documents: usize, before: &Served, after: &Served) {
+        self.encoder = verdict.exact_ndcg;
         // Meanwhile a document may have been deleted that was the only answer of a question.
         let mut paired: Vec<_> = before
             .iter()
@@ -135,8 +129,8 @@ impl Learned {
         (self.ndcg_at_10, self.recall_at_10) = (difference(0), difference(1));
         let ndcg = paired.iter().map(|(question, before, after)| (*question, before[0], after[0]));
         (self.better, self.worse) = question_changes(ndcg);
-        let do_not_deploy = |verdict: &Verdict| verdict.recommendation == Recommendation::DoNotDeploy;
-        let tree_loses = documents > MOST_EXACT_DOCUMENTS && verdict.is_some_and(do_not_deploy);
+        let tree_loses =
+            documents > MOST_EXACT_DOCUMENTS && verdict.recommendation == Recommendation::DoNotDeploy;
         self.held_out = paired.len();
         self.decision = match tree_loses {
             true => Decision::Worse,

@@ -57,9 +57,9 @@ impl Outcome {
             indexer_epochs: state.indexer_epochs.clone(),
             stopped_early: state.stopped_early,
             after,
-            verdict: Some(verdict),
+            verdict,
             loads,
-            routing: Some(routing.of_collection(collection)),
+            routing: routing.of_collection(collection),
             moved: self.moved.clone(),
             seconds: self.seconds,
         })

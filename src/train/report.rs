@@ -29,22 +29,16 @@ pub struct TrainReport {
     /// One entry per epoch.
     pub epochs: Vec<EpochReport>,
     /// One entry per pass over the distilled texts in which the tree alone was trained.
-    #[serde(default)]
     pub indexer_epochs: Vec<IndexerEpochReport>,
     /// The epoch after which the joint training stopped early, and the epoch whose weights it restored.
-    #[serde(default)]
     pub stopped_early: Option<EarlyStop>,
     /// The trained encoder and tree.
     pub after: DevFigures,
-    /// Confidence of the trained tree on its corpus and its training queries; absent from reports of older
-    /// versions.
-    #[serde(default)]
-    pub routing: Option<RoutingProfiles>,
-    /// Whether training helped; `None` in reports of older versions.
-    #[serde(default)]
-    pub verdict: Option<Verdict>,
+    /// Confidence of the trained tree on its corpus and its training queries.
+    pub routing: RoutingProfiles,
+    /// Whether training helped.
+    pub verdict: Verdict,
     /// The tree's load before the first epoch, at each refresh and at the end.
-    #[serde(default)]
     pub loads: Vec<LoadReport>,
     /// Trainable tensors with how far each moved: L2 norm of the change over that of the start.
     pub moved: Vec<MovedTensor>,

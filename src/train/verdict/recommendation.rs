@@ -32,7 +32,6 @@ pub enum Recommendation {
     /// A gain, but it is not shown that the tree is better than IVF on the same embeddings.
     EncoderGainOnly,
     /// Neither a gain nor a loss is shown: the index should stay as it is.
-    #[serde(alias = "deploy_not_significant")]
     NoGainShown,
     /// No room for improvement: the base encoder already finds nearly all answers.
     NoHeadroom,

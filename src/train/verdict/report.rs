@@ -32,7 +32,6 @@ pub struct Verdict {
     /// Differences between methods with their p-values.
     pub comparisons: Vec<Comparison>,
     /// nDCG@10 of [`Method::TrainedExact`] against [`Method::BaseExact`]; `None` without dev queries.
-    #[serde(default)]
     pub exact_ndcg: Option<Difference>,
 }
 
@@ -179,7 +178,6 @@ pub struct Difference {
     /// two queries.
     pub t_test_p: Option<f64>,
     /// Standard deviation of the difference over queries; `None` with fewer than two.
-    #[serde(default)]
     pub deviation: Option<f64>,
 }
 
