@@ -41,19 +41,19 @@ impl Default for AutoTuneOptions {
 #[must_use = "it tunes for as long as it lives"]
 #[derive(Debug)]
 pub struct AutoTune {
-    shared: Arc<Shared>,
+    shared: Arc<TuningThread>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct TuningThread {
+    state: Mutex<TuningState>,
     /// Notified of each change of the state.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TuningState {
     ends: bool,
     tunings: usize,
     last: Option<Result<Tuned>>,
@@ -73,7 +73,7 @@ impl Index {
     /// [`AutoTune::last`].
     pub fn auto_tune(self: &Arc<Self>, options: AutoTuneOptions) -> Result<AutoTune> {
         self.check_writable()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TuningThread::default());
         let (own, index) = (Arc::clone(&shared), Arc::downgrade(self));
         let thread = thread::spawn(move || own.run(&index, &options));
         Ok(AutoTune { shared, thread: Some(thread) })
@@ -99,8 +99,8 @@ impl Drop for AutoTune {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl TuningThread {
+    fn state(&self) -> MutexGuard<'_, TuningState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,7 +23,7 @@ use crate::store::View;
 use crate::train::dataset::sentences;
 use crate::train::distil::nearest_documents;
 use crate::train::error::out_of_range;
-use crate::train::inputs::Given;
+use crate::train::inputs::GivenEmbeddings;
 use crate::train::refresh::{Embedded, make_unit};
 use crate::train::run::INDEXER_BATCH;
 use crate::train::texts::Texts;
@@ -222,7 +222,7 @@ impl Index {
         let start = init::k_means(&rows, dim, leaves, options.seed, on_progress)?;
         // The tree starts from more even lists and is compared with plain k-means.
         let even = start.clone().balanced(&rows, dim, SIZE_PENALTY, options.seed);
-        let given = Given { texts, embedded, collection, centroids: even.centroids };
+        let given = GivenEmbeddings { texts, embedded, collection, centroids: even.centroids };
         let mut trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
         if let Some(dir) = &options.checkpoints {
             // No step of the first phase is taken, so the interval does not matter.

@@ -13,8 +13,8 @@ pub(super) struct LeafLists {
     pub(super) ends: Vec<u32>,
 }
 
-/// Sorts rows by their leaves; rows of one leaf keep their order. Returns the sorted positions, and the rows of
-/// each leaf in that order.
+/// Sorts rows by their leaves; rows of one leaf keep their order. Returns the sorted positions, and the rows
+/// of each leaf in that order.
 pub(super) fn arrange<E>(
     leaves: impl Iterator<Item = Result<LeafId, E>>,
 ) -> Result<(Vec<u32>, LeafLists), E> {

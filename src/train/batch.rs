@@ -27,12 +27,12 @@ pub(crate) struct Prepared {
 
 /// The distinct texts of a batch, and the row of each role.
 #[derive(Default)]
-pub(crate) struct Rows {
+pub(crate) struct BatchTexts {
     pub texts: Vec<usize>,
     place: HashMap<usize, u32>,
 }
 
-impl Rows {
+impl BatchTexts {
     pub(crate) fn add(&mut self, text: usize) -> u32 {
         *self.place.entry(text).or_insert_with(|| {
             self.texts.push(text);
@@ -42,9 +42,10 @@ impl Rows {
 }
 
 /// Row indices into the query and document embeddings, as the loss reads them.
+#[derive(Default)]
 pub(crate) struct Layout {
-    pub queries: Rows,
-    pub documents: Rows,
+    pub queries: BatchTexts,
+    pub documents: BatchTexts,
     pub pair_queries: Vec<u32>,
     pub pair_documents: Vec<u32>,
     /// Row of each query's mined negative; row 0 with weight 0 if it has none.
@@ -85,21 +86,14 @@ impl Inputs<'_> {
         let layout = self.lay_out(batch, snapshot, rng);
         // Seeds of a removed dropout, still drawn so that a seed keeps giving the same run.
         let _: [u64; 2] = rng.random();
-        let gather = |cache, rows: &Rows| encoder.head.gather(cache, &rows.texts);
+        let gather = |cache, rows: &BatchTexts| encoder.head.gather(cache, &rows.texts);
         let queries = gather(encoder.query_cache, &layout.queries).map_err(ModelError::from)?;
         let documents = gather(encoder.document_cache, &layout.documents).map_err(ModelError::from)?;
         Ok(Prepared { layout, queries, documents, rng: rng.clone() })
     }
 
     fn lay_out(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Layout {
-        let mut layout = Layout {
-            queries: Rows::default(),
-            documents: Rows::default(),
-            pair_queries: Vec::new(),
-            pair_documents: Vec::new(),
-            mined: None,
-            distillation: None,
-        };
+        let mut layout = Layout::default();
         for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
             layout.pair_queries.push(layout.queries.add(query));
             layout.pair_documents.push(layout.documents.add(document));

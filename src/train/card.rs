@@ -73,9 +73,7 @@ fn figures(out: &mut String, report: &TrainReport) {
     );
     row(out, "base encoder", &report.before);
     row(out, "this bundle", &report.after);
-    if let Some(verdict) = &report.verdict {
-        let _ = writeln!(out, "\n{}", verdict.sentence);
-    }
+    let _ = writeln!(out, "\n{}", report.verdict.sentence);
 }
 
 /// The card of the reranker at `output`.

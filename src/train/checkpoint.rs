@@ -48,7 +48,7 @@ pub(crate) struct RngState {
 
 /// The progress of a run, without its tensors.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct RunState {
     pub identity: Identity,
     pub phase: PhaseName,
     /// Finished epochs of this phase.
@@ -75,7 +75,7 @@ pub(crate) struct State {
     pub stopped_early: Option<EarlyStop>,
 }
 
-impl State {
+impl RunState {
     /// A run before its first step.
     pub(crate) fn new(identity: Identity, rng: &ChaCha8Rng) -> Self {
         let at = RngState::of(rng);
@@ -114,7 +114,7 @@ fn failed(path: &Path, detail: impl ToString) -> TrainError {
 }
 
 /// Writes a checkpoint atomically: after a power failure either the new or the previous one is present.
-pub(crate) fn write(dir: &Path, state: &State, tensors: &Tensors) -> Result<(), TrainError> {
+pub(crate) fn write(dir: &Path, state: &RunState, tensors: &Tensors) -> Result<(), TrainError> {
     let path = dir.join(CHECKPOINT_FILE);
     let Tensors { now, at_start, at_refresh, best, first_moment, second_moment } = tensors;
     let groups = [
@@ -151,7 +151,7 @@ pub(crate) fn write(dir: &Path, state: &State, tensors: &Tensors) -> Result<(), 
 }
 
 /// Reads the checkpoint of a directory, if it has one.
-pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Tensors)>, TrainError> {
+pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(RunState, Tensors)>, TrainError> {
     let path = dir.join(CHECKPOINT_FILE);
     match fs::metadata(&path) {
         // Opening a pipe would block.
@@ -167,7 +167,7 @@ pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Ten
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| failed(&path, e))?;
     let json = header.metadata().as_ref().and_then(|m| m.get(STATE));
     let json = json.ok_or_else(|| failed(&path, "it holds no state"))?;
-    let state: State = serde_json::from_str(json).map_err(|e| failed(&path, e))?;
+    let state: RunState = serde_json::from_str(json).map_err(|e| failed(&path, e))?;
     for (what, found, expected) in [
         ("options", &state.identity.config, &identity.config),
         ("base model", &state.identity.base, &identity.base),
@@ -208,7 +208,7 @@ mod tests {
     fn no_changed_byte_is_believed() {
         let dir = tempfile::tempdir().unwrap();
         let identity = || Identity { config: "c".to_owned(), base: "b".to_owned(), data: "d".to_owned() };
-        let mut state = State::new(identity(), &ChaCha8Rng::seed_from_u64(3));
+        let mut state = RunState::new(identity(), &ChaCha8Rng::seed_from_u64(3));
         state.epoch = 3;
         let mut tensors = Tensors::default();
         tensors.now.insert(

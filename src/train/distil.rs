@@ -44,7 +44,7 @@ struct Targets {
 
 /// Unit rows of every text of a run.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct TextRows<'a> {
     pub dim: usize,
     /// `[documents, dim]`
     pub documents: &'a [f32],
@@ -52,7 +52,7 @@ pub(crate) struct Rows<'a> {
     pub queries: &'a [f32],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TextRows<'a> {
     /// The row of a text, numbered as in [`Neighbours`].
     pub(crate) fn text(&self, number: usize) -> &'a [f32] {
         let queries = self.queries.len() / self.dim;
@@ -68,7 +68,7 @@ impl Distilled {
     pub(crate) fn find(
         texts: &Texts,
         settings: &DistillationSettings,
-        rows: Rows<'_>,
+        rows: TextRows<'_>,
         taught: Taught,
         leaves: &[LeafId],
         rng: &mut ChaCha8Rng,
@@ -89,7 +89,7 @@ impl Distilled {
         self.neighbours.texts.len()
     }
 
-    /// Number of the text at a position, as in [`Rows::text`].
+    /// Number of the text at a position, as in [`TextRows::text`].
     pub(crate) fn text(&self, place: usize) -> usize {
         self.neighbours.texts[place]
     }
@@ -137,7 +137,7 @@ fn unlabelled(texts: &Texts, settings: &DistillationSettings, rng: &mut ChaCha8R
 
 impl Neighbours {
     /// Finds the neighbours of some texts.
-    fn find(texts: &Texts, settings: &DistillationSettings, rows: Rows<'_>, numbers: Vec<usize>) -> Self {
+    fn find(texts: &Texts, settings: &DistillationSettings, rows: TextRows<'_>, numbers: Vec<usize>) -> Self {
         let depth = settings.depth.min(texts.documents.len());
         let panels = Panels::pack(rows.documents, rows.dim);
         let found: Vec<Vec<(u32, f32)>> = numbers

@@ -1,8 +1,7 @@
-//! The report of a finished run, with its verdict and leaf sizes.
+//! The report of a finished run, with its verdict.
 
-use super::balance::LeafSizes;
 use super::dev;
-use super::distil::Rows;
+use super::distil::TextRows;
 use super::inputs::Inputs;
 use super::report::TrainReport;
 use super::run::Outcome;
@@ -30,14 +29,12 @@ impl Outcome {
         let held_out = HeldOut {
             positives: &texts.positives[dev.clone()],
             base: self.base.rows(),
-            trained: Rows { queries: &judged[dev.start * dim..], ..last.embedded.rows() },
+            trained: TextRows { queries: &judged[dev.start * dim..], ..last.embedded.rows() },
             leaves: &last.leaves,
             indexer,
             seed: config.seed,
         };
         let verdict = verdict::compute(&held_out, on_progress)?;
-        let leaf_sizes =
-            LeafSizes::count(indexer.shape().leaves() as usize, &last.leaves, &indexer.route_rows(judged));
         let routing = RoutingProfiles::new(
             RoutingProfile::measure(indexer, &last.embedded.documents),
             RoutingProfile::measure(indexer, &judged[..texts.train * dim]),
@@ -60,10 +57,9 @@ impl Outcome {
             indexer_epochs: state.indexer_epochs.clone(),
             stopped_early: state.stopped_early,
             after,
-            verdict: Some(verdict),
+            verdict,
             loads,
-            leaf_sizes,
-            routing: Some(routing.of_collection(collection)),
+            routing: routing.of_collection(collection),
             moved: self.moved.clone(),
             seconds: self.seconds,
         })

@@ -299,6 +299,8 @@ fn half(values: &[f32]) -> Vec<f16> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use crate::model::EncoderPrecision;
     use crate::model::config::Activation;

@@ -43,10 +43,10 @@ pub(crate) struct Scope {
 /// Some texts split into parts, with the inputs of the trainable layers for the first parts.
 pub(crate) struct Gathered {
     texts: Vec<usize>,
-    groups: Vec<Group>,
+    groups: Vec<GatheredPart>,
 }
 
-struct Group {
+struct GatheredPart {
     positions: Vec<usize>,
     /// Whether the graph is kept.
     graph: bool,
@@ -57,12 +57,12 @@ struct Group {
 
 /// The forward pass of some texts, kept for its backward pass.
 pub(crate) struct Forward {
-    parts: Vec<Part>,
+    parts: Vec<ForwardPart>,
     /// Texts of the whole batch.
     texts: Vec<usize>,
 }
 
-struct Part {
+struct ForwardPart {
     /// Position in the batch of each row of `embeddings`.
     positions: Vec<usize>,
     embeddings: Tensor,
@@ -153,7 +153,7 @@ impl<'a> Head<'a> {
             room = room.saturating_sub(tokens);
             let read = graph && self.embeddings.is_none();
             let states = read.then(|| cache.padded(&own(texts, &positions))).transpose()?;
-            Ok(Group { positions, graph, states })
+            Ok(GatheredPart { positions, graph, states })
         };
         let groups = parts.into_iter().map(group).collect::<candle_core::Result<_>>()?;
         Ok(Gathered { texts: texts.to_vec(), groups })
@@ -182,11 +182,11 @@ impl<'a> Head<'a> {
     /// The joined result is `[texts, dim]` f32 in the order of the texts gathered.
     pub(crate) fn forward(&self, cache: &FrozenCache<'_>, gathered: Gathered) -> Result<(Tensor, Forward)> {
         let Gathered { texts, groups } = gathered;
-        let part = |group: Group| {
-            let Group { positions, graph, states } = group;
+        let part = |group: GatheredPart| {
+            let GatheredPart { positions, graph, states } = group;
             let embeddings = self.embed_padded(cache, &own(&texts, &positions), states, self.precision)?;
             let embeddings = if graph { embeddings } else { embeddings.detach() };
-            Ok(Part { positions, embeddings, graph })
+            Ok(ForwardPart { positions, embeddings, graph })
         };
         let parts = map_parts(&self.device, groups, part).map_err(ModelError::from)?;
         let forward = Forward { texts, parts };
@@ -244,7 +244,7 @@ impl<'a> Head<'a> {
     ) -> candle_core::Result<()> {
         // In the order of the parts, not of completion: sums must not depend on timing.
         for round in forward.parts.chunks(PARTS_PER_ROUND) {
-            let stores = map_parts(&self.device, round.iter().collect(), |part: &Part| {
+            let stores = map_parts(&self.device, round.iter().collect(), |part: &ForwardPart| {
                 let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
                 let positions = Tensor::new(positions.as_slice(), gradient.device())?;
                 let rows = gradient.index_select(&positions, 0)?;

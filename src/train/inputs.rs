@@ -23,7 +23,7 @@ pub(crate) struct Inputs<'a> {
 pub(crate) enum EmbeddedBy<'a> {
     Encoder(EncoderInputs<'a>),
     /// The embeddings are known, and only the tree is trained.
-    Given(&'a Given),
+    Given(&'a GivenEmbeddings),
 }
 
 /// The encoder's trainable layers, and the states that they read.
@@ -35,7 +35,7 @@ pub(crate) struct EncoderInputs<'a> {
 }
 
 /// Precomputed embeddings that a run reads instead of texts.
-pub(crate) struct Given {
+pub(crate) struct GivenEmbeddings {
     pub texts: Texts,
     pub embedded: Embedded,
     /// Documents in the collection that these are a sample of.

@@ -39,7 +39,7 @@ mod trees;
 pub(crate) mod verdict;
 
 pub use crate::model::differentiable::Precision;
-pub use balance::{LeafSizes, LoadReport};
+pub use balance::LoadReport;
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{
     Decay, DistillationSettings, EncoderSettings, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,

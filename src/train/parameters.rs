@@ -31,7 +31,8 @@ pub(crate) fn restore(parameters: &[Parameter], weights: &Weights) -> candle_cor
     })
 }
 
-/// How far each tensor that `is_trained` is from where it started: L2 norm of the change over that of the start.
+/// How far each tensor that `is_trained` is from where it started: L2 norm of the change over that of the
+/// start.
 ///
 /// # Errors
 /// [`TrainError::NotTrained`] for a tensor that did not move.

@@ -3,7 +3,7 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::distil::{Distilled, Rows};
+use super::distil::{Distilled, TextRows};
 use super::frozen::FrozenCache;
 use super::indexer::TrainableIndexer;
 use super::inputs::{EmbeddedBy, EncoderInputs, Inputs};
@@ -64,8 +64,8 @@ impl Embedded {
         Self { dim, documents, queries }
     }
 
-    pub(crate) fn rows(&self) -> Rows<'_> {
-        Rows { dim: self.dim, documents: &self.documents, queries: &self.queries }
+    pub(crate) fn rows(&self) -> TextRows<'_> {
+        TextRows { dim: self.dim, documents: &self.documents, queries: &self.queries }
     }
 }
 

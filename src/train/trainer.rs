@@ -9,18 +9,18 @@ use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
 use super::card;
-use super::checkpoint::{Identity, State, Tensors};
+use super::checkpoint::{Identity, RunState, Tensors};
 use super::config::{QueryEncoderChoice, TrainConfig};
 use super::dataset::TrainingSet;
 use super::device::{self, TrainDevice};
 use super::error::{TrainError, out_of_range};
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
-use super::inputs::{EmbeddedBy, EncoderInputs, Given, Inputs};
+use super::inputs::{EmbeddedBy, EncoderInputs, GivenEmbeddings, Inputs};
 use super::log::Log;
 use super::query_encoder::{DistilOptions, distil_trained};
 use super::report::{TrainEvent, TrainReport};
-use super::run::{Checkpoints, Listeners, Outcome, Run};
+use super::run::{Checkpoints, Listeners, Outcome, TrainingRun};
 use super::texts::Texts;
 use super::trees::Trees;
 use crate::error::{Error, Result};
@@ -54,6 +54,7 @@ pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
 /// # Ok::<(), ehi::Error>(())
 /// ```
 #[must_use = "a run does nothing until `fit`"]
+#[derive(Debug)]
 pub struct Trainer<'a> {
     base: Option<PathBuf>,
     encoder_settings: EncoderSettings,
@@ -65,17 +66,6 @@ pub struct Trainer<'a> {
     cache_bytes: u64,
     log: Option<PathBuf>,
     listeners: Listeners<'a>,
-}
-
-impl std::fmt::Debug for Trainer<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trainer")
-            .field("base", &self.base)
-            .field("output", &self.output)
-            .field("config", &self.config)
-            .field("device", &self.device)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A finished run.
@@ -241,10 +231,10 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains a tree on given embeddings; the bundle gets the base's encoder byte for byte.
-    pub(crate) fn fit_tree(mut self, set: &TrainingSet, given: &Given) -> Result<Fitted> {
+    pub(crate) fn fit_tree(mut self, set: &TrainingSet, given: &GivenEmbeddings) -> Result<Fitted> {
         let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
         let (job, rng) = self.begin(set)?;
-        let Given { texts, embedded, collection, .. } = given;
+        let GivenEmbeddings { texts, embedded, collection, .. } = given;
         self.listeners.tell(&job.started(texts));
         let rows = [&*embedded.documents, &embedded.queries];
         let identity = identity(&self.config, job.encoder(), texts, &rows)?;
@@ -327,12 +317,12 @@ impl Job {
     ) -> Result<Outcome> {
         let dim = self.encoder().dim();
         let trees = Trees::random(inputs.config, self.shape, dim, &mut rng, &self.device);
-        let run = Run {
+        let run = TrainingRun {
             inputs,
             trees: &trees.map_err(ModelError::from)?,
             checkpoints: checkpoints.clone(),
             listeners,
-            state: State::new(identity, &rng),
+            state: RunState::new(identity, &rng),
             rng,
             tensors: Tensors::default(),
             started: self.started,

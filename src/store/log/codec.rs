@@ -13,8 +13,8 @@ use crate::{
 /// Numbers are little-endian u32; a field of bytes is its length followed by the bytes.
 ///
 /// Number of puts, then for each: id, payload, metadata, leaf, number of elements and the elements; number of
-/// deletes, then their ids. If documents have `passages`, the number of rows follows the metadata, and the first
-/// byte and end of the passage precede the leaf of each row.
+/// deletes, then their ids. If documents have `passages`, the number of rows follows the metadata, and the
+/// first byte and end of the passage precede the leaf of each row.
 pub(in crate::store) fn encode(batch: &CheckedBatch, passages: bool) -> Vec<u8> {
     let puts = batch.puts.iter().map(|put| put.bytes()).sum::<usize>();
     let deletes = batch.deletes.iter().map(|id| id.len() + 4).sum::<usize>();

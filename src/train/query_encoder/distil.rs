@@ -244,8 +244,8 @@ pub fn distil(
 /// A question, and the documents that answer it.
 pub(crate) type Asked<D> = (String, Vec<D>);
 
-/// The drawn documents and those that answer held-out questions, ascending; and the questions to learn from and
-/// the held-out ones, by positions among these documents.
+/// The drawn documents and those that answer held-out questions, ascending; and the questions to learn from
+/// and the held-out ones, by positions among these documents.
 pub(crate) fn among<D: Copy + Ord>(
     mut chosen: Vec<D>,
     train: Vec<Asked<D>>,

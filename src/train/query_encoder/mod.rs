@@ -31,7 +31,7 @@ use crate::model::{
     UnwrittenQueryEncoder, hex,
 };
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use check::Collection;
+use check::{Answers, Collection};
 use distil::teacher;
 use lesson::Lesson;
 use loss::{Batch, Leaves, Targets};
@@ -59,8 +59,8 @@ pub(crate) const FEWEST_TEXTS: usize = 100;
 
 /// Trains and measures a static query encoder: its entry and the content of its file.
 ///
-/// `documents` `[documents, dim]` are unit rows; `texts` are learned from, and `held_out` are judged questions
-/// that are set aside.
+/// `documents` `[documents, dim]` are unit rows; `texts` are learned from, and `held_out` are judged
+/// questions that are set aside.
 ///
 /// # Errors
 /// Failures of the encoder and of tensors; [`Error::Cancelled`].
@@ -108,10 +108,11 @@ fn make(
     let (_, unsure) = read_back([0.0; SIGNALS])?;
     let strange = Lesson::new(teacher, strange(encoder, vocabulary, &mut rng), &mut no_progress)?;
     let (bytes, student) = read_back(check::confidence(&unsure, [&tested, &strange], dim)?)?;
-    let unsure_below = check::unsure_below(&student, &tested)?;
-    let collection = Collection { dim, documents, indexer: Some(indexer) };
-    let [unsure, cosine, overlap_at_10] = collection.agreement(&student, unsure_below, &tested)?;
-    let values = collection.values(&student, unsure_below, &held_out)?;
+    let (answers, to_judged) = (Answers::of(&student, &tested)?, Answers::of(&student, &held_out)?);
+    let unsure_below = answers.unsure_below();
+    let collection = Collection { dim, documents, indexer };
+    let [unsure, cosine, overlap_at_10] = collection.agreement(&answers, unsure_below);
+    let values = collection.values(&to_judged, unsure_below);
     let difference = values.as_ref().and_then(check::difference);
     let timed: Vec<&str> = timed.iter().map(String::as_str).collect();
     let (is_default, sentence) = check::decide(held_out.len(), difference);
@@ -130,7 +131,7 @@ fn make(
         full: values.as_ref().map(|[full, _]| check::quality(full)),
         fast: values.as_ref().map(|[_, fast]| check::quality(fast)),
         difference,
-        tree: collection.tree(&student, unsure_below, &tested)?,
+        tree: collection.tree(&answers, unsure_below),
         encode_us: check::encode_us(encoder, &student, &timed)?,
         is_default,
         sentence,

@@ -6,11 +6,11 @@ use candle_core::{Device, Var};
 
 use super::config::RerankerConfig;
 use super::loss::Layout;
-use super::plan::{Example, Plan};
+use super::plan::{Example, RerankerPlan};
 use super::report::{RerankerEpoch, RerankerEvent};
 use crate::error::{Error, Result};
 use crate::progress::{OnProgress, Progress, Stage};
-use crate::train::batch::Rows;
+use crate::train::batch::BatchTexts;
 use crate::train::config::ScheduleSettings;
 use crate::train::dataset::TrainingSet;
 use crate::train::error::tensor_error;
@@ -24,7 +24,7 @@ use crate::train::{MovedTensor, TrainError, parameters};
 pub(super) struct Inputs<'a> {
     pub config: &'a RerankerConfig,
     pub set: &'a TrainingSet,
-    pub plan: &'a Plan,
+    pub plan: &'a RerankerPlan,
     pub cache: &'a FrozenCache<'a>,
     pub head: &'a Head<'a>,
     /// Its parameters other than those of the layers.
@@ -83,7 +83,7 @@ impl Inputs<'_> {
     /// The loss of some examples and its gradients.
     fn step(&self, batch: &[Example], step: usize) -> Result<(f32, Gradients)> {
         // A question with two answers may repeat a document.
-        let mut pairs = Rows::default();
+        let mut pairs = BatchTexts::default();
         let examples: Vec<Vec<u32>> =
             batch.iter().map(|example| example.iter().map(|&pair| pairs.add(pair)).collect()).collect();
         let gathered = self.head.gather(self.cache, &pairs.texts).map_err(tensor_error)?;
@@ -148,7 +148,7 @@ mod tests {
         let start = draft.reranker();
         let mut config = RerankerConfig::default();
         (config.epochs, config.negatives, config.random_negatives) = (1, 0, 2);
-        let plan = Plan::draw(&set, &vec![Vec::new(); 3], &config, &mut rng);
+        let plan = RerankerPlan::draw(&set, &vec![Vec::new(); 3], &config, &mut rng);
         let tokens = tokenize(start, &set, &plan).unwrap();
         let transformer = start.transformer().unwrap();
         let mut of_head = Vec::new();

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::{RerankerConfig, RerankerLoss};
 use super::first::{self, Hits};
-use super::plan::Plan;
+use super::plan::RerankerPlan;
 use super::report::{RerankerEpoch, RerankerEvent, RerankerReport};
 use super::run::Inputs;
 use super::verdict;
@@ -63,11 +63,7 @@ pub struct RerankerTrainer<'a> {
 
 impl std::fmt::Debug for RerankerTrainer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RerankerTrainer")
-            .field("base", &self.base)
-            .field("output", &self.output)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("RerankerTrainer").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -192,7 +188,7 @@ impl<'a> RerankerTrainer<'a> {
             return Err(out_of_range("trainable_layers", layers, expected));
         }
         let (train_hits, dev_hits) = self.first_hits(start, set)?;
-        let plan = Plan::draw(set, &train_hits, &self.config, rng);
+        let plan = RerankerPlan::draw(set, &train_hits, &self.config, rng);
         if plan.pairs.is_empty() {
             return Err(TrainError::NoNegatives { documents: set.documents.len() }.into());
         }
@@ -237,7 +233,7 @@ impl<'a> RerankerTrainer<'a> {
         &mut self,
         draft: &RerankerDraft,
         set: &TrainingSet,
-        plan: &Plan,
+        plan: &RerankerPlan,
         layers: usize,
         output: &Path,
     ) -> Result<(Vec<RerankerEpoch>, Vec<MovedTensor>)> {
@@ -298,7 +294,7 @@ impl<'a> RerankerTrainer<'a> {
 }
 
 /// Tokenises every pair.
-pub(super) fn tokenize(start: &Reranker, set: &TrainingSet, plan: &Plan) -> Result<PairTokens> {
+pub(super) fn tokenize(start: &Reranker, set: &TrainingSet, plan: &RerankerPlan) -> Result<PairTokens> {
     let documents: Vec<_> = set.documents.iter().map(|document| document.embedding_text()).collect();
     let pair = |&(question, document): &(usize, u32)| {
         (set.train[question].text.as_str(), documents[document as usize].as_ref())

@@ -5,7 +5,7 @@ use std::time::Instant;
 use candle_core::Tensor;
 use rand::seq::SliceRandom;
 
-use super::Run;
+use super::TrainingRun;
 use super::phase::{INDEXER_BATCH, Phase};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
@@ -16,7 +16,7 @@ use crate::train::optimizer::Gradients;
 use crate::train::refresh::Snapshot;
 use crate::train::report::{IndexerEpochReport, LossParts, TrainEvent};
 
-impl Run<'_, '_> {
+impl TrainingRun<'_, '_> {
     /// Trains only the tree, with the encoder from the joint phase, by routing distillation and balance over
     /// the texts of a last refresh. The targets follow the tree.
     ///

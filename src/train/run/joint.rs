@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::thread;
 use std::time::Instant;
 
-use super::Run;
+use super::TrainingRun;
 use super::phase::Phase;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
@@ -52,7 +52,7 @@ struct EpochClock {
     seconds_before: f64,
 }
 
-impl Run<'_, '_> {
+impl TrainingRun<'_, '_> {
     /// Algorithm 1: trains encoder and tree together.
     pub(super) fn joint(
         &mut self,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::checkpoint::{self, RngState, State, Tensors};
+use super::checkpoint::{self, RngState, RunState, Tensors};
 use super::config::Init;
 use super::dev;
 use super::error::{TrainError, tensor_error};
@@ -43,6 +43,12 @@ pub(crate) struct Listeners<'a> {
     pub on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
 }
 
+impl std::fmt::Debug for Listeners<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listeners").finish_non_exhaustive()
+    }
+}
+
 impl Listeners<'_> {
     pub(crate) fn tell(&mut self, event: &TrainEvent) {
         if let Some(log) = &mut self.log {
@@ -53,13 +59,13 @@ impl Listeners<'_> {
 }
 
 /// Inputs and state of a run, except the state of its phase.
-pub(crate) struct Run<'a, 'l> {
+pub(crate) struct TrainingRun<'a, 'l> {
     pub inputs: Inputs<'a>,
     pub trees: &'a Trees,
     pub checkpoints: Option<Checkpoints>,
     pub listeners: &'a mut Listeners<'l>,
     pub rng: ChaCha8Rng,
-    pub state: State,
+    pub state: RunState,
     pub tensors: Tensors,
     /// When the run began, before the texts went through the frozen layers.
     pub started: Instant,
@@ -67,7 +73,7 @@ pub(crate) struct Run<'a, 'l> {
 
 /// The outcome of a finished run, to be reported and written.
 pub(crate) struct Outcome {
-    pub state: State,
+    pub state: RunState,
     pub moved: Vec<MovedTensor>,
     pub last: Snapshot,
     /// The base encoder's rows of documents and dev queries; none without dev queries.
@@ -75,7 +81,7 @@ pub(crate) struct Outcome {
     pub seconds: f64,
 }
 
-impl<'a> Run<'a, '_> {
+impl<'a> TrainingRun<'a, '_> {
     /// Trains from the start or from a checkpoint to the end.
     pub(crate) fn finish(mut self) -> Result<Outcome> {
         let base = self.embed()?;
@@ -111,7 +117,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Restores the state of a checkpoint, and recomputes the last refresh unless the next step is a refresh.
-    fn resume(&mut self, state: State, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
+    fn resume(&mut self, state: RunState, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
         (self.state, self.tensors) = (state, tensors);
         let mut phase = self.phase(self.state.phase)?;
         let refreshes_next = phase.name == PhaseName::Joint
@@ -126,9 +132,9 @@ impl<'a> Run<'a, '_> {
         }
         phase.restore(&self.tensors.now)?;
         self.rng = self.generator(&self.state.rng)?;
-        let [first, second] = [&mut self.tensors.first_moment, &mut self.tensors.second_moment];
-        let (first, second) = (std::mem::take(first), std::mem::take(second));
-        phase.restore_moments(self.state.optimizer_step, &first, &second);
+        let Tensors { first_moment, second_moment, .. } = &self.tensors;
+        let restored = phase.optimizer.restore(self.state.optimizer_step, first_moment, second_moment);
+        restored.map_err(tensor_error)?;
         let (epochs, step) = (self.state.epoch, self.state.step);
         self.listeners.tell(&TrainEvent::Resumed { epochs, step });
         Ok((phase, snapshot))
@@ -194,11 +200,9 @@ impl<'a> Run<'a, '_> {
             return Ok(());
         };
         self.tensors.now = phase.weights()?;
-        let (steps, moments) = phase.optimizer.state();
-        self.tensors.first_moment = moments.iter().map(|m| (m.0.to_owned(), m.1.clone())).collect();
-        self.tensors.second_moment = moments.iter().map(|m| (m.0.to_owned(), m.2.clone())).collect();
         let mut state = self.state.clone();
-        state.optimizer_step = steps;
+        (state.optimizer_step, self.tensors.first_moment, self.tensors.second_moment) =
+            phase.optimizer.state();
         state.rng = RngState::of(&self.rng);
         state.seconds = self.seconds();
         checkpoint::write(&own.dir, &state, &self.tensors)?;

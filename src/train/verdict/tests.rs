@@ -111,8 +111,8 @@ impl World {
         let leaves = self.indexer.route_rows(&trained.0);
         let held_out = HeldOut {
             positives: &self.positives,
-            base: Rows { dim: DIM, documents: &base.0, queries: &base.1 },
-            trained: Rows { dim: DIM, documents: &trained.0, queries: &trained.1 },
+            base: TextRows { dim: DIM, documents: &base.0, queries: &base.1 },
+            trained: TextRows { dim: DIM, documents: &trained.0, queries: &trained.1 },
             leaves: &leaves,
             indexer: &self.indexer,
             seed: 0,
@@ -256,7 +256,7 @@ fn one_query_is_measured_but_decides_nothing() {
     let verdict = World::new(Sees::TopicAndNuisance, Sees::TopicAndNuisance, by_topic(), 1).verdict();
     assert_eq!(verdict.recommendation, Recommendation::CannotSay);
     assert!(verdict.sentence.contains("1 dev query is too few"), "{}", verdict.sentence);
-    assert_eq!(verdict.methods.len(), 7);
+    assert_eq!(verdict.methods.len(), 5);
     let compared =
         verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, ComparedMetric::RecallAt100).unwrap();
     assert_eq!((compared.bootstrap_p, compared.t_test_p), (None, None));
@@ -291,7 +291,7 @@ fn a_verdict_can_be_cancelled() {
     let rows = documents(Sees::Topic);
     let leaves = indexer.route_rows(&rows);
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let embedded = Rows { dim: DIM, documents: &rows, queries: &queries };
+    let embedded = TextRows { dim: DIM, documents: &rows, queries: &queries };
     let held_out = HeldOut {
         positives: &positives,
         base: embedded,
