@@ -23,8 +23,8 @@ impl Health {
         let _ = self.0.set(None);
     }
 
-    /// Passes a result on. Refuses all further writes after a failed sync, or if the directory turned out to be
-    /// a different one; other failures change nothing.
+    /// Passes a result on. Refuses all further writes after a failed sync, or if the directory turned out to
+    /// be a different one; other failures change nothing.
     pub(super) fn note<T>(&self, result: Result<T>) -> Result<T> {
         match &result {
             Err(StoreError::Replaced { path }) => drop(self.0.set(Some(path.clone()))),

@@ -11,7 +11,6 @@ use super::{
     memtable::Memtable,
     rows::Rows,
     segment::Segment,
-    terms::Lexer,
     tombstones::{TombstoneFile, Tombstones},
 };
 use crate::ids::LeafId;
@@ -136,11 +135,6 @@ impl VersionPart {
     /// The live rows, ascending.
     pub(super) fn live_rows(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.rows).filter(|row| !self.tombstones.contains(*row))
-    }
-
-    /// Adds the number of documents, including dead ones, that contain each term.
-    pub(super) fn add_term_counts(&self, lexer: &dyn Lexer, out: &mut BTreeMap<u32, u64>) -> Result<()> {
-        self.term_counts(lexer, &mut |term, rows| *out.entry(term).or_insert(0) += rows)
     }
 
     /// Number of live rows in a range.

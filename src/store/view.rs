@@ -471,7 +471,7 @@ impl<'a> TermPart<'a> {
     ///
     /// Damage of the lists' pages.
     pub fn add_counts(&self, out: &mut BTreeMap<u32, u64>) -> Result<()> {
-        self.part.add_term_counts(self.lexer, out)
+        self.part.term_counts(self.lexer, &mut |term, rows| *out.entry(term).or_insert(0) += rows)
     }
 
     /// Number of its first row among the rows of the view.
