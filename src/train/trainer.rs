@@ -207,7 +207,7 @@ impl<'a> Trainer<'a> {
                     CachePlace::Kept { dir: dir.clone(), name: cache_name(&identity, scope, tokens) }
                 }
             };
-            let read = Read::single(tokens, encoder.skipped(role)?);
+            let read = Read { tokens, types: &[], skip: encoder.skipped(role)? };
             FrozenCache::compute(&frozen, read, &place, &mut budget, &mut *self.listeners.on_progress)
         };
         let (query_cache, document_cache) =
