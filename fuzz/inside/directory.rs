@@ -23,7 +23,7 @@ const SEALED: u32 = 24;
 
 fn put(number: u32) -> Put {
     let document = Document::new(format!("id{number}"), "a title", format!("text {number}"));
-    Put::whole(document, vec![f16::from_f32(number as f32), f16::ONE], vec![LeafId(number % 4)])
+    Put::whole(document, vec![f16::from_f32(number as f32), f16::ONE], LeafId(number % 4))
 }
 
 /// A store with two segments, dead rows, and commits in its log.
