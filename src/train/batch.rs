@@ -12,7 +12,7 @@ use super::head::Gathered;
 use super::inputs::{EncoderInputs, Inputs};
 use super::refresh::Snapshot;
 use super::sampler::Batch;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::LeafId;
 use crate::model::ModelError;
 
@@ -120,38 +120,25 @@ impl Inputs<'_> {
 }
 
 /// Prepares batches on a separate thread while earlier steps run, so that the device does not wait for the
-/// disk.
+/// disk; drawing from `rng`. The thread ends when the receiver is dropped.
 ///
 /// The draws of a batch do not depend on earlier steps, so the batches equal those prepared one by one.
-pub(crate) struct Ahead {
-    made: Receiver<Result<Prepared>>,
-}
-
-impl Ahead {
-    /// Starts with the first of `batches`, drawing from `rng`. The thread ends when this value is dropped.
-    pub(crate) fn start<'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        (inputs, encoder): (Inputs<'scope>, EncoderInputs<'scope>),
-        snapshot: &'scope Snapshot,
-        batches: &'scope [Batch],
-        mut rng: ChaCha8Rng,
-    ) -> Self {
-        // While a step runs, one batch waits and one is being prepared.
-        let (send, made) = sync_channel(1);
-        scope.spawn(move || {
-            for batch in batches {
-                let prepared = inputs.prepare(encoder, batch, snapshot, &mut rng);
-                if send.send(prepared).is_err() {
-                    return;
-                }
+pub(crate) fn prepare_ahead<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    (inputs, encoder): (Inputs<'scope>, EncoderInputs<'scope>),
+    snapshot: &'scope Snapshot,
+    batches: &'scope [Batch],
+    mut rng: ChaCha8Rng,
+) -> Receiver<Result<Prepared>> {
+    // While a step runs, one batch waits and one is being prepared.
+    let (send, prepared) = sync_channel(1);
+    scope.spawn(move || {
+        for batch in batches {
+            let prepared = inputs.prepare(encoder, batch, snapshot, &mut rng);
+            if send.send(prepared).is_err() {
+                return;
             }
-        });
-        Self { made }
-    }
-
-    /// The next batch, in order.
-    pub(crate) fn next(&self) -> Result<Prepared> {
-        let ended = |_| Error::from(ModelError::from(candle_core::Error::Msg("no batch is left".to_owned())));
-        self.made.recv().map_err(ended)?
-    }
+        }
+    });
+    prepared
 }

@@ -39,12 +39,6 @@ pub(crate) struct Read<'a> {
     pub skip: usize,
 }
 
-impl<'a> Read<'a> {
-    pub(crate) fn single(tokens: &'a [Vec<u32>], skip: usize) -> Self {
-        Self { tokens, types: &[], skip }
-    }
-}
-
 /// The part of the encoder that a run does not train.
 pub(crate) struct Frozen {
     pub frozen: PackedTransformer,
@@ -336,7 +330,7 @@ mod tests {
         let run = |mut budget: u64| {
             let cache = FrozenCache::compute(
                 &frozen,
-                Read::single(&tokens, 0),
+                Read { tokens: &tokens, types: &[], skip: 0 },
                 &place,
                 &mut budget,
                 &mut no_progress,
@@ -366,7 +360,7 @@ mod tests {
             };
             let cache = FrozenCache::compute(
                 &frozen,
-                Read::single(&tokens, 0),
+                Read { tokens: &tokens, types: &[], skip: 0 },
                 &place,
                 &mut u64::MAX.clone(),
                 &mut count,

@@ -1,6 +1,7 @@
 //! The builder of a training run.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
@@ -26,7 +27,7 @@ use super::trees::Trees;
 use crate::error::{Error, Result};
 use crate::model::{
     Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, EncoderSettings, LoadOptions, MANIFEST_FILE,
-    ModelError, PackedTransformer, Role, check_output, hex, publish,
+    Model, ModelError, PackedTransformer, Role, check_output, hex, publish,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::tree::TreeShape;
@@ -207,7 +208,7 @@ impl<'a> Trainer<'a> {
                     CachePlace::Kept { dir: dir.clone(), name: cache_name(&identity, scope, tokens) }
                 }
             };
-            let read = Read::single(tokens, encoder.skipped(role)?);
+            let read = Read { tokens, types: &[], skip: encoder.skipped(role)? };
             FrozenCache::compute(&frozen, read, &place, &mut budget, &mut *self.listeners.on_progress)
         };
         let (query_cache, document_cache) =
@@ -264,7 +265,7 @@ impl<'a> Trainer<'a> {
         // Opening a bundle checks its checksums; only its encoder is trained.
         let bundle = base.join(MANIFEST_FILE).exists().then(|| Bundle::open(&base)).transpose()?;
         let opened = match bundle.filter(|_| self.encoder_settings.is_empty()) {
-            Some(bundle) => Opened::Bundle(bundle),
+            Some(bundle) => Opened::Model(Arc::clone(bundle.model())),
             None => {
                 Opened::Encoder(Box::new(LoadOptions::new().encoder_with(&base, &self.encoder_settings)?))
             }
@@ -284,16 +285,16 @@ struct Job {
     started: Instant,
 }
 
-/// The base of a run.
+/// The encoder of the base.
 enum Opened {
-    Bundle(Bundle),
+    Model(Arc<Model>),
     Encoder(Box<Encoder>),
 }
 
 impl Job {
     fn encoder(&self) -> &Encoder {
         match &self.opened {
-            Opened::Bundle(bundle) => bundle.model().encoder(),
+            Opened::Model(model) => model.encoder(),
             Opened::Encoder(encoder) => encoder,
         }
     }

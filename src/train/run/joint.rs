@@ -8,7 +8,7 @@ use super::TrainingRun;
 use super::phase::Phase;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
-use crate::train::batch::{Ahead, Prepared};
+use crate::train::batch::{Prepared, prepare_ahead};
 use crate::train::checkpoint::RngState;
 use crate::train::error::tensor_error;
 use crate::train::inputs::EncoderInputs;
@@ -101,10 +101,10 @@ impl TrainingRun<'_, '_> {
                 seconds_before: self.state.sums.seconds,
             };
             thread::scope(|scope| {
-                let ahead = Ahead::start(scope, inputs, snapshot, left, rng);
-                left.iter().try_for_each(|batch| {
+                let ahead = prepare_ahead(scope, inputs, snapshot, left, rng);
+                left.iter().zip(ahead).try_for_each(|(batch, prepared)| {
                     pace.pairs += batch.queries.len();
-                    self.step(phase, encoder, ahead.next()?, (&pace, &clock))
+                    self.step(phase, encoder, prepared?, (&pace, &clock))
                 })
             })?;
         }

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FRACTIONS;
 use super::report::{ComparedMetric, Difference, Method, Verdict};
-use crate::train::policy::{
-    DECISIVE_COMPARISONS, Evidence as Shown, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN, TRAIN,
-};
+use crate::train::policy::{Evidence as Shown, FEWEST_QUERIES, SMALLEST_GAIN, TRAIN};
 
 /// The decision is made at the smallest of [`FRACTIONS`] that visits this many documents, the length of the
 /// judged rankings. That is where a tree of that size matters: 1% of 60,000 documents, 10% of 1,000. If a
@@ -55,11 +53,6 @@ impl fmt::Display for Recommendation {
 }
 
 impl Difference {
-    /// Whether both tests are significant, corrected for the number of differences compared.
-    pub fn is_significant(&self) -> bool {
-        self.p_value() * (DECISIVE_COMPARISONS as f64) < SIGNIFICANCE_LEVEL
-    }
-
     /// About how many queries would tell a difference like this one, or one of [`SMALLEST_GAIN`] if that is
     /// larger, from chance in four of five trials; `None` with fewer than two queries, or without any
     /// difference.

@@ -240,13 +240,3 @@ impl Verdict {
         self.comparisons.iter().find(asked)?.difference
     }
 }
-
-impl Figures {
-    /// The value of a compared metric.
-    pub fn of(&self, metric: ComparedMetric) -> f64 {
-        match metric {
-            ComparedMetric::RecallAt10 => self.recall_at_10,
-            ComparedMetric::RecallAt100 => self.recall_at_100,
-        }
-    }
-}
