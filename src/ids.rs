@@ -4,9 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Maximum number of leaves per document. Each of them is found and stored for each document.
-pub(crate) const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
-
 /// A leaf of the tree: its path read as base-B digits, root first.
 ///
 /// With branching factor B and height H, values run from 0 to `B^H - 1`.

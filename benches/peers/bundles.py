@@ -20,6 +20,6 @@ def write(like, out, tensors, branching_factor, height):
     weights = len(head).to_bytes(8, "little") + head + data
     (out / "indexer.safetensors").write_bytes(weights)
     about = json.loads((out / "ehi.json").read_text())
-    about |= {"branching_factor": branching_factor, "height": height, "leaves_per_document": 1}
+    about |= {"branching_factor": branching_factor, "height": height}
     about["files"]["indexer.safetensors"] = hashlib.sha256(weights).hexdigest()
     (out / "ehi.json").write_text(json.dumps(about, indent=2))

@@ -86,7 +86,7 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
     for found in &explanation.hits {
         let rank = found.exact_rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
         let document = document(&found.hit);
-        writeln!(out, "{:>8.4}  {:>8}  {rank:>10}  {document}", found.hit.score, found.from.0)?;
+        writeln!(out, "{:>8.4}  {:>8}  {rank:>10}  {document}", found.hit.score, found.hit.leaf.0)?;
         if !found.terms.is_empty() {
             write_words(out, found)?;
         }

@@ -265,8 +265,8 @@ fn write_leaves(out: &mut dyn Write, stats: &StoreStats) -> std::io::Result<()> 
     let entries: usize = sizes().sum();
     writeln!(
         out,
-        "leaves         {} of {} used (branching factor {}, height {}, {} per document)",
-        stats.leaves_used, stats.leaves, stats.branching_factor, stats.height, stats.leaves_per_document,
+        "leaves         {} of {} used (branching factor {}, height {})",
+        stats.leaves_used, stats.leaves, stats.branching_factor, stats.height,
     )?;
     writeln!(
         out,

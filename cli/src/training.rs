@@ -32,10 +32,7 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     line(out, "expected documents per leaf", &|f| format!("{:.1}", f.expected_documents_per_leaf))?;
     line(out, "  of an even load", &|f| format!("{:.1}", f.ideal_documents_per_leaf))?;
     line(out, "empty leaves", &|f| f.empty_leaves.to_string())?;
-    match &report.verdict {
-        Some(verdict) => write_verdict(out, verdict),
-        None => Ok(()),
-    }
+    write_verdict(out, &report.verdict)
 }
 
 /// A figure of a method.

@@ -21,7 +21,7 @@ enum Input<'a> {
     /// `ehi.json` itself.
     Manifest(&'a [u8]),
     /// `ehi.json` with correct checksums and these settings.
-    Settings { dim: u16, branching_factor: u32, height: u32, leaves_per_document: u32, logit_scale: f32 },
+    Settings { dim: u16, branching_factor: u32, height: u32, logit_scale: f32 },
     /// Another file.
     File { which: Which, content: &'a [u8] },
     /// The header of a weights file, prefixed with its length.
@@ -93,10 +93,9 @@ fn run(dir: &Path, sound: &Files, input: Input<'_>) {
             write(dir, MANIFEST_FILE, bytes);
             use_bundle(Bundle::open(dir));
         }
-        Input::Settings { dim, branching_factor, height, leaves_per_document, logit_scale } => {
+        Input::Settings { dim, branching_factor, height, logit_scale } => {
             let settings = json!({
-                "dim": dim, "branching_factor": branching_factor, "height": height,
-                "leaves_per_document": leaves_per_document, "logit_scale": logit_scale,
+                "dim": dim, "branching_factor": branching_factor, "height": height, "logit_scale": logit_scale,
             });
             use_bundle(open(dir, &files, settings));
         }
@@ -159,7 +158,7 @@ fn write(dir: &Path, name: &str, content: &[u8]) {
 }
 
 fn settings() -> serde_json::Value {
-    json!({"dim": M, "branching_factor": 2, "height": 2, "leaves_per_document": 1, "logit_scale": 20.0})
+    json!({"dim": M, "branching_factor": 2, "height": 2, "logit_scale": 20.0})
 }
 
 fn sound_files() -> Files {

@@ -23,7 +23,7 @@ const SEALED: u32 = 24;
 
 fn put(number: u32) -> Put {
     let document = Document::new(format!("id{number}"), "a title", format!("text {number}"));
-    Put::whole(document, vec![f16::from_f32(number as f32), f16::ONE], vec![LeafId(number % 4)])
+    Put::whole(document, vec![f16::from_f32(number as f32), f16::ONE], LeafId(number % 4))
 }
 
 /// A store with two segments, dead rows, and commits in its log.
@@ -35,7 +35,6 @@ fn sample() -> &'static Path {
             dim: DIM,
             branching_factor: 4,
             height: 1,
-            leaves_per_document: 1,
             similarity: 0,
             model_hash: ModelHash([0; 32]),
             terms: 1,

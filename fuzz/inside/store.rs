@@ -13,13 +13,14 @@ use std::{collections::BTreeMap, fs};
 pub use directory::directory;
 
 use crate::store::{
-    Durability, Put, Store, StoreOptions, WriteBatch,
+    Durability, Put, Store, StoreConfig, StoreOptions, WriteBatch, header,
     layout::{STORE_ID_BYTES, manifest as head, names, segment::*},
-    log::{self, Log, Place, Room},
-    manifest::{Manifest, StoreConfig, StoreId},
+    log::{self, Log, LogPlace, Room},
+    manifest::Manifest,
     payload::{self, Encoded},
-    sealed::{Identity, Kind, SealedWriter},
-    segment::{RowSource, Rows, Segment, SegmentFiles},
+    rows::{RowSource, Rows},
+    sealed::{SealedFolder, SealedName, SealedWriter},
+    segment::{Segment, SegmentFiles},
 };
 use crate::{
     codes,
@@ -34,15 +35,12 @@ pub fn manifest(bytes: &[u8]) {
     if bytes.len() < head::HEAD_BYTES {
         return;
     }
-    let mut file = bytes.to_vec();
-    let entries = (file.len() - head::HEAD_BYTES) / head::ENTRY_BYTES;
-    file.truncate(head::HEAD_BYTES + entries * head::ENTRY_BYTES);
-    file[head::AT_MAGIC].copy_from_slice(&head::MAGIC);
-    file[head::AT_SEGMENTS].copy_from_slice(&(entries as u32).to_le_bytes());
-    let crc = crc32fast::hash(&file[head::HEAD_BYTES..]);
-    file[head::AT_ENTRIES_CRC].copy_from_slice(&crc.to_le_bytes());
-    let crc = crc32fast::hash(&file[..head::AT_CRC.start]);
-    file[head::AT_CRC].copy_from_slice(&crc.to_le_bytes());
+    let (head, entries) = bytes.split_at(head::HEAD_BYTES);
+    let entries = &entries[..entries.len() / head::ENTRY_BYTES * head::ENTRY_BYTES];
+    let mut head: head::ManifestHead = bytemuck::pod_read_unaligned(head);
+    head.segments = (entries.len() / head::ENTRY_BYTES) as u32;
+    head.entries_crc = crc32fast::hash(entries);
+    let file = [bytemuck::bytes_of(&header::sign(head, head::MAGIC)), entries].concat();
     check_manifest(&file);
 }
 
@@ -64,7 +62,7 @@ pub fn commit(bytes: &[u8]) {
 
 /// A log with `bytes` after a sound header and a whole commit, which must be found whatever follows.
 pub fn log(bytes: &[u8]) {
-    let place = Place { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1) };
+    let place = LogPlace { store_id: [0; STORE_ID_BYTES], base: Generation(1) };
     let Ok(dir) = tempfile::tempdir() else { return };
     if fs::create_dir(dir.path().join(names::LOG)).is_err() {
         return;
@@ -72,11 +70,11 @@ pub fn log(bytes: &[u8]) {
     let path = dir.path().join(log::name(place.base));
     let read = |expected: u64| {
         let mut commits = 0;
-        let mut count = |_: log::Frame, _: &[u8]| {
-            commits += 1;
+        let mut count = |frame: log::Frame, _: &[u8]| {
+            commits += u64::from(!frame.is_behind);
             Ok(())
         };
-        let found = log::scan(&FileSystem, dir.path(), place, &mut count, &mut |_, _| Ok(()));
+        let found = log::scan(&FileSystem, dir.path(), place, &mut count);
         if let Ok(found) = found {
             assert!(found.commits == commits && commits >= expected && found.end <= found.len.max(40));
         } else {
@@ -93,7 +91,6 @@ pub fn log(bytes: &[u8]) {
         dim: 2,
         branching_factor: 2,
         height: 1,
-        leaves_per_document: 1,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
         terms: 1,
@@ -117,7 +114,6 @@ pub fn log(bytes: &[u8]) {
 pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     const DIM: u32 = 2;
     let Ok(dir) = tempfile::tempdir() else { return };
-    let store_id = StoreId([1; STORE_ID_BYTES]);
     if fs::create_dir(dir.path().join(names::SEGMENTS)).is_err() {
         return;
     }
@@ -130,12 +126,9 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         rest = later;
         now
     };
-    let write = |name: String, kind, sections: &[(u32, Vec<u8>)]| {
-        let mut file = SealedWriter::create(
-            &FileSystem,
-            &dir.path().join(name),
-            Identity { kind, store_id, segment: 1 },
-        )?;
+    let folder = SealedFolder { backend: &FileSystem, dir: dir.path(), store_id: [1; STORE_ID_BYTES] };
+    let write = |name: SealedName, sections: &[(u32, Vec<u8>)]| {
+        let mut file = SealedWriter::create(folder, name)?;
         for (name, bytes) in sections {
             file.begin(*name)?;
             file.write(bytes)?;
@@ -145,13 +138,10 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     let rows = u32::from(rows % 64);
     let mut matrix = vec![(ROWS, vec![0; (rows * DIM * 2) as usize])];
     let mut sections: Vec<(u32, Vec<u8>)> =
-        [IDS, PAYLOADS, METADATA, LEAVES, LEAF_ENDS, FURTHER, FURTHER_ENDS, ROW_LEAVES, ROW_LEAF_ENDS]
-            .into_iter()
-            .map(|name| (name, section().to_vec()))
-            .collect();
+        [IDS, PAYLOADS, METADATA, LEAVES, LEAF_ENDS].map(|name| (name, section().to_vec())).into();
     // With the lengths that opening checks, so that later checks are reached.
     let leaves = sections[3].1.len() / 4 * 4;
-    [4, 6].into_iter().for_each(|ends| sections[ends].1.resize(leaves, 0));
+    sections[4].1.resize(leaves, 0);
     for (name, width) in [(ID_ENDS, 8), (ID_ORDER, 4), (PAYLOAD_ENDS, 8), (METADATA_ENDS, 8), (CREATED_AT, 8)]
     {
         let mut numbers = section().to_vec();
@@ -183,18 +173,16 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     ] {
         matrix.push((name, vec![0x3c; length]));
     }
-    let (vectors, documents) = (
-        write(SegmentFiles::vectors_name(1), Kind::Vectors, &matrix),
-        write(SegmentFiles::documents_name(1), Kind::Documents, &sections),
-    );
+    let [vectors, documents] = SegmentFiles::names_of(1);
+    let (vectors, documents) = (write(vectors, &matrix), write(documents, &sections));
     let (Ok(vectors), Ok(documents)) = (vectors, documents) else { return };
     let files = SegmentFiles { number: 1, rows, vectors, documents };
-    let Ok(segment) = Segment::open(&FileSystem, dir.path(), store_id, DIM, files, false) else { return };
+    let Ok(segment) = Segment::open(folder, DIM, files, false) else { return };
     for row in 0..rows {
         if let Ok(Some(passage)) = segment.passage(row) {
             assert!(passage.head < rows && passage.next < rows);
         }
-        let _ = (segment.head(row), segment.document(row), segment.leaves(row), segment.created_at(row));
+        let _ = (segment.head(row), segment.document(row), segment.leaf_of(row), segment.created_at(row));
         if row < segment.documents() {
             let _ = segment.by_id(row);
         }
@@ -208,8 +196,8 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         }
     }
     for leaf in 0..32 {
-        if let Ok((own, secondary)) = segment.leaf(LeafId(leaf)) {
-            assert!(own.end <= rows && secondary.iter().all(|row| *row < rows));
+        if let Ok(own) = segment.leaf(LeafId(leaf)) {
+            assert!(own.end <= rows);
             let _ = segment.matrix(own);
         }
     }
@@ -226,12 +214,11 @@ pub fn payload(bytes: &[u8], metadata: &[u8]) {
 }
 
 /// A caller's configuration: an accepted one survives its manifest.
-pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document: u32, similarity: u8) {
+pub fn config(dim: u32, branching_factor: u32, height: u32, similarity: u8) {
     let config = StoreConfig {
         dim,
         branching_factor,
         height,
-        leaves_per_document,
         similarity,
         model_hash: ModelHash([7; 32]),
         terms: 1,
@@ -246,12 +233,11 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
 /// A step of [`operations`].
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// Stores a document under one of 16 ids, with this many characters of text, in up to four leaves, one
-    /// bit each.
+    /// Stores a document under one of 16 ids, with this many characters of text, in one of 16 leaves.
     Put {
         id: u8,
         length: u16,
-        leaves: u16,
+        leaf: u8,
     },
     Delete {
         id: u8,
@@ -268,15 +254,11 @@ enum Operation {
 }
 
 impl Operation {
-    /// Every six bytes are one step.
-    fn read(bytes: &[u8; 6]) -> Self {
-        let [kind, id, length, more, leaves, secondary] = *bytes;
+    /// Every five bytes are one step.
+    fn read(bytes: &[u8; 5]) -> Self {
+        let [kind, id, length, more, leaf] = *bytes;
         match kind % 16 {
-            0..7 => Self::Put {
-                id,
-                length: u16::from_le_bytes([length, more]) % 5000,
-                leaves: u16::from_le_bytes([leaves, secondary]),
-            },
+            0..7 => Self::Put { id, length: u16::from_le_bytes([length, more]) % 5000, leaf: leaf % 16 },
             7..9 => Self::Delete { id },
             9..11 => Self::Flush,
             11 => Self::Compact,
@@ -296,7 +278,6 @@ pub fn operations(bytes: &[u8]) {
         dim: DIM as u32,
         branching_factor: 16,
         height: 1,
-        leaves_per_document: 4,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
         terms: 1,
@@ -306,24 +287,20 @@ pub fn operations(bytes: &[u8]) {
     let Ok(parent) = tempfile::tempdir() else { return };
     let mut dir = parent.path().join("0");
     let mut store = Store::create(&dir, &config, options).expect("a new directory");
-    let mut map: BTreeMap<String, (u16, Vec<LeafId>)> = BTreeMap::new();
+    let mut map: BTreeMap<String, (u16, LeafId)> = BTreeMap::new();
     let mut flushed = map.clone();
     let mut reader: Option<Store> = None;
-    let operations = bytes.as_chunks::<6>().0.iter().take(64).map(Operation::read);
+    let operations = bytes.as_chunks::<5>().0.iter().take(64).map(Operation::read);
     for (number, operation) in operations.enumerate() {
         match operation {
-            Operation::Put { id, length, leaves } => {
+            Operation::Put { id, length, leaf } => {
                 let id = format!("id{}", id % 16);
-                let own = (0..16).filter(|leaf| leaves >> leaf & 1 == 1).take(4).map(LeafId);
-                let mut own: Vec<LeafId> = own.collect();
-                if own.is_empty() {
-                    own.push(LeafId(u32::from(length % 16)));
-                }
+                let leaf = LeafId(leaf.into());
                 let embedding = vec![half::f16::from_f32(f32::from(length % 2048)), half::f16::ONE];
                 let document = Document::new(&id, "", "x".repeat(length.into()));
-                let put = Put::whole(document, embedding, own.clone());
+                let put = Put::whole(document, embedding, leaf);
                 store.commit(WriteBatch { puts: vec![put], deletes: vec![] }).expect("a put");
-                map.insert(id, (length, own));
+                map.insert(id, (length, leaf));
             }
             Operation::Delete { id } => {
                 let id = format!("id{}", id % 16);
@@ -333,12 +310,11 @@ pub fn operations(bytes: &[u8]) {
             Operation::Flush => store.flush().expect("a flush"),
             Operation::Compact => store.compact(&mut || Ok(())).expect("a compaction"),
             Operation::Rebuild => {
-                let leaf = |row: &[half::f16]| vec![LeafId(row[0].to_f32() as u32 % 16)];
+                let leaf = |row: &[half::f16]| LeafId(row[0].to_f32() as u32 % 16);
                 store
                     .rebuild_postings(&|rows| rows.chunks_exact(DIM).map(leaf).collect(), &mut || Ok(()))
                     .expect("new lists");
-                map.values_mut()
-                    .for_each(|(length, leaves)| *leaves = vec![LeafId(u32::from(*length % 2048 % 16))]);
+                map.values_mut().for_each(|(length, leaf)| *leaf = LeafId(u32::from(*length % 2048 % 16)));
             }
             Operation::Reopen => {
                 drop(store);
@@ -369,15 +345,15 @@ pub fn operations(bytes: &[u8]) {
     assert!(store.verify().expect("a check").is_sound());
 }
 
-fn check_map(store: &Store, map: &BTreeMap<String, (u16, Vec<LeafId>)>) {
+fn check_map(store: &Store, map: &BTreeMap<String, (u16, LeafId)>) {
     let view = store.read();
     assert_eq!(view.live(), map.len());
     let mut lists: BTreeMap<LeafId, usize> = BTreeMap::new();
-    for (id, (length, leaves)) in map {
+    for (id, (length, leaf)) in map {
         let row = view.row_of(id).expect("a read").expect("a document");
         assert_eq!(view.document(row).expect("a document").text.len(), usize::from(*length));
-        assert_eq!(view.leaves(row).expect("leaves"), *leaves);
-        leaves.iter().for_each(|leaf| *lists.entry(*leaf).or_default() += 1);
+        assert_eq!(view.leaf_of(row).expect("a leaf"), *leaf);
+        *lists.entry(*leaf).or_default() += 1;
     }
     for leaf in (0..16).map(LeafId) {
         assert_eq!(view.leaf(leaf).expect("a leaf").len(), lists.get(&leaf).copied().unwrap_or(0));

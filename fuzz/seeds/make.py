@@ -56,7 +56,7 @@ write("filter", "operators", b'{"a": 1, "b.c": {"$gte": 2.5, "$lt": 1e3}, "d": {
 write("filter", "joined", b'{"$or": [{"$ids": ["a", "id-1"]}, {"$not": {"e": {"$exists": true}}}], "$nor": [{"f": {"$ne": [1]}}]}\xff{"f": [1]}')
 
 # Six bytes an operation: a put, a flush, a reader, a delete, a snapshot, a reopening.
-write("store_operations", "each", bytes([0, 1, 9, 0, 6, 0, 9, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 7, 1, 0, 0, 0, 0]) + bytes([14, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0]))
+write("store_operations", "each", bytes([0, 1, 9, 0, 6, 9, 0, 0, 0, 0, 15, 0, 0, 0, 0, 7, 1, 0, 0, 0]) + bytes(number for kind in (14, 13, 12, 11, 15) for number in (kind, 0, 0, 0, 0)))
 
 
 def field(content):
@@ -64,7 +64,7 @@ def field(content):
 
 
 # Length and checksum are put before it by the target.
-PUT = field(b"id") + field(b'{"text":"x"}') + field(b"null") + struct.pack("<III", 2, 7, 3) + struct.pack("<I4e", 4, 1, -0.5, 0, 2)
+PUT = field(b"id") + field(b'{"text":"x"}') + field(b"null") + struct.pack("<I", 7) + struct.pack("<I4e", 4, 1, -0.5, 0, 2)
 write("store_commit", "puts", struct.pack("<I", 2) + PUT + PUT.replace(b"id", b"di") + struct.pack("<I", 0))
 write("store_commit", "deletes", struct.pack("<II", 0, 2) + field(b"a") + field("é".encode()))
 
@@ -88,7 +88,7 @@ for part in ["attention.output.LayerNorm", "output.LayerNorm"]:
     ENCODER[f"encoder.layer.0.{part}.bias"] = [M]
 INDEXER = {"levels.0.transform": [M, M], "levels.0.classifier": [M, 2],
            "levels.1.transform": [M + 2, M + 2], "levels.1.classifier": [M + 2, 2]}
-MANIFEST = {"format_version": 1, "dim": M, "branching_factor": 2, "height": 2, "leaves_per_document": 1,
+MANIFEST = {"format_version": 1, "dim": M, "branching_factor": 2, "height": 2,
             "logit_scale": 20.0, "files": {"config.json": "0" * 64, "model.safetensors": "0" * 64,
                                            "indexer.safetensors": "0" * 64, "tokenizer.json": "0" * 64}}
 write("bundle", "manifest", choice(0, 4) + json.dumps(MANIFEST).encode())

@@ -78,7 +78,6 @@ OF_MODELS = {
     "Bundle": {
         "from_encoder": "Model",
         "from_encoder_with": "Model",
-        "leaves_per_document": "Index.stats",
         "model": "Encoder",
         "open": "Model",
         "routing_profiles": "Index.health",

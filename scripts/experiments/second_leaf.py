@@ -3,8 +3,8 @@
 
     target/peers/bin/python scripts/experiments/second_leaf.py --embedded RUN1 RUN2 .. --tree BUNDLE1 BUNDLE2 ..
 
-RUNn and BUNDLEn as for compare.py, whose environment this shares. The tree was trained for one leaf per document;
-`leaves_per_document` trains it for more (variants.py, set leaves-per-document). The second leaf is
+RUNn and BUNDLEn as for compare.py, whose environment this shares. The tree was trained for one leaf per document.
+The second leaf is
 
 - next: the next most probable one (appendix C.4),
 - orthogonal: of the 16 most probable, the one that minimises SOAR's loss |r'|^2 + weight * (r . r')^2 / |r|^2, where

@@ -70,7 +70,6 @@ SETS = {
         f"B = {b}, H = {h}": shape(b, h)
         for b, h in [(40, 1), (4, 2), (6, 2), (8, 2), (4, 3), (6, 3), (8, 3), (64, 1), (216, 1), (512, 1), (23, 2)]
     },
-    "leaves-per-document": {f"{n} leaves per document": tree({"tree.leaves_per_document": n}) for n in (1, 2, 3, 4)},
     "distillation": {
         "as by default": tree(),
         "10 nearest, temperature 0": tree({"distillation.depth": 10, "distillation.temperature": 0.0}),

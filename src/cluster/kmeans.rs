@@ -30,12 +30,6 @@ pub struct KMeans {
     pub assignments: Vec<u32>,
     /// Number of rows in each cluster, at least 1.
     pub sizes: Vec<usize>,
-    /// Mean cosine between a row and its centroid, at most 1; what k-means maximises.
-    pub objective: f64,
-    /// Number of times that centroids were moved.
-    pub iterations: usize,
-    /// Whether the last move changed no assignment.
-    pub converged: bool,
 }
 
 /// Divides `rows` into clusters of similar direction.
@@ -68,18 +62,16 @@ pub fn spherical_kmeans_with<E: From<ClusterError>>(
     check(rows, dim, options.clusters)?;
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let mut clustering = Clustering::new(rows, dim, seeding::seed(rows, dim, options.clusters, &mut rng));
-    let mut iterations = 0;
-    let mut converged = false;
-    while iterations < options.iterations && !converged {
-        tick(iterations)?;
+    for iteration in 0..options.iterations {
+        tick(iteration)?;
         let before = std::mem::take(&mut clustering.nearest.assignments);
         clustering.move_centroids(&before);
         clustering.assign();
-        iterations += 1;
-        converged = clustering.nearest.assignments == before;
+        if clustering.nearest.assignments == before {
+            break;
+        }
     }
-
-    Ok(clustering.found(iterations, converged))
+    Ok(clustering.found())
 }
 
 fn check(rows: &[f32], dim: usize, clusters: usize) -> Result<(), ClusterError> {
@@ -145,21 +137,12 @@ impl<'a> Clustering<'a> {
         self.nearest.similarities = rows.map(similarity).collect();
         self.nearest.assignments = assignments;
         self.refill_all();
-        self.found(0, false)
+        self.found()
     }
 
-    fn found(self, iterations: usize, converged: bool) -> KMeans {
+    fn found(self) -> KMeans {
         let sizes = self.sizes();
-        let Self { centroids, nearest, .. } = self;
-        let total: f64 = nearest.similarities.iter().map(|&s| f64::from(s)).sum();
-        KMeans {
-            centroids,
-            sizes,
-            objective: total / nearest.assignments.len() as f64,
-            assignments: nearest.assignments,
-            iterations,
-            converged,
-        }
+        KMeans { centroids: self.centroids, sizes, assignments: self.nearest.assignments }
     }
 
     fn sizes(&self) -> Vec<usize> {

@@ -30,20 +30,6 @@ pub(crate) fn nearest(rows: &[f32], centroids: &[f32], dim: usize) -> Nearest {
     Panels::pack(centroids, dim).nearest(rows)
 }
 
-/// The dot product of every query with every row.
-///
-/// Packs a copy of `rows`; use [`Panels`] to pack once for many blocks of queries.
-///
-/// # Shapes
-/// `queries` `[q, dim]`, `rows` `[n, dim]`, `out` `[q, n]`, f32, row-major.
-///
-/// # Panics
-/// If a shape is ragged or `dim` is 0.
-#[cfg(test)]
-pub(crate) fn dot_products(queries: &[f32], rows: &[f32], dim: usize, out: &mut [f32]) {
-    Panels::pack(rows, dim).dot_products(queries, out);
-}
-
 impl Panels {
     /// The most similar packed row for each of `rows` (`[n, dim]` f32), in parallel.
     ///

@@ -139,19 +139,6 @@ impl CodedQuery {
         Near { along, rest: (self.squares - along * along).max(LEAST_REST * self.squares).sqrt() }
     }
 
-    /// The highest likely score of a row, from its sum: estimate plus error.
-    #[cfg(test)]
-    pub(super) fn upper_bound(&self, sum: u32, near: Near, width: f32, made: super::Made) -> f32 {
-        let (factors, shifts) = (&[made.factors], &[made.shift]);
-        let mut bounds = [0.0; BLOCK_ROWS];
-        self.upper_bounds(
-            CodedRows { sums: &[sum], factors, shifts, near, width },
-            f32::INFINITY,
-            &mut bounds,
-        );
-        bounds[0]
-    }
-
     /// The product of the query with the levels of a supplement, in its own units.
     ///
     /// # Shapes

@@ -75,7 +75,6 @@ impl ActiveModel {
             dim: own.model().encoder.dim() as u32,
             branching_factor: shape.branching_factor(),
             height: shape.height(),
-            leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
             model_hash: own.hash(),
             terms: analyzer.map_or(0, Analyzer::code),
@@ -180,10 +179,6 @@ impl ActiveModel {
         }
         Ok(sizes)
     }
-
-    pub(crate) fn leaves_per_document(&self) -> u32 {
-        self.store.config().leaves_per_document
-    }
 }
 
 pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
@@ -219,7 +214,6 @@ fn check_shape(config: &StoreConfig, bundle: &Bundle) -> Result<(), StoreError> 
         ("the width of the model's embeddings", config.dim, bundle.model().encoder.dim() as u32),
         ("the branching factor of the model's tree", config.branching_factor, shape.branching_factor()),
         ("the height of the model's tree", config.height, shape.height()),
-        ("the model's leaves per document", config.leaves_per_document, bundle.leaves_per_document()),
     ] {
         if expected != found {
             let detail = Damage::Disagreement { what, expected: expected.into(), found: found.into() };

@@ -202,7 +202,7 @@ impl ActiveModel {
         let mut hits = Vec::with_capacity(most);
         for &(_, row) in &ranked.rows {
             if hits.len() < most && question.own.is_none_or(|own| view.head(row).ok() != Some(own)) {
-                hits.push(view.leaves(row)?);
+                hits.push(view.leaf_of(row)?);
             }
         }
         let unit = unit(&question.vector);
@@ -211,12 +211,11 @@ impl ActiveModel {
             let reached: HashSet<LeafId> = routing.search.leaves.iter().map(|scored| scored.leaf).collect();
             let recall = DEPTHS.map(|depth| {
                 let hits = &hits[..depth.min(hits.len())];
-                let found = hits.iter().filter(|leaves| leaves.iter().any(|leaf| reached.contains(leaf)));
+                let found = hits.iter().filter(|leaf| reached.contains(leaf));
                 found.count() as f64 / hits.len().max(1) as f64
             });
-            // A document in several leaves counts once in each: an upper bound.
             let visited: usize = reached.iter().filter_map(|leaf| sizes.get(leaf.index())).sum();
-            BeamRecall { recall, visited: (visited as f64 / view.live_rows() as f64).min(1.0) }
+            BeamRecall { recall, visited: visited as f64 / view.live_rows() as f64 }
         };
         Ok(beams.iter().map(of_beam).collect())
     }

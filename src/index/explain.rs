@@ -35,11 +35,9 @@ pub struct ReachedLeaf {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedHit {
-    /// The hit; its leaf is the most probable one *of the document*. Serialised flat.
+    /// The hit. Serialised flat.
     #[serde(flatten)]
     pub hit: Hit,
-    /// The most probable one of the visited leaves that hold the document.
-    pub from: LeafId,
     /// Rank in exact search, from 1, if requested; for a hybrid search only within its `k`.
     pub exact_rank: Option<usize>,
     /// The words of the question in the document, by descending weight; empty if the search ignores words.
@@ -164,10 +162,7 @@ impl Index {
         let mut hits = Vec::with_capacity(found.len());
         let matched = serving.matched_terms(&view, &asked, &plan, &rows)?;
         for ((hit, &(_, row)), terms) in found.into_iter().zip(&rows).zip(matched) {
-            let own = view.leaves(row)?;
-            let from = reached.iter().find(|leaf| own.contains(leaf)).copied().unwrap_or(hit.leaf);
-            let exact_rank = rank_of(view.head(row)?);
-            hits.push(ExplainedHit { hit, from, exact_rank, terms });
+            hits.push(ExplainedHit { hit, exact_rank: rank_of(view.head(row)?), terms });
         }
         let exact = match &exact {
             None => None,
@@ -182,9 +177,8 @@ impl Index {
                 let probabilities = indexer.level_probabilities(&unit, &leaves);
                 let mut exact = Vec::with_capacity(best.len());
                 for ((hit, probabilities), &(_, row)) in best.into_iter().zip(probabilities).zip(rows) {
-                    let own = view.leaves(row)?;
                     // Without the tree, all possible hits were scored.
-                    let visited = reached.is_empty() || own.iter().any(|leaf| reached.contains(leaf));
+                    let visited = reached.is_empty() || reached.contains(&view.leaf_of(row)?);
                     let leaf_probability = probabilities.last().copied().unwrap_or_default();
                     exact.push(ExactHit { hit, visited, leaf_probability });
                 }

@@ -1,7 +1,6 @@
 //! Prepares documents for storing: embeddings and leaves.
 
 use std::borrow::Cow;
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use half::f16;
@@ -122,7 +121,7 @@ impl Ingest<'_> {
             let embeddings: Vec<f16> =
                 rows.iter().flatten().flat_map(|row| &row.embedding).copied().collect();
             let leaves = self.route_stored(&embeddings);
-            rows.iter_mut().flatten().zip(leaves).for_each(|(row, leaves)| row.leaves = leaves);
+            rows.iter_mut().flatten().zip(leaves).for_each(|(row, leaf)| row.leaf = leaf);
         }
         let put = |((document, rows), terms)| Put { document, rows, terms };
         Ok(documents.into_iter().zip(rows).zip(terms).map(put).collect())
@@ -135,7 +134,7 @@ impl Ingest<'_> {
         for (document, is_known) in documents.into_iter().zip(&is_known) {
             if *is_known { known.push(document) } else { unknown.push(document) }
         }
-        let row = |embedding| vec![PutRow { embedding, leaves: Vec::new(), span: Span::default() }];
+        let row = |embedding| vec![PutRow { embedding, leaf: LeafId(0), span: Span::default() }];
         let rows = embeddings.into_iter().flatten().map(row).collect();
         let mut known = self.keep_stored(known, rows, false)?.into_iter();
         let mut unknown = match unknown.is_empty() {
@@ -173,7 +172,7 @@ impl Ingest<'_> {
         let mut rows = rows.chunks_exact(dim).map(stored).zip(leaves);
         let put = |((document, terms), spans): ((_, _), Vec<Span>)| {
             let own = spans.into_iter().zip(rows.by_ref());
-            let rows = own.map(|(span, (embedding, leaves))| PutRow { embedding, leaves, span }).collect();
+            let rows = own.map(|(span, (embedding, leaf))| PutRow { embedding, leaf, span }).collect();
             Put { document, rows, terms }
         };
         documents.into_iter().zip(terms).zip(spans).map(put).collect()
@@ -229,15 +228,14 @@ impl Ingest<'_> {
     }
 
     /// The leaves of stored embeddings, `[rows, dim]` f16.
-    pub fn route_stored(self, rows: &[f16]) -> Vec<Vec<LeafId>> {
+    pub fn route_stored(self, rows: &[f16]) -> Vec<LeafId> {
         let rows = rows.chunks_exact(self.model().encoder.dim());
         self.route(&rows.flat_map(unit_of_stored).collect::<Vec<f32>>())
     }
 
     /// The leaves of embeddings at unit norm, `[rows, dim]` f32.
-    fn route(self, units: &[f32]) -> Vec<Vec<LeafId>> {
-        let count = NonZeroUsize::new(self.bundle.leaves_per_document() as usize);
-        self.model().indexer.route_rows(units, count.unwrap_or(NonZeroUsize::MIN))
+    fn route(self, units: &[f32]) -> Vec<LeafId> {
+        self.model().indexer.route_rows(units)
     }
 
     fn model(&self) -> &Model {

@@ -247,14 +247,13 @@ impl Index {
     }
 }
 
-/// The configuration of the store of judgments: it is never searched, so a document has one leaf and a
-/// one-dimensional embedding.
+/// The configuration of the store of judgments: it is never searched, so its tree has one leaf and
+/// embeddings have one dimension.
 fn config() -> StoreConfig {
     StoreConfig {
         dim: 1,
         branching_factor: 1,
         height: 1,
-        leaves_per_document: 1,
         similarity: Similarity::Cosine.code(),
         model_hash: ModelHash([0; 32]),
         terms: 0,
@@ -304,13 +303,13 @@ pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
 fn put(judgment: &Judgment) -> Result<Put> {
     let Judgment { question, id, grade, weight, time } = judgment;
     let rest = serde_json::to_value(Rest { grade: *grade, weight: *weight, time: *time });
-    let rest = rest.map_err(|source| StoreError::Encode { id: id.clone(), source })?;
+    let rest = rest.map_err(|source| StoreError::BadRows { id: id.clone(), what: source.to_string() })?;
     Ok(placed(Document::new(key(question, id), question, id).with_metadata(rest)))
 }
 
 /// A document of the store of judgments, assigned to its only leaf.
 pub(super) fn placed(document: Document) -> Put {
-    Put::whole(document, vec![f16::ONE], vec![LeafId(0)])
+    Put::whole(document, vec![f16::ONE], LeafId(0))
 }
 
 fn judgment(document: Document) -> Result<Judgment> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Index;
 use crate::error::Result;
 use crate::ids::{LeafId, ModelHash, Row};
-use crate::store::{Store, StoreError, View};
+use crate::store::{Store, StoreError};
 
 /// Where the documents of each leaf were in the previous model ([`Index::leaf_changes`]).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -76,19 +76,15 @@ impl Index {
             if !view.is_live(row) || view.head(row)? != row {
                 continue;
             }
-            let (new, from) = moved.entry(first_leaf(&view, row)?).or_default();
+            let (new, from) = moved.entry(view.leaf_of(row)?).or_default();
             match before.row_of(&view.id(row)?)? {
-                Some(row) => *from.entry(first_leaf(&before, row)?).or_default() += 1,
+                Some(row) => *from.entry(before.leaf_of(row)?).or_default() += 1,
                 None => *new += 1,
             }
         }
         let config = store.config();
         Ok(Some(LeafChanges::of(config.model_hash, config.leaves(), moved)))
     }
-}
-
-fn first_leaf(view: &View, row: Row) -> Result<LeafId> {
-    Ok(view.leaves(row)?.first().copied().unwrap_or(LeafId(0)))
 }
 
 impl LeafChanges {

@@ -1,7 +1,8 @@
 //! Automatic tuning on a background thread.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -41,22 +42,15 @@ impl Default for AutoTuneOptions {
 #[must_use = "it tunes for as long as it lives"]
 #[derive(Debug)]
 pub struct AutoTune {
-    shared: Arc<Shared>,
+    shared: Arc<TuningThread>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    /// Notified of each change of the state.
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    ends: bool,
-    tunings: usize,
-    last: Option<Result<Tuned>>,
+struct TuningThread {
+    ends: AtomicBool,
+    /// The number of finished tunings, and the outcome of the last one.
+    last: Mutex<(usize, Option<Result<Tuned>>)>,
 }
 
 impl Index {
@@ -73,7 +67,7 @@ impl Index {
     /// [`AutoTune::last`].
     pub fn auto_tune(self: &Arc<Self>, options: AutoTuneOptions) -> Result<AutoTune> {
         self.check_writable()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TuningThread::default());
         let (own, index) = (Arc::clone(&shared), Arc::downgrade(self));
         let thread = thread::spawn(move || own.run(&index, &options));
         Ok(AutoTune { shared, thread: Some(thread) })
@@ -83,40 +77,42 @@ impl Index {
 impl AutoTune {
     /// The number of finished tunings, and the outcome of the last one, which is returned only once.
     pub fn last(&self) -> (usize, Option<Result<Tuned>>) {
-        let mut state = self.shared.state();
-        (state.tunings, state.last.take())
+        let mut last = self.shared.last();
+        (last.0, last.1.take())
     }
 }
 
 impl Drop for AutoTune {
     fn drop(&mut self) {
-        self.shared.state().ends = true;
-        self.shared.changed.notify_all();
+        self.shared.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             // A panic in the thread has already been printed.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl TuningThread {
+    fn last(&self) -> MutexGuard<'_, (usize, Option<Result<Tuned>>)> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
     }
 
     fn run(&self, index: &Weak<Index>, options: &AutoTuneOptions) {
         // Documents at which the next tuning is tried, after one that did not change the index.
         let mut next = 0;
-        loop {
+        while !self.ends() {
             match index.upgrade() {
                 Some(index) => self.tune_if_due(&index, options, &mut next),
                 None => return,
             }
-            let state = self.state();
-            let interval = options.interval.max(SHORTEST_INTERVAL);
-            let wait = self.changed.wait_timeout_while(state, interval, |state| !state.ends);
-            if wait.unwrap_or_else(PoisonError::into_inner).0.ends {
-                return;
+            // A tuning may have used up the wake-up.
+            if !self.ends() {
+                thread::park_timeout(options.interval.max(SHORTEST_INTERVAL));
             }
         }
     }
@@ -132,7 +128,7 @@ impl Shared {
         };
         let Some(due) = due else { return };
         tracing::info!(index = %index.path().display(), "{due}: tuning begins");
-        let goes_on = |_: Progress| match self.state().ends {
+        let goes_on = |_: Progress| match self.ends() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
@@ -152,7 +148,7 @@ impl Shared {
         if let Err(error) = &tuned {
             tracing::warn!(index = %index.path().display(), %error, "tuning failed; the index is as before");
         }
-        let mut state = self.state();
-        (state.tunings, state.last) = (state.tunings + 1, Some(tuned));
+        let mut last = self.last();
+        *last = (last.0 + 1, Some(tuned));
     }
 }

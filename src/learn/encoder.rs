@@ -148,7 +148,11 @@ impl Index {
         }
         let ids: HashSet<&str> = documents.iter().map(|own| own.id.as_str()).collect();
         let judged = Judged::of(self.judgments()?, options, |id| Ok(ids.contains(id)))?;
-        let mut learned = Learned::new(judged.pairs.len(), judged.without_document);
+        let mut learned = Learned {
+            pairs: judged.pairs.len(),
+            without_document: judged.without_document,
+            ..Learned::default()
+        };
         let print = judged.fingerprint(options, &config)?;
         let (held_out, _) = judged.split(is_held_out);
         let set = match TrainingSet::of_index(self, documents, judged.pairs) {
@@ -178,7 +182,7 @@ impl Index {
         let mut check = |next: &ActiveModel, on_progress: &mut OnProgress<'_>| {
             learned.fusion = self.fuse_after(next, &aside, on_progress);
             let after = self.serves(next, &aside, on_progress)?;
-            learned.judge(fitted.report.verdict.as_ref(), self.embeddings(), &before, &after);
+            learned.judge(&fitted.report.verdict, self.embeddings(), &before, &after);
             learned.query_encoder = fitted.bundle.query_encoder();
             let asked = learned.chosen(choose);
             // The callback may have cancelled. That is not a decision, so the same judgments can be learned

@@ -19,7 +19,7 @@ const SEED: u64 = 0;
 const LONGEST_NAMED: usize = 1_000;
 
 /// The outcome of [`Index::learn`](crate::Index::learn).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Learned {
     /// The decision.
@@ -58,7 +58,7 @@ pub struct Learned {
 }
 
 /// The decision of a learning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
@@ -67,6 +67,7 @@ pub enum Decision {
     /// The same judgments were learned from before; nothing was trained.
     NothingNew,
     /// Too few judged questions to measure with; nothing was trained.
+    #[default]
     TooFew,
     /// The new model is not shown to be better; the index is unchanged.
     NoGain,
@@ -111,36 +112,9 @@ pub(super) struct Noted {
 }
 
 impl Learned {
-    /// The outcome before learning from the judgments.
-    pub(super) fn new(pairs: usize, without_document: usize) -> Self {
-        Self {
-            decision: Decision::TooFew,
-            sentence: String::new(),
-            pairs,
-            without_document,
-            learned: 0,
-            held_out: 0,
-            ndcg_at_10: None,
-            recall_at_10: None,
-            encoder: None,
-            better: Vec::new(),
-            worse: Vec::new(),
-            change: None,
-            tree: None,
-            fusion: None,
-            query_encoder: None,
-        }
-    }
-
     /// Decides by searches before and after, and by the training's measurements of its tree.
-    pub(super) fn judge(
-        &mut self,
-        verdict: Option<&Verdict>,
-        documents: usize,
-        before: &Served,
-        after: &Served,
-    ) {
-        self.encoder = verdict.and_then(|verdict| verdict.exact_ndcg);
+    pub(super) fn judge(&mut self, verdict: &Verdict, documents: usize, before: &Served, after: &Served) {
+        self.encoder = verdict.exact_ndcg;
         // Meanwhile a document may have been deleted that was the only answer of a question.
         let mut paired: Vec<_> = before
             .iter()
@@ -155,8 +129,8 @@ impl Learned {
         (self.ndcg_at_10, self.recall_at_10) = (difference(0), difference(1));
         let ndcg = paired.iter().map(|(question, before, after)| (*question, before[0], after[0]));
         (self.better, self.worse) = question_changes(ndcg);
-        let do_not_deploy = |verdict: &Verdict| verdict.recommendation == Recommendation::DoNotDeploy;
-        let tree_loses = documents > MOST_EXACT_DOCUMENTS && verdict.is_some_and(do_not_deploy);
+        let tree_loses =
+            documents > MOST_EXACT_DOCUMENTS && verdict.recommendation == Recommendation::DoNotDeploy;
         self.held_out = paired.len();
         self.decision = match tree_loses {
             true => Decision::Worse,

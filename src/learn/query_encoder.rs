@@ -16,7 +16,7 @@ use crate::judgment::Judgment;
 use crate::model::DistilReport;
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::store::View;
-use crate::train::query_encoder::{Known, Question, check_encoder, distilled};
+use crate::train::query_encoder::{Asked, Known, Question, among, check_encoder, distilled};
 use crate::train::{DistilOptions, QueryEncoderChoice, TrainError, is_held_out};
 
 /// Most documents of an index whose stored embeddings are used.
@@ -95,11 +95,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
 }
 
 /// Replaces the document of each answer with its best passage.
-fn answered_by_passages(
-    serving: &ActiveModel,
-    view: &View,
-    questions: &mut [(String, Vec<Row>)],
-) -> Result<()> {
+fn answered_by_passages(serving: &ActiveModel, view: &View, questions: &mut [Asked<Row>]) -> Result<()> {
     let asked = questions.iter().flat_map(|(text, rows)| rows.iter().map(|&row| (text.as_str(), row)));
     let mut best = best_rows(serving, view, &asked.collect::<Vec<_>>())?.into_iter();
     let rows = questions.iter_mut().flat_map(|(_, rows)| rows);
@@ -141,25 +137,14 @@ impl Stored {
         let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         let drawn = index::sample(&mut rng, live.len(), MOST_DOCUMENTS.min(live.len()));
-        let mut chosen: Vec<Row> = drawn.into_iter().map(|place| live[place]).collect();
-        chosen.extend(held_out.iter().flat_map(|(_, rows)| rows));
-        chosen.sort_unstable();
-        chosen.dedup();
+        let drawn = drawn.into_iter().map(|place| live[place]).collect();
+        let (chosen, [train, held_out]) = among(drawn, train, held_out);
         let mut rows = Vec::with_capacity(chosen.len() * serving.model().encoder().dim());
         let mut documents = Vec::with_capacity(chosen.len());
         for &row in &chosen {
             rows.extend(serving.unit_row(view, row)?);
             documents.push(Document { metadata: None, ..view.passage(row)? });
         }
-        let among = |questions: Vec<(String, Vec<Row>)>| -> Vec<Question> {
-            let place = |row: &Row| chosen.binary_search(row).ok().map(|place| place as u32);
-            let among = |(text, rows): (String, Vec<Row>)| {
-                let mut positives: Vec<u32> = rows.iter().filter_map(place).collect();
-                positives.sort_unstable();
-                Question { text, positives }
-            };
-            questions.into_iter().map(among).collect()
-        };
-        Ok(Self { documents, rows, train: among(train), held_out: among(held_out) })
+        Ok(Self { documents, rows, train, held_out })
     }
 }

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use crate::error::{Error, Result};
 use crate::index::{ActiveModel, Asked, Plan, Words};
 use crate::judgment::Judgment;
-use crate::measure::{Judge, Judged as JudgedRows, Metric, Ranking, RelevanceLevel, Retrieved};
+use crate::measure::{Judge, Judged as JudgedRows, Metric, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::search::{Fusion, RankBy, SearchRequest};
 use crate::store::View;
@@ -90,7 +90,7 @@ impl Questions {
                 for (_, row) in &mut ranking {
                     *row = view.head(*row)?;
                 }
-                let values = judge.outcome(served.len(), &found(ranking)).values;
+                let values = judge.values(served.len(), &ranking);
                 served.insert(text.clone(), [values[0], values[1]]);
             }
             let done = served.len();
@@ -136,9 +136,4 @@ pub(super) fn asked(
         ..Asked::default()
     });
     Ok(asked.collect())
-}
-
-/// A ranking, to be judged.
-pub(super) fn found(ranking: Ranking) -> Retrieved {
-    Retrieved { visited: 0, routing: 0.0, ranking }
 }

@@ -2,7 +2,6 @@
 //! encoded again.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -24,10 +23,10 @@ use crate::store::View;
 use crate::train::dataset::sentences;
 use crate::train::distil::nearest_documents;
 use crate::train::error::out_of_range;
+use crate::train::inputs::GivenEmbeddings;
 use crate::train::refresh::{Embedded, make_unit};
 use crate::train::run::INDEXER_BATCH;
 use crate::train::texts::Texts;
-use crate::train::trainer::Given;
 use crate::train::{TrainConfig, TrainError, Trainer, TrainingSet, init, is_held_out};
 
 /// Default number of passes: enough for this many steps of this many texts each, within these limits. A large
@@ -223,22 +222,22 @@ impl Index {
         let start = init::k_means(&rows, dim, leaves, options.seed, on_progress)?;
         // The tree starts from more even lists and is compared with plain k-means.
         let even = start.clone().balanced(&rows, dim, SIZE_PENALTY, options.seed);
-        let given = Given { texts, embedded, collection, centroids: even.centroids };
+        let given = GivenEmbeddings { texts, embedded, collection, centroids: even.centroids };
         let mut trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
         if let Some(dir) = &options.checkpoints {
             // No step of the first phase is taken, so the interval does not matter.
             trainer = trainer.checkpoints(dir, usize::MAX).resume(options.resume);
         }
-        let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, given)?;
+        let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, &given)?;
 
         let new = fitted.bundle.model().indexer();
         let compared = Compared::new(&rows, dim, &held_out);
         let had_tree = serving.bundle().has_tree();
         let before = match had_tree {
-            true => compared.tree(serving.model().indexer(), serving.leaves_per_document())?,
+            true => compared.tree(serving.model().indexer())?,
             false => Needed { visited: 1.0, work: 1.0 },
         };
-        let after = compared.tree(new, 1)?;
+        let after = compared.tree(new)?;
         let mut tuned = Tuned {
             documents: set.documents.len(),
             leaves: new.shape().leaves(),
@@ -426,9 +425,8 @@ impl<'a> Compared<'a> {
         Self { rows, dim, questions: &held_out.rows, positives }
     }
 
-    fn tree(&self, indexer: &Indexer, leaves_per_document: u32) -> Result<Needed> {
-        let count = NonZeroUsize::new(leaves_per_document as usize).unwrap_or(NonZeroUsize::MIN);
-        let leaves = indexer.route_rows(self.rows, count);
+    fn tree(&self, indexer: &Indexer) -> Result<Needed> {
+        let leaves = indexer.route_rows(self.rows);
         self.needed(Partition::tree(indexer, &leaves), Engine::Tree)
     }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::questions::{BLOCK, Questions, asked, found};
+use super::questions::{BLOCK, Questions, asked};
 use crate::error::{Error, Result};
 use crate::index::{ActiveModel, Candidate, Index, LearnedFusion, Plan, WithProgress, check_judgment, fuse};
 use crate::judgment::Judgment;
@@ -160,7 +160,7 @@ fn measure(
     for block in questions.texts.chunks(BLOCK) {
         for asked in asked(model, block, RankBy::Lexical, Some(by_encoder))? {
             let query = measured.lexical.len();
-            let value = |ranking: Ranking| judge.outcome(query, &found(ranking)).values[0];
+            let value = |ranking: Ranking| judge.values(query, &ranking)[0];
             let (mut candidates, _) = model.candidates(view, &asked, &plan)?;
             // Judgments are for documents.
             for candidate in &mut candidates {

@@ -29,50 +29,44 @@ pub(crate) struct CurvePoint {
 /// The value at a fraction, on straight lines between the measured points; `None` below the first point and
 /// above the last one, where nothing was measured.
 pub(crate) fn value_at(points: Vec<CurvePoint>, fraction: f64) -> Option<f64> {
-    let points = in_order(points, |point| *point);
-    let bracket = Bracket::around(&points, |point| point.fraction, fraction)?;
-    Some(bracket.value(|place| points[place].value))
+    Some(Bracket::around(points, |point| *point, fraction)?.value(|point| point.value))
 }
 
-/// Measurements in order of the fraction, each fraction once; of equal fractions the one with the largest
-/// value is kept.
-pub(super) fn in_order<T>(measured: Vec<T>, point: impl Fn(&T) -> CurvePoint) -> Vec<T> {
-    let mut points: Vec<(CurvePoint, T)> = measured.into_iter().map(|of| (point(&of), of)).collect();
-    points.sort_by(|(a, _), (b, _)| {
-        let by_fraction = a.fraction.total_cmp(&b.fraction);
-        by_fraction.then_with(|| b.value.total_cmp(&a.value))
-    });
-    points.dedup_by_key(|(point, _)| point.fraction);
-    points.into_iter().map(|(_, of)| of).collect()
-}
-
-/// The two measured points on either side of a fraction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bracket {
-    left: usize,
-    right: usize,
+/// The two measurements on either side of a fraction.
+pub(super) struct Bracket<T> {
+    left: T,
+    right: T,
     /// Share of the way from left to right.
     share: f64,
 }
 
-impl Bracket {
-    /// The points around `at`, among points in ascending order of `fraction`; both are the same point
-    /// where it was measured exactly. `None` outside the measured range.
-    pub(super) fn around<P>(points: &[P], fraction: impl Fn(&P) -> f64, at: f64) -> Option<Self> {
-        let right = points.partition_point(|point| fraction(point) < at);
-        let above = fraction(points.get(right)?);
-        if above == at {
-            return Some(Self { left: right, right, share: 0.0 });
+impl<T: Clone> Bracket<T> {
+    /// The measurements around `at`, both the same where it was measured exactly; `None` outside the measured
+    /// range. Of measurements at the same fraction the one with the largest value counts.
+    pub(super) fn around(
+        measured: impl IntoIterator<Item = T>,
+        point: impl Fn(&T) -> CurvePoint,
+        at: f64,
+    ) -> Option<Self> {
+        let mut points: Vec<(CurvePoint, T)> = measured.into_iter().map(|of| (point(&of), of)).collect();
+        points.sort_by(|(a, _), (b, _)| {
+            let by_fraction = a.fraction.total_cmp(&b.fraction);
+            by_fraction.then_with(|| b.value.total_cmp(&a.value))
+        });
+        points.dedup_by_key(|(point, _)| point.fraction);
+        let place = points.partition_point(|(point, _)| point.fraction < at);
+        let (above, right) = points.get(place)?.clone();
+        if above.fraction == at {
+            return Some(Self { left: right.clone(), right, share: 0.0 });
         }
-        let left = right.checked_sub(1)?;
-        let below = fraction(&points[left]);
-        Some(Self { left, right, share: (at - below) / (above - below) })
+        let (below, left) = points[place.checked_sub(1)?].clone();
+        Some(Self { left, right, share: (at - below.fraction) / (above.fraction - below.fraction) })
     }
 
-    /// Interpolates between the values of the two points.
-    pub(super) fn value(&self, of: impl Fn(usize) -> f64) -> f64 {
-        let left = of(self.left);
-        left + self.share * (of(self.right) - left)
+    /// Interpolates between the values of the two measurements.
+    pub(super) fn value(&self, of: impl Fn(&T) -> f64) -> f64 {
+        let left = of(&self.left);
+        left + self.share * (of(&self.right) - left)
     }
 }
 
@@ -111,18 +105,5 @@ mod tests {
             assert!(check_fraction(bad).is_err());
         }
         assert_eq!(check_fraction(1.5), Ok(()));
-    }
-
-    #[test]
-    fn a_bracket_holds_the_fraction_or_is_none() {
-        let fractions = [0.1, 0.2, 0.2, 0.6];
-        let around = |at: f64| Bracket::around(&fractions, |&f| f, at);
-        assert_eq!((around(0.05), around(0.7)), (None, None));
-        assert_eq!(around(0.1), Some(Bracket { left: 0, right: 0, share: 0.0 }));
-        assert_eq!(around(0.2), Some(Bracket { left: 1, right: 1, share: 0.0 }));
-        let between = around(0.3).unwrap();
-        assert_eq!((between.left, between.right), (2, 3));
-        assert!((between.value(|place| [0.0, 0.0, 1.0, 3.0][place]) - 1.5).abs() < 1e-12);
-        assert_eq!(Bracket::around(&[], |&f: &f64| f, 0.5), None);
     }
 }

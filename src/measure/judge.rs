@@ -1,6 +1,6 @@
 //! Evaluates the rankings of judged queries.
 
-use super::partition::Retrieved;
+use super::partition::{Ranking, Retrieved};
 use super::{Metric, Outcome, RelevanceLevel};
 use crate::ids::Row;
 
@@ -60,16 +60,18 @@ impl<'a> Judge<'a> {
         self.metrics.iter().map(|metric| metric.k().get()).max().unwrap_or(0)
     }
 
+    /// The metrics of a query's ranking.
+    pub(crate) fn values(&self, query: usize, ranking: &Ranking) -> Vec<f64> {
+        let judged = &self.queries[query];
+        let grades: Vec<Option<i32>> = ranking.iter().map(|&(_, row)| judged.grade(row)).collect();
+        let value = |metric: &Metric| metric.of_grades(&grades, &judged.grades, self.level);
+        self.metrics.iter().map(value).collect()
+    }
+
     /// The outcome of a query. Its ranking is truncated at [`Self::depth`] or later.
     pub(crate) fn outcome(&self, query: usize, found: &Retrieved) -> Outcome {
-        let judged = &self.queries[query];
-        let grades: Vec<Option<i32>> = found.ranking.iter().map(|&(_, row)| judged.grade(row)).collect();
-        let value = |metric: &Metric| metric.of_grades(&grades, &judged.grades, self.level);
-        Outcome {
-            visited: found.visited,
-            routing: found.routing,
-            values: self.metrics.iter().map(value).collect(),
-        }
+        let values = self.values(query, &found.ranking);
+        Outcome { visited: found.visited, routing: found.routing, values }
     }
 }
 

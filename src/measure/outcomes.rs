@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Metric;
-use super::curve::{Bracket, CurvePoint, in_order};
+use super::curve::{Bracket, CurvePoint};
 
 /// What ranked the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -205,8 +205,8 @@ impl<'a> Outcomes<'a> {
     /// `None` outside the measured range.
     pub(crate) fn mean_at(self, engine: Engine, cost: Cost, fraction: f64, metric: Metric) -> Option<f64> {
         let place = self.place(metric)?;
-        let point = |figures: &QueryFigures| self.point(figures, cost, place);
-        Some(At::new(self.of(engine), fraction, point)?.value(|figures| point(figures).value))
+        let point = |figures: &&QueryFigures| self.point(figures, cost, place);
+        Some(Bracket::around(self.of(engine), point, fraction)?.value(|figures| point(figures).value))
     }
 
     /// As [`Self::mean_at`], for each query, in the proportion of the mean costs, so that the values average
@@ -219,7 +219,7 @@ impl<'a> Outcomes<'a> {
         metric: Metric,
     ) -> Option<Vec<f64>> {
         let place = self.place(metric)?;
-        let at = At::new(self.of(engine), fraction, |figures| self.point(figures, cost, place))?;
+        let at = Bracket::around(self.of(engine), |figures| self.point(figures, cost, place), fraction)?;
         let value = |query| at.value(|figures| self.value(figures, query, place));
         Some((0..self.queries).map(value).collect())
     }
@@ -227,12 +227,12 @@ impl<'a> Outcomes<'a> {
     /// The mean work fraction where an engine visits this fraction; of settings that visit the same, that
     /// with the least work counts.
     pub(crate) fn work_at(self, engine: Engine, visited_fraction: f64) -> Option<f64> {
-        let work = |figures: &QueryFigures| figures.fraction(Cost::Work);
-        let point = |figures: &QueryFigures| CurvePoint {
+        let work = |figures: &&QueryFigures| figures.fraction(Cost::Work);
+        let point = |figures: &&QueryFigures| CurvePoint {
             fraction: figures.fraction(Cost::Visited),
             value: -work(figures),
         };
-        Some(At::new(self.of(engine), visited_fraction, point)?.value(work))
+        Some(Bracket::around(self.of(engine), point, visited_fraction)?.value(work))
     }
 
     fn place(self, metric: Metric) -> Option<usize> {
@@ -247,28 +247,6 @@ impl<'a> Outcomes<'a> {
         let sum: f64 = figures.values.iter().skip(place).step_by(self.metrics.len()).sum();
         // The sum of no floats is -0.0.
         CurvePoint { fraction: figures.fraction(cost), value: (0.0 + sum) / self.queries.max(1) as f64 }
-    }
-}
-
-/// An engine at a cost: between two of its settings.
-struct At<'a> {
-    settings: Vec<&'a QueryFigures>,
-    bracket: Bracket,
-}
-
-impl<'a> At<'a> {
-    fn new(
-        settings: impl Iterator<Item = &'a QueryFigures>,
-        fraction: f64,
-        point: impl Fn(&QueryFigures) -> CurvePoint,
-    ) -> Option<Self> {
-        let settings = in_order(settings.collect(), |figures| point(figures));
-        let bracket = Bracket::around(&settings, |figures| point(figures).fraction, fraction)?;
-        Some(Self { settings, bracket })
-    }
-
-    fn value(&self, of: impl Fn(&QueryFigures) -> f64) -> f64 {
-        self.bracket.value(|place| of(self.settings[place]))
     }
 }
 

@@ -35,8 +35,6 @@ pub(crate) struct Retrieved {
 pub(crate) struct Partition<'a> {
     router: Router<'a>,
     lists: Vec<Vec<Row>>,
-    /// Number of documents if one may be in several lists, otherwise 0.
-    overlapping: usize,
 }
 
 enum Router<'a> {
@@ -52,14 +50,12 @@ struct Route {
 }
 
 impl<'a> Partition<'a> {
-    /// The leaves of a tree, from the leaves of each document.
-    pub(crate) fn tree(indexer: &'a Indexer, leaves: &[Vec<LeafId>]) -> Self {
-        let several = leaves.iter().any(|own| own.len() > 1);
+    /// The leaves of a tree, from the leaf of each document.
+    pub(crate) fn tree(indexer: &'a Indexer, leaves: &[LeafId]) -> Self {
         let table = leaf_table(leaves, indexer.shape().leaves() as usize);
         Self {
             router: Router::Tree(indexer),
             lists: table.into_iter().map(|list| list.into_iter().map(Row).collect()).collect(),
-            overlapping: if several { leaves.len() } else { 0 },
         }
     }
 
@@ -69,7 +65,7 @@ impl<'a> Partition<'a> {
         for (place, &list) in found.assignments.iter().enumerate() {
             lists[list as usize].push(Row(place as u32));
         }
-        Self { router: Router::Centroids(Panels::pack(&found.centroids, dim)), lists, overlapping: 0 }
+        Self { router: Router::Centroids(Panels::pack(&found.centroids, dim)), lists }
     }
 
     /// The lists of spherical k-means, from all of `count` documents or from a sample of their places. In the
@@ -104,7 +100,7 @@ impl<'a> Partition<'a> {
             let assignments = centroids.nearest(&rows(block.clone())?).assignments;
             block.zip(assignments).for_each(|(place, list)| table[list as usize].push(Row(place as u32)));
         }
-        Ok(Self { router: Router::Centroids(centroids), lists: table, overlapping: 0 })
+        Ok(Self { router: Router::Centroids(centroids), lists: table })
     }
 
     /// Number of documents in each list.
@@ -138,21 +134,15 @@ impl<'a> Partition<'a> {
         mut score: impl FnMut(&[Row], &mut TopK) -> Result<(), E>,
     ) -> Result<Vec<Retrieved>, E> {
         let (mut top, mut visited, mut before) = (none.fork(), 0, Vec::new());
-        let mut seen = vec![false; self.overlapping];
         let mut found = Vec::with_capacity(numbers.len());
         for route in self.routes(unit, numbers) {
             if !route.lists.starts_with(&before) {
                 (top, visited) = (none.fork(), 0);
                 before.clear();
-                seen.fill(false);
             }
             for &list in &route.lists[before.len()..] {
-                let mut rows = Cow::Borrowed(self.lists[list].as_slice());
-                if self.overlapping > 0 {
-                    rows.to_mut().retain(|row| !std::mem::replace(&mut seen[row.index()], true));
-                }
-                visited += rows.len();
-                score(&rows, &mut top)?;
+                visited += self.lists[list].len();
+                score(&self.lists[list], &mut top)?;
             }
             found.push(Retrieved { visited, routing: route.cost, ranking: top.clone().into_sorted() });
             before = route.lists;
@@ -219,10 +209,8 @@ mod tests {
     fn lists_that_go_on_are_not_scored_again() {
         let shape = TreeShape::new(2, 1).unwrap();
         let indexer = tree(shape, vec![vec![1.0, 0.0, 0.0, 1.0]]);
-        // Document 1 is in both leaves.
-        let leaves = [vec![LeafId(1)], vec![LeafId(0), LeafId(1)], vec![LeafId(0)], vec![LeafId(1)]];
-        let partition = Partition::tree(&indexer, &leaves);
-        assert_eq!(partition.sizes(), [2, 3]);
+        let partition = Partition::tree(&indexer, &[1, 0, 0, 1].map(LeafId));
+        assert_eq!(partition.sizes(), [2, 2]);
         let (found, scored) = search(&partition, &[1.0, 0.0], &[1, 2]);
         assert_eq!(scored, [1, 2, 0, 3]);
         assert_eq!((found[0].visited, found[1].visited), (2, 4));
@@ -240,8 +228,7 @@ mod tests {
         // Child 0 is a little more probable, but below it both are alike; below child 1 one is certain.
         let second = vec![0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 9.0, 0.0];
         let indexer = tree(shape, vec![vec![0.1, 0.0, 0.0, 0.0], second]);
-        let leaves: Vec<Vec<LeafId>> = (0..4).map(|leaf| vec![LeafId(leaf)]).collect();
-        let partition = Partition::tree(&indexer, &leaves);
+        let partition = Partition::tree(&indexer, &[0, 1, 2, 3].map(LeafId));
         let (found, scored) = search(&partition, &[1.0, 0.0], &[1, 2]);
         assert_eq!(scored[0], 0, "a beam of 1 goes below child 0");
         assert_eq!(scored[1..], [2, 0], "a beam of 2 finds leaf 2 first");

@@ -19,7 +19,7 @@ use super::load::LoadOptions;
 use super::parts::Unchecked;
 use super::query_encoder::{DistilReport, FastEncoder, QueryEncoderEntry};
 use super::settings::EncoderSettings;
-use crate::ids::{MOST_LEAVES_PER_DOCUMENT, ModelHash};
+use crate::ids::ModelHash;
 use crate::tree::TreeShape;
 
 pub(crate) use copy::remove_bundle;
@@ -59,7 +59,6 @@ struct BundleManifest {
     dim: usize,
     branching_factor: u32,
     height: u32,
-    leaves_per_document: u32,
     logit_scale: f32,
     /// SHA-256 of each file, by its path inside the bundle.
     files: BTreeMap<String, String>,
@@ -164,11 +163,6 @@ impl Bundle {
         &self.model
     }
 
-    /// Number of leaves that each document is stored in (d2l, appendix C.4).
-    pub fn leaves_per_document(&self) -> u32 {
-        self.manifest.leaves_per_document
-    }
-
     /// The report on its query encoder; `None` without one.
     pub fn query_encoder(&self) -> Option<DistilReport> {
         self.fast().map(|fast| fast.entry().report.clone())
@@ -229,15 +223,6 @@ impl LoadOptions {
                 format!("the encoder's width, {}", encoder.dim()),
             ));
         }
-        let most = shape.leaves().min(MOST_LEAVES_PER_DOCUMENT);
-        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > most {
-            return Err(ModelError::bad_config(
-                path,
-                "leaves_per_document",
-                manifest.leaves_per_document as usize,
-                format!("1 to {most}"),
-            ));
-        }
         let indexer = match manifest.files.contains_key(INDEXER_FILE) {
             true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
             false => Indexer::single_leaf(manifest.dim)?,
@@ -259,18 +244,12 @@ impl LoadOptions {
 
 impl BundleManifest {
     /// The manifest of an encoder and a tree whose files have these checksums.
-    fn new(
-        encoder: &Encoder,
-        indexer: &Indexer,
-        leaves_per_document: u32,
-        files: BTreeMap<String, String>,
-    ) -> Self {
+    fn new(encoder: &Encoder, indexer: &Indexer, files: BTreeMap<String, String>) -> Self {
         Self {
             format_version: BUNDLE_FORMAT,
             dim: indexer.dim(),
             branching_factor: indexer.shape().branching_factor(),
             height: indexer.shape().height(),
-            leaves_per_document,
             logit_scale: indexer.logit_scale(),
             files,
             encoder: encoder.settings().clone(),
@@ -312,11 +291,10 @@ impl BundleManifest {
             digest.update(format!("{name} {sha}\n"));
         }
         digest.update(format!(
-            "{} {} {} {} {:08x}\n",
+            "{} {} {} {:08x}\n",
             self.dim,
             self.branching_factor,
             self.height,
-            self.leaves_per_document,
             self.logit_scale.to_bits()
         ));
         digest.update(self.encoder.identity());

@@ -145,17 +145,13 @@ impl Indexer {
         self.route_observed(unit, beam, role).0
     }
 
-    /// The best `count` leaves of each row, best first: where documents are stored.
+    /// The most probable leaf of each row: where documents are stored.
     ///
     /// # Shapes
-    /// `rows` `[n, dim]` unit norm; output n lists of `count` leaves.
-    pub(crate) fn route_rows(&self, rows: &[f32], count: NonZeroUsize) -> Vec<Vec<LeafId>> {
-        rows.par_chunks_exact(self.dim)
-            .map(|row| {
-                let routing = self.route(row, count, Role::Document);
-                routing.search.leaves.iter().map(|scored| scored.leaf).collect()
-            })
-            .collect()
+    /// `rows` `[n, dim]` unit norm.
+    pub(crate) fn route_rows(&self, rows: &[f32]) -> Vec<LeafId> {
+        let best = |row| self.route(row, NonZeroUsize::MIN, Role::Document).search.leaves[0].leaf;
+        rows.par_chunks_exact(self.dim).map(best).collect()
     }
 
     /// Reads the level networks of a tree of the given shape.

@@ -1,16 +1,16 @@
 //! The changes that a caller requests, and the checks before anything is written.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, OnceLock},
 };
 
 use half::f16;
 
 use super::{
+    config::StoreConfig,
     error::{Result, StoreError},
     layout::limits,
-    manifest::StoreConfig,
     payload::{self, Encoded},
     terms::{Lexer, Terms},
 };
@@ -37,16 +37,16 @@ pub struct Put {
 pub struct PutRow {
     /// `[dim]` f16, all finite; stored as given.
     pub embedding: Vec<f16>,
-    /// The leaves it is put in: 1 to leaves-per-document of them, each once.
-    pub leaves: Vec<LeafId>,
+    /// The leaf it is put in.
+    pub leaf: LeafId,
     /// The part of the text that the row covers, if documents have passages; otherwise empty.
     pub span: Span,
 }
 
 impl Put {
     /// A document with one row, which covers its whole text.
-    pub fn whole(document: Document, embedding: Vec<f16>, leaves: Vec<LeafId>) -> Self {
-        Self { document, rows: vec![PutRow { embedding, leaves, span: Span::default() }], terms: None }
+    pub fn whole(document: Document, embedding: Vec<f16>, leaf: LeafId) -> Self {
+        Self { document, rows: vec![PutRow { embedding, leaf, span: Span::default() }], terms: None }
     }
 }
 
@@ -99,9 +99,7 @@ pub(super) struct CheckedPut {
 impl CheckedPut {
     /// Approximate memory use, and an upper bound on its size in a log or in a segment, with its code.
     pub(super) fn bytes(&self) -> usize {
-        let row = |row: &PutRow| {
-            2 * size_of_val(row.embedding.as_slice()) + 4 * size_of_val(row.leaves.as_slice()) + 96
-        };
+        let row = |row: &PutRow| 2 * size_of_val(row.embedding.as_slice()) + 112;
         let rows: usize = self.rows.iter().map(row).sum();
         let terms = self.terms.get().map_or_else(|| Terms::bytes_of_text(&self.payload), Terms::bytes);
         self.id.len() + self.payload.len() + self.metadata.len() + rows + terms + 128
@@ -126,42 +124,21 @@ impl WriteBatch {
                 return bad_rows(&put.document.id, "a passage is no part of the text");
             }
         }
-        let mut last: HashMap<&str, usize> = HashMap::with_capacity(self.puts.len());
-        for (position, put) in self.puts.iter().enumerate() {
-            last.insert(&put.document.id, position);
-        }
-        let kept: HashSet<usize> = last.values().copied().collect();
-        let mut seen = HashSet::new();
-        let deletes: Vec<String> = self
-            .deletes
-            .into_iter()
-            // An id that cannot be stored is unknown, so deleting it does nothing.
-            .filter(|id| check_id(id).is_ok() && !last.contains_key(id.as_str()))
-            .filter(|id| seen.insert(id.clone()))
-            .collect();
-        let mut puts = Vec::with_capacity(kept.len());
-        for (position, put) in self.puts.into_iter().enumerate() {
-            if kept.contains(&position) {
-                let Encoded { payload, metadata } = payload::encode(&put.document)?;
-                let Put { document, rows, terms } = put;
-                let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
-                puts.push(Arc::new(CheckedPut { id, payload, metadata, rows, terms }));
-            }
-        }
-        Ok(CheckedBatch { puts, deletes })
-    }
-}
-
-#[cfg(test)]
-impl WriteBatch {
-    /// Without any check.
-    pub(super) fn check_for_tests(self) -> CheckedBatch {
-        let puts = self.puts.into_iter().map(|put| {
-            let Encoded { payload, metadata } = payload::encode(&put.document).unwrap();
-            let (id, rows) = (put.document.id.into(), put.rows);
-            Arc::new(CheckedPut { id, payload, metadata, rows, terms: OnceLock::new() })
+        let mut seen: HashSet<&str> = HashSet::with_capacity(self.puts.len());
+        // Of several puts with one id, the last.
+        let mut kept: Vec<bool> = self.puts.iter().rev().map(|put| seen.insert(&put.document.id)).collect();
+        kept.reverse();
+        // An id that cannot be stored is unknown, so deleting it does nothing.
+        let deletes = self.deletes.iter().filter(|id| check_id(id).is_ok() && seen.insert(id)).cloned();
+        let deletes = deletes.collect();
+        let puts = self.puts.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(put, _)| {
+            let Encoded { payload, metadata } = payload::encode(&put.document)?;
+            let Put { document, rows, terms } = put;
+            let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
+            Ok(Arc::new(CheckedPut { id, payload, metadata, rows, terms }))
         });
-        CheckedBatch { puts: puts.collect(), deletes: self.deletes }
+        let puts = puts.collect::<Result<_>>()?;
+        Ok(CheckedBatch { puts, deletes })
     }
 }
 
@@ -199,10 +176,10 @@ fn check_parts(id: &str, rows: &[PutRow], config: &StoreConfig) -> Result<()> {
         }
         _ => {}
     }
-    rows.iter().try_for_each(|row| check_row(id, &row.embedding, &row.leaves, config))
+    rows.iter().try_for_each(|row| check_row(id, &row.embedding, row.leaf, config))
 }
 
-fn check_row(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
+fn check_row(id: &str, embedding: &[f16], leaf: LeafId, config: &StoreConfig) -> Result<()> {
     if embedding.len() != config.dim as usize {
         let what = format!("its embedding has {} elements, the index has {}", embedding.len(), config.dim);
         return bad_rows(id, what);
@@ -210,22 +187,13 @@ fn check_row(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfi
     if let Some(position) = embedding.iter().position(|element| !element.is_finite()) {
         return Err(StoreError::Input(InputError::NotFinite { id: id.to_owned(), position }));
     }
-    check_leaves(id, leaves, config)
+    check_leaf(id, leaf, config)
 }
 
-pub(super) fn check_leaves(id: &str, leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
-    let (found, most, all) = (leaves.len(), config.leaves_per_document, config.leaves());
-    if found == 0 || found > most as usize {
-        return bad_rows(id, format!("it is put in {found} leaves, it must be in 1 to {most}"));
-    }
-    let mut seen = HashSet::with_capacity(found);
-    for &leaf in leaves {
-        if u64::from(leaf.0) >= all {
-            return bad_rows(id, format!("it is put in {leaf:?}, the tree has {all} leaves"));
-        }
-        if !seen.insert(leaf) {
-            return bad_rows(id, format!("it is put in {leaf:?} twice"));
-        }
+pub(super) fn check_leaf(id: &str, leaf: LeafId, config: &StoreConfig) -> Result<()> {
+    let all = config.leaves();
+    if u64::from(leaf.0) >= all {
+        return bad_rows(id, format!("it is put in {leaf:?}, the tree has {all} leaves"));
     }
     Ok(())
 }

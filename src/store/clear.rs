@@ -8,6 +8,7 @@ use super::{
     files::{list, remove_file},
     layout::names,
     log,
+    sealed::SealedName,
 };
 use crate::disk::Backend;
 
@@ -22,7 +23,7 @@ pub(crate) fn clear_store(backend: &dyn Backend, dir: &Path) -> Result<()> {
     for name in [names::MANIFEST, names::MANIFEST_NEW, names::MANIFEST_COPY, names::RESERVE] {
         remove_file(backend, &dir.join(name))?;
     }
-    clear_folder(backend, &dir.join(names::SEGMENTS), is_sealed_file)?;
+    clear_folder(backend, &dir.join(names::SEGMENTS), |name| SealedName::parse(name).is_some())?;
     clear_folder(backend, &dir.join(names::LOG), is_log)?;
     remove_file(backend, &dir.join(names::LOCK))
 }
@@ -38,19 +39,6 @@ fn clear_folder(backend: &dyn Backend, folder: &Path, is_own: fn(&str) -> bool) 
         }
         _ => Ok(()),
     }
-}
-
-/// `N.vectors`, `N.documents` or `N.G.dead`.
-pub(super) fn is_sealed_file(name: &str) -> bool {
-    let mut parts = name.split('.');
-    let (number, rest) = (parts.next(), parts.collect::<Vec<_>>());
-    let is_number = |part: &str| part.len() >= 8 && part.bytes().all(|byte| byte.is_ascii_digit());
-    number.is_some_and(is_number)
-        && match rest[..] {
-            ["vectors" | "documents"] => true,
-            [generation, "dead"] => is_number(generation),
-            _ => false,
-        }
 }
 
 /// `G.log`, or a log that a repair was writing.

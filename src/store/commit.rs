@@ -4,7 +4,7 @@ use super::{
     Committed, Durability, Result, Store, StoreError, WriteBatch, Writer,
     batch::CheckedBatch,
     layout::log::MOST_COMMIT_BYTES,
-    log::{self, Log, Place, Room},
+    log::{self, Log, LogPlace, Room},
     version::Version,
 };
 
@@ -65,20 +65,13 @@ impl Store {
             return error;
         }
         let state = self.state();
-        let (live, memtable) = (u64::from(state.live()), state.memtable_rows());
+        let (live, memtable) = (u64::from(state.live), state.memtable_documents());
         let (durable, recoverable) = match self.options.durability {
             Durability::None => (0, 0),
             Durability::OnFlush => (writer.durable, memtable),
             Durability::EveryBatch => (live, 0),
         };
         StoreError::NotStored { source: Box::new(error), refused: refused as u64, durable, recoverable }
-    }
-
-    /// Makes a generation of a batch, even an empty one.
-    #[cfg(test)]
-    pub(super) fn force(&self, batch: &CheckedBatch) {
-        let after = self.state().apply(self.config(), batch).unwrap().0;
-        self.publish(after);
     }
 
     /// Adds a commit to the log.
@@ -98,7 +91,7 @@ impl Store {
             _ => {}
         }
         if writer.log.is_none() {
-            let place = Place { store_id: self.store_id, base: before.generation };
+            let place = LogPlace { store_id: self.store_id, base: before.generation };
             let name = log::name(place.base);
             let made = match Log::create(backend, &self.dir, &name, place) {
                 Err(_) if room == Room::Last => {
@@ -110,7 +103,7 @@ impl Store {
             writer.log = Some(made?);
         }
         let Some(log) = &mut writer.log else { return Err(StoreError::Poisoned) };
-        self.health.refuse_if_replaced(log.check(backend))?;
+        self.health.note(log.check(backend))?;
         let added = match log.append(commit, room) {
             Err(StoreError::Io { operation: super::Operation::Grow, .. }) if room == Room::Last => {
                 writer.reserve.release();
@@ -118,9 +111,9 @@ impl Store {
             }
             added => added,
         };
-        self.poison_if_sync(added)?;
+        self.health.note(added)?;
         match self.options.durability {
-            Durability::EveryBatch => self.poison_if_sync(log.sync(backend)),
+            Durability::EveryBatch => self.health.note(log.sync(backend)),
             _ => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! The errors of the store, and how to react to them.
 
-use std::{borrow::Cow, fmt, io, path::PathBuf};
+use std::{borrow::Cow, fmt, io, path::PathBuf, time::SystemTime};
 
-use super::{holder::LockHolder, layout::FORMAT_VERSION};
+use super::layout::FORMAT_VERSION;
 use crate::ids::Row;
 use crate::input::InputError;
 
@@ -150,21 +150,14 @@ pub enum StoreError {
         /// The largest value allowed.
         most: u64,
     },
-    /// A document was given rows that do not fit the index: embeddings, leaves or passages unlike its own.
+    /// A document that cannot be stored for another reason: its embeddings, leaves or passages do not fit the
+    /// index, or JSON cannot express it.
     #[error("{id:?}: {what}")]
     BadRows {
         /// The id of the document.
         id: String,
         /// The problem.
         what: String,
-    },
-    /// The document cannot be written as JSON.
-    #[error("{id:?} cannot be written as JSON: {source}")]
-    Encode {
-        /// The id of the document.
-        id: String,
-        /// The reason.
-        source: serde_json::Error,
     },
     /// A text could not be split into terms, or the model's tokenizer could not be loaded for that.
     #[error("the terms of a text cannot be found: {source}")]
@@ -397,5 +390,33 @@ impl StoreError {
 
     pub(crate) fn corrupt(file: impl Into<Cow<'static, str>>, detail: Damage) -> Self {
         Self::Corrupt { file: file.into(), detail }
+    }
+}
+
+/// The holder of a lock, as recorded in the lock file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockHolder {
+    /// Process id on its host.
+    pub process: u32,
+    /// Name of the host.
+    pub host: String,
+    /// When the lock was taken.
+    pub since: SystemTime,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.since.elapsed().unwrap_or_default().as_secs();
+        // For example in a notebook when a cell is run again.
+        let this = if self.is_here() && self.process == std::process::id() { " (this one)" } else { "" };
+        write!(f, "process {}{this} on host {} for {held} s", self.process, self.host)
+    }
+}
+
+impl LockHolder {
+    /// Whether the process runs on this host.
+    pub(super) fn is_here(&self) -> bool {
+        self.host.as_bytes() == rustix::system::uname().nodename().to_bytes()
     }
 }

@@ -23,10 +23,13 @@ impl Health {
         let _ = self.0.set(None);
     }
 
-    /// Refuses all further writes if the directory turned out to be a different one.
-    pub(super) fn refuse_if_replaced<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(StoreError::Replaced { path }) = &result {
-            let _ = self.0.set(Some(path.clone()));
+    /// Passes a result on. Refuses all further writes after a failed sync, or if the directory turned out to
+    /// be a different one; other failures change nothing.
+    pub(super) fn note<T>(&self, result: Result<T>) -> Result<T> {
+        match &result {
+            Err(StoreError::Replaced { path }) => drop(self.0.set(Some(path.clone()))),
+            Err(error) if error.is_failed_sync() => self.refuse_writes(),
+            _ => {}
         }
         result
     }

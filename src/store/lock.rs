@@ -11,8 +11,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
-    error::{Operation, Result, StoreError},
-    holder::LockHolder,
+    error::{LockHolder, Operation, Result, StoreError},
     layout::names,
 };
 use crate::disk::{Backend, FileSystem, Identity};

@@ -5,7 +5,6 @@
 //! logarithmic number of times.
 
 use std::{
-    borrow::Cow,
     collections::HashMap,
     convert::Infallible,
     ops::Range,
@@ -18,8 +17,9 @@ use super::{
     batch::{CheckedPut, PutRow},
     error::{Damage, Result, StoreError},
     layout::names,
-    segment::{LeafLists, Passage, RowSource, Rows, arrange},
-    terms::{Lexer, TermLists, TermTable, Terms},
+    leaves::{LeafLists, arrange},
+    rows::{Passage, RowSource, Rows, chain},
+    terms::{Lexer, TableLists, TermLists, TermTable, Terms},
 };
 use crate::{
     ids::{Generation, LeafId},
@@ -71,11 +71,12 @@ impl Memtable {
                 MemoryRow { put, created_at, place, head: number, next: 0 }
             }));
         }
-        let leaves_of = |row: usize| Ok::<_, Infallible>(Cow::Borrowed(&*given[row].own().leaves));
-        let Ok((order, lists)) = arrange(given.len(), &leaves_of);
+        let Ok((order, lists)) = arrange(given.iter().map(|row| Ok::<_, Infallible>(row.own().leaf)));
         let mut rows: Vec<MemoryRow> = order.into_iter().map(|row| given[row as usize].clone()).collect();
         if has_passages {
-            chain(&mut rows);
+            let (heads, next) = chain(rows.iter().map(|row| (row.head, row.place)));
+            let links = heads.into_iter().zip(next);
+            rows.iter_mut().zip(links).for_each(|(row, link)| (row.head, row.next) = link);
         } else {
             (0..).zip(&mut rows).for_each(|(at, row)| (row.head, row.next) = (at, at));
         }
@@ -91,17 +92,13 @@ impl Memtable {
         part
     }
 
-    /// Merges two parts, given as their live rows, into one.
-    pub(super) fn joined<'a>(
-        dim: usize,
-        has_passages: bool,
-        rows: impl Iterator<Item = (&'a Self, u32)>,
-    ) -> Self {
-        let documents = rows.filter_map(|(part, at)| {
-            let row = &part.rows[at as usize];
-            (row.head == at).then(|| (Arc::clone(&row.put), row.created_at))
-        });
-        Self::new(dim, has_passages, documents)
+    /// The documents of these rows, which must be all rows of each of them.
+    pub(super) fn documents_of(
+        &self,
+        rows: impl Iterator<Item = u32>,
+    ) -> impl Iterator<Item = (Arc<CheckedPut>, Generation)> {
+        let heads = rows.map(|at| (at, &self.rows[at as usize])).filter(|(at, row)| row.head == *at);
+        heads.map(|(_, row)| (Arc::clone(&row.put), row.created_at))
     }
 
     /// The posting lists of terms.
@@ -123,16 +120,12 @@ impl Memtable {
         self.bytes
     }
 
-    /// Rows of documents in the byte order of their ids; of a document with several, the first row.
-    pub(super) fn in_id_order(&self) -> Vec<u32> {
-        let mut order: Vec<u32> = self.by_id.values().copied().collect();
-        order.sort_unstable_by_key(|row| self.id_of(*row));
-        order
-    }
-
-    /// The id of a row, which must exist.
-    pub(super) fn id_of(&self, row: u32) -> &str {
-        &self.rows[row as usize].put.id
+    /// The first rows of documents in the byte order of their ids, from the id after `after` on.
+    pub(super) fn in_id_order(&self, after: Option<&str>) -> Vec<u32> {
+        let mut found: Vec<(&str, u32)> = self.by_id.iter().map(|(id, &row)| (&**id, row)).collect();
+        found.retain(|(id, _)| after.is_none_or(|after| *id > after));
+        found.sort_unstable();
+        found.into_iter().map(|(_, row)| row).collect()
     }
 
     fn row(&self, row: u32) -> Result<&MemoryRow> {
@@ -147,21 +140,9 @@ impl MemoryRow {
     }
 }
 
-/// Replaces document numbers in rows by the rows of their first and next passages.
-fn chain(rows: &mut [MemoryRow]) {
-    let mut places: Vec<u32> = (0..rows.len() as u32).collect();
-    places.sort_unstable_by_key(|&at| (rows[at as usize].head, rows[at as usize].place));
-    for same in places.chunk_by(|&a, &b| rows[a as usize].head == rows[b as usize].head).collect::<Vec<_>>() {
-        for (place, &at) in same.iter().enumerate() {
-            let next = *same.get(place + 1).unwrap_or(&at);
-            (rows[at as usize].head, rows[at as usize].next) = (same[0], next);
-        }
-    }
-}
-
 impl RowSource for Memtable {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        Ok(self.row(row)?.own().leaves.clone())
+    fn leaf_of(&self, row: u32) -> Result<LeafId> {
+        Ok(self.row(row)?.own().leaf)
     }
 
     fn embedding(&self, row: u32) -> Result<&[f16]> {
@@ -191,7 +172,7 @@ impl RowSource for Memtable {
     }
 
     fn term_lists(&self, _rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        Ok(vec![Box::new(self.terms(lexer)?)])
+        Ok(vec![Box::new(TableLists { table: self.terms(lexer)?, rows: None })])
     }
 }
 
@@ -225,7 +206,7 @@ impl Rows for Memtable {
         Ok(&self.lists.leaves)
     }
 
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+    fn leaf(&self, leaf: LeafId) -> Result<Range<u32>> {
         Ok(self.lists.rows(leaf))
     }
 
@@ -234,7 +215,7 @@ impl Rows for Memtable {
     }
 
     fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>> {
-        Ok(List::Plain(self.terms(lexer)?.list(term)))
+        Ok(self.terms(lexer)?.list(term))
     }
 
     fn term_counts(&self, lexer: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
@@ -243,7 +224,7 @@ impl Rows for Memtable {
     }
 
     fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]> {
-        Ok(self.terms(lexer)?.lengths())
+        Ok(&self.terms(lexer)?.lengths)
     }
 
     fn total_length(&self, lexer: &dyn Lexer) -> Result<u64> {

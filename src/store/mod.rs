@@ -31,6 +31,7 @@
 mod batch;
 mod clear;
 mod commit;
+mod config;
 mod difference;
 mod error;
 pub(crate) mod files;
@@ -38,9 +39,10 @@ pub(crate) mod files;
 #[doc(hidden)]
 #[path = "../../fuzz/inside/store.rs"]
 pub mod fuzzing;
+mod header;
 mod health;
-mod holder;
 mod layout;
+mod leaves;
 mod lock;
 mod log;
 mod manifest;
@@ -55,7 +57,7 @@ mod repair_log;
 mod repair_report;
 mod reroute;
 mod reserve;
-mod salvage;
+mod rows;
 mod seal;
 mod sealed;
 mod segment;
@@ -70,7 +72,6 @@ mod verify_codes;
 mod verify_files;
 mod version;
 mod view;
-mod walk;
 
 use std::{
     path::{Path, PathBuf},
@@ -78,20 +79,19 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU8, Ordering},
     },
-    time::Duration,
 };
 
 pub(crate) use batch::check_document;
 pub(crate) use batch::{Committed, Put, PutRow, WriteBatch};
 pub(crate) use clear::clear_store;
+pub use config::Durability;
+pub(crate) use config::{StoreConfig, StoreOptions};
 pub(crate) use difference::Difference;
 pub(crate) use error::Result;
-pub use error::{Damage, Operation, StoreError};
-pub use holder::LockHolder;
+pub use error::{Damage, LockHolder, Operation, StoreError};
+pub(crate) use header::{check_version, unique_id};
 pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
-pub(crate) use manifest::StoreConfig;
-pub(crate) use manifest::{check_version, unique_id};
 pub use notice::{Entries, Notice};
 pub use repair::Undecided;
 pub(crate) use repair::{Anew, Repair};
@@ -106,39 +106,13 @@ pub(crate) use view::{Run, TermPart, View};
 pub use crate::ids::Row;
 
 use crate::disk::{Backend, Identity};
+use header::StoreId;
 use health::Health;
 use log::Log;
-use manifest::{Manifest, StoreId};
+use manifest::Manifest;
 use reserve::Reserve;
+use sealed::SealedFolder;
 use version::Version;
-
-/// Which failures committed changes survive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Durability {
-    /// Nothing is synced: a power failure may lose or damage the index. Faster, for indexes that can be
-    /// rebuilt.
-    None,
-    /// Commits before the return of [`Index::flush`](crate::Index::flush) survive a power failure. Later ones
-    /// survive the end of the process.
-    #[default]
-    OnFlush,
-    /// Every commit survives a power failure once it has returned. Read-only handles see it after the next
-    /// flush.
-    EveryBatch,
-}
-
-/// Options of a handle; not stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub(crate) struct StoreOptions {
-    /// Which failures committed changes survive.
-    pub durability: Durability,
-    /// How long to wait for another handle or process to release the directory.
-    pub lock_wait: Duration,
-    /// Seals segments without codes.
-    pub without_codes: bool,
-}
 
 /// An open index directory.
 ///
@@ -195,7 +169,7 @@ impl Store {
 
     /// Identifies this store and its snapshots: 32 hexadecimal digits.
     pub fn id(&self) -> String {
-        self.store_id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.store_id.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Whether the handle cannot write.
@@ -233,6 +207,11 @@ impl Store {
         self.terms() != 0
     }
 
+    /// Where its sealed files are.
+    fn folder(&self) -> SealedFolder<'_> {
+        SealedFolder { backend: &*self.backend, dir: &self.dir, store_id: self.store_id }
+    }
+
     fn manifest(&self) -> Manifest {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).manifest.clone()
     }
@@ -255,7 +234,7 @@ impl Store {
         // A panic under the lock left the state as it was: it is replaced last.
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writes()?;
-        self.health.refuse_if_replaced(self.lock.as_ref().map_or(Ok(()), DirectoryLock::check))?;
+        self.health.note(self.lock.as_ref().map_or(Ok(()), DirectoryLock::check))?;
         Ok(writer)
     }
 

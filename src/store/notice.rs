@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-use super::{error::Damage, holder::LockHolder};
+use super::error::{Damage, LockHolder};
 
 /// A notice for the owner of an index. Serialised as its message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Notice {
     /// Unflushed commits wait in the log. An active writer flushes them; without one, the next handle that
     /// opens the index for writing takes them over. Read-only handles do not show them.
+    #[error("{count} {of} in {commits} commits {}", waiting_for(writer.as_ref()))]
     Waiting {
         /// Number of commits.
         commits: u64,
@@ -22,6 +23,10 @@ pub enum Notice {
     },
     /// The log is damaged, so the index does not open for writing, and commits waiting in the log are not
     /// shown.
+    #[error(
+        "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back what can be read \
+         of it"
+    )]
     DamagedLog {
         /// The log, relative to the store.
         file: String,
@@ -29,6 +34,7 @@ pub enum Notice {
         damage: Damage,
     },
     /// A measurement of a model is missing, damaged, or of something else, so it is not used.
+    #[error("{file} {why}, so {without}")]
     Unmeasured {
         /// The file, relative to the index.
         file: String,
@@ -39,17 +45,26 @@ pub enum Notice {
     },
     /// Something unfinished, for example from an interrupted training. The next handle that opens the index
     /// for writing removes it.
+    #[error(
+        "{file} is not finished: a command is still writing it, or was interrupted; the next command that writes \
+         removes it"
+    )]
     Begun {
         /// The file or directory, relative to the index.
         file: String,
     },
     /// An interrupted change of model. [`Index::reencode`](crate::Index::reencode) with the same bundle
     /// continues it.
+    #[error(
+        "a change of model was cut off ({directory}); the same command goes on with it, `ehi drop-previous` \
+         removes it"
+    )]
     Unfinished {
         /// The directory that it fills, relative to the index.
         directory: String,
     },
     /// When this handle was opened, it took over commits from the log that an earlier handle did not flush.
+    #[error("{count} {of} in {commits} commits that were not flushed were brought back from the log")]
     TakenOver {
         /// Number of commits.
         commits: u64,
@@ -60,6 +75,7 @@ pub enum Notice {
     },
     /// The log ended in bytes that are not a whole commit: a commit interrupted before it was acknowledged,
     /// or damage of the last one.
+    #[error("{file} {}; whole commits before that are there", torn(*offset, *bytes))]
     TornLog {
         /// The log, relative to the store.
         file: String,
@@ -69,11 +85,16 @@ pub enum Notice {
         bytes: u64,
     },
     /// Only the first bytes of the log were damaged. No commit is lost.
+    #[error("the first bytes of {file} were damaged; all commits in it are there")]
     DamagedHeader {
         /// The log, relative to the store.
         file: String,
     },
     /// A power failure lost unflushed commits. None of them was promised to survive one.
+    #[error(
+        "a power failure lost bytes of {file} from offset {offset} on, which had not been flushed, and with them \
+         the use of {commits} commits behind them"
+    )]
     LostInPowerFailure {
         /// The log, relative to the store.
         file: String,
@@ -84,16 +105,19 @@ pub enum Notice {
     },
     /// A file that the index does not use. The next handle that opens the index for writing removes it if the
     /// index made it.
+    #[error("{file} is not used by the index")]
     Unused {
         /// The file, relative to the index.
         file: String,
     },
     /// A file or directory that a repair set aside.
+    #[error("{path} was set aside by a repair; `ehi repair --forget` removes it")]
     SetAside {
         /// Its path, relative to the index.
         path: String,
     },
     /// The copy of a file, on which a repair falls back, is outdated. The next flush rewrites it.
+    #[error("{file} differs from the file that it copies; the next flush rewrites it")]
     StaleCopy {
         /// The copy, relative to the index.
         file: String,
@@ -112,6 +136,24 @@ pub enum Entries {
 impl fmt::Display for Entries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::Documents { "documents" } else { "judgments" })
+    }
+}
+
+/// The end of the sentence about commits that wait.
+fn waiting_for(writer: Option<&LockHolder>) -> String {
+    match writer {
+        Some(writer) => format!("are not flushed yet; the index is open for writing by {writer}"),
+        None => "wait in the log; the next write or `ehi recover` brings them back".to_owned(),
+    }
+}
+
+fn torn(offset: u64, bytes: u64) -> String {
+    match bytes {
+        0 => format!("was cut short behind offset {offset}"),
+        _ => format!(
+            "ends in {bytes} bytes from offset {offset} on that are no whole commit: one that was cut off before \
+             it was acknowledged, or damage of the last one"
+        ),
     }
 }
 
@@ -146,67 +188,5 @@ impl Notice {
 impl serde::Serialize for Notice {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Waiting { commits, count, of, writer: Some(writer) } => write!(
-                f,
-                "{count} {of} in {commits} commits are not flushed yet; the index is open for writing by {writer}"
-            ),
-            Self::Waiting { commits, count, of, writer: None } => write!(
-                f,
-                "{count} {of} in {commits} commits wait in the log; the next write or `ehi recover` brings them \
-                 back"
-            ),
-            Self::DamagedLog { file, damage } => write!(
-                f,
-                "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back \
-                 what can be \
-                 read of it"
-            ),
-            Self::Unmeasured { file, why, without } => write!(f, "{file} {why}, so {without}"),
-            Self::Begun { file } => {
-                write!(
-                    f,
-                    "{file} is not finished: a command is still writing it, or was interrupted; the next command that \
-                     writes removes it"
-                )
-            }
-            Self::Unfinished { directory } => write!(
-                f,
-                "a change of model was cut off ({directory}); the same command goes on with it, \
-                 `ehi drop-previous` removes it"
-            ),
-            Self::TakenOver { commits, count, of } => write!(
-                f,
-                "{count} {of} in {commits} commits that were not flushed were brought back from the log"
-            ),
-            Self::TornLog { file, offset, bytes: 0 } => {
-                write!(f, "{file} was cut short behind offset {offset}; whole commits before that are there")
-            }
-            Self::TornLog { file, offset, bytes } => write!(
-                f,
-                "{file} ends in {bytes} bytes from offset {offset} on that are no whole commit: one that \
-                 was cut off \
-                 before it was acknowledged, or damage of the last one; whole commits before that are there"
-            ),
-            Self::DamagedHeader { file } => {
-                write!(f, "the first bytes of {file} were damaged; all commits in it are there")
-            }
-            Self::LostInPowerFailure { file, offset, commits } => write!(
-                f,
-                "a power failure lost bytes of {file} from offset {offset} on, which had not been flushed, \
-                 and with \
-                 them the use of {commits} commits behind them"
-            ),
-            Self::Unused { file } => write!(f, "{file} is not used by the index"),
-            Self::SetAside { path } => {
-                write!(f, "{path} was set aside by a repair; `ehi repair --forget` removes it")
-            }
-            Self::StaleCopy { file } => write!(f, "{file} is no copy of what it is to copy"),
-        }
     }
 }

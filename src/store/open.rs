@@ -16,13 +16,13 @@ use super::{
     layout::names,
     lock::DirectoryLock,
     manifest::Manifest,
-    part::{Place, VersionPart},
-    recovery::{self, Recovered},
+    part::VersionPart,
+    recovery,
     reserve::Reserve,
     segment::Segment,
     version::Version,
 };
-use crate::disk::{Backend, FileSystem, Identity, Kind, Unsynced};
+use crate::disk::{Backend, FileSystem, Identity, Kind};
 
 /// How often a read-only handle rereads the manifest when a file that it names is gone: the writer may have
 /// published a newer generation in the meantime.
@@ -80,9 +80,9 @@ impl Store {
         if !has(dir, names::MANIFEST)? {
             return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
         }
-        let (manifest, state) = read_newest(&*backend, dir, None)?;
+        let (manifest, state) = read_newest(&*backend, dir, &[])?;
         let waiting = recovery::waiting(&*backend, dir, &manifest);
-        let durable = u64::from(state.live());
+        let durable = u64::from(state.live);
         let writer = Writer { manifest, left: None, durable, log: None, reserve: Reserve::new(dir) };
         let mut opened = Self::with(backend, dir, writer, state, StoreOptions::default(), None);
         match waiting {
@@ -113,7 +113,7 @@ impl Store {
         }
         let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let before = self.state();
-        let (manifest, state) = read_newest(&*self.backend, &self.dir, Some((&writer.manifest, &before)))?;
+        let (manifest, state) = read_newest(&*self.backend, &self.dir, &before.parts)?;
         if manifest == writer.manifest {
             return Ok(false);
         }
@@ -173,10 +173,10 @@ impl Store {
         if let Some(error) = recovery::evidence_of_later(&*backend, dir, &manifest) {
             return Err(error);
         }
-        let state = load(&*backend, dir, &manifest, None)?;
+        let state = load(&*backend, dir, &manifest, &[])?;
         make_directories(&*backend, dir)?;
-        let durable = u64::from(state.live());
-        let Recovered { state, log, notices } = recovery::recover(&*backend, dir, &manifest, state)?;
+        let durable = u64::from(state.live);
+        let (state, log, notices) = recovery::recover(&*backend, dir, &manifest, state)?;
         manifest.renew_copy(&*backend, dir);
         for notice in &notices {
             tracing::warn!(index = %dir.display(), "{notice}");
@@ -284,46 +284,23 @@ fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-impl StoreOptions {
-    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
-        match self.durability {
-            Durability::None => Arc::new(Unsynced),
-            _ => Arc::new(FileSystem),
-        }
-    }
-}
-
 /// Opens the segments of a generation, or reuses those of a handle's earlier one.
-fn load(
-    backend: &dyn Backend,
-    dir: &Path,
-    manifest: &Manifest,
-    before: Option<(&Manifest, &Version)>,
-) -> Result<Version> {
+fn load(backend: &dyn Backend, dir: &Path, manifest: &Manifest, before: &[VersionPart]) -> Result<Version> {
     check_directories(backend, dir, manifest)?;
+    let folder = manifest.folder(backend, dir);
     let mut parts = Vec::with_capacity(manifest.segments.len());
     for entry in &manifest.segments {
-        let known = before.and_then(|(old, state)| {
-            let place = old.segments.iter().position(|other| other.files == entry.files)?;
-            Some((&old.segments[place], state.parts().get(place)?))
-        });
-        if let Some((old, part)) = known
-            && old.tombstones == entry.tombstones
-        {
-            parts.push(part.clone());
-            continue;
-        }
-        let store_id = manifest.store_id;
-        let tombstones = entry.read_tombstones(backend, dir, store_id, false)?;
-        let segment = known.and_then(|(_, part)| match &part.place {
-            Place::Sealed(segment) => Some(Arc::clone(segment)),
-            Place::Memtable(_) => None,
-        });
-        parts.push(match segment {
-            Some(segment) => VersionPart::sealed(segment, tombstones)?,
-            None => {
-                let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files, false)?;
-                VersionPart::sealed(Arc::new(segment), tombstones)?
+        let mut known = before.iter().filter_map(|part| Some((part, part.segment()?)));
+        let known = known.find(|(_, segment)| segment.files() == entry.files);
+        parts.push(match known {
+            Some((part, _)) if part.on_disk == entry.tombstones => part.clone(),
+            _ => {
+                let tombstones = entry.read_tombstones(folder, false)?;
+                let segment = match known {
+                    Some((_, segment)) => Arc::clone(segment),
+                    None => Arc::new(Segment::open(folder, manifest.config.dim, entry.files, false)?),
+                };
+                VersionPart::sealed(segment, tombstones, entry.tombstones)?
             }
         });
     }
@@ -331,27 +308,22 @@ fn load(
 }
 
 /// The newest generation that can be opened while a writer is active.
-fn read_newest(
-    backend: &dyn Backend,
-    dir: &Path,
-    before: Option<(&Manifest, &Version)>,
-) -> Result<(Manifest, Version)> {
+fn read_newest(backend: &dyn Backend, dir: &Path, before: &[VersionPart]) -> Result<(Manifest, Version)> {
     let mut manifest = Manifest::read(backend, dir)?;
-    for _ in 0..READ_ATTEMPTS {
+    let mut attempts = READ_ATTEMPTS;
+    loop {
         match load(backend, dir, &manifest, before) {
-            Ok(state) => return Ok((manifest, state)),
-            Err(error @ StoreError::Corrupt { detail: Damage::Missing { .. }, .. }) => {
+            Err(error @ StoreError::Corrupt { detail: Damage::Missing { .. }, .. }) if attempts > 0 => {
+                attempts -= 1;
                 let newer = Manifest::read(backend, dir)?;
                 if newer == manifest {
                     return Err(error);
                 }
                 manifest = newer;
             }
-            Err(error) => return Err(error),
+            loaded => return Ok((manifest, loaded?)),
         }
     }
-    let state = load(backend, dir, &manifest, before)?;
-    Ok((manifest, state))
 }
 
 /// Refuses a directory with an index, or with a file of ours that is not from an unfinished create.

@@ -9,15 +9,15 @@ use std::{
 use super::{
     error::{Damage, Result, StoreError},
     memtable::Memtable,
-    segment::{Rows, Segment},
-    terms::Lexer,
-    tombstones::Tombstones,
+    rows::Rows,
+    segment::Segment,
+    tombstones::{TombstoneFile, Tombstones},
 };
 use crate::ids::LeafId;
 
 /// The storage of a part's rows.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum PartRows {
     Sealed(Arc<Segment>),
     Memtable(Arc<Memtable>),
 }
@@ -25,8 +25,10 @@ pub(super) enum Place {
 /// A part as seen by one generation.
 #[derive(Clone)]
 pub(super) struct VersionPart {
-    pub(super) place: Place,
+    pub(super) place: PartRows,
     pub(super) tombstones: Arc<Tombstones>,
+    /// The file of dead rows that the manifest names; it may have fewer of them.
+    pub(super) on_disk: Option<TombstoneFile>,
     /// Number of documents whose rows are dead.
     dead_documents: u32,
     /// Number of its first row among the rows of the generation.
@@ -40,8 +42,8 @@ impl Deref for VersionPart {
 
     fn deref(&self) -> &(dyn Rows + 'static) {
         match &self.place {
-            Place::Sealed(segment) => &**segment,
-            Place::Memtable(memtable) => &**memtable,
+            PartRows::Sealed(segment) => &**segment,
+            PartRows::Memtable(memtable) => &**memtable,
         }
     }
 }
@@ -50,7 +52,11 @@ impl VersionPart {
     /// # Errors
     ///
     /// Damage of the mapping of rows to documents, if documents have passages.
-    pub(super) fn sealed(segment: Arc<Segment>, tombstones: Arc<Tombstones>) -> Result<Self> {
+    pub(super) fn sealed(
+        segment: Arc<Segment>,
+        tombstones: Arc<Tombstones>,
+        on_disk: Option<TombstoneFile>,
+    ) -> Result<Self> {
         let mut dead_documents = tombstones.count();
         if segment.documents() != segment.rows() {
             dead_documents = 0;
@@ -59,12 +65,35 @@ impl VersionPart {
             }
         }
         let rows = segment.rows();
-        Ok(Self { place: Place::Sealed(segment), tombstones, dead_documents, base: 0, rows })
+        Ok(Self { place: PartRows::Sealed(segment), tombstones, on_disk, dead_documents, base: 0, rows })
     }
 
     pub(super) fn memtable(memtable: Memtable) -> Self {
-        let (rows, place) = (memtable.rows(), Place::Memtable(Arc::new(memtable)));
-        Self { place, tombstones: Arc::default(), dead_documents: 0, base: 0, rows }
+        let (rows, place) = (memtable.rows(), PartRows::Memtable(Arc::new(memtable)));
+        Self { place, tombstones: Arc::default(), on_disk: None, dead_documents: 0, base: 0, rows }
+    }
+
+    /// The representative rows of documents, also of dead ones, in the byte order of their ids, from the id
+    /// after `after` on.
+    pub(super) fn in_id_order(
+        &self,
+        after: Option<&str>,
+    ) -> Result<Box<dyn Iterator<Item = Result<u32>> + '_>> {
+        Ok(match &self.place {
+            PartRows::Sealed(segment) => {
+                let first = after.map_or(Ok(0), |id| segment.first_after(id))?;
+                Box::new((first..segment.documents()).map(|place| segment.by_id(place)))
+            }
+            PartRows::Memtable(memtable) => Box::new(memtable.in_id_order(after).into_iter().map(Ok)),
+        })
+    }
+
+    /// The segment; `None` for documents in memory.
+    pub(super) fn segment(&self) -> Option<&Arc<Segment>> {
+        match &self.place {
+            PartRows::Sealed(segment) => Some(segment),
+            PartRows::Memtable(_) => None,
+        }
     }
 
     /// Live rows.
@@ -108,11 +137,6 @@ impl VersionPart {
         (0..self.rows).filter(|row| !self.tombstones.contains(*row))
     }
 
-    /// Adds the number of documents, including dead ones, that contain each term.
-    pub(super) fn add_term_counts(&self, lexer: &dyn Lexer, out: &mut BTreeMap<u32, u64>) -> Result<()> {
-        self.term_counts(lexer, &mut |term, rows| *out.entry(term).or_insert(0) += rows)
-    }
-
     /// Number of live rows in a range.
     pub(super) fn live_in(&self, rows: Range<u32>) -> usize {
         match self.tombstones.count() {
@@ -124,8 +148,7 @@ impl VersionPart {
     /// Adds the number of live rows of each leaf that has any.
     pub(super) fn add_leaf_sizes(&self, sizes: &mut BTreeMap<LeafId, usize>) -> Result<()> {
         for &leaf in self.all_leaves()? {
-            let (own, secondary) = self.leaf(LeafId(leaf))?;
-            let live = self.live_in(own) + secondary.iter().filter(|row| self.is_live(**row)).count();
+            let live = self.live_in(self.leaf(LeafId(leaf))?);
             if live > 0 {
                 *sizes.entry(LeafId(leaf)).or_insert(0) += live;
             }

@@ -44,7 +44,10 @@ pub(super) struct Encoded {
 /// Encodes `document` for storing.
 pub(super) fn encode(document: &Document) -> Result<Encoded> {
     check_parts(document).map_err(StoreError::Input)?;
-    let failed = |error: serde_json::Error| StoreError::Encode { id: document.id.clone(), source: error };
+    let failed = |error: serde_json::Error| StoreError::BadRows {
+        id: document.id.clone(),
+        what: format!("it cannot be written as JSON: {error}"),
+    };
     let payload = serde_json::to_vec(&Written::of(document)).map_err(failed)?;
     let metadata = match &document.metadata {
         Some(metadata) => serde_json::to_vec(metadata).map_err(failed)?,
@@ -57,33 +60,14 @@ pub(super) fn encode(document: &Document) -> Result<Encoded> {
 /// Whether [`encode`] takes the document.
 pub(super) fn check(document: &Document) -> std::result::Result<(), InputError> {
     check_parts(document)?;
+    // If it cannot be written at all, `encode` reports that.
+    let length = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
+    let metadata = document.metadata.as_ref().map_or(0, |value| length(serde_json::to_vec(value)));
     // JSON writes a byte of text as at most six, so most texts need not be written to be measured.
-    let texts = 6 * (document.title.len() + document.text.len()) + 64;
-    let mut metadata = Length(0);
-    if let Some(value) = &document.metadata {
-        // If it cannot be written at all, `encode` reports that.
-        let _ = serde_json::to_writer(&mut metadata, value);
-    }
-    if texts + metadata.0 <= limits::PAYLOAD_BYTES {
+    if 6 * (document.title.len() + document.text.len()) + 64 + metadata <= limits::PAYLOAD_BYTES {
         return Ok(());
     }
-    let mut all = metadata;
-    let _ = serde_json::to_writer(&mut all, &Written::of(document));
-    check_size(document, all.0)
-}
-
-/// Counts bytes.
-struct Length(usize);
-
-impl std::io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    check_size(document, metadata + length(serde_json::to_vec(&Written::of(document))))
 }
 
 /// The checks that do not need the JSON.

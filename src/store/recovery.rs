@@ -1,36 +1,22 @@
 //! Recovery of commits that an earlier handle left in the log.
 
-use std::{collections::HashSet, path::Path};
+use std::path::Path;
 
 use super::{
     Entries, Notice, Result, Store, StoreError,
     error::{Damage, Operation},
     layout::names,
     lock,
-    log::{self, Log, Place, Scan, Tail},
+    log::{self, Frame, Log, Scan, Tail},
     manifest::Manifest,
-    seal::{orphans, segment_of},
     version::Version,
 };
 use crate::{disk::Backend, ids::Generation};
 
-/// A generation with the commits of the following log applied.
-pub(super) struct Recovered {
-    pub(super) state: Version,
-    pub(super) log: Option<Log>,
-    pub(super) notices: Vec<Notice>,
-}
-
-/// Counts of a log's contents.
+/// Contents of a log, and the number of documents in its commits.
 pub(super) struct Waiting {
-    pub(super) place: Place,
     pub(super) scan: Scan,
     pub(super) documents: u64,
-}
-
-/// The place of a manifest's log.
-pub(super) fn place(manifest: &Manifest) -> Place {
-    Place { store_id: manifest.store_id, base: manifest.generation }
 }
 
 /// Evidence that a later manifest existed, and an older one was put back: its copy, which is written after
@@ -48,15 +34,30 @@ pub(super) fn evidence_of_later(
         let detail = Damage::Disagreement { what: "its generation, by its copy", expected, found };
         return Some(StoreError::corrupt(names::MANIFEST, detail));
     }
-    let named: HashSet<String> = manifest.files().collect();
-    let later = |name: &String| segment_of(name).filter(|number| *number > manifest.next_segment);
-    orphans(backend, dir, &named).into_iter().find_map(|name| {
-        let detail = Damage::Stray { what: "a segment of a later manifest, number", number: later(&name)? };
-        Some(StoreError::corrupt(name, detail))
+    let mut unnamed = manifest.orphans(backend, dir).into_iter();
+    unnamed.find(|name| name.segment > manifest.next_segment).map(|name| {
+        let what = "a segment of a later manifest, number";
+        StoreError::corrupt(name.to_string(), Damage::Stray { what, number: name.segment })
     })
 }
 
-/// The state with the commits of the log, and the log to continue.
+/// Our files that a manifest does not need, relative to the store; `log`: whether its log is in use.
+pub(super) fn unused(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+    log: bool,
+) -> Result<Vec<String>> {
+    let mut unused: Vec<String> =
+        manifest.orphans(backend, dir).into_iter().map(|name| name.to_string()).collect();
+    let logs = log::bases(backend, dir)?.into_iter();
+    let old = |base: &Generation| *base < manifest.generation || *base == manifest.generation && !log;
+    unused.extend(logs.filter(old).map(log::name));
+    unused.extend(log::provisional(backend, dir)?);
+    Ok(unused)
+}
+
+/// The state with the commits of the log, the log to continue, and notices about its end.
 ///
 /// # Errors
 ///
@@ -67,43 +68,40 @@ pub(super) fn recover(
     dir: &Path,
     manifest: &Manifest,
     state: Version,
-) -> Result<Recovered> {
+) -> Result<(Version, Option<Log>, Vec<Notice>)> {
     let bases = log::bases(backend, dir)?;
     bases.iter().try_for_each(|base| check_base(*base, manifest))?;
     if !bases.contains(&manifest.generation) {
-        return Ok(Recovered { state, log: None, notices: Vec::new() });
+        return Ok((state, None, Vec::new()));
     }
-    let place = place(manifest);
+    let place = manifest.log();
     let (mut replayed, mut documents) = (state, 0);
-    let found = log::scan(
-        backend,
-        dir,
-        place,
-        &mut |frame, commit| {
-            let undecodable = || {
-                let detail = Damage::Undecodable { what: "the commit at offset", number: frame.offset };
-                StoreError::corrupt(log::name(place.base), detail)
-            };
-            let passages = manifest.config.passages.is_some();
-            let commit = log::decode(commit, passages).ok_or_else(undecodable)?;
-            commit.check(&manifest.config).map_err(|_| undecodable())?;
-            documents += commit.puts.len() as u64;
-            // It looks up ids in sealed files, so it can fail on their damage.
-            replayed = replayed.apply(&manifest.config, &commit)?.0;
-            // After a repair, a commit may change nothing because an earlier one was lost.
-            replayed.generation = frame.generation;
-            Ok(())
-        },
-        &mut |_, _| Ok(()),
-    )?;
-    found.check(place)?;
+    let found = log::scan(backend, dir, place, &mut |frame, commit| {
+        if frame.is_behind {
+            return Ok(());
+        }
+        let undecodable = || {
+            let detail = Damage::Undecodable { what: "the commit at offset", number: frame.offset };
+            StoreError::corrupt(log::name(place.base), detail)
+        };
+        let passages = manifest.config.passages.is_some();
+        let commit = log::decode(commit, passages).ok_or_else(undecodable)?;
+        commit.check(&manifest.config).map_err(|_| undecodable())?;
+        documents += commit.puts.len() as u64;
+        // It looks up ids in sealed files, so it can fail on their damage.
+        replayed = replayed.apply(&manifest.config, &commit)?.0;
+        // After a repair, a commit may change nothing because an earlier one was lost.
+        replayed.generation = frame.generation;
+        Ok(())
+    })?;
+    found.check()?;
     let mut notices = Vec::new();
     if found.commits > 0 {
         notices.push(Notice::TakenOver { commits: found.commits, count: documents, of: Entries::Documents });
     }
-    notices.extend(notice_of(&found, place));
-    let log = Log::resume(backend, dir, place, &found)?;
-    Ok(Recovered { state: replayed, log: Some(log), notices })
+    notices.extend(notice_of(&found));
+    let log = Log::resume(backend, dir, &found)?;
+    Ok((replayed, Some(log), notices))
 }
 
 /// Refuses a log of a later manifest: either the manifest was put back, or the log belongs elsewhere.
@@ -122,12 +120,12 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
         return Ok(None);
     }
     let mut documents = 0;
-    let mut count = |_, commit: &[u8]| {
-        documents += u64::from(log::puts_in(commit));
+    let mut count = |frame: Frame, commit: &[u8]| {
+        documents += if frame.is_behind { 0 } else { log::puts_in(commit).into() };
         Ok(())
     };
-    match log::scan(backend, dir, place(manifest), &mut count, &mut |_, _| Ok(())) {
-        Ok(scan) => Ok(Some(Waiting { place: place(manifest), scan, documents })),
+    match log::scan(backend, dir, manifest.log(), &mut count) {
+        Ok(scan) => Ok(Some(Waiting { scan, documents })),
         // A writer flushed in the meantime.
         Err(StoreError::Io { operation: Operation::Open, source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
@@ -141,9 +139,9 @@ pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) ->
 impl Store {
     /// A read-only handle's notice of commits that it does not show.
     pub(super) fn waiting_notice(&self, waiting: &Waiting) -> Option<Notice> {
-        let Waiting { scan, documents, place } = waiting;
+        let Waiting { scan, documents } = waiting;
         if let Tail::Damaged { detail, .. } = &scan.tail {
-            return Some(Notice::DamagedLog { file: log::name(place.base), damage: detail.clone() });
+            return Some(Notice::DamagedLog { file: log::name(scan.place.base), damage: detail.clone() });
         }
         let waits = || Notice::Waiting {
             commits: scan.commits,
@@ -156,8 +154,8 @@ impl Store {
 }
 
 /// The notice for the end of a log, if it needs one.
-pub(super) fn notice_of(scan: &Scan, place: Place) -> Option<Notice> {
-    let file = log::name(place.base);
+pub(super) fn notice_of(scan: &Scan) -> Option<Notice> {
+    let file = log::name(scan.place.base);
     match &scan.tail {
         Tail::Clean | Tail::Damaged { .. } => None,
         Tail::Torn { bytes } => Some(Notice::TornLog { file, offset: scan.end, bytes: *bytes }),

@@ -6,32 +6,33 @@
 //! manifest leaves them out, and that is the commit point, as everywhere.
 
 use std::{
-    collections::{HashMap, HashSet},
-    ops::Range,
+    collections::HashSet,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use half::f16;
 
 use super::{
     Result, StoreConfig, StoreError, StoreOptions,
-    batch::{Put, check_leaves},
+    batch::{CheckedPut, Put, check_leaf},
     error::Damage,
     files::{self, set_aside},
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
+    memtable::Memtable,
+    part::VersionPart,
     recovery,
     repair_report::RepairReport,
-    salvage::{ReadableDocument, Salvaged},
-    seal::orphans,
-    segment::{self, Codes, Member, NewSegment, Passage, RowSource, Rows, Segment},
+    rows::{Member, Passage, RowSource, Rows},
+    segment::{self, Codes, NewSegment, Segment},
     terms::Lexer,
     tombstones::Tombstones,
 };
 use crate::disk::{Backend, Kind};
 use crate::document::Document;
+use crate::ids::Generation;
 
 /// Maximum number of ids in a report.
 const MOST_IDS: usize = 100;
@@ -62,6 +63,25 @@ pub(crate) struct Anew<'a, E> {
     pub(crate) compute: Compute<'a, E>,
     /// Needed if rows have posting lists of terms.
     pub(crate) lexer: Option<&'a dyn Lexer>,
+}
+
+/// A readable document of a damaged segment.
+struct ReadableDocument {
+    /// Its representative row in the segment.
+    head: u32,
+    id: String,
+    /// Its rows in the order of its text, if they could be read with their embeddings and leaves.
+    rows: Option<Vec<u32>>,
+}
+
+/// The readable documents of damaged segments.
+#[derive(Default)]
+struct Salvaged {
+    /// Segments, with the rows of their whole documents.
+    whole: Vec<(Segment, Vec<u32>)>,
+    /// Documents whose rows were rebuilt, with their generations.
+    again: Vec<(Arc<CheckedPut>, Generation)>,
+    ids: HashSet<String>,
 }
 
 /// A directory under repair, locked.
@@ -143,7 +163,7 @@ impl Repair {
 
     /// Whether every byte of the segments and of the dead rows is intact.
     pub(crate) fn is_sound(&self) -> Result<bool> {
-        for &entry in &self.manifest.segments {
+        for entry in &self.manifest.segments {
             if undamaged(self.open_sound(entry))?.is_none() {
                 return Ok(false);
             }
@@ -153,16 +173,15 @@ impl Repair {
 
     /// Sets the files of segments aside and publishes a manifest without them.
     fn leave_out(&mut self, damaged: &[SegmentEntry], manifest: &Manifest) -> Result<()> {
-        for name in
-            damaged.iter().flat_map(SegmentEntry::file_names).filter(|name| self.dir.join(name).exists())
-        {
+        let files = || damaged.iter().flat_map(SegmentEntry::files).map(|name| name.to_string());
+        for name in files().filter(|name| self.dir.join(name).exists()) {
             self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
         }
         files::sync(&*self.backend, &self.dir.join(names::SEGMENTS))?;
         manifest.write_provisional(&*self.backend, &self.dir)?;
         Manifest::publish(&*self.backend, &self.dir)?;
         manifest.write_copy(&*self.backend, &self.dir);
-        for name in damaged.iter().flat_map(SegmentEntry::file_names) {
+        for name in files() {
             // They have their other name. If one is missing, that was the damage.
             let _ = self.backend.remove(&self.dir.join(name));
         }
@@ -171,7 +190,8 @@ impl Repair {
 
     /// Replaces damaged segments by their readable documents.
     ///
-    /// Memory: the embeddings that are recomputed, and all ids if a file of dead rows is damaged.
+    /// Memory: the ids of damaged segments, and the documents whose embeddings are recomputed; all ids if a
+    /// file of dead rows is damaged.
     pub(crate) fn run<E: From<StoreError>>(
         mut self,
         undecided: Undecided,
@@ -184,100 +204,98 @@ impl Repair {
         self.manifest.renew_copy(&*self.backend, &self.dir);
         let waiting = recovery::waiting(&*self.backend, &self.dir, &self.manifest)?;
         self.report.waiting_documents = waiting.map_or(0, |waiting| waiting.documents);
-        let store_id = self.manifest.store_id;
-        let mut sound = Vec::new();
-        let mut damaged = Vec::new();
-        for &entry in &self.manifest.segments {
+        let number = self.manifest.next_segment;
+        let mut manifest =
+            Manifest { next_segment: number + 1, segments: Vec::new(), ..self.manifest.clone() };
+        let (mut sound, mut damaged) = (Vec::new(), Vec::new());
+        for entry in &self.manifest.segments {
             match self.open_sound(entry) {
-                Ok(segment) => sound.push((entry, segment)),
+                Ok(part) => {
+                    self.report.documents += u64::from(part.live_documents());
+                    manifest.segments.push(*entry);
+                    sound.push(part);
+                }
                 Err(StoreError::Corrupt { file, detail }) => {
                     tracing::warn!(index = %self.dir.display(), %file, %detail, "damaged");
-                    damaged.push(entry);
+                    damaged.push(*entry);
                 }
                 Err(other) => return Err(other.into()),
             }
         }
         self.report.damaged_segments = damaged.len() as u64;
-        for (entry, segment) in &sound {
-            let tombstones = entry.read_tombstones(&*self.backend, &self.dir, store_id, false)?;
-            let is_live = |row: &u32| !tombstones.contains(*row);
-            for row in (0..segment.rows()).filter(is_live) {
-                self.report.documents += u64::from(segment.head(row)? == row);
-            }
-        }
         if damaged.is_empty() {
             return Ok(self.report);
         }
-        let mut salvaged = Vec::new();
-        for entry in &damaged {
-            salvaged.extend(self.salvage(*entry, &sound, undecided, compute)?);
-        }
-        let sources: Vec<&dyn RowSource> = salvaged.iter().map(|source| source as &dyn RowSource).collect();
+        let mut salvaged = Salvaged::default();
         // Of an id in several segments, which only damage can cause, the newest.
-        let mut newest: HashMap<String, (u32, Range<u32>)> = HashMap::new();
-        for (source, own) in (0..).zip(&salvaged) {
-            for rows in own.documents() {
-                newest.insert(own.id(rows.start)?.to_owned(), (source, rows));
-            }
+        for entry in damaged.iter().rev() {
+            self.salvage(entry, &sound, undecided, compute, &mut salvaged)?;
         }
-        self.report.recovered = newest.len() as u64;
-        self.report.documents += newest.len() as u64;
-        let rows = newest.into_values();
-        let mut members: Vec<Member> =
-            rows.flat_map(|(source, rows)| rows.map(move |row| Member { source, row })).collect();
-        members.sort_unstable_by_key(|member| (member.source, member.row));
-
-        let number = self.manifest.next_segment;
-        let mut manifest =
-            Manifest { next_segment: number + 1, segments: Vec::new(), ..self.manifest.clone() };
-        manifest.segments.extend(sound.iter().map(|(entry, _)| *entry));
+        let Salvaged { whole, again, ids } = salvaged;
+        self.report.recovered = ids.len() as u64;
+        self.report.documents += self.report.recovered;
+        let config = &self.manifest.config;
+        let again = Memtable::new(config.dim as usize, config.passages.is_some(), again);
+        let rows = whole.iter().map(|(_, rows)| rows.clone()).chain([(0..again.rows()).collect()]);
+        let members = (0..)
+            .zip(rows)
+            .flat_map(|(source, rows)| rows.into_iter().map(move |row| Member { source, row }));
+        let members: Vec<Member> = members.collect();
+        let mut sources: Vec<&dyn RowSource> =
+            whole.iter().map(|(segment, _)| segment as &dyn RowSource).collect();
+        sources.push(&again);
         if !members.is_empty() {
             let codes = Codes::wanted(&self.manifest.config, &self.options);
             let lexer = match self.manifest.config.is_lexical() {
                 true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
                 false => None,
             };
-            let passages = self.manifest.config.passages.is_some();
-            let segment = NewSegment { store_id, number, codes, lexer, passages, leaves: &|_| None };
-            let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
+            let segment = NewSegment { number, codes, lexer, leaf: &|_| None };
+            let folder = self.manifest.folder(&*self.backend, &self.dir);
+            let files = segment::build(folder, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
         self.leave_out(&damaged, &manifest)?;
         Ok(self.report)
     }
 
+    fn open(&self, entry: &SegmentEntry, damaged: bool) -> Result<Segment> {
+        let folder = self.manifest.folder(&*self.backend, &self.dir);
+        Segment::open(folder, self.manifest.config.dim, entry.files, damaged)
+    }
+
+    fn tombstones(&self, entry: &SegmentEntry, damaged: bool) -> Result<Arc<Tombstones>> {
+        entry.read_tombstones(self.manifest.folder(&*self.backend, &self.dir), damaged)
+    }
+
     /// A segment without any damage.
-    fn open_sound(&self, entry: SegmentEntry) -> Result<Segment> {
-        let Manifest { store_id, config, .. } = &self.manifest;
-        let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files, false)?;
+    fn open_sound(&self, entry: &SegmentEntry) -> Result<VersionPart> {
+        let segment = self.open(entry, false)?;
         segment.check_bytes().collect::<Result<()>>()?;
         segment.check_terms(true)?;
-        if config.is_lexical() && !segment.is_lexical() {
+        if self.manifest.config.is_lexical() && !segment.is_lexical() {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
         }
-        entry.read_tombstones(&*self.backend, &self.dir, *store_id, false)?;
-        Ok(segment)
+        VersionPart::sealed(Arc::new(segment), self.tombstones(entry, false)?, entry.tombstones)
     }
 
-    /// The readable part of a segment; `None` if nothing can be found in it.
+    /// Adds the readable part of a segment.
     fn salvage<E: From<StoreError>>(
         &mut self,
-        entry: SegmentEntry,
-        sound: &[(SegmentEntry, Segment)],
+        entry: &SegmentEntry,
+        sound: &[VersionPart],
         undecided: Undecided,
         compute: Compute<'_, E>,
-    ) -> Result<Option<Salvaged>, E> {
-        let Manifest { store_id, ref config, .. } = self.manifest;
-        let config = config.clone();
-        let opened = Segment::open(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
-        let Some(segment) = undamaged(opened)? else {
-            self.report.lost += live(&entry);
-            return Ok(None);
+        salvaged: &mut Salvaged,
+    ) -> Result<(), E> {
+        let config = self.manifest.config.clone();
+        let Some(segment) = undamaged(self.open(entry, true))? else {
+            self.report.lost += live(entry);
+            return Ok(());
         };
-        let tombstones = undamaged(entry.read_tombstones(&*self.backend, &self.dir, store_id, true))?;
-        let is_dead =
-            |row| tombstones.as_ref().is_some_and(|tombstones: &Arc<Tombstones>| tombstones.contains(row));
+        let tombstones = undamaged(self.tombstones(entry, true))?;
+        let is_dead = |row| tombstones.as_ref().is_some_and(|tombstones| tombstones.contains(row));
         let mut found = Vec::new();
         let has_passages = config.passages.is_some();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
@@ -294,30 +312,39 @@ impl Repair {
             found.push(ReadableDocument { head: row, id: document.id, rows });
         }
         if tombstones.is_none() {
-            self.decide(&entry, sound, undecided, &mut found)?;
+            self.decide(entry, sound, undecided, &mut found)?;
         }
-        let mut salvaged = Salvaged::new(segment, found);
-        for rows in salvaged.incomplete().to_vec().chunks(GROUP) {
+        found.retain(|document| salvaged.ids.insert(document.id.clone()));
+        let (whole, broken): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|document| document.rows.is_some());
+        for group in broken.chunks(GROUP) {
             let (mut known, mut documents, mut embeddings) = (Vec::new(), Vec::new(), Vec::new());
-            for &row in rows {
-                let document = salvaged.document(row)?;
-                let own = if has_passages { None } else { undamaged(salvaged.embedding_of(row))? };
-                let own = own.filter(|own| own.iter().all(|x| x.is_finite()));
+            for &ReadableDocument { head, .. } in group {
+                let document = segment.document(head)?;
+                let own = if has_passages { None } else { undamaged(segment.embedding(head))? };
+                let own = own.filter(|own| own.iter().all(|x| x.is_finite())).map(<[f16]>::to_vec);
                 if own.is_none() && document.is_empty() {
                     // All that it had was its embedding.
                     self.lose(Some(&document.id));
+                    salvaged.ids.remove(&document.id);
                     continue;
                 }
-                known.push(row);
+                known.push(head);
                 documents.push(document);
                 embeddings.push(own);
             }
             self.report.recomputed += known.len() as u64;
-            for (row, put) in known.into_iter().zip(compute(documents, embeddings)?) {
-                salvaged.complete(row, put);
+            for (head, Put { document, rows, terms }) in
+                known.into_iter().zip(compute(documents, embeddings)?)
+            {
+                let (payload, metadata) = (segment.payload(head)?.to_vec(), segment.metadata(head)?.to_vec());
+                let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
+                let put = CheckedPut { id, payload, metadata, rows, terms };
+                salvaged.again.push((Arc::new(put), segment.created_at(head)?));
             }
         }
-        Ok(Some(salvaged))
+        salvaged.whole.push((segment, whole.into_iter().flat_map(|own| own.rows).flatten().collect()));
+        Ok(())
     }
 
     fn lose(&mut self, id: Option<&str>) {
@@ -331,17 +358,15 @@ impl Repair {
     fn decide(
         &mut self,
         entry: &SegmentEntry,
-        sound: &[(SegmentEntry, Segment)],
+        sound: &[VersionPart],
         undecided: Undecided,
         found: &mut Vec<ReadableDocument>,
     ) -> Result<()> {
         // A live document elsewhere proves that the one with the same id here was replaced.
         let mut elsewhere = HashSet::new();
-        for (other, segment) in sound {
-            let tombstones =
-                other.read_tombstones(&*self.backend, &self.dir, self.manifest.store_id, false)?;
-            for row in (0..segment.rows()).filter(|row| !tombstones.contains(*row)) {
-                elsewhere.insert(segment.id(row)?);
+        for part in sound {
+            for row in part.live_rows() {
+                elsewhere.insert(part.id(row)?);
             }
         }
         // The empty id of passages after the first.
@@ -383,9 +408,9 @@ fn rows_of(
     let (mut rows, mut at, mut last) = (Vec::new(), head, None);
     loop {
         let embedding = undamaged(segment.matrix(at..at + 1))?;
-        let leaves = undamaged(segment.leaves(at))?;
+        let leaf = undamaged(segment.leaf_of(at))?;
         let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
-            && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, config).is_ok());
+            && leaf.is_some_and(|leaf| check_leaf(&document.id, leaf, config).is_ok());
         if !whole {
             return Ok(None);
         }
@@ -423,9 +448,10 @@ fn live(entry: &SegmentEntry) -> u64 {
 
 /// Whether all files that a manifest names exist, judging by their lengths and ends.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
+    let folder = manifest.folder(backend, dir);
     let opens = |entry: &SegmentEntry| {
-        Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files, false).is_ok()
-            && entry.read_tombstones(backend, dir, manifest.store_id, false).is_ok()
+        Segment::open(folder, manifest.config.dim, entry.files, false).is_ok()
+            && entry.read_tombstones(folder, false).is_ok()
     };
     manifest.segments.iter().all(opens)
 }
@@ -463,7 +489,8 @@ fn set_others_aside(
     if dir.join(names::MANIFEST).exists() {
         report.set_aside.push(set_aside(backend, dir, names::MANIFEST)?);
     }
-    for name in orphans(backend, dir, &manifest.files().collect()) {
+    for name in manifest.orphans(backend, dir) {
+        let name = name.to_string();
         report.set_aside.push(set_aside(backend, dir, &name)?);
         files::remove_file(backend, &dir.join(name))?;
     }

@@ -3,8 +3,7 @@
 use super::{
     Repair, Result, StoreError,
     files::{self, set_aside},
-    log::{self, Log, Place, Room, Scan, Tail},
-    recovery,
+    log::{self, Log, LogPlace, Room, Scan, Tail},
 };
 use crate::ids::Generation;
 
@@ -12,28 +11,20 @@ impl Repair {
     /// Sets a damaged log aside and replaces it by one of its whole commits.
     pub(super) fn mend_log(&mut self) -> Result<()> {
         let (backend, dir) = (self.backend.clone(), self.dir.clone());
-        let place = recovery::place(&self.manifest);
+        let place = self.manifest.log();
         for base in log::bases(&*backend, &dir)? {
             let newer = base > place.base;
             if base < place.base {
                 // Its commits are already sealed.
                 continue;
             }
-            let place = Place { base, ..place };
-            let (mut whole, mut behind): (Vec<(Generation, Vec<u8>)>, Vec<_>) = Default::default();
-            let before = log::scan(
-                &*backend,
-                &dir,
-                place,
-                &mut |frame, bytes| {
-                    whole.push((frame.generation, bytes.to_vec()));
-                    Ok(())
-                },
-                &mut |frame, bytes| {
-                    behind.push((frame.generation, bytes.to_vec()));
-                    Ok(())
-                },
-            );
+            let place = LogPlace { base, ..place };
+            let (mut whole, mut behind) = (Vec::new(), Vec::new());
+            let before = log::scan(&*backend, &dir, place, &mut |frame, bytes| {
+                let commits = if frame.is_behind { &mut behind } else { &mut whole };
+                commits.push((frame.generation, bytes.to_vec()));
+                Ok(())
+            });
             let damaged = match &before {
                 Ok(found) => newer || matches!(found.tail, Tail::Damaged { .. }),
                 Err(StoreError::Corrupt { .. }) => true,
@@ -71,7 +62,7 @@ impl Repair {
     }
 
     /// Publishes a log of these commits in place of the current one.
-    fn rewrite(&self, place: Place, commits: &[(Generation, Vec<u8>)]) -> Result<()> {
+    fn rewrite(&self, place: LogPlace, commits: &[(Generation, Vec<u8>)]) -> Result<()> {
         let backend = &*self.backend;
         let provisional = format!("{}.new", log::name(place.base));
         let mut log = Log::create(backend, &self.dir, &provisional, place)?;

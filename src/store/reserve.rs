@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::{
     error::{Operation, Result, StoreError},
     layout::names,
-    part::Place,
-    segment::Rows,
+    part::VersionPart,
+    rows::Rows,
     version::Version,
 };
 use crate::disk::{Backend, BackendFile, OpenMode};
@@ -89,11 +89,8 @@ fn open(backend: &dyn Backend, path: &Path) -> std::io::Result<Box<dyn BackendFi
 
 /// Bytes that a flush of the memtables takes, with a margin.
 fn needed(state: &Version) -> u64 {
-    let sealed = |place: &Place| match place {
-        Place::Sealed(segment) => DEAD_FILE_BYTES + u64::from(segment.rows()) / 8,
-        Place::Memtable(_) => 0,
-    };
-    let tombstones: u64 = state.parts().iter().map(|part| sealed(&part.place)).sum();
+    let segments = state.parts.iter().filter_map(VersionPart::segment);
+    let tombstones: u64 = segments.map(|segment| DEAD_FILE_BYTES + u64::from(segment.rows()) / 8).sum();
     let memtable = state.memtable_bytes() as u64;
     // Includes page checksums.
     FIXED_BYTES + tombstones + memtable + memtable / 1024

@@ -18,27 +18,22 @@
 //! sync in any step, the state on disk is unknown, and the handle refuses writes from then on. If the disk is
 //! full, the reserve is freed and the documents in memory are sealed without merging.
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     Result, Store, StoreError, Writer,
-    clear::is_sealed_file,
     error::Operation,
     files,
     layout::names,
-    log,
     manifest::{Manifest, SegmentEntry},
-    part::{Place, VersionPart},
-    reroute::{Rerouted, Route},
-    segment::{self, Codes, Member, NewSegment, RowSource, Segment},
-    tombstones::{TombstoneFile, Tombstones},
+    part::VersionPart,
+    recovery,
+    reroute::{Route, rerouted},
+    rows::{Member, RowSource},
+    segment::{self, Codes, NewSegment, Segment},
+    tombstones::TombstoneFile,
     version::Version,
 };
-use crate::disk::Backend;
 
 /// A segment is merged with the following ones once they are at least half as large.
 const MERGE_RATIO: u32 = 2;
@@ -94,10 +89,9 @@ impl Store {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let _span = compaction("compact", &state).entered();
-        let compact =
-            self.is_sealed(&writer) && state.parts().len() <= 1 && state.live_rows() == state.rows();
+        let compact = self.is_sealed(&writer) && state.parts.len() <= 1 && state.live_rows == state.rows;
         if !compact {
-            let all = vec![true; state.parts().len()];
+            let all = vec![true; state.parts.len()];
             let replaced = self.replace(&mut writer, &state, &all, Rewrite::default(), tick);
             replaced.map_err(|error| self.with_numbers(&writer, error, 0))?;
         }
@@ -105,7 +99,7 @@ impl Store {
         self.collect_garbage(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);
         for dir in [&segments, &self.dir] {
-            self.poison_if_sync(files::sync(&*self.backend, dir))?;
+            self.health.note(files::sync(&*self.backend, dir))?;
         }
         Ok(())
     }
@@ -130,7 +124,7 @@ impl Store {
     ) -> Result<()> {
         let state = self.state();
         let _span = compaction(call, &state).entered();
-        self.replace(writer, &state, &vec![true; state.parts().len()], rewrite, tick)
+        self.replace(writer, &state, &vec![true; state.parts.len()], rewrite, tick)
     }
 
     /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on. The
@@ -159,14 +153,13 @@ impl Store {
     /// Seals the fresh documents of a generation, merging if due, and publishes it. On a full disk nothing is
     /// merged, and the reserve is used.
     pub(super) fn seal(&self, writer: &mut Writer, state: &Version) -> Result<()> {
-        let (generation, documents) = (state.generation.0, state.memtable_rows());
+        let (generation, documents) = (state.generation.0, state.memtable_documents());
         let _span = tracing::info_span!("flush", generation, documents).entered();
-        let due = due(state.parts());
+        let due = due(&state.parts);
         match self.replace(writer, state, &due, Rewrite::default(), &mut || Ok(())) {
             Err(error) if error.is_out_of_space() && self.health.check_writes().is_ok() => {
                 writer.reserve.release();
-                let memtable: Vec<bool> =
-                    state.parts().iter().map(|part| matches!(part.place, Place::Memtable(_))).collect();
+                let memtable: Vec<bool> = state.parts.iter().map(|part| part.segment().is_none()).collect();
                 self.replace(writer, state, &memtable, Rewrite::default(), &mut || Ok(())).inspect_err(|_| {
                     // For the next attempt.
                     let _ = writer.reserve.ensure(&*self.backend, state);
@@ -215,20 +208,26 @@ impl Store {
         }
         let built = self.build(state, merged, &manifest, rewrite, tick)?;
         let mut parts = Vec::new();
-        for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
-            let Place::Sealed(segment) = &part.place else { continue };
-            let tombstones = self.tombstone_file(&writer.manifest, segment, &part.tombstones, state)?;
-            manifest.segments.push(SegmentEntry { files: segment.files(), tombstones });
-            parts.push(part.clone());
+        for (part, _) in state.parts.iter().zip(merged).filter(|(_, merged)| !**merged) {
+            let Some(segment) = part.segment() else { continue };
+            let (files, mut part) = (segment.files(), part.clone());
+            // Rows only ever die, so equal counts mean equal sets.
+            if part.on_disk.map_or(0, |file| file.count) != part.tombstones.count() {
+                let (folder, now) = (self.folder(), state.generation);
+                let file = TombstoneFile::write(folder, files.number, now, &part.tombstones);
+                part.on_disk = Some(self.health.note(file)?);
+            }
+            manifest.segments.push(SegmentEntry { files, tombstones: part.on_disk });
+            parts.push(part);
         }
         if let Some(segment) = built {
             manifest.segments.push(SegmentEntry { files: segment.files(), tombstones: None });
-            parts.push(VersionPart::sealed(Arc::new(segment), Arc::default())?);
+            parts.push(VersionPart::sealed(Arc::new(segment), Arc::default(), None)?);
         }
         let next = Version::new(state.generation, parts)?;
         self.make_current(writer, manifest)?;
         self.publish(next);
-        writer.durable = u64::from(state.live());
+        writer.durable = u64::from(state.live);
         // Logged where it happens.
         let _ = self.collect_garbage(writer);
         Ok(())
@@ -244,14 +243,15 @@ impl Store {
         tick: Tick<'_>,
     ) -> Result<Option<Segment>> {
         let chosen: Vec<&VersionPart> =
-            state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
+            state.parts.iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
         let rerouted = rewrite.route.map(|route| {
-            let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
+            let parts = chosen.iter().map(|part| rerouted(part, &self.config, route));
             parts.collect::<Result<Vec<_>>>()
         });
         let rerouted = rerouted.transpose()?;
-        let found_anew =
-            |member: &Member| rerouted.as_ref().map(|parts| parts[member.source as usize].of(member.row));
+        let found_anew = |member: &Member| {
+            rerouted.as_ref().map(|parts| parts[member.source as usize][member.row as usize])
+        };
         let sources: Vec<&dyn RowSource> = chosen.iter().map(|part| &***part as &dyn RowSource).collect();
         let members: Vec<Member> = (0..)
             .zip(&chosen)
@@ -267,39 +267,10 @@ impl Store {
         };
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
-        let passages = self.config.passages.is_some();
-        let segment =
-            NewSegment { store_id: self.store_id, number, codes, lexer, passages, leaves: &found_anew };
-        let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
-        let built = self.poison_if_sync(built)?;
-        let dim = self.config().dim;
-        Segment::open(&*self.backend, &self.dir, self.store_id, dim, built, false).map(Some)
-    }
-
-    /// The file of a segment's dead rows: the existing one, or a new one.
-    fn tombstone_file(
-        &self,
-        manifest: &Manifest,
-        segment: &Segment,
-        tombstones: &Tombstones,
-        state: &Version,
-    ) -> Result<Option<TombstoneFile>> {
-        let number = segment.files().number;
-        let now = manifest.segments.iter().find(|entry| entry.files.number == number);
-        let now = now.and_then(|entry| entry.tombstones);
-        // Rows only ever die, so equal counts mean equal sets.
-        if now.map_or(0, |file| file.count) == tombstones.count() {
-            return Ok(now);
-        }
-        let file = TombstoneFile::write(
-            &*self.backend,
-            &self.dir,
-            self.store_id,
-            number,
-            state.generation,
-            tombstones,
-        );
-        self.poison_if_sync(file).map(Some)
+        let segment = NewSegment { number, codes, lexer, leaf: &found_anew };
+        let built = segment::build(self.folder(), segment, &sources, members, tick);
+        let built = self.health.note(built)?;
+        Segment::open(self.folder(), self.config.dim, built, false).map(Some)
     }
 
     /// Checks that the directory is as this handle left it.
@@ -324,15 +295,15 @@ impl Store {
                 false => Err(StoreError::Replaced { path: path.clone() }),
             }
         };
-        self.health.refuse_if_replaced(check())
+        self.health.note(check())
     }
 
     /// Steps 3 to 7.
     fn make_current(&self, writer: &mut Writer, manifest: Manifest) -> Result<()> {
         let backend = &*self.backend;
         let segments = self.dir.join(names::SEGMENTS);
-        self.poison_if_sync(files::sync(backend, &segments))?;
-        self.poison_if_sync(manifest.write_provisional(backend, &self.dir))?;
+        self.health.note(files::sync(backend, &segments))?;
+        self.health.note(manifest.write_provisional(backend, &self.dir))?;
         let provisional = self.dir.join(names::MANIFEST_NEW);
         let left = backend.identity(&provisional).map_err(StoreError::io(&provisional, Operation::Read))?;
         self.fence(writer)?;
@@ -358,16 +329,9 @@ impl Store {
 
     /// Removes our files that the manifest does not name, and logs of sealed commits.
     pub(super) fn remove_orphans(&self, writer: &Writer) -> Result<()> {
-        let (backend, manifest) = (&*self.backend, &writer.manifest);
-        let named: HashSet<String> = manifest.files().collect();
-        let mut unused = orphans(backend, &self.dir, &named);
-        let logs = log::bases(backend, &self.dir).unwrap_or_default();
+        let backend = &*self.backend;
         // The log of this generation is in use, unless it cannot have any commit.
-        let unused_log =
-            |base| base < manifest.generation || base == manifest.generation && writer.log.is_none();
-        let logs = logs.into_iter().filter(|base| unused_log(*base));
-        unused.extend(logs.map(log::name));
-        unused.extend(log::provisional(backend, &self.dir).unwrap_or_default());
+        let unused = recovery::unused(backend, &self.dir, &writer.manifest, writer.log.is_some())?;
         let mut first = Ok(());
         for name in unused {
             let path = self.dir.join(&name);
@@ -378,38 +342,12 @@ impl Store {
         }
         first
     }
-
-    /// A failed sync poisons the handle; other failures do not.
-    pub(super) fn poison_if_sync<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| {
-            if error.is_failed_sync() {
-                self.health.refuse_writes();
-            }
-        })
-    }
 }
 
 /// The tracing span of a call that rewrites all documents.
 fn compaction(call: &'static str, state: &Version) -> tracing::Span {
-    let (generation, documents, parts) = (state.generation.0, state.live(), state.parts().len());
+    let (generation, documents, parts) = (state.generation.0, state.live, state.parts.len());
     tracing::info_span!("compaction", call, generation, documents, parts)
-}
-
-/// Our files in `segments` that are not among `named`.
-pub(super) fn orphans(backend: &dyn Backend, dir: &Path, named: &HashSet<String>) -> Vec<String> {
-    let entries = backend.list(&dir.join(names::SEGMENTS)).unwrap_or_default();
-    entries
-        .into_iter()
-        .filter_map(|name| name.into_string().ok())
-        .filter(|name| is_sealed_file(name))
-        .map(|name| format!("{}/{name}", names::SEGMENTS))
-        .filter(|name| !named.contains(name))
-        .collect()
-}
-
-/// The segment number of a file of [`orphans`].
-pub(super) fn segment_of(name: &str) -> Option<u64> {
-    name.strip_prefix(names::SEGMENTS)?.strip_prefix('/')?.split('.').next()?.parse().ok()
 }
 
 /// Which parts go into the next segment: the fresh ones, preceding sealed ones that are not much larger, and
@@ -419,14 +357,9 @@ fn due(parts: &[VersionPart]) -> Vec<bool> {
     let mut rows = 0u32;
     let mut open = true;
     for (place, part) in parts.iter().enumerate().rev() {
-        let live = part.live();
-        match part.place {
-            Place::Memtable(_) => merged[place] = true,
-            Place::Sealed(_) => {
-                open &= live < rows.saturating_mul(MERGE_RATIO);
-                merged[place] = open || part.tombstones.count() > part.rows() / DEAD_SHARE;
-            }
-        }
+        let (live, sealed) = (part.live(), part.segment().is_some());
+        open &= !sealed || live < rows.saturating_mul(MERGE_RATIO);
+        merged[place] = !sealed || open || part.tombstones.count() > part.rows() / DEAD_SHARE;
         if merged[place] {
             rows = rows.saturating_add(live);
         }

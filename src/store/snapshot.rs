@@ -69,6 +69,7 @@ impl Store {
         Manifest { segments: Vec::new(), ..manifest.clone() }.write_provisional(backend, target)?;
         files::sync(backend, target)?;
         for name in manifest.files() {
+            let name = name.to_string();
             let to = target.join(&name);
             backend.link(&self.dir.join(&name), &to).map_err(|source| match source.kind() {
                 std::io::ErrorKind::NotFound => {
@@ -88,7 +89,7 @@ impl Store {
 
     /// Removes what a call made before it found a file missing.
     fn unshare(&self, manifest: &Manifest, target: &Path) {
-        for name in manifest.files().chain([names::MANIFEST_NEW.to_owned()]) {
+        for name in manifest.files().map(|name| name.to_string()).chain([names::MANIFEST_NEW.to_owned()]) {
             // Missing files were not made yet.
             let _ = self.backend.remove(&target.join(name));
         }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::{Result, Store, StoreError, layout::names, part::Place, recovery};
+use super::{Result, Store, StoreError, layout::names, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
 use crate::lexical::Analyzer;
 use crate::passages::Passages;
@@ -137,8 +137,6 @@ pub struct StoreStats {
     pub leaves: u64,
     /// Leaves that have documents.
     pub leaves_used: usize,
-    /// Number of leaves for each document, or for each of its passages.
-    pub leaves_per_document: u32,
     /// The length of the documents' passages; `None` if a document is one row.
     pub passages: Option<Passages>,
     /// The model in service.
@@ -153,28 +151,24 @@ impl Store {
         let view = self.read();
         let state = &view.state;
         let sizes = view.leaf_sizes()?;
-        let (mut segments, mut memtable_documents) = (0, 0u64);
+        let (mut segments, mut memtable_documents) = (0, state.memtable_documents());
         let mut bytes = StoreBytes {
             dead_rows: bytes_below(&self.dir.join(names::SEGMENTS), &|name| name.ends_with(".dead")),
             log: bytes_below(&self.dir.join(names::LOG), &|_| true),
             ..StoreBytes::default()
         };
-        for part in state.parts() {
-            match &part.place {
-                Place::Sealed(segment) => {
-                    segments += 1;
-                    let [vectors, documents] = segment.bytes();
-                    bytes.vectors += vectors;
-                    bytes.documents += documents - segment.term_bytes();
-                    bytes.terms += segment.term_bytes();
-                }
-                Place::Memtable(_) => memtable_documents += u64::from(part.live_documents()),
-            }
+        for part in &state.parts {
+            let Some(segment) = part.segment() else { continue };
+            segments += 1;
+            let [vectors, documents] = segment.bytes();
+            bytes.vectors += vectors;
+            bytes.documents += documents - segment.term_bytes();
+            bytes.terms += segment.term_bytes();
         }
         if self.is_read_only() {
             // A damaged log has no commits that the next writer would take over.
             match recovery::waiting(&*self.backend, &self.dir, &self.manifest()) {
-                Ok(Some(waiting)) if waiting.scan.check(waiting.place).is_ok() => {
+                Ok(Some(waiting)) if waiting.scan.check().is_ok() => {
                     memtable_documents += waiting.documents;
                 }
                 Ok(_) | Err(StoreError::Corrupt { .. }) => {}
@@ -187,9 +181,9 @@ impl Store {
         let squares = 0.0 + sizes.values().map(|&size| (size * size) as f64).sum::<f64>();
         Ok(StoreStats {
             generation: state.generation,
-            documents: state.live().into(),
-            rows: state.rows().into(),
-            dead_rows: (state.rows() - state.live_rows()).into(),
+            documents: state.live.into(),
+            rows: state.rows.into(),
+            dead_rows: (state.rows - state.live_rows).into(),
             segments,
             memtable_documents,
             bytes,
@@ -203,7 +197,6 @@ impl Store {
             height: config.height,
             leaves: config.leaves(),
             leaves_used: sizes.len(),
-            leaves_per_document: config.leaves_per_document,
             passages: config.passages,
             model: config.model_hash,
             leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize { leaf, documents }).collect(),

@@ -4,14 +4,13 @@
 //! not depend on a tokenizer. Terms follow from texts, as leaves follow from embeddings: the log does not
 //! contain them, and rows without lists get theirs from their texts.
 
-use std::{error::Error, num::NonZeroUsize, sync::Arc};
+use std::{borrow::Borrow, error::Error, sync::Arc};
 
 use super::{
     error::{Result, StoreError},
     payload,
-    segment::{RowSource, Segment},
 };
-use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, Posting};
+use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, List, Posting};
 
 /// Splits texts into terms.
 pub(crate) trait Lexer: Send + Sync {
@@ -101,16 +100,17 @@ impl Terms {
     }
 }
 
-/// Posting lists of rows in memory.
+/// Posting lists of rows in memory, packed as in a segment.
 #[derive(Debug, Default)]
 pub(super) struct TermTable {
     /// Ascending.
     terms: Vec<u32>,
-    /// The end of each term's postings.
+    /// The number of each term's postings, and the end of their bytes.
+    counts: Vec<u32>,
     ends: Vec<usize>,
-    postings: Vec<Posting>,
+    bytes: Vec<u8>,
     /// Occurrences of all terms in each row.
-    lengths: Vec<u32>,
+    pub(super) lengths: Vec<u32>,
 }
 
 impl TermTable {
@@ -123,41 +123,62 @@ impl TermTable {
             all.extend(terms.counts.iter().map(|&(term, count)| (term, Posting { row, count })));
         }
         all.sort_unstable_by_key(|&(term, posting)| (term, posting.row));
-        for (term, posting) in all {
-            if table.terms.last() != Some(&term) {
-                table.terms.push(term);
-                table.ends.push(table.postings.len());
-            }
-            table.postings.push(posting);
-            if let Some(end) = table.ends.last_mut() {
-                *end = table.postings.len();
-            }
+        let mut postings = Vec::new();
+        for same in all.chunk_by(|(a, _), (b, _)| a == b) {
+            postings.clear();
+            postings.extend(same.iter().map(|(_, posting)| *posting));
+            lexical::encode(&postings, |row| table.lengths[row as usize], &mut table.bytes);
+            table.terms.push(same[0].0);
+            table.counts.push(same.len() as u32);
+            table.ends.push(table.bytes.len());
         }
         table
     }
 
     /// The rows that contain a term.
-    pub(super) fn list(&self, term: u32) -> &[Posting] {
-        self.terms.binary_search(&term).map_or(&[], |place| self.at(place))
+    pub(super) fn list(&self, term: u32) -> List<'_> {
+        let place = self.terms.binary_search(&term).ok();
+        place.and_then(|place| self.at(place)).map_or(List::Plain(&[]), List::Encoded)
     }
 
     /// Calls `tell` with each term and the number of rows that contain it.
     pub(super) fn counts(&self, tell: &mut dyn FnMut(u32, u64)) {
-        let mut start = 0;
-        for (&term, &end) in self.terms.iter().zip(&self.ends) {
-            tell(term, (end - start) as u64);
-            start = end;
-        }
+        self.terms.iter().zip(&self.counts).for_each(|(&term, &count)| tell(term, count.into()));
     }
 
-    /// Occurrences of all terms in each row.
-    pub(super) fn lengths(&self) -> &[u32] {
-        &self.lengths
-    }
-
-    fn at(&self, place: usize) -> &[Posting] {
+    fn at(&self, place: usize) -> Option<EncodedList<'_>> {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.postings[start..self.ends[place]]
+        let list = EncodedList::new(&self.bytes[start..self.ends[place]], self.counts[place] as usize);
+        debug_assert!(list.is_ok(), "a list that was just packed");
+        list.ok()
+    }
+}
+
+/// The lists of a table, for the rows of a source that it covers: these, or all of them.
+pub(super) struct TableLists<T> {
+    pub(super) table: T,
+    pub(super) rows: Option<Vec<u32>>,
+}
+
+impl<T: Borrow<TermTable>> TermLists for TableLists<T> {
+    fn terms(&self) -> Result<&[u32]> {
+        Ok(&self.table.borrow().terms)
+    }
+
+    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
+        let before = out.len();
+        let decoded = self.table.borrow().at(place).map(|list| list.decode_all(out));
+        debug_assert!(matches!(decoded, Some(Ok(_))), "a list that was just packed");
+        if let Some(rows) = &self.rows {
+            out[before..].iter_mut().for_each(|posting| posting.row = rows[posting.row as usize]);
+        }
+        Ok(())
+    }
+
+    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
+        let row = |at: u32| self.rows.as_ref().map_or(at, |rows| rows[at as usize]);
+        (0..).zip(&self.table.borrow().lengths).for_each(|(at, &length)| tell(row(at), length));
+        Ok(())
     }
 }
 
@@ -169,197 +190,4 @@ pub(super) trait TermLists {
     fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()>;
     /// Calls `tell` with each row of the source that the lists cover, and its occurrences of all terms.
     fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()>;
-}
-
-impl TermLists for &TermTable {
-    fn terms(&self) -> Result<&[u32]> {
-        Ok(&self.terms)
-    }
-
-    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
-        out.extend_from_slice(self.at(place));
-        Ok(())
-    }
-
-    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        (0..).zip(&self.lengths).for_each(|(row, &length)| tell(row, length));
-        Ok(())
-    }
-}
-
-impl TermLists for &Segment {
-    fn terms(&self) -> Result<&[u32]> {
-        Segment::terms(self)
-    }
-
-    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
-        let list = self.term_list_at(place)?;
-        list.decode_all(out).map_err(|_| self.undecodable("the postings of term", place as u64))
-    }
-
-    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        (0..).zip(Segment::stored_lengths(self)?).for_each(|(row, &length)| tell(row, length));
-        Ok(())
-    }
-}
-
-/// Rows whose lists are built together before they are packed.
-const ROWS_AT_ONCE: usize = 16 << 10;
-
-/// Lists built from the texts of rows of a source, packed as in a segment.
-struct Made {
-    /// The rows, ascending; lists refer to them by position.
-    rows: Vec<u32>,
-    lengths: Vec<u32>,
-    terms: Vec<u32>,
-    counts: Vec<u32>,
-    ends: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Made {
-    fn new(source: &dyn RowSource, rows: &[u32], lexer: &dyn Lexer) -> Result<Self> {
-        let terms = |rows: &[u32]| {
-            let terms = rows.iter().map(|&row| {
-                // An unreadable text has no terms; reading it is an error of its own.
-                Ok(Terms::of_stored(source.payload(row)?, lexer)?.unwrap_or_default())
-            });
-            terms.collect::<Result<Vec<_>>>()
-        };
-        // On separate threads: those of the caller's pool may be waiting for the writer.
-        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let share = rows.len().div_ceil(threads).max(1);
-        let terms: Vec<Terms> = std::thread::scope(|scope| {
-            let parts: Vec<_> = rows.chunks(share).map(|rows| scope.spawn(move || terms(rows))).collect();
-            let joined = parts.into_iter().map(|part| part.join().map_err(|_| StoreError::no_lexer()));
-            joined.collect::<Result<Vec<_>>>()?.into_iter().collect::<Result<Vec<_>>>()
-        })?
-        .concat();
-        let TermTable { terms, ends, postings, lengths } = TermTable::new(terms.iter());
-        let mut made = Self {
-            rows: rows.to_vec(),
-            lengths,
-            terms,
-            counts: Vec::new(),
-            ends: Vec::new(),
-            bytes: Vec::new(),
-        };
-        let mut start = 0;
-        for end in ends {
-            lexical::encode(&postings[start..end], |row| made.lengths[row as usize], &mut made.bytes);
-            made.counts.push((end - start) as u32);
-            made.ends.push(made.bytes.len());
-            start = end;
-        }
-        Ok(made)
-    }
-}
-
-impl TermLists for Made {
-    fn terms(&self) -> Result<&[u32]> {
-        Ok(&self.terms)
-    }
-
-    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let before = out.len();
-        let decoded = EncodedList::new(&self.bytes[start..self.ends[place]], self.counts[place] as usize)
-            .and_then(|list| list.decode_all(out));
-        debug_assert!(decoded.is_ok(), "a list that was just packed");
-        out[before..].iter_mut().for_each(|posting| posting.row = self.rows[posting.row as usize]);
-        Ok(())
-    }
-
-    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
-        self.rows.iter().zip(&self.lengths).for_each(|(&row, &length)| tell(row, length));
-        Ok(())
-    }
-}
-
-/// The lists of rows of a source, ascending, built from their texts.
-pub(super) fn made_from_texts<'a>(
-    source: &dyn RowSource,
-    rows: &[u32],
-    lexer: &dyn Lexer,
-) -> Result<Vec<Box<dyn TermLists + 'a>>> {
-    let made = |rows: &[u32]| Ok(Box::new(Made::new(source, rows, lexer)?) as Box<dyn TermLists>);
-    rows.chunks(ROWS_AT_ONCE).map(made).collect()
-}
-
-/// Marks a row that is left out.
-const LEFT_OUT: u32 = u32::MAX;
-
-/// The lists of all sources, merged term by term.
-pub(super) struct Joined<'a> {
-    /// With the number of its source, and the position of its next term.
-    lists: Vec<(usize, Box<dyn TermLists + 'a>, usize)>,
-    /// The new row of each row of each source.
-    places: Vec<Vec<u32>>,
-    own: Vec<Posting>,
-}
-
-impl<'a> Joined<'a> {
-    /// `members`: for each new row, its source and its row there.
-    pub(super) fn new(
-        sources: &[&'a dyn RowSource],
-        members: impl Iterator<Item = (u32, usize, u32)>,
-        lexer: &dyn Lexer,
-    ) -> Result<Self> {
-        let mut places: Vec<Vec<u32>> = vec![Vec::new(); sources.len()];
-        for (new, source, row) in members {
-            let own = &mut places[source];
-            own.resize(own.len().max(row as usize + 1), LEFT_OUT);
-            own[row as usize] = new;
-        }
-        let mut lists = Vec::new();
-        for (number, (source, places)) in sources.iter().zip(&places).enumerate() {
-            let rows = (0..).zip(places).filter(|(_, new)| **new != LEFT_OUT).map(|(row, _)| row);
-            let rows: Vec<u32> = rows.collect();
-            let own = source.term_lists(&rows, lexer)?;
-            lists.extend(own.into_iter().map(|own| (number, own, 0)));
-        }
-        Ok(Self { lists, places, own: Vec::new() })
-    }
-
-    /// Occurrences of all terms in each new row.
-    pub(super) fn lengths(&self, rows: usize) -> Result<Vec<u32>> {
-        let mut lengths = vec![0; rows];
-        for (source, lists, _) in &self.lists {
-            let places = &self.places[*source];
-            lists.lengths(&mut |row, length| {
-                if let Some(new) = places.get(row as usize).and_then(|&new| lengths.get_mut(new as usize)) {
-                    *new = length;
-                }
-            })?;
-        }
-        Ok(lengths)
-    }
-
-    /// The next term with its postings by new rows, without rows that are left out.
-    pub(super) fn next(&mut self, out: &mut Vec<Posting>) -> Result<Option<u32>> {
-        let mut least = None;
-        for (_, lists, place) in &self.lists {
-            if let Some(&term) = lists.terms()?.get(*place) {
-                least = Some(least.map_or(term, |least: u32| least.min(term)));
-            }
-        }
-        let Some(term) = least else { return Ok(None) };
-        out.clear();
-        for (source, lists, place) in &mut self.lists {
-            if lists.terms()?.get(*place) != Some(&term) {
-                continue;
-            }
-            self.own.clear();
-            lists.add(*place, &mut self.own)?;
-            *place += 1;
-            let places = &self.places[*source];
-            let moved = |posting: &Posting| {
-                let new = places.get(posting.row as usize).copied().filter(|new| *new != LEFT_OUT)?;
-                Some(Posting { row: new, ..*posting })
-            };
-            out.extend(self.own.iter().filter_map(moved));
-        }
-        out.sort_unstable_by_key(|posting| posting.row);
-        Ok(Some(term))
-    }
 }

@@ -1,14 +1,10 @@
 //! The dead rows of a part: deleted, or replaced by a later one.
 
-use std::{path::Path, sync::Arc};
-
 use super::{
     error::{Damage, Result},
-    layout::{names, tombstones::*},
-    manifest::StoreId,
-    sealed::{Identity, Kind, Seal, SealedFile, SealedWriter},
+    layout::tombstones::*,
+    sealed::{Seal, SealedFile, SealedFolder, SealedKind, SealedName, SealedWriter},
 };
-use crate::disk::Backend;
 use crate::ids::Generation;
 
 /// A set of rows. Copied on change: views of older generations keep theirs.
@@ -50,45 +46,35 @@ impl Tombstones {
 }
 
 impl TombstoneFile {
-    /// Name of the file, relative to the index.
-    pub(super) fn name(segment: u64, generation: Generation) -> String {
-        format!("{}/{segment:08}.{:016}.dead", names::SEGMENTS, generation.0)
+    /// The file, given the number of its segment.
+    pub(super) fn name(&self, segment: u64) -> SealedName {
+        SealedName { segment, kind: SealedKind::Dead(self.generation) }
     }
 
     /// Writes the dead rows of a segment as of `generation`, durable except for the directory entry.
     pub(super) fn write(
-        backend: &dyn Backend,
-        dir: &Path,
-        store_id: StoreId,
+        folder: SealedFolder<'_>,
         segment: u64,
         generation: Generation,
         tombstones: &Tombstones,
     ) -> Result<Self> {
-        let identity = Identity { kind: Kind::Dead, store_id, segment };
-        let path = dir.join(Self::name(segment, generation));
-        let mut file = SealedWriter::create(backend, &path, identity)?;
-        file.begin(BITMAP)?;
-        file.write(bytemuck::cast_slice(&tombstones.words))?;
+        let name = SealedName { segment, kind: SealedKind::Dead(generation) };
+        let mut file = SealedWriter::create(folder, name)?;
+        file.section(BITMAP, &tombstones.words)?;
         Ok(Self { generation, count: tombstones.count, seal: file.finish()? })
     }
 
     /// Reads them back and checks that their number matches the manifest, and that all are below `rows`;
     /// `damaged` as in [`SealedFile::open`].
     pub(super) fn read(
-        self,
-        backend: &dyn Backend,
-        dir: &Path,
-        store_id: StoreId,
+        &self,
+        folder: SealedFolder<'_>,
         segment: u64,
         rows: u32,
         damaged: bool,
-    ) -> Result<Arc<Tombstones>> {
-        let name = Self::name(segment, self.generation);
-        let identity = Identity { kind: Kind::Dead, store_id, segment };
-        let file = SealedFile::open(backend, &dir.join(&name), name, identity, self.seal, damaged)?;
-        let section = file.section(BITMAP);
-        let words = ((section.end - section.start) / 8) as usize;
-        let words: &[u64] = file.elements(section, 0..words)?;
+    ) -> Result<Tombstones> {
+        let file = SealedFile::open(folder, self.name(segment), self.seal, damaged)?;
+        let words: &[u64] = file.all(BITMAP)?;
         let tombstones =
             Tombstones { words: words.to_vec(), count: words.iter().map(|word| word.count_ones()).sum() };
         let highest = words.iter().rposition(|word| *word != 0);
@@ -96,13 +82,10 @@ impl TombstoneFile {
             .is_some_and(|at| at as u64 * 64 + 63 - u64::from(words[at].leading_zeros()) >= rows.into());
         if tombstones.count != self.count || beyond {
             let (expected, found) = (self.count.into(), tombstones.count.into());
-            return Err(file.corrupt(Damage::Disagreement {
-                what: "the number of dead rows",
-                expected,
-                found,
-            }));
+            let what = "the number of dead rows";
+            return Err(file.corrupt(Damage::Disagreement { what, expected, found }));
         }
-        Ok(Arc::new(tombstones))
+        Ok(tombstones)
     }
 }
 
@@ -113,14 +96,14 @@ mod tests {
     use super::*;
     use crate::{
         disk::FileSystem,
-        store::{StoreError, layout::STORE_ID_BYTES},
+        store::{StoreError, layout::names},
     };
 
     #[test]
     fn rows_come_back() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(names::SEGMENTS)).unwrap();
-        let id = StoreId([1; STORE_ID_BYTES]);
+        let folder = SealedFolder { backend: &FileSystem, dir: dir.path(), store_id: [1; 16] };
         for rows in [vec![], vec![0], vec![63, 64, 64, 3], (0..1000).step_by(3).collect()] {
             let mut tombstones = Tombstones::default();
             for &row in &rows {
@@ -130,14 +113,13 @@ mod tests {
             }
             let different: std::collections::BTreeSet<u32> = rows.iter().copied().collect();
             assert_eq!(tombstones.count() as usize, different.len());
-            let file =
-                TombstoneFile::write(&FileSystem, dir.path(), id, 4, Generation(9), &tombstones).unwrap();
-            let read = file.read(&FileSystem, dir.path(), id, 4, 1000, false).unwrap();
-            assert_eq!(*read, tombstones);
+            let file = TombstoneFile::write(folder, 4, Generation(9), &tombstones).unwrap();
+            let read = file.read(folder, 4, 1000, false).unwrap();
+            assert_eq!(read, tombstones);
             assert!((0..1000).all(|row| read.contains(row) == rows.contains(&row)));
             let fewer = rows.iter().max().copied().unwrap_or(0);
             if fewer > 0 {
-                let refused = file.read(&FileSystem, dir.path(), id, 4, fewer, false);
+                let refused = file.read(folder, 4, fewer, false);
                 assert!(matches!(refused, Err(StoreError::Corrupt { .. })));
             }
         }

@@ -1,10 +1,6 @@
 //! The full check: every byte, every checksum, every invariant.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet, hash_map::Entry},
-    ops::Range,
-};
+use std::{borrow::Cow, collections::HashSet, ops::Range};
 
 use serde::{Serialize, Serializer};
 
@@ -13,8 +9,9 @@ use super::{
     error::Damage,
     layout::names,
     manifest::Manifest,
-    part::{Place, VersionPart},
-    segment::{Passage, RowSource, Rows, Segment},
+    part::VersionPart,
+    rows::{Passage, RowSource, Rows},
+    segment::Segment,
     terms::Terms,
     verify_codes as codes,
 };
@@ -27,9 +24,6 @@ const MOST_PROBLEMS: usize = 100;
 /// Rows of a segment whose texts are split into terms for the check.
 const ROWS_WITH_TERMS: u32 = 64;
 
-/// The rows of a leaf, as returned by [`Rows::leaf`](super::segment::Rows::leaf).
-type LeafList<'a> = (Range<u32>, &'a [u32]);
-
 /// Called with the finished and the total number of units; its error ends the call.
 type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
@@ -38,10 +32,7 @@ pub(super) type Done<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Pages, rows whose codes are checked, and live documents.
 fn units(part: &VersionPart) -> u64 {
-    let sealed = match &part.place {
-        Place::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
-        Place::Memtable(_) => 0,
-    };
+    let sealed = part.segment().map_or(0, |segment| segment.checks() + u64::from(segment.rows()));
     sealed + u64::from(part.live())
 }
 
@@ -164,7 +155,7 @@ impl Store {
     pub fn verify_with(&self, tell: Tell<'_>) -> Result<VerifyReport> {
         let state = self.state();
         let mut report = VerifyReport::default();
-        let (mut units_done, total) = (0, state.parts().iter().map(units).sum());
+        let (mut units_done, total) = (0, state.parts.iter().map(units).sum());
         let done: Done<'_> = &mut |more| {
             units_done += more;
             tell(units_done, total)
@@ -174,8 +165,8 @@ impl Store {
             report.problem(names::MANIFEST, Damage::Foreign);
         }
         let mut ids = HashSet::new();
-        for part in state.parts() {
-            if let Place::Sealed(segment) = &part.place {
+        for part in &state.parts {
+            if let Some(segment) = part.segment() {
                 report.file_bytes += segment.bytes().iter().sum::<u64>();
                 for page in segment.check_bytes() {
                     report.note(page)?;
@@ -295,38 +286,32 @@ impl Store {
         Ok(())
     }
 
-    /// Checks that each row is in the lists of its leaves, and in no others.
+    /// Checks that each row is in the list of its leaf, and in no other.
     fn check_lists(&self, part: &VersionPart, report: &mut VerifyReport) -> Result<()> {
         let (file, leaves) = (part.name().to_owned(), self.config.leaves());
-        let mut expected = 0;
-        // Each list is looked up once: it may be long.
-        let mut lists: HashMap<LeafId, Option<LeafList<'_>>> = HashMap::new();
+        let (mut expected, mut found) = (0, 0);
+        // Rows are in the order of their leaves, so each list is looked up once.
+        let mut last: Option<(LeafId, Option<Range<u32>>)> = None;
         for row in 0..part.rows() {
-            let Some(own) = report.note(part.leaves(row))? else { continue };
-            let number = u64::from(row);
-            let sound = !own.is_empty()
-                && own.len() <= self.config.leaves_per_document as usize
-                && own.iter().all(|leaf| u64::from(leaf.0) < leaves);
-            if !sound {
-                report.problem(file.clone(), Damage::Undecodable { what: "the leaves of row", number });
+            let Some(leaf) = report.note(part.leaf_of(row))? else { continue };
+            if u64::from(leaf.0) >= leaves {
+                let number = u64::from(row);
+                report.problem(file.clone(), Damage::Undecodable { what: "the leaf of row", number });
             }
-            for (place, &leaf) in own.iter().enumerate() {
-                expected += 1;
-                let list = match lists.entry(leaf) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(new) => new.insert(report.note(part.leaf(leaf))?),
-                };
-                let listed = list.as_ref().map(|(own, secondary)| match place {
-                    0 => own.contains(&row),
-                    _ => secondary.binary_search(&row).is_ok(),
-                });
-                if listed == Some(false) {
-                    report.problem(file.clone(), Damage::Missing { what: "the posting of a row" });
+            expected += 1;
+            let list = match last.take().filter(|(own, _)| *own == leaf) {
+                Some((_, list)) => list,
+                None => {
+                    let list = report.note(part.leaf(leaf))?;
+                    found += list.as_ref().map_or(0, |rows| rows.len() as u64);
+                    list
                 }
+            };
+            if list.as_ref().is_some_and(|rows| !rows.contains(&row)) {
+                report.problem(file.clone(), Damage::Missing { what: "the posting of a row" });
             }
+            last = Some((leaf, list));
         }
-        let sizes = lists.values().flatten().map(|(own, secondary)| (own.len() + secondary.len()) as u64);
-        let found = sizes.sum();
         report.postings += found;
         if found != expected {
             report.problem(file, Damage::Disagreement { what: "the number of postings", expected, found });

@@ -3,7 +3,8 @@
 use super::{
     Result,
     error::Damage,
-    segment::{Rows, Segment, SegmentFiles, SegmentMeans},
+    rows::Rows,
+    segment::{Segment, SegmentMeans},
     verify::{Done, VerifyReport},
 };
 use crate::codes::{self, CodeMaker};
@@ -16,7 +17,7 @@ const SAME: f32 = 1e-6;
 pub(super) fn check(segment: &Segment, dim: usize, report: &mut VerifyReport, done: Done<'_>) -> Result<()> {
     let problem = |report: &mut VerifyReport, what, number: u32| {
         let damage = Damage::Undecodable { what, number: number.into() };
-        report.problem(SegmentFiles::vectors_name(segment.files().number), damage);
+        report.problem(segment.files().names()[0].to_string(), damage);
     };
     if !have_their_means(segment, dim, report)? {
         problem(report, "the means of codes, from", 0);

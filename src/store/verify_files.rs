@@ -1,6 +1,6 @@
 //! Files other than segments: the log, the manifest's copy, and files that nothing names.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use super::{
     Notice, Result, Store, VerifyReport,
@@ -10,7 +10,6 @@ use super::{
     log::{self, Tail},
     manifest::Manifest,
     recovery,
-    seal::orphans,
 };
 use crate::disk::Kind;
 
@@ -62,7 +61,7 @@ impl Store {
         }
         if self.is_read_only() && !matches!(waiting.scan.tail, Tail::Damaged { .. }) {
             report.warnings.extend(self.waiting_notice(&waiting));
-            report.warnings.extend(recovery::notice_of(&waiting.scan, recovery::place(&manifest)));
+            report.warnings.extend(recovery::notice_of(&waiting.scan));
         }
         Ok(())
     }
@@ -83,11 +82,7 @@ impl Store {
             if !copy.is_ok_and(|copy| copy == manifest) {
                 found.push(Notice::StaleCopy { file: names::MANIFEST_COPY.to_owned() });
             }
-            let named: HashSet<String> = manifest.files().collect();
-            let mut unused = orphans(backend, dir, &named);
-            let old = log::bases(backend, dir)?.into_iter().filter(|base| *base < manifest.generation);
-            unused.extend(old.map(log::name));
-            unused.extend(log::provisional(backend, dir)?);
+            let unused = recovery::unused(backend, dir, &manifest, true)?;
             found.extend(unused.into_iter().map(|file| Notice::Unused { file }));
         }
         if files::kind(backend, &dir.join(names::MANIFEST_NEW))?.is_some() {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{
     batch::{CheckedBatch, Committed},
+    config::StoreConfig,
     error::{Result, StoreError},
-    manifest::StoreConfig,
     memtable::Memtable,
-    part::{Place, VersionPart},
+    part::{PartRows, VersionPart},
 };
 use crate::ids::{Generation, Row};
 
@@ -16,10 +16,13 @@ use crate::ids::{Generation, Row};
 pub(super) struct Version {
     pub(super) generation: Generation,
     /// In row order: the segments, then the memtables, oldest first.
-    parts: Vec<VersionPart>,
-    rows: u32,
-    live: u32,
-    live_rows: u32,
+    pub(super) parts: Vec<VersionPart>,
+    /// Rows of all parts, dead ones included.
+    pub(super) rows: u32,
+    /// Live documents.
+    pub(super) live: u32,
+    /// Rows of live documents.
+    pub(super) live_rows: u32,
 }
 
 impl Version {
@@ -34,25 +37,6 @@ impl Version {
             rows = rows.checked_add(part.rows()).ok_or(too_many)?;
         }
         Ok(Self { generation, parts, rows, live, live_rows })
-    }
-
-    pub(super) fn parts(&self) -> &[VersionPart] {
-        &self.parts
-    }
-
-    /// Rows of all parts, dead ones included.
-    pub(super) fn rows(&self) -> u32 {
-        self.rows
-    }
-
-    /// Live documents.
-    pub(super) fn live(&self) -> u32 {
-        self.live
-    }
-
-    /// Rows of live documents.
-    pub(super) fn live_rows(&self) -> u32 {
-        self.live_rows
     }
 
     /// The part that contains a row, and the row in it.
@@ -75,7 +59,7 @@ impl Version {
     }
 
     /// Live documents of the memtables.
-    pub(super) fn memtable_rows(&self) -> u64 {
+    pub(super) fn memtable_documents(&self) -> u64 {
         self.memtables().map(|(part, _)| u64::from(part.live_documents())).sum()
     }
 
@@ -86,8 +70,8 @@ impl Version {
 
     fn memtables(&self) -> impl Iterator<Item = (&VersionPart, &Memtable)> {
         self.parts.iter().filter_map(|part| match &part.place {
-            Place::Memtable(memtable) => Some((part, &**memtable)),
-            Place::Sealed(_) => None,
+            PartRows::Memtable(memtable) => Some((part, &**memtable)),
+            PartRows::Sealed(_) => None,
         })
     }
 
@@ -127,12 +111,12 @@ impl Version {
 /// Merges the newest memtable with the one before it while the older one is not much larger.
 fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
     while let [.., older, newer] = parts.as_slice()
-        && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)
+        && let (PartRows::Memtable(first), PartRows::Memtable(second)) = (&older.place, &newer.place)
         && older.live() < 2 * newer.rows()
     {
-        let rows = older.live_rows().map(|row| (&**first, row));
-        let rows = rows.chain(newer.live_rows().map(|row| (&**second, row)));
-        let joined = Memtable::joined(dim, passages, rows);
+        let documents = first.documents_of(older.live_rows());
+        let documents = documents.chain(second.documents_of(newer.live_rows()));
+        let joined = Memtable::new(dim, passages, documents);
         parts.truncate(parts.len() - 2);
         parts.push(VersionPart::memtable(joined));
     }

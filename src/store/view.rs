@@ -6,11 +6,10 @@ use half::f16;
 
 use super::{
     error::{Result, StoreError},
-    part::{Place, VersionPart},
+    part::VersionPart,
     segment::Segment,
     terms::{Lexer, SharedLexer},
     version::Version,
-    walk::Walk,
 };
 use crate::{
     codes::{self, StoredCodes},
@@ -39,17 +38,17 @@ impl View {
 
     /// Number of live documents.
     pub fn live(&self) -> usize {
-        self.state.live() as usize
+        self.state.live as usize
     }
 
     /// Number of rows of live documents: one each, or one for each passage.
     pub fn live_rows(&self) -> usize {
-        self.state.live_rows() as usize
+        self.state.live_rows as usize
     }
 
     /// Whether a document may have several rows.
     pub fn has_several(&self) -> bool {
-        self.state.parts().iter().any(VersionPart::has_several)
+        self.state.parts.iter().any(VersionPart::has_several)
     }
 
     /// The representative row of a row's document, also for a dead document.
@@ -58,7 +57,7 @@ impl View {
     ///
     /// [`StoreError::NoSuchRow`] beyond the rows, and damage.
     pub fn head(&self, row: Row) -> Result<Row> {
-        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let (part, local) = self.part(row)?;
         Ok(Row(part.base + part.head(local)?))
     }
 
@@ -68,7 +67,7 @@ impl View {
     ///
     /// As [`Self::head`].
     pub fn rows_of(&self, row: Row) -> Result<Vec<Row>> {
-        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let (part, local) = self.part(row)?;
         let rows = part.rows_of(part.head(local)?)?;
         Ok(rows.into_iter().map(|row| Row(part.base + row)).collect())
     }
@@ -79,7 +78,7 @@ impl View {
     ///
     /// As [`Self::head`].
     pub fn span(&self, row: Row) -> Result<Option<Span>> {
-        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let (part, local) = self.part(row)?;
         Ok(part.passage(local)?.map(|passage| passage.span))
     }
 
@@ -98,7 +97,7 @@ impl View {
 
     /// Number of rows, including those of deleted and replaced documents.
     pub fn rows(&self) -> usize {
-        self.state.rows() as usize
+        self.state.rows as usize
     }
 
     /// Whether a row belongs to a live document. Read from memory.
@@ -112,7 +111,7 @@ impl View {
     ///
     /// [`StoreError::NoSuchRow`] beyond the rows, and damage of its page.
     pub fn embedding(&self, row: Row) -> Result<&[f16]> {
-        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let (part, local) = self.part(row)?;
         part.matrix(local..local + 1)
     }
 
@@ -123,7 +122,7 @@ impl View {
     ///
     /// As [`Self::embedding`].
     pub fn supplement(&self, row: Row) -> Result<Option<&[u8]>> {
-        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let (part, local) = self.part(row)?;
         part.supplement(local)
     }
 
@@ -146,19 +145,16 @@ impl View {
     ///
     /// Damage of the posting list.
     pub fn leaf_runs<'a>(&'a self, leaf: LeafId, runs: &mut Vec<Run<'a>>) -> Result<()> {
-        for part in self.state.parts() {
-            let (own, secondary) = part.leaf(leaf)?;
-            runs.extend((!own.is_empty()).then_some(Run { part, rows: own }));
-            // Dead ones are skipped.
-            let secondary = secondary.iter().filter(|row| part.is_live(**row));
-            runs.extend(secondary.map(|&row| Run { part, rows: row..row + 1 }));
+        for part in &self.state.parts {
+            let rows = part.leaf(leaf)?;
+            runs.extend((!rows.is_empty()).then_some(Run { part, rows }));
         }
         Ok(())
     }
 
     /// Whether all rows have posting lists of terms.
     pub fn is_lexical(&self) -> bool {
-        self.lexer.is_some() && self.state.parts().iter().all(|part| part.is_lexical())
+        self.lexer.is_some() && self.state.parts.iter().all(|part| part.is_lexical())
     }
 
     /// The parts with their posting lists of terms.
@@ -170,7 +166,7 @@ impl View {
     pub fn term_parts(&self) -> Result<Vec<TermPart<'_>>> {
         let lexer = self.lexer.as_deref().ok_or(StoreError::NotLexical)?;
         let part = |part| TermPart::new(part, lexer);
-        self.state.parts().iter().filter(|part| part.rows() > 0).map(part).collect()
+        self.state.parts.iter().filter(|part| part.rows() > 0).map(part).collect()
     }
 
     /// The live rows of a leaf, ascending.
@@ -180,9 +176,8 @@ impl View {
     /// Damage of the posting list.
     pub fn postings(&self, leaf: LeafId) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        for part in self.state.parts() {
-            let (own, secondary) = part.leaf(leaf)?;
-            let live = own.chain(secondary.iter().copied()).filter(|row| part.is_live(*row));
+        for part in &self.state.parts {
+            let live = part.leaf(leaf)?.filter(|row| part.is_live(*row));
             rows.extend(live.map(|row| Row(part.base + row)));
         }
         rows.sort_unstable();
@@ -196,7 +191,7 @@ impl View {
     /// Damage of a posting list.
     pub fn leaf_sizes(&self) -> Result<BTreeMap<LeafId, usize>> {
         let mut sizes = BTreeMap::new();
-        self.state.parts().iter().try_for_each(|part| part.add_leaf_sizes(&mut sizes))?;
+        self.state.parts.iter().try_for_each(|part| part.add_leaf_sizes(&mut sizes))?;
         Ok(sizes)
     }
 
@@ -207,7 +202,7 @@ impl View {
     /// Damage of the pages that hold their generations.
     pub fn newest(&self, count: usize) -> Result<Vec<Row>> {
         let mut newest = Vec::new();
-        for part in self.state.parts() {
+        for part in &self.state.parts {
             for row in part.live_rows() {
                 newest.push((part.created_at(row)?, Row(part.base + row)));
             }
@@ -249,7 +244,7 @@ impl View {
         for ask in [Segment::prefetch_ends, Segment::prefetch_document] {
             for row in rows.clone() {
                 let (part, head) = self.live_head(row)?;
-                if let Place::Sealed(segment) = &part.place {
+                if let Some(segment) = part.segment() {
                     ask(segment, head)?;
                 }
             }
@@ -257,20 +252,20 @@ impl View {
         Ok(())
     }
 
-    /// The leaves of a row, in the order given at insertion.
+    /// The leaf of a row.
     ///
     /// # Errors
     ///
     /// As [`Self::id`].
-    pub fn leaves(&self, row: Row) -> Result<Vec<LeafId>> {
+    pub fn leaf_of(&self, row: Row) -> Result<LeafId> {
         let (part, local) = self.live_part(row)?;
-        part.leaves(local)
+        part.leaf_of(local)
     }
 
     /// The representative row of a document; `None` if no live document has the id.
     pub fn row_of(&self, id: &str) -> Result<Option<Row>> {
         let found = self.state.find(id)?;
-        Ok(found.map(|(place, local)| Row(self.state.parts()[place].base + local)))
+        Ok(found.map(|(place, local)| Row(self.state.parts[place].base + local)))
     }
 
     /// Whether a live document has the id.
@@ -293,7 +288,7 @@ impl View {
 
     /// All live documents in the byte order of their ids, starting after `after`.
     pub fn walk(&self, after: Option<&str>) -> Result<Walk<'_>> {
-        Walk::new(self.state.parts(), after)
+        Walk::new(&self.state.parts, after)
     }
 
     /// Title and text, and metadata, of a live document in their stored form.
@@ -312,7 +307,7 @@ impl View {
     ///
     /// As [`Self::embedding`].
     pub fn tags(&self, row: Row) -> Result<(&str, &[u8])> {
-        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let (part, local) = self.part(row)?;
         let head = part.head(local)?;
         Ok((part.id(head)?, part.metadata(head)?))
     }
@@ -320,7 +315,7 @@ impl View {
     /// All rows in order: one run for each segment, and one for those in memory.
     pub fn parts(&self) -> Vec<Run<'_>> {
         let run = |part| Run { part, rows: 0..part.rows() };
-        self.state.parts().iter().map(run).collect()
+        self.state.parts.iter().map(run).collect()
     }
 
     /// One row, also of a dead document.
@@ -329,7 +324,7 @@ impl View {
     ///
     /// [`StoreError::NoSuchRow`] beyond the rows.
     pub fn run_of(&self, row: Row) -> Result<Run<'_>> {
-        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let (part, local) = self.part(row)?;
         Ok(Run { part, rows: local..local + 1 })
     }
 
@@ -352,6 +347,11 @@ impl View {
     fn live_part(&self, row: Row) -> Result<(&VersionPart, u32)> {
         let found = self.state.locate(row).filter(|(part, local)| part.is_live(*local));
         found.ok_or(StoreError::NoSuchRow { row })
+    }
+
+    /// The part of a row, also of a dead one, and the row in it.
+    fn part(&self, row: Row) -> Result<(&VersionPart, u32)> {
+        self.state.locate(row).ok_or(StoreError::NoSuchRow { row })
     }
 }
 
@@ -381,10 +381,7 @@ impl<'a> Run<'a> {
     /// The number of the segment with these rows; it never changes, and is never reused in the store. `None`
     /// for rows in memory.
     pub fn segment(&self) -> Option<u64> {
-        match &self.part.place {
-            Place::Sealed(segment) => Some(segment.files().number),
-            Place::Memtable(_) => None,
-        }
+        self.part.segment().map(|segment| segment.files().number)
     }
 
     /// A range of the rows, counted from the first of these.
@@ -474,7 +471,7 @@ impl<'a> TermPart<'a> {
     ///
     /// Damage of the lists' pages.
     pub fn add_counts(&self, out: &mut BTreeMap<u32, u64>) -> Result<()> {
-        self.part.add_term_counts(self.lexer, out)
+        self.part.term_counts(self.lexer, &mut |term, rows| *out.entry(term).or_insert(0) += rows)
     }
 
     /// Number of its first row among the rows of the view.
@@ -494,5 +491,40 @@ impl<'a> TermPart<'a> {
     /// Damage of the lists' pages.
     pub fn list(&self, term: u32) -> Result<List<'a>> {
         self.part.term_list(term, self.lexer)
+    }
+}
+
+/// A walk over the live documents of a view in the byte order of their ids.
+pub struct Walk<'a> {
+    /// The next document of each part.
+    heads: Vec<Option<(String, Row)>>,
+    others: Vec<Box<dyn Iterator<Item = Result<(String, Row)>> + 'a>>,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts after the id `after`.
+    fn new(parts: &'a [VersionPart], after: Option<&str>) -> Result<Self> {
+        let mut walk = Self { heads: Vec::new(), others: Vec::new() };
+        for part in parts {
+            let rows = part.in_id_order(after)?.filter(|row| !matches!(row, Ok(row) if !part.is_live(*row)));
+            let mut others = rows.map(|row| {
+                let row = row?;
+                Ok((part.id(row)?.to_owned(), Row(part.base + row)))
+            });
+            walk.heads.push(others.next().transpose()?);
+            walk.others.push(Box::new(others));
+        }
+        Ok(walk)
+    }
+
+    /// The next document.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that hold ids.
+    pub fn next(&mut self) -> Result<Option<(String, Row)>> {
+        let heads = self.heads.iter_mut().zip(&mut self.others).filter(|(head, _)| head.is_some());
+        let Some((head, others)) = heads.min_by(|(a, _), (b, _)| a.cmp(b)) else { return Ok(None) };
+        Ok(std::mem::replace(head, others.next().transpose()?))
     }
 }

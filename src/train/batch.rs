@@ -9,10 +9,10 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::Negatives;
 use super::head::Gathered;
-use super::inputs::Inputs;
+use super::inputs::{EncoderInputs, Inputs};
 use super::refresh::Snapshot;
 use super::sampler::Batch;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::LeafId;
 use crate::model::ModelError;
 
@@ -27,13 +27,13 @@ pub(crate) struct Prepared {
 
 /// The distinct texts of a batch, and the row of each role.
 #[derive(Default)]
-pub(crate) struct Rows {
+pub(crate) struct BatchTexts {
     pub texts: Vec<usize>,
     place: HashMap<usize, u32>,
 }
 
-impl Rows {
-    fn add(&mut self, text: usize) -> u32 {
+impl BatchTexts {
+    pub(crate) fn add(&mut self, text: usize) -> u32 {
         *self.place.entry(text).or_insert_with(|| {
             self.texts.push(text);
             self.texts.len() as u32 - 1
@@ -42,9 +42,10 @@ impl Rows {
 }
 
 /// Row indices into the query and document embeddings, as the loss reads them.
+#[derive(Default)]
 pub(crate) struct Layout {
-    pub queries: Rows,
-    pub documents: Rows,
+    pub queries: BatchTexts,
+    pub documents: BatchTexts,
     pub pair_queries: Vec<u32>,
     pub pair_documents: Vec<u32>,
     /// Row of each query's mined negative; row 0 with weight 0 if it has none.
@@ -75,25 +76,24 @@ impl Distillation {
 
 impl Inputs<'_> {
     /// Makes the random draws of a batch and reads the states of its texts.
-    fn prepare(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Result<Prepared> {
+    fn prepare(
+        &self,
+        encoder: EncoderInputs<'_>,
+        batch: &Batch,
+        snapshot: &Snapshot,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Prepared> {
         let layout = self.lay_out(batch, snapshot, rng);
         // Seeds of a removed dropout, still drawn so that a seed keeps giving the same run.
         let _: [u64; 2] = rng.random();
-        let gather = |cache, rows: &Rows| self.head.gather(cache, &rows.texts);
-        let queries = gather(self.query_cache, &layout.queries).map_err(ModelError::from)?;
-        let documents = gather(self.document_cache, &layout.documents).map_err(ModelError::from)?;
+        let gather = |cache, rows: &BatchTexts| encoder.head.gather(cache, &rows.texts);
+        let queries = gather(encoder.query_cache, &layout.queries).map_err(ModelError::from)?;
+        let documents = gather(encoder.document_cache, &layout.documents).map_err(ModelError::from)?;
         Ok(Prepared { layout, queries, documents, rng: rng.clone() })
     }
 
     fn lay_out(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Layout {
-        let mut layout = Layout {
-            queries: Rows::default(),
-            documents: Rows::default(),
-            pair_queries: Vec::new(),
-            pair_documents: Vec::new(),
-            mined: None,
-            distillation: None,
-        };
+        let mut layout = Layout::default();
         for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
             layout.pair_queries.push(layout.queries.add(query));
             layout.pair_documents.push(layout.documents.add(document));
@@ -120,38 +120,25 @@ impl Inputs<'_> {
 }
 
 /// Prepares batches on a separate thread while earlier steps run, so that the device does not wait for the
-/// disk.
+/// disk; drawing from `rng`. The thread ends when the receiver is dropped.
 ///
 /// The draws of a batch do not depend on earlier steps, so the batches equal those prepared one by one.
-pub(crate) struct Ahead {
-    made: Receiver<Result<Prepared>>,
-}
-
-impl Ahead {
-    /// Starts with the first of `batches`, drawing from `rng`. The thread ends when this value is dropped.
-    pub(crate) fn start<'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        inputs: Inputs<'scope>,
-        snapshot: &'scope Snapshot,
-        batches: &'scope [Batch],
-        mut rng: ChaCha8Rng,
-    ) -> Self {
-        // While a step runs, one batch waits and one is being prepared.
-        let (send, made) = sync_channel(1);
-        scope.spawn(move || {
-            for batch in batches {
-                let prepared = inputs.prepare(batch, snapshot, &mut rng);
-                if send.send(prepared).is_err() {
-                    return;
-                }
+pub(crate) fn prepare_ahead<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    (inputs, encoder): (Inputs<'scope>, EncoderInputs<'scope>),
+    snapshot: &'scope Snapshot,
+    batches: &'scope [Batch],
+    mut rng: ChaCha8Rng,
+) -> Receiver<Result<Prepared>> {
+    // While a step runs, one batch waits and one is being prepared.
+    let (send, prepared) = sync_channel(1);
+    scope.spawn(move || {
+        for batch in batches {
+            let prepared = inputs.prepare(encoder, batch, snapshot, &mut rng);
+            if send.send(prepared).is_err() {
+                return;
             }
-        });
-        Self { made }
-    }
-
-    /// The next batch, in order.
-    pub(crate) fn next(&self) -> Result<Prepared> {
-        let ended = |_| Error::from(ModelError::from(candle_core::Error::Msg("no batch is left".to_owned())));
-        self.made.recv().map_err(ended)?
-    }
+        }
+    });
+    prepared
 }

@@ -1,8 +1,9 @@
-//! The model card of a bundle: `README.md`, with the front matter that model hubs read.
+//! The model card of a bundle or a reranker: `README.md`, with the front matter that model hubs read.
 
 use std::fmt::Write;
 use std::path::Path;
 
+use super::RerankerReport;
 use super::report::{DevFigures, TrainReport};
 use crate::model::Indexer;
 
@@ -72,9 +73,33 @@ fn figures(out: &mut String, report: &TrainReport) {
     );
     row(out, "base encoder", &report.before);
     row(out, "this bundle", &report.after);
-    if let Some(verdict) = &report.verdict {
-        let _ = writeln!(out, "\n{}", verdict.sentence);
-    }
+    let _ = writeln!(out, "\n{}", report.verdict.sentence);
+}
+
+/// The card of the reranker at `output`.
+pub(super) fn of_reranker(report: &RerankerReport, base: &Path, output: &Path) -> String {
+    format!(
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: text-ranking\ntags:\n\
+         - sentence-transformers\n- cross-encoder\n- reranker\n- ehi\n---\n\n\
+         # {}\n\nA cross-encoder, trained by `ehi` {}: a question and a document in, a score out.\n\n\
+         - Base: `{}`. Weights in f16.\n\
+         - Data: {} documents, {} training questions with {} pairs; {} other questions to measure with.\n\
+         - Settings and every figure: `training.json`. Seed {}, {:.0} s.\n\n\
+         {}.\n\n\
+         ```python\nfrom sentence_transformers import CrossEncoder\n\n\
+         scores = CrossEncoder(\"{}\").predict([(question, document)])\n```\n",
+        name(output),
+        report.version,
+        name(base),
+        report.documents,
+        report.train_queries,
+        report.train_pairs,
+        report.dev_queries,
+        report.config.seed,
+        report.seconds,
+        report.verdict.sentence,
+        name(output),
+    )
 }
 
 /// The last component of a path; the rest would reveal the local directory layout.

@@ -21,20 +21,14 @@ pub enum TrainDevice {
 /// # Errors
 /// [`TrainError::NoCuda`] without a usable GPU or without the feature `cuda`.
 pub(super) fn open(device: TrainDevice) -> Result<Device> {
+    let no_cuda = |reason| TrainError::NoCuda { reason }.into();
     match device {
         TrainDevice::Cpu => Ok(Device::Cpu),
-        TrainDevice::Cuda => cuda().map_err(|reason| TrainError::NoCuda { reason }.into()),
+        #[cfg(feature = "cuda")]
+        TrainDevice::Cuda => Device::new_cuda(0).map_err(|e| no_cuda(e.to_string())),
+        #[cfg(not(feature = "cuda"))]
+        TrainDevice::Cuda => Err(no_cuda("this build lacks the `cuda` feature".to_owned())),
     }
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda() -> std::result::Result<Device, String> {
-    Err("this build lacks the `cuda` feature".to_owned())
-}
-
-#[cfg(feature = "cuda")]
-fn cuda() -> std::result::Result<Device, String> {
-    Device::new_cuda(0).map_err(|e| e.to_string())
 }
 
 /// How much of a batch one pass through the layers processes.

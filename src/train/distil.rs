@@ -43,8 +43,8 @@ struct Targets {
 }
 
 /// Unit rows of every text of a run.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct TextRows<'a> {
     pub dim: usize,
     /// `[documents, dim]`
     pub documents: &'a [f32],
@@ -52,7 +52,7 @@ pub(crate) struct Rows<'a> {
     pub queries: &'a [f32],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TextRows<'a> {
     /// The row of a text, numbered as in [`Neighbours`].
     pub(crate) fn text(&self, number: usize) -> &'a [f32] {
         let queries = self.queries.len() / self.dim;
@@ -68,9 +68,9 @@ impl Distilled {
     pub(crate) fn find(
         texts: &Texts,
         settings: &DistillationSettings,
-        rows: Rows<'_>,
+        rows: TextRows<'_>,
         taught: Taught,
-        leaves: &[Vec<LeafId>],
+        leaves: &[LeafId],
         rng: &mut ChaCha8Rng,
     ) -> Option<Self> {
         let drawn = match taught {
@@ -89,7 +89,7 @@ impl Distilled {
         self.neighbours.texts.len()
     }
 
-    /// Number of the text at a position, as in [`Rows::text`].
+    /// Number of the text at a position, as in [`TextRows::text`].
     pub(crate) fn text(&self, place: usize) -> usize {
         self.neighbours.texts[place]
     }
@@ -100,7 +100,7 @@ impl Distilled {
     }
 
     /// Recomputes the targets after documents changed leaves.
-    pub(crate) fn follow(&mut self, leaves: &[Vec<LeafId>]) {
+    pub(crate) fn follow(&mut self, leaves: &[LeafId]) {
         self.targets = self.neighbours.targets(leaves);
     }
 }
@@ -137,7 +137,7 @@ fn unlabelled(texts: &Texts, settings: &DistillationSettings, rng: &mut ChaCha8R
 
 impl Neighbours {
     /// Finds the neighbours of some texts.
-    fn find(texts: &Texts, settings: &DistillationSettings, rows: Rows<'_>, numbers: Vec<usize>) -> Self {
+    fn find(texts: &Texts, settings: &DistillationSettings, rows: TextRows<'_>, numbers: Vec<usize>) -> Self {
         let depth = settings.depth.min(texts.documents.len());
         let panels = Panels::pack(rows.documents, rows.dim);
         let found: Vec<Vec<(u32, f32)>> = numbers
@@ -166,19 +166,16 @@ impl Neighbours {
     }
 
     /// The leaves that hold those documents.
-    fn targets(&self, leaves: &[Vec<LeafId>]) -> Targets {
+    fn targets(&self, leaves: &[LeafId]) -> Targets {
         let mut targets = Targets { entries: Vec::new(), starts: vec![0] };
         let mut own: Vec<(LeafId, f32)> = Vec::new();
         for bounds in self.starts.windows(2) {
             own.clear();
             for place in bounds[0]..bounds[1] {
-                let leaves = &leaves[self.documents[place] as usize];
-                let share = self.weights[place] / leaves.len() as f32;
-                for &leaf in leaves {
-                    match own.iter_mut().find(|entry| entry.0 == leaf) {
-                        Some(entry) => entry.1 += share,
-                        None => own.push((leaf, share)),
-                    }
+                let (leaf, weight) = (leaves[self.documents[place] as usize], self.weights[place]);
+                match own.iter_mut().find(|entry| entry.0 == leaf) {
+                    Some(entry) => entry.1 += weight,
+                    None => own.push((leaf, weight)),
                 }
             }
             targets.entries.extend(&own);
@@ -242,10 +239,9 @@ mod tests {
             weights: vec![0.25, 0.25, 0.5, 1.0],
             starts: vec![0, 3, 4],
         };
-        let leaf = |numbers: &[u32]| numbers.iter().copied().map(LeafId).collect::<Vec<_>>();
-        let targets = neighbours.targets(&[leaf(&[4]), leaf(&[4]), leaf(&[7, 1])]);
-        assert_eq!(targets.of(0), [(LeafId(4), 0.5), (LeafId(7), 0.25), (LeafId(1), 0.25)]);
-        assert_eq!(targets.of(1), [(LeafId(7), 0.5), (LeafId(1), 0.5)]);
+        let targets = neighbours.targets(&[4, 4, 7].map(LeafId));
+        assert_eq!(targets.of(0), [(LeafId(4), 0.5), (LeafId(7), 0.5)]);
+        assert_eq!(targets.of(1), [(LeafId(7), 1.0)]);
     }
 
     #[test]

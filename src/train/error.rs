@@ -191,6 +191,28 @@ fn some_of(names: &[String]) -> String {
     shown
 }
 
+/// Checks that a setting has at least the value `least`, and at most the value `most` if that is given.
+pub(crate) fn check_setting<T: PartialOrd + std::fmt::Display>(
+    field: &'static str,
+    found: T,
+    least: T,
+    most: Option<T>,
+) -> Result<(), TrainError> {
+    if found >= least && most.as_ref().is_none_or(|most| found <= *most) {
+        return Ok(());
+    }
+    let expected = match most {
+        None => format!("at least {least}"),
+        Some(most) => format!("{least} to {most}"),
+    };
+    Err(TrainError::Config { field, found: found.to_string(), expected })
+}
+
+/// The error for a failed operation on tensors.
+pub(crate) fn tensor_error(error: candle_core::Error) -> crate::Error {
+    crate::model::ModelError::from(error).into()
+}
+
 /// The error for a setting with an invalid value.
 pub(crate) fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
     TrainError::Config { field, found: found.to_string(), expected }.into()

@@ -1,67 +1,67 @@
-//! The end of a run: the verdict and the leaf sizes.
+//! The report of a finished run, with its verdict.
 
-use std::num::NonZeroUsize;
-
-use super::balance::LeafSizes;
-use super::refresh::{Embedded, Snapshot};
-use super::texts::Texts;
-use super::verdict::{self, HeldOut, Verdict};
+use super::dev;
+use super::distil::TextRows;
+use super::inputs::Inputs;
+use super::report::TrainReport;
+use super::run::Outcome;
+use super::verdict::{self, HeldOut};
 use crate::error::Result;
+use crate::model::{RoutingProfile, RoutingProfiles};
 use crate::progress::OnProgress;
 
-/// The base encoder's rows, kept throughout a run: `[n, dim]` f32 for documents and dev queries, or nothing
-/// without dev queries.
-pub(crate) struct Beginning {
-    documents: Vec<f32>,
-    queries: Vec<f32>,
-}
-
-/// The parts of the report that need the trained tree.
-pub(crate) struct Ending {
-    pub verdict: Verdict,
-    pub leaf_sizes: LeafSizes,
-}
-
-impl Beginning {
-    /// Keeps the rows of the base encoder that the verdict needs.
-    pub(crate) fn of(base: &Embedded, texts: &Texts) -> Self {
-        let (dim, dev) = (base.dim, texts.dev_queries());
-        let queries = base.queries[dev.start * dim..dev.end * dim].to_vec();
-        let documents = if dev.is_empty() { Vec::new() } else { base.documents.clone() };
-        Self { documents, queries }
-    }
-
-    /// Compares with the trained rows of the snapshot after the last step.
+impl Outcome {
+    /// The report of a run on a sample of `collection` documents.
     ///
     /// # Errors
     /// Those of [`verdict::compute`].
-    pub(crate) fn ending(
+    pub(crate) fn report(
         &self,
-        last: &Snapshot,
-        texts: &Texts,
-        seed: u64,
+        Inputs { config, texts, .. }: &Inputs<'_>,
+        collection: usize,
         on_progress: &mut OnProgress<'_>,
-    ) -> Result<Ending> {
+    ) -> Result<TrainReport> {
         let _span = tracing::info_span!("train_verdict").entered();
-        let (dim, dev) = (last.indexer.dim(), texts.dev_queries());
-        let queries = &last.embedded.queries[..dev.end * dim];
-        let verdict = verdict::compute(
-            &HeldOut {
-                dim,
-                positives: &texts.positives[dev.clone()],
-                base: verdict::Embedded { documents: &self.documents, queries: &self.queries },
-                trained: verdict::Embedded {
-                    documents: &last.embedded.documents,
-                    queries: &queries[dev.start * dim..],
-                },
-                leaves: &last.leaves,
-                indexer: &last.indexer,
-                seed,
-            },
-            on_progress,
-        )?;
-        let leaves = last.indexer.shape().leaves() as usize;
-        let query_leaves = last.indexer.route_rows(queries, NonZeroUsize::MIN);
-        Ok(Ending { verdict, leaf_sizes: LeafSizes::count(leaves, &last.leaves, &query_leaves) })
+        let Self { state, last, .. } = self;
+        let indexer = &last.indexer;
+        let (dim, dev) = (indexer.dim(), texts.dev_queries());
+        let judged = &last.embedded.queries[..dev.end * dim];
+        let held_out = HeldOut {
+            positives: &texts.positives[dev.clone()],
+            base: self.base.rows(),
+            trained: TextRows { queries: &judged[dev.start * dim..], ..last.embedded.rows() },
+            leaves: &last.leaves,
+            indexer,
+            seed: config.seed,
+        };
+        let verdict = verdict::compute(&held_out, on_progress)?;
+        let routing = RoutingProfiles::new(
+            RoutingProfile::measure(indexer, &last.embedded.documents),
+            RoutingProfile::measure(indexer, &judged[..texts.train * dim]),
+        );
+        let mut config = (*config).clone();
+        // The report shows the value chosen by the rule.
+        config.tree.branching_factor = Some(indexer.shape().branching_factor());
+        let after = dev::figures(last, texts)?;
+        let mut loads = state.loads.clone();
+        loads.push(after.load(state.epochs.len() + state.indexer_epochs.len()));
+        Ok(TrainReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config,
+            documents: texts.documents.len(),
+            train_queries: texts.train,
+            train_pairs: texts.positives[..texts.train].iter().map(Vec::len).sum(),
+            dev_queries: texts.dev,
+            before: state.before.clone(),
+            epochs: state.epochs.clone(),
+            indexer_epochs: state.indexer_epochs.clone(),
+            stopped_early: state.stopped_early,
+            after,
+            verdict,
+            loads,
+            routing: routing.of_collection(collection),
+            moved: self.moved.clone(),
+            seconds: self.seconds,
+        })
     }
 }

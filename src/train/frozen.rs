@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,12 +37,6 @@ pub(crate) struct Read<'a> {
     pub types: &'a [Vec<u32>],
     /// Tokens at the start of each text that are not pooled.
     pub skip: usize,
-}
-
-impl<'a> Read<'a> {
-    pub(crate) fn single(tokens: &'a [Vec<u32>], skip: usize) -> Self {
-        Self { tokens, types: &[], skip }
-    }
 }
 
 /// The part of the encoder that a run does not train.
@@ -147,6 +140,11 @@ impl<'a> FrozenCache<'a> {
         Ok(Self { frozen, read, file, starts })
     }
 
+    /// Number of texts.
+    pub(crate) fn texts(&self) -> usize {
+        self.starts.len()
+    }
+
     /// Number of states of one text.
     pub(crate) fn length(&self, text: usize) -> usize {
         self.frozen.length(&self.read.tokens[text])
@@ -242,9 +240,7 @@ fn fill(
             Ok(())
         })?;
         done += round.iter().map(Vec::len).sum::<usize>();
-        if let ControlFlow::Break(()) = on_progress(Progress::new(Stage::FrozenLayers, done, tokens.len())) {
-            return Err(Error::Cancelled);
-        }
+        Progress::new(Stage::FrozenLayers, done, tokens.len()).tell(on_progress, Error::Cancelled)?;
     }
     Ok(())
 }
@@ -297,6 +293,8 @@ fn half(values: &[f32]) -> Vec<f16> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use crate::model::EncoderPrecision;
     use crate::model::config::Activation;
@@ -332,7 +330,7 @@ mod tests {
         let run = |mut budget: u64| {
             let cache = FrozenCache::compute(
                 &frozen,
-                Read::single(&tokens, 0),
+                Read { tokens: &tokens, types: &[], skip: 0 },
                 &place,
                 &mut budget,
                 &mut no_progress,
@@ -362,7 +360,7 @@ mod tests {
             };
             let cache = FrozenCache::compute(
                 &frozen,
-                Read::single(&tokens, 0),
+                Read { tokens: &tokens, types: &[], skip: 0 },
                 &place,
                 &mut u64::MAX.clone(),
                 &mut count,

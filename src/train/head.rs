@@ -43,10 +43,10 @@ pub(crate) struct Scope {
 /// Some texts split into parts, with the inputs of the trainable layers for the first parts.
 pub(crate) struct Gathered {
     texts: Vec<usize>,
-    groups: Vec<Group>,
+    groups: Vec<GatheredPart>,
 }
 
-struct Group {
+struct GatheredPart {
     positions: Vec<usize>,
     /// Whether the graph is kept.
     graph: bool,
@@ -57,12 +57,12 @@ struct Group {
 
 /// The forward pass of some texts, kept for its backward pass.
 pub(crate) struct Forward {
-    parts: Vec<Part>,
+    parts: Vec<ForwardPart>,
     /// Texts of the whole batch.
     texts: Vec<usize>,
 }
 
-struct Part {
+struct ForwardPart {
     /// Position in the batch of each row of `embeddings`.
     positions: Vec<usize>,
     embeddings: Tensor,
@@ -153,7 +153,7 @@ impl<'a> Head<'a> {
             room = room.saturating_sub(tokens);
             let read = graph && self.embeddings.is_none();
             let states = read.then(|| cache.padded(&own(texts, &positions))).transpose()?;
-            Ok(Group { positions, graph, states })
+            Ok(GatheredPart { positions, graph, states })
         };
         let groups = parts.into_iter().map(group).collect::<candle_core::Result<_>>()?;
         Ok(Gathered { texts: texts.to_vec(), groups })
@@ -182,11 +182,11 @@ impl<'a> Head<'a> {
     /// The joined result is `[texts, dim]` f32 in the order of the texts gathered.
     pub(crate) fn forward(&self, cache: &FrozenCache<'_>, gathered: Gathered) -> Result<(Tensor, Forward)> {
         let Gathered { texts, groups } = gathered;
-        let part = |group: Group| {
-            let Group { positions, graph, states } = group;
+        let part = |group: GatheredPart| {
+            let GatheredPart { positions, graph, states } = group;
             let embeddings = self.embed_padded(cache, &own(&texts, &positions), states, self.precision)?;
             let embeddings = if graph { embeddings } else { embeddings.detach() };
-            Ok(Part { positions, embeddings, graph })
+            Ok(ForwardPart { positions, embeddings, graph })
         };
         let parts = map_parts(&self.device, groups, part).map_err(ModelError::from)?;
         let forward = Forward { texts, parts };
@@ -244,7 +244,7 @@ impl<'a> Head<'a> {
     ) -> candle_core::Result<()> {
         // In the order of the parts, not of completion: sums must not depend on timing.
         for round in forward.parts.chunks(PARTS_PER_ROUND) {
-            let stores = map_parts(&self.device, round.iter().collect(), |part: &Part| {
+            let stores = map_parts(&self.device, round.iter().collect(), |part: &ForwardPart| {
                 let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
                 let positions = Tensor::new(positions.as_slice(), gradient.device())?;
                 let rows = gradient.index_select(&positions, 0)?;
@@ -263,19 +263,18 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    /// Embeddings without gradient, in f32: computed by the packed layers on a CPU and by the trained layers
-    /// on a GPU.
+    /// Embeddings of all texts without gradient, in f32: computed by the packed layers on a CPU and by the
+    /// trained layers on a GPU.
     ///
     /// # Shapes
-    /// Output `[texts, dim]` row-major, in the order of `texts`; `done` is told how many are finished.
+    /// Output `[texts, dim]` row-major; `done` is told how many are finished.
     pub(crate) fn embed(
         &self,
         cache: &FrozenCache<'_>,
-        texts: &[usize],
         mut done: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
         if !self.device.is_cpu() && !self.reads_embeddings() {
-            return self.embed_on_device(cache, texts, &mut done);
+            return self.embed_on_device(cache, &mut done);
         }
         let config = &self.base.config;
         let m = self.dim();
@@ -294,30 +293,28 @@ impl<'a> Head<'a> {
         };
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut room = 0;
-        for (position, &text) in texts.iter().enumerate() {
+        for text in 0..cache.texts() {
             let length = cache.length(text);
             match groups.last_mut() {
-                Some(group) if length <= room => group.push(position),
+                Some(group) if length <= room => group.push(text),
                 _ => {
-                    groups.push(vec![position]);
+                    groups.push(vec![text]);
                     room = TOKENS_PER_BATCH;
                 }
             }
             room = room.saturating_sub(length);
         }
-        let out = Mutex::new(vec![0f32; texts.len() * m]);
+        let out = Mutex::new(vec![0f32; cache.texts() * m]);
         let mut finished = 0;
         for round in groups.chunks(16) {
-            round.par_iter().try_for_each(|positions| -> std::result::Result<(), ModelError> {
-                let own = own(texts, positions);
+            round.par_iter().try_for_each(|texts| -> std::result::Result<(), ModelError> {
                 let pooled = match self.reads_embeddings() {
-                    true => cache.packed(&own)?.values,
-                    false => self.pooler.packed(&packed.forward(cache, &own)?, cache.skip()),
+                    true => cache.packed(texts)?.values,
+                    false => self.pooler.packed(&packed.forward(cache, texts)?, cache.skip()),
                 };
-                let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
-                for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
-                    out[position * m..][..m].copy_from_slice(row);
-                }
+                // A group's texts follow each other.
+                out.lock().unwrap_or_else(|p| p.into_inner())[texts[0] * m..][..pooled.len()]
+                    .copy_from_slice(&pooled);
                 Ok(())
             })?;
             finished += round.iter().map(Vec::len).sum::<usize>();
@@ -329,19 +326,19 @@ impl<'a> Head<'a> {
     fn embed_on_device(
         &self,
         cache: &FrozenCache<'_>,
-        texts: &[usize],
         done: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
         let m = self.dim();
-        let mut out = vec![0f32; texts.len() * m];
+        let all: Vec<usize> = (0..cache.texts()).collect();
+        let mut out = vec![0f32; all.len() * m];
         let mut finished = 0;
-        for positions in self.parts(cache, texts) {
-            let rows = self.embed_padded(cache, &own(texts, &positions), None, Precision::F32);
+        for texts in self.parts(cache, &all) {
+            let rows = self.embed_padded(cache, &texts, None, Precision::F32);
             let rows: Vec<f32> = rows.and_then(|x| x.flatten_all()?.to_vec1()).map_err(ModelError::from)?;
-            for (&position, row) in positions.iter().zip(rows.chunks_exact(m)) {
-                out[position * m..][..m].copy_from_slice(row);
+            for (&text, row) in texts.iter().zip(rows.chunks_exact(m)) {
+                out[text * m..][..m].copy_from_slice(row);
             }
-            finished += positions.len();
+            finished += texts.len();
             done(finished)?;
         }
         Ok(out)

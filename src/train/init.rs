@@ -1,19 +1,17 @@
 //! Initialisation of the tree: k-means for one level, hierarchical k-means and a fit for more.
 
-use std::ops::ControlFlow;
-
 use candle_core::{Device, Tensor};
 use rand::Rng;
 use rand::seq::{SliceRandom, index};
 use rand_chacha::ChaCha8Rng;
 
+use super::error::tensor_error;
 use super::indexer::{TrainableIndexer, normal};
 use super::losses;
 use super::optimizer::{AdamW, Gradients, Group};
 use crate::cluster::{KMeans, KMeansOptions, spherical_kmeans_with};
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
-use crate::model::ModelError;
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::tree::TreeShape;
 
@@ -49,7 +47,6 @@ pub(crate) fn from_kmeans(
 ) -> Result<()> {
     let shape = indexer.options().shape;
     let root = cluster(documents, dim, shape.branching_factor() as usize, rng, on_progress)?;
-    let tensor_error = |e| Error::from(ModelError::from(e));
     if let Some(width) = indexer.options().projection {
         let basis = principal_basis(documents, dim, width, rng).map_err(tensor_error)?;
         indexer.set_projection(&basis).map_err(tensor_error)?;
@@ -176,7 +173,6 @@ fn fit(
 ) -> Result<()> {
     let parameters = indexer.parameters();
     let device = parameters[0].var.device().clone();
-    let tensor_error = |e: candle_core::Error| Error::from(ModelError::from(e));
     let mut optimizer = AdamW::new(vec![Group {
         parameters: parameters.clone(),
         learning_rate: FIT_LEARNING_RATE,
@@ -207,9 +203,7 @@ fn fit(
             };
             step().map_err(tensor_error)?;
         }
-        if on_progress(Progress::new(Stage::Initialise, pass + 1, passes)) == ControlFlow::Break(()) {
-            return Err(Error::Cancelled);
-        }
+        Progress::new(Stage::Initialise, pass + 1, passes).tell(on_progress, Error::Cancelled)?;
     }
     Ok(())
 }

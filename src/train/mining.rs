@@ -6,7 +6,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::config::{MiningSettings, Negatives};
-use super::distil::{Rows, nearest_documents};
+use super::distil::{TextRows, nearest_documents};
 use super::texts::Texts;
 use crate::cluster::Panels;
 use crate::ids::LeafId;
@@ -23,8 +23,8 @@ const QUERIES_PER_BLOCK: usize = 64;
 pub(crate) fn mine(
     settings: &MiningSettings,
     texts: &Texts,
-    rows: Rows<'_>,
-    leaves: &[Vec<LeafId>],
+    rows: TextRows<'_>,
+    leaves: &[LeafId],
     indexer: &Indexer,
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {
@@ -41,8 +41,8 @@ pub(crate) fn mine(
 fn from_leaves(
     settings: &MiningSettings,
     texts: &Texts,
-    rows: Rows<'_>,
-    leaves: &[Vec<LeafId>],
+    rows: TextRows<'_>,
+    leaves: &[LeafId],
     indexer: &Indexer,
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {
@@ -68,7 +68,7 @@ fn from_leaves(
 }
 
 /// The query's exact nearest documents.
-fn from_exact_search(settings: &MiningSettings, texts: &Texts, rows: Rows<'_>) -> Vec<Vec<u32>> {
+fn from_exact_search(settings: &MiningSettings, texts: &Texts, rows: TextRows<'_>) -> Vec<Vec<u32>> {
     let panels = Panels::pack(rows.documents, rows.dim);
     let depth = settings.depth.min(texts.documents.len());
     let mut all = Vec::with_capacity(texts.train);

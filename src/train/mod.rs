@@ -17,7 +17,7 @@ mod head;
 pub(crate) mod held_out;
 mod indexer;
 pub(crate) mod init;
-mod inputs;
+pub(crate) mod inputs;
 mod log;
 mod losses;
 mod mining;
@@ -39,7 +39,7 @@ mod trees;
 pub(crate) mod verdict;
 
 pub use crate::model::differentiable::Precision;
-pub use balance::{LeafSizes, LoadReport};
+pub use balance::LoadReport;
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{
     Decay, DistillationSettings, EncoderSettings, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,

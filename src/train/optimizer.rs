@@ -3,6 +3,9 @@
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 
+use super::error::TrainError;
+use super::parameters::Weights;
+
 /// A trainable tensor with its name in reports and checkpoints.
 #[derive(Clone)]
 pub(crate) struct Parameter {
@@ -46,32 +49,45 @@ impl AdamW {
         Ok(Self { groups, moments, step: 0 })
     }
 
-    pub(crate) fn parameters(&self) -> impl Iterator<Item = &Parameter> {
-        self.groups.iter().flat_map(|group| &group.parameters)
+    /// Checks that every tensor has a gradient: candle drops gradients silently.
+    ///
+    /// # Errors
+    /// [`TrainError::NoGradient`].
+    pub(crate) fn check(&self, gradients: &Gradients) -> Result<(), TrainError> {
+        let mut all = self.groups.iter().flat_map(|group| &group.parameters);
+        match all.find(|parameter| gradients.get(parameter).is_none()) {
+            Some(missing) => Err(TrainError::NoGradient { tensor: missing.name.clone() }),
+            None => Ok(()),
+        }
     }
 
-    /// Steps done, and the two moments of every parameter by its name.
-    pub(crate) fn state(&self) -> (i32, Vec<(&str, &Tensor, &Tensor)>) {
-        let moments = self.groups.iter().zip(&self.moments).flat_map(|(group, moments)| {
-            group.parameters.iter().zip(moments).map(|(p, m)| (p.name.as_str(), &m.first, &m.second))
-        });
-        (self.step, moments.collect())
+    /// Steps done, and the first and second moments of every parameter.
+    pub(crate) fn state(&self) -> (i32, Weights, Weights) {
+        let moments = || {
+            self.groups.iter().zip(&self.moments).flat_map(|(group, own)| group.parameters.iter().zip(own))
+        };
+        let first = moments().map(|(p, m)| (p.name.clone(), m.first.clone())).collect();
+        let second = moments().map(|(p, m)| (p.name.clone(), m.second.clone())).collect();
+        (self.step, first, second)
     }
 
-    /// Restores the result of [`Self::state`]; `moments` returns both moments of a parameter.
+    /// Restores the result of [`Self::state`].
     pub(crate) fn restore(
         &mut self,
         step: i32,
-        mut moments: impl FnMut(&Parameter) -> Option<(Tensor, Tensor)>,
-    ) {
+        first: &Weights,
+        second: &Weights,
+    ) -> candle_core::Result<()> {
         self.step = step;
         for (group, own) in self.groups.iter().zip(&mut self.moments) {
-            for (parameter, m) in group.parameters.iter().zip(own) {
-                if let Some((first, second)) = moments(parameter) {
-                    *m = Moments { first, second };
+            for (Parameter { name, var }, m) in group.parameters.iter().zip(own) {
+                if let (Some(first), Some(second)) = (first.get(name), second.get(name)) {
+                    m.first = first.to_device(var.device())?;
+                    m.second = second.to_device(var.device())?;
                 }
             }
         }
+        Ok(())
     }
 
     /// One step with every learning rate times `factor`; a parameter without a gradient is unchanged.

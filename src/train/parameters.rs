@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use candle_core::Tensor;
 
+use super::error::{TrainError, tensor_error};
 use super::optimizer::Parameter;
+use super::report::MovedTensor;
+use crate::error::Result;
 
 /// A snapshot of the trainable tensors, on the CPU.
 pub(crate) type Weights = BTreeMap<String, Tensor>;
@@ -28,17 +31,28 @@ pub(crate) fn restore(parameters: &[Parameter], weights: &Weights) -> candle_cor
     })
 }
 
-/// How far each tensor is from where it started: L2 norm of the change over that of the start.
-pub(crate) fn moved(parameters: &[Parameter], start: &Weights) -> candle_core::Result<Vec<(String, f64)>> {
+/// How far each tensor that `is_trained` is from where it started: L2 norm of the change over that of the
+/// start.
+///
+/// # Errors
+/// [`TrainError::NotTrained`] for a tensor that did not move.
+pub(crate) fn moved(
+    parameters: &[Parameter],
+    start: &Weights,
+    is_trained: impl Fn(&str) -> bool,
+) -> Result<Vec<MovedTensor>> {
     let norm = |t: &Tensor| -> candle_core::Result<f64> {
         Ok(f64::from(t.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt())
     };
-    let now = copy(parameters)?;
-    start
-        .iter()
-        .map(|(name, start)| {
-            let change = norm(&(&now[name] - start)?)?;
-            Ok((name.clone(), change / norm(start)?.max(f64::from(f32::MIN_POSITIVE))))
-        })
-        .collect()
+    let now = copy(parameters).map_err(tensor_error)?;
+    let relative = |name: &str, start: &Tensor| -> candle_core::Result<f64> {
+        Ok(norm(&(&now[name] - start)?)? / norm(start)?.max(f64::from(f32::MIN_POSITIVE)))
+    };
+    let moved = start.iter().filter(|(name, _)| is_trained(name)).map(|(name, start)| {
+        match relative(name, start).map_err(tensor_error)? {
+            0.0 => Err(TrainError::NotTrained { tensor: name.clone() }.into()),
+            relative_change => Ok(MovedTensor { name: name.clone(), relative_change }),
+        }
+    });
+    moved.collect()
 }

@@ -6,10 +6,11 @@ use super::config::TrainConfig;
 use crate::tree::TreeShape;
 
 /// The phases of a run, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PhaseName {
     /// Encoder and tree.
+    #[default]
     Joint,
     /// The tree alone.
     Indexer,
@@ -26,44 +27,28 @@ pub(crate) enum Taught {
     Everything,
 }
 
-/// Decides what is distilled, if anything, and with which trees.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    joint: Taught,
-    indexer: Taught,
-    /// Leaves of the joint phase's tree, if it differs from the final tree.
-    coarse_leaves: Option<u32>,
-}
-
-impl Plan {
-    pub(crate) fn of(config: &TrainConfig) -> Self {
-        let distils = config.losses.weights.distillation > 0.0;
-        let indexer_phase = distils && config.schedule.indexer_epochs > 0;
-        Self {
-            joint: if distils { Taught::TrainQueries } else { Taught::Nothing },
-            indexer: if indexer_phase { Taught::Everything } else { Taught::Nothing },
-            // Without a phase of its own the final tree would not be trained.
-            coarse_leaves: config.tree.coarse_leaves.filter(|&leaves| {
-                config.schedule.epochs > 0 && indexer_phase && config.tree.leaves_per_document <= leaves
-            }),
-        }
-    }
-
-    pub(crate) fn taught(self, phase: PhaseName) -> Taught {
+impl TrainConfig {
+    /// What a phase distils.
+    pub(crate) fn taught(&self, phase: PhaseName) -> Taught {
         match phase {
-            PhaseName::Joint => self.joint,
-            PhaseName::Indexer => self.indexer,
+            _ if self.losses.weights.distillation <= 0.0 => Taught::Nothing,
+            PhaseName::Joint => Taught::TrainQueries,
+            PhaseName::Indexer if self.schedule.indexer_epochs == 0 => Taught::Nothing,
+            PhaseName::Indexer => Taught::Everything,
         }
     }
 
     /// Whether queries are made from documents.
-    pub(crate) fn makes_queries(self) -> bool {
-        self.indexer == Taught::Everything
+    pub(crate) fn makes_queries(&self) -> bool {
+        self.taught(PhaseName::Indexer) == Taught::Everything
     }
 
-    /// Shape of the joint phase's tree, if it differs from the final one: one level, as in the paper.
-    pub(crate) fn coarse_shape(self, shape: TreeShape) -> Option<TreeShape> {
-        TreeShape::new(self.coarse_leaves.filter(|&leaves| leaves < shape.leaves())?, 1).ok()
+    /// Shape of the joint phase's tree, if it differs from the final one: one level, as in the paper. Without
+    /// a phase of its own the final tree would not be trained.
+    pub(crate) fn coarse_shape(&self, shape: TreeShape) -> Option<TreeShape> {
+        let fewer = self.tree.coarse_leaves.filter(|&leaves| leaves < shape.leaves())?;
+        let has_both = self.schedule.epochs > 0 && self.makes_queries();
+        has_both.then(|| TreeShape::new(fewer, 1).ok()).flatten()
     }
 }
 
@@ -77,9 +62,13 @@ mod tests {
             let mut config = TrainConfig::default();
             config.losses.weights.distillation = weight;
             (config.schedule.epochs, config.schedule.indexer_epochs) = (epochs, indexer_epochs);
-            let plan = Plan::of(&config);
-            let coarse = plan.coarse_shape(TreeShape::new(518, 1).unwrap()).map(TreeShape::leaves);
-            (plan.taught(PhaseName::Joint), plan.taught(PhaseName::Indexer), plan.makes_queries(), coarse)
+            let coarse = config.coarse_shape(TreeShape::new(518, 1).unwrap()).map(TreeShape::leaves);
+            (
+                config.taught(PhaseName::Joint),
+                config.taught(PhaseName::Indexer),
+                config.makes_queries(),
+                coarse,
+            )
         };
         let (queries, everything) = (Taught::TrainQueries, Taught::Everything);
         assert_eq!(plan(0.2, 10, 60), (queries, everything, true, Some(64)));
@@ -90,13 +79,11 @@ mod tests {
 
     #[test]
     fn a_coarse_tree_has_fewer_leaves_than_the_tree_proper() {
-        let plan = |coarse_leaves, leaves_per_document| {
+        let plan = |coarse_leaves| {
             let mut config = TrainConfig::default();
             config.tree.coarse_leaves = coarse_leaves;
-            config.tree.leaves_per_document = leaves_per_document;
-            Plan::of(&config).coarse_shape(TreeShape::new(8, 2).unwrap()).map(TreeShape::leaves)
+            config.coarse_shape(TreeShape::new(8, 2).unwrap()).map(TreeShape::leaves)
         };
-        assert_eq!((plan(Some(63), 1), plan(Some(64), 1), plan(None, 1)), (Some(63), None, None));
-        assert_eq!(plan(Some(4), 5), None);
+        assert_eq!((plan(Some(63)), plan(Some(64)), plan(None)), (Some(63), None, None));
     }
 }

@@ -1,16 +1,15 @@
 //! Refreshes: the index under training is encoded and routed again every r epochs to give hard negatives,
 //! distillation targets and dev figures.
 
-use std::num::NonZeroUsize;
-
 use rand_chacha::ChaCha8Rng;
 
-use super::distil::{Distilled, Rows};
+use super::distil::{Distilled, TextRows};
 use super::frozen::FrozenCache;
 use super::indexer::TrainableIndexer;
-use super::inputs::Inputs;
+use super::inputs::{EmbeddedBy, EncoderInputs, Inputs};
 use super::mining;
 use super::plan::Taught;
+use super::texts::Texts;
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::Indexer;
@@ -30,8 +29,8 @@ pub(crate) struct Embedded {
 pub(crate) struct Snapshot {
     pub embedded: Embedded,
     pub indexer: Indexer,
-    /// Leaves of each document, most probable first.
-    pub leaves: Vec<Vec<LeafId>>,
+    /// The leaf of each document.
+    pub leaves: Vec<LeafId>,
     /// `None` if nothing is distilled.
     pub distilled: Option<Distilled>,
     /// For each training query, documents that do not answer it; empty without mining.
@@ -41,29 +40,32 @@ pub(crate) struct Snapshot {
 impl Embedded {
     /// Computes all current embeddings.
     pub(crate) fn now(inputs: &Inputs<'_>, on_progress: &mut OnProgress<'_>) -> Result<Self> {
-        if let Some(given) = inputs.given {
-            return Ok(given.clone());
-        }
-        let dim = inputs.head.dim();
-        let documents: Vec<usize> = (0..inputs.texts.documents.len()).collect();
-        let queries: Vec<usize> = (0..inputs.texts.queries.len()).collect();
-        let total = documents.len() + queries.len();
-        let mut run = |cache: &FrozenCache<'_>, texts: &[usize], before: usize| {
-            let mut rows = inputs.head.embed(cache, texts, |done| {
-                Progress::new(Stage::Refresh, before + done, total).tell(on_progress, Error::Cancelled)
+        let EncoderInputs { head, document_cache, query_cache } = match inputs.by {
+            EmbeddedBy::Encoder(encoder) => encoder,
+            EmbeddedBy::Given(given) => return Ok(given.embedded.clone()),
+        };
+        let (dim, documents, queries) = (head.dim(), document_cache.texts(), query_cache.texts());
+        let mut run = |cache: &FrozenCache<'_>, before: usize| {
+            let mut rows = head.embed(cache, |done| {
+                let progress = Progress::new(Stage::Refresh, before + done, documents + queries);
+                progress.tell(on_progress, Error::Cancelled)
             })?;
             make_unit(&mut rows, dim);
             Ok::<_, Error>(rows)
         };
-        Ok(Self {
-            documents: run(inputs.document_cache, &documents, 0)?,
-            queries: run(inputs.query_cache, &queries, documents.len())?,
-            dim,
-        })
+        Ok(Self { documents: run(document_cache, 0)?, queries: run(query_cache, documents)?, dim })
     }
 
-    pub(crate) fn rows(&self) -> Rows<'_> {
-        Rows { dim: self.dim, documents: &self.documents, queries: &self.queries }
+    /// The rows that a verdict needs: those of documents and dev queries, or none without dev queries.
+    pub(crate) fn of_dev(&self, texts: &Texts) -> Self {
+        let (dim, dev) = (self.dim, texts.dev_queries());
+        let queries = self.queries[dev.start * dim..dev.end * dim].to_vec();
+        let documents = if dev.is_empty() { Vec::new() } else { self.documents.clone() };
+        Self { dim, documents, queries }
+    }
+
+    pub(crate) fn rows(&self) -> TextRows<'_> {
+        TextRows { dim: self.dim, documents: &self.documents, queries: &self.queries }
     }
 }
 
@@ -76,7 +78,7 @@ impl Snapshot {
         embedded: Embedded,
         rng: &mut ChaCha8Rng,
     ) -> Result<Self> {
-        let (indexer, leaves) = route(inputs, tree, &embedded)?;
+        let (indexer, leaves) = route(tree, &embedded)?;
         let (texts, rows) = (inputs.texts, embedded.rows());
         let distilled = Distilled::find(texts, &inputs.config.distillation, rows, taught, &leaves, rng);
         let negatives = mining::mine(&inputs.config.mining, texts, rows, &leaves, &indexer, rng);
@@ -84,8 +86,8 @@ impl Snapshot {
     }
 
     /// Routes again after a change of the tree alone.
-    pub(crate) fn reroute(&mut self, inputs: &Inputs<'_>, tree: &TrainableIndexer) -> Result<()> {
-        (self.indexer, self.leaves) = route(inputs, tree, &self.embedded)?;
+    pub(crate) fn reroute(&mut self, tree: &TrainableIndexer) -> Result<()> {
+        (self.indexer, self.leaves) = route(tree, &self.embedded)?;
         if let Some(distilled) = &mut self.distilled {
             distilled.follow(&self.leaves);
         }
@@ -93,16 +95,10 @@ impl Snapshot {
     }
 }
 
-/// Leaves of the documents in the current tree.
-fn route(
-    inputs: &Inputs<'_>,
-    tree: &TrainableIndexer,
-    embedded: &Embedded,
-) -> Result<(Indexer, Vec<Vec<LeafId>>)> {
+/// The leaves of the documents in the current tree.
+fn route(tree: &TrainableIndexer, embedded: &Embedded) -> Result<(Indexer, Vec<LeafId>)> {
     let indexer = tree.freeze()?;
-    let per_document = inputs.config.tree.leaves_per_document as usize;
-    let per_document = NonZeroUsize::new(per_document).unwrap_or(NonZeroUsize::MIN);
-    let leaves = indexer.route_rows(&embedded.documents, per_document);
+    let leaves = indexer.route_rows(&embedded.documents);
     Ok((indexer, leaves))
 }
 

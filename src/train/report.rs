@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::balance::{LeafSizes, LoadReport};
+use super::balance::LoadReport;
 use super::config::TrainConfig;
 use super::verdict::Verdict;
 use crate::measure::{CurvePoint, value_at};
@@ -29,26 +29,17 @@ pub struct TrainReport {
     /// One entry per epoch.
     pub epochs: Vec<EpochReport>,
     /// One entry per pass over the distilled texts in which the tree alone was trained.
-    #[serde(default)]
     pub indexer_epochs: Vec<IndexerEpochReport>,
     /// The epoch after which the joint training stopped early, and the epoch whose weights it restored.
-    #[serde(default)]
     pub stopped_early: Option<EarlyStop>,
     /// The trained encoder and tree.
     pub after: DevFigures,
-    /// Confidence of the trained tree on its corpus and its training queries; absent from reports of older
-    /// versions.
-    #[serde(default)]
-    pub routing: Option<RoutingProfiles>,
-    /// Whether training helped; `None` in reports of older versions.
-    #[serde(default)]
-    pub verdict: Option<Verdict>,
+    /// Confidence of the trained tree on its corpus and its training queries.
+    pub routing: RoutingProfiles,
+    /// Whether training helped.
+    pub verdict: Verdict,
     /// The tree's load before the first epoch, at each refresh and at the end.
-    #[serde(default)]
     pub loads: Vec<LoadReport>,
-    /// Documents and queries of each leaf at the end.
-    #[serde(default)]
-    pub leaf_sizes: LeafSizes,
     /// Trainable tensors with how far each moved: L2 norm of the change over that of the start.
     pub moved: Vec<MovedTensor>,
     /// Wall-clock seconds of the whole run.

@@ -6,7 +6,7 @@ use super::batch::{Distillation, Layout, Prepared};
 use super::config::Siamese;
 use super::error::TrainError;
 use super::indexer::{AtRoot, TrainableIndexer};
-use super::inputs::Inputs;
+use super::inputs::{EncoderInputs, Inputs};
 use super::losses;
 use super::optimizer::Gradients;
 use super::report::LossParts;
@@ -21,13 +21,14 @@ impl Inputs<'_> {
     /// back into the parts.
     pub(crate) fn step(
         &self,
+        EncoderInputs { head, document_cache, query_cache }: EncoderInputs<'_>,
         tree: &TrainableIndexer,
         prepared: Prepared,
         step: usize,
     ) -> Result<(LossParts, Gradients)> {
         let Prepared { layout, queries, documents, .. } = prepared;
-        let (queries, query_forward) = self.head.forward(self.query_cache, queries)?;
-        let (documents, document_forward) = self.head.forward(self.document_cache, documents)?;
+        let (queries, query_forward) = head.forward(query_cache, queries)?;
+        let (documents, document_forward) = head.forward(document_cache, documents)?;
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
             let queries = Var::from_tensor(&queries)?;
             let documents = Var::from_tensor(&documents)?;
@@ -36,12 +37,11 @@ impl Inputs<'_> {
             if parts.first_non_finite().is_none() {
                 let store = loss.backward()?;
                 gradients.add(&tree.parameters(), &store)?;
-                for (var, cache, forward) in [
-                    (&queries, self.query_cache, &query_forward),
-                    (&documents, self.document_cache, &document_forward),
-                ] {
+                for (var, cache, forward) in
+                    [(&queries, query_cache, &query_forward), (&documents, document_cache, &document_forward)]
+                {
                     if let Some(gradient) = store.get(var.as_tensor()) {
-                        self.head.backward(cache, forward, gradient, &mut gradients)?;
+                        head.backward(cache, forward, gradient, &mut gradients)?;
                     }
                 }
             }

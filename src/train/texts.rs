@@ -9,7 +9,6 @@ use rayon::prelude::*;
 use super::config::TrainConfig;
 use super::dataset::{TrainingSet, sentences};
 use super::error::TrainError;
-use super::plan::Plan;
 use crate::error::Result;
 use crate::model::{Encoder, ModelError, Role, Tokens};
 
@@ -17,6 +16,7 @@ use crate::model::{Encoder, ModelError, Role, Tokens};
 ///
 /// Queries are numbered: the training queries, then the dev queries, then the document-made ones. Documents
 /// are numbered separately, as in the training set.
+#[derive(Default)]
 pub(crate) struct Texts {
     pub documents: Vec<Vec<u32>>,
     pub queries: Vec<Vec<u32>>,
@@ -51,7 +51,7 @@ impl Texts {
             texts.push(&query.text);
             positives.push(query.positives.clone());
         }
-        if Plan::of(config).makes_queries() {
+        if config.makes_queries() {
             for (place, document) in (0u32..).zip(&set.documents) {
                 let mut drawn = sentences(&document.text);
                 drawn.shuffle(rng);
@@ -92,10 +92,7 @@ impl Texts {
             documents: vec![Vec::new(); documents],
             queries: vec![Vec::new(); queries],
             positives: vec![Vec::new(); queries],
-            weights: Vec::new(),
-            train: 0,
-            dev: 0,
-            ids: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -1,54 +1,42 @@
 //! The builder of a training run.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
-use super::balance::LeafSizes;
 use super::card;
-use super::checkpoint::Identity;
+use super::checkpoint::{Identity, RunState, Tensors};
 use super::config::{QueryEncoderChoice, TrainConfig};
 use super::dataset::TrainingSet;
-use super::dev;
 use super::device::{self, TrainDevice};
 use super::error::{TrainError, out_of_range};
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
-use super::inputs::Inputs;
+use super::inputs::{EmbeddedBy, EncoderInputs, GivenEmbeddings, Inputs};
 use super::log::Log;
 use super::query_encoder::{DistilOptions, distil_trained};
-use super::refresh::Embedded;
 use super::report::{TrainEvent, TrainReport};
-use super::run::{Checkpoints, Listeners, Outcome, Run, Start};
+use super::run::{Checkpoints, Listeners, Outcome, TrainingRun};
 use super::texts::Texts;
 use super::trees::Trees;
-use super::verdict::Verdict;
 use crate::error::{Error, Result};
 use crate::model::{
     Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, EncoderSettings, LoadOptions, MANIFEST_FILE,
-    ModelError, PackedTransformer, Role, RoutingProfile, RoutingProfiles, check_output, hex, publish,
+    Model, ModelError, PackedTransformer, Role, check_output, hex, publish,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
+use crate::tree::TreeShape;
 
 /// File of the report inside a bundle.
 pub const REPORT_FILE: &str = crate::model::REPORT_FILE;
 
 /// Default for the bytes of hidden states that a run keeps on disk: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
-
-/// Precomputed embeddings that a run reads instead of texts.
-pub(crate) struct Given {
-    pub texts: Texts,
-    pub embedded: Embedded,
-    /// Documents in the collection that these are a sample of.
-    pub collection: usize,
-    /// Centroids that the tree starts from, `[leaves, dim]` of unit norm: k-means of the documents.
-    pub centroids: Vec<f32>,
-}
 
 /// Builder of a training run.
 ///
@@ -67,6 +55,7 @@ pub(crate) struct Given {
 /// # Ok::<(), ehi::Error>(())
 /// ```
 #[must_use = "a run does nothing until `fit`"]
+#[derive(Debug)]
 pub struct Trainer<'a> {
     base: Option<PathBuf>,
     encoder_settings: EncoderSettings,
@@ -77,22 +66,8 @@ pub struct Trainer<'a> {
     cache_dir: Option<PathBuf>,
     cache_bytes: u64,
     log: Option<PathBuf>,
-    on_progress: ProgressCallback<'a>,
-    on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
+    listeners: Listeners<'a>,
 }
-
-impl std::fmt::Debug for Trainer<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trainer")
-            .field("base", &self.base)
-            .field("output", &self.output)
-            .field("config", &self.config)
-            .field("device", &self.device)
-            .finish_non_exhaustive()
-    }
-}
-
-type ProgressCallback<'a> = Box<OnProgress<'a>>;
 
 /// A finished run.
 #[derive(Debug)]
@@ -117,8 +92,11 @@ impl<'a> Trainer<'a> {
             cache_dir: None,
             cache_bytes: DEFAULT_CACHE_BYTES,
             log: None,
-            on_progress: Box::new(no_progress),
-            on_event: Box::new(|_| ()),
+            listeners: Listeners {
+                log: None,
+                on_progress: Box::new(no_progress),
+                on_event: Box::new(|_| ()),
+            },
         }
     }
 
@@ -193,13 +171,13 @@ impl<'a> Trainer<'a> {
 
     /// Sets a callback for progress, which may cancel the run.
     pub fn on_progress(mut self, callback: impl FnMut(Progress) -> std::ops::ControlFlow<()> + 'a) -> Self {
-        self.on_progress = Box::new(callback);
+        self.listeners.on_progress = Box::new(callback);
         self
     }
 
     /// Sets a callback for every step, epoch, refresh and checkpoint.
     pub fn on_event(mut self, callback: impl FnMut(&TrainEvent) + 'a) -> Self {
-        self.on_event = Box::new(callback);
+        self.listeners.on_event = Box::new(callback);
         self
     }
 
@@ -212,141 +190,190 @@ impl<'a> Trainer<'a> {
     /// [`TrainError`] for the configuration, the data, a NaN loss, a tensor that gets no gradient or does not
     /// move, and a checkpoint that is damaged or belongs to another run; [`ModelError`] for the base model;
     /// [`Error::Cancelled`](crate::Error::Cancelled). On error no bundle is written.
-    pub fn fit(self, set: &TrainingSet) -> Result<Fitted> {
-        self.run(set, None)
+    pub fn fit(mut self, set: &TrainingSet) -> Result<Fitted> {
+        let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
+        let (job, mut rng) = self.begin(set)?;
+        let (config, encoder) = (&self.config, job.encoder());
+        let scope = scope(config, encoder)?;
+        let texts = Texts::new(set, encoder, config, &mut rng)?;
+        self.listeners.tell(&job.started(&texts));
+        let identity = identity(config, encoder, &texts, &[])?;
+        let frozen = frozen(encoder, scope)?;
+        // The whole encoder reads token ids, so there is nothing to keep.
+        let mut budget = if scope.embeddings { 0 } else { self.cache_bytes };
+        let mut cache = |tokens, role| {
+            let place = match &self.cache_dir {
+                None => CachePlace::Nameless(parent(&job.output)),
+                Some(dir) => {
+                    CachePlace::Kept { dir: dir.clone(), name: cache_name(&identity, scope, tokens) }
+                }
+            };
+            let read = Read { tokens, types: &[], skip: encoder.skipped(role)? };
+            FrozenCache::compute(&frozen, read, &place, &mut budget, &mut *self.listeners.on_progress)
+        };
+        let (query_cache, document_cache) =
+            (cache(&texts.queries, Role::Query)?, cache(&texts.documents, Role::Document)?);
+        let head = Head::new(encoder, scope, &job.device)?;
+        let by = EncoderInputs { head: &head, document_cache: &document_cache, query_cache: &query_cache };
+        let inputs = Inputs { config, texts: &texts, device: &job.device, by: EmbeddedBy::Encoder(by) };
+        let outcome = job.run(inputs, &self.checkpoints, identity, rng, &mut self.listeners)?;
+        let on_progress = &mut *self.listeners.on_progress;
+        let report = outcome.report(&inputs, set.documents.len(), on_progress)?;
+        let weights = head.named().map_err(ModelError::from)?;
+        let fitted = job.write(Some(weights), &outcome, report, |staged| match config.query_encoder {
+            QueryEncoderChoice::None => Ok(()),
+            QueryEncoderChoice::Static => {
+                let rows = &outcome.last.embedded.documents;
+                give_query_encoder(&Bundle::open(staged)?, set, rows, config.seed, on_progress)
+            }
+        })?;
+        self.listeners.tell(&TrainEvent::Finished { seconds: fitted.report.seconds });
+        Ok(fitted)
     }
 
     /// Trains a tree on given embeddings; the bundle gets the base's encoder byte for byte.
-    pub(crate) fn fit_tree(self, set: &TrainingSet, given: Given) -> Result<Fitted> {
-        self.run(set, Some(given))
+    pub(crate) fn fit_tree(mut self, set: &TrainingSet, given: &GivenEmbeddings) -> Result<Fitted> {
+        let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
+        let (job, rng) = self.begin(set)?;
+        let GivenEmbeddings { texts, embedded, collection, .. } = given;
+        self.listeners.tell(&job.started(texts));
+        let rows = [&*embedded.documents, &embedded.queries];
+        let identity = identity(&self.config, job.encoder(), texts, &rows)?;
+        let inputs =
+            Inputs { config: &self.config, texts, device: &job.device, by: EmbeddedBy::Given(given) };
+        let outcome = job.run(inputs, &self.checkpoints, identity, rng, &mut self.listeners)?;
+        let report = outcome.report(&inputs, *collection, &mut *self.listeners.on_progress)?;
+        let fitted = job.write(None, &outcome, report, |_| Ok(()))?;
+        self.listeners.tell(&TrainEvent::Finished { seconds: fitted.report.seconds });
+        Ok(fitted)
     }
 
-    fn run(mut self, set: &TrainingSet, given: Option<Given>) -> Result<Fitted> {
-        let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
+    /// Checks settings and places, and opens the base.
+    fn begin(&mut self, set: &TrainingSet) -> Result<(Job, ChaCha8Rng)> {
         let base = self.base.take().ok_or(TrainError::Missing { what: "base" })?;
         let output = self.output.take().ok_or(TrainError::Missing { what: "output" })?;
-        let config = &self.config;
-        config.check()?;
+        self.config.check()?;
         check_output(&output)?;
         let device = device::open(self.device)?;
-        let shape = config.shape(set.documents.len())?;
+        let shape = self.config.shape(set.documents.len())?;
         if set.documents.len() < shape.leaves() as usize {
             let (documents, leaves) = (set.documents.len(), shape.leaves());
             return Err(TrainError::TooFewDocuments { documents, leaves }.into());
         }
-        if config.tree.leaves_per_document > shape.leaves() {
-            return Err(out_of_range(
-                "tree.leaves_per_document",
-                config.tree.leaves_per_document,
-                format!("at most the tree's {} leaves", shape.leaves()),
-            ));
-        }
-        let mut log = self.log.as_deref().map(Log::open).transpose()?;
-        let mut on_event = |event: &TrainEvent| {
-            if let Some(log) = &mut log {
-                log.write(event);
-            }
-            (self.on_event)(event);
-        };
-        let on_progress: &mut OnProgress<'_> = &mut *self.on_progress;
-
+        self.listeners.log = self.log.as_deref().map(Log::open).transpose()?;
         let started = Instant::now();
         // Opening a bundle checks its checksums; only its encoder is trained.
         let bundle = base.join(MANIFEST_FILE).exists().then(|| Bundle::open(&base)).transpose()?;
-        let plain;
-        let encoder = match bundle.as_ref().filter(|_| self.encoder_settings.is_empty()) {
-            Some(bundle) => bundle.model().encoder(),
+        let opened = match bundle.filter(|_| self.encoder_settings.is_empty()) {
+            Some(bundle) => Opened::Model(Arc::clone(bundle.model())),
             None => {
-                plain = LoadOptions::new().encoder_with(&base, &self.encoder_settings)?;
-                &plain
+                Opened::Encoder(Box::new(LoadOptions::new().encoder_with(&base, &self.encoder_settings)?))
             }
         };
-        let scope = scope(config, encoder)?;
-        let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
-        let collection = given.as_ref().map_or(set.documents.len(), |given| given.collection);
-        let (texts, given, centroids) = match given {
-            Some(Given { texts, embedded, centroids, .. }) => (texts, Some(embedded), Some(centroids)),
-            None => (Texts::new(set, encoder, config, &mut rng)?, None, None),
-        };
-        on_event(&TrainEvent::Started {
+        let rng = ChaCha8Rng::seed_from_u64(self.config.seed);
+        Ok((Job { base, opened, output, device, shape, started }, rng))
+    }
+}
+
+/// A run that has begun.
+struct Job {
+    base: PathBuf,
+    opened: Opened,
+    output: PathBuf,
+    device: Device,
+    shape: TreeShape,
+    started: Instant,
+}
+
+/// The encoder of the base.
+enum Opened {
+    Model(Arc<Model>),
+    Encoder(Box<Encoder>),
+}
+
+impl Job {
+    fn encoder(&self) -> &Encoder {
+        match &self.opened {
+            Opened::Model(model) => model.encoder(),
+            Opened::Encoder(encoder) => encoder,
+        }
+    }
+
+    fn started(&self, texts: &Texts) -> TrainEvent {
+        TrainEvent::Started {
             documents: texts.documents.len(),
             train_queries: texts.train,
             dev_queries: texts.dev,
-            leaves: shape.leaves(),
-        });
-        let dim = encoder.dim();
-        let frozen = encoder.config().layers - scope.layers;
-        // No part of the encoder is trained.
-        let is_given_whole = scope.layers == 0 && !scope.embeddings;
-        let identity = identity(config, encoder, &texts, given.as_ref())?;
-        let frozen = Frozen {
-            frozen: PackedTransformer::new(encoder.transformer()?, frozen, EncoderPrecision::F32)
-                .map_err(ModelError::from)?,
-            dim: if is_given_whole { dim } else { encoder.config().hidden_size },
-            pooled: is_given_whole.then(|| encoder.pooler.clone()),
-            second: None,
+            leaves: self.shape.leaves(),
+        }
+    }
+
+    fn run(
+        &self,
+        inputs: Inputs<'_>,
+        checkpoints: &Option<Checkpoints>,
+        identity: Identity,
+        mut rng: ChaCha8Rng,
+        listeners: &mut Listeners<'_>,
+    ) -> Result<Outcome> {
+        let dim = self.encoder().dim();
+        let trees = Trees::random(inputs.config, self.shape, dim, &mut rng, &self.device);
+        let run = TrainingRun {
+            inputs,
+            trees: &trees.map_err(ModelError::from)?,
+            checkpoints: checkpoints.clone(),
+            listeners,
+            state: RunState::new(identity, &rng),
+            rng,
+            tensors: Tensors::default(),
+            started: self.started,
         };
-        // The whole encoder reads token ids, so there is nothing to keep.
-        let mut budget = if scope.embeddings { 0 } else { self.cache_bytes };
-        let place = |tokens: &[Vec<u32>]| match &self.cache_dir {
-            None => CachePlace::Nameless(parent(&output)),
-            Some(dir) => CachePlace::Kept { dir: dir.clone(), name: cache_name(&identity, scope, tokens) },
+        run.finish()
+    }
+
+    /// Writes the bundle to a staging directory next to its final place, lets `complete` add to it, and moves
+    /// it there. `weights` are those of the encoder, unless it is the base's.
+    fn write(
+        &self,
+        weights: Option<Vec<(String, Tensor)>>,
+        outcome: &Outcome,
+        report: TrainReport,
+        complete: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Fitted> {
+        let (output, indexer) = (&self.output, &outcome.last.indexer);
+        let json = serde_json::to_vec_pretty(&report)
+            .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
+        let card = card::render(&report, &self.base, output, indexer);
+        let parts = BundleParts {
+            base: &self.base,
+            base_encoder: self.encoder(),
+            encoder: weights,
+            indexer,
+            extras: vec![(REPORT_FILE, json), (CARD_FILE, card.into_bytes())],
         };
-        let (queries, documents): (&[_], &[_]) = match given {
-            Some(_) => (&[], &[]),
-            None => (&texts.queries, &texts.documents),
-        };
-        let query_place = place(queries);
-        let mut cache = |texts, role, place: &CachePlace| {
-            FrozenCache::compute(
-                &frozen,
-                Read::single(texts, encoder.skipped(role)?),
-                place,
-                &mut budget,
-                on_progress,
-            )
-        };
-        let query_cache = cache(queries, Role::Query, &query_place)?;
-        let document_place = place(documents);
-        let document_cache = cache(documents, Role::Document, &document_place)?;
-        let head = Head::new(encoder, scope, &device)?;
-        let trees = Trees::random(config, shape, dim, &mut rng, &device).map_err(ModelError::from)?;
-        let inputs = Inputs {
-            config,
-            texts: &texts,
-            document_cache: &document_cache,
-            query_cache: &query_cache,
-            head: &head,
-            device: &device,
-            given: given.as_ref(),
-            centroids: centroids.as_deref(),
-        };
-        let start =
-            Start { inputs, trees: &trees, checkpoints: self.checkpoints.clone(), identity, rng, started };
-        let outcome = Run::new(start, Listeners { on_progress, on_event: &mut on_event }).finish()?;
-        let ending = outcome.beginning.ending(&outcome.last, &texts, config.seed, on_progress)?;
-        let mut report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
-        report.routing = report.routing.map(|routing| routing.of_collection(collection));
-        // Rewritten weights are rounded to f16.
-        let is_given = given.is_some();
-        let base_encoder = encoder;
-        let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
-        let staged = stage(&output, (&base, base_encoder), config, encoder, &outcome, &report)?;
-        let mut finish = || -> Result<()> {
-            if !is_given && config.query_encoder == QueryEncoderChoice::Static {
-                let rows = &outcome.last.embedded.documents;
-                give_query_encoder(&Bundle::open(&staged)?, set, rows, config.seed, on_progress)?;
-            }
-            Ok(publish(&staged, &output)?)
-        };
-        if let Err(error) = finish() {
+        let staged = parts.stage(output)?;
+        let published = complete(&staged).and_then(|()| Ok(publish(&staged, output)?));
+        if published.is_err() {
             // As in `BundleParts::stage`: removes the partial bundle and returns the error.
             let _ = std::fs::remove_dir_all(&staged);
-            return Err(error);
         }
-        on_event(&TrainEvent::Finished { seconds: report.seconds });
-        Ok(Fitted { bundle: Bundle::open(&output)?, report })
+        published?;
+        Ok(Fitted { bundle: Bundle::open(output)?, report })
     }
+}
+
+/// The layers below those that are trained.
+fn frozen(encoder: &Encoder, scope: Scope) -> Result<Frozen> {
+    let layers = encoder.config().layers - scope.layers;
+    // No part of the encoder is trained.
+    let is_whole = scope.layers == 0 && !scope.embeddings;
+    let frozen = PackedTransformer::new(encoder.transformer()?, layers, EncoderPrecision::F32);
+    Ok(Frozen {
+        frozen: frozen.map_err(ModelError::from)?,
+        dim: if is_whole { encoder.dim() } else { encoder.config().hidden_size },
+        pooled: is_whole.then(|| encoder.pooler.clone()),
+        second: None,
+    })
 }
 
 /// The part of this encoder that the configuration trains.
@@ -386,12 +413,7 @@ fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String 
 }
 
 /// The identity that a checkpoint must match.
-fn identity(
-    config: &TrainConfig,
-    encoder: &Encoder,
-    texts: &Texts,
-    given: Option<&Embedded>,
-) -> Result<Identity> {
+fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts, given: &[&[f32]]) -> Result<Identity> {
     let json = serde_json::to_string(config)
         .map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
@@ -411,7 +433,7 @@ fn identity(
     for weights in texts.weights.iter().filter(|weights| !weights.is_empty()) {
         data.update(bytemuck::cast_slice::<f32, u8>(weights));
     }
-    for rows in given.iter().flat_map(|given| [&given.documents, &given.queries]) {
+    for rows in given {
         data.update(bytemuck::cast_slice::<f32, u8>(rows));
     }
     data.update((texts.train as u64).to_le_bytes());
@@ -420,46 +442,6 @@ fn identity(
         config: hex(&Sha256::digest(json)),
         base: hex(&base.finalize()),
         data: hex(&data.finalize()),
-    })
-}
-
-fn report(
-    config: &TrainConfig,
-    texts: &Texts,
-    outcome: &Outcome,
-    verdict: Verdict,
-    leaf_sizes: LeafSizes,
-) -> Result<TrainReport> {
-    let mut config = config.clone();
-    // The report shows the value chosen by the rule.
-    config.tree.branching_factor = Some(outcome.last.indexer.shape().branching_factor());
-    let after = dev::figures(&outcome.last, texts)?;
-    let mut loads = outcome.state.loads.clone();
-    loads.push(after.load(outcome.state.epochs.len() + outcome.state.indexer_epochs.len()));
-    Ok(TrainReport {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        config,
-        documents: texts.documents.len(),
-        train_queries: texts.train,
-        train_pairs: texts.positives[..texts.train].iter().map(Vec::len).sum(),
-        dev_queries: texts.dev,
-        before: outcome.state.before.clone(),
-        epochs: outcome.state.epochs.clone(),
-        indexer_epochs: outcome.state.indexer_epochs.clone(),
-        stopped_early: outcome.state.stopped_early,
-        after,
-        verdict: Some(verdict),
-        loads,
-        leaf_sizes,
-        routing: Some(RoutingProfiles::new(
-            RoutingProfile::measure(&outcome.last.indexer, &outcome.last.embedded.documents),
-            RoutingProfile::measure(
-                &outcome.last.indexer,
-                &outcome.last.embedded.queries[..texts.train * outcome.last.embedded.dim],
-            ),
-        )),
-        moved: outcome.moved.clone(),
-        seconds: outcome.seconds,
     })
 }
 
@@ -482,29 +464,6 @@ fn give_query_encoder(
         }
         distilled => distilled,
     }
-}
-
-/// Writes the bundle to a staging directory next to its final place, and returns its path.
-fn stage(
-    output: &Path,
-    (base, base_encoder): (&Path, &Encoder),
-    config: &TrainConfig,
-    encoder: Option<Vec<(String, Tensor)>>,
-    outcome: &Outcome,
-    report: &TrainReport,
-) -> Result<PathBuf> {
-    let json = serde_json::to_vec_pretty(report)
-        .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
-    let card = card::render(report, base, output, &outcome.last.indexer);
-    let parts = BundleParts {
-        base,
-        base_encoder,
-        encoder,
-        indexer: &outcome.last.indexer,
-        leaves_per_document: config.tree.leaves_per_document,
-        extras: vec![(REPORT_FILE, json), (CARD_FILE, card.into_bytes())],
-    };
-    Ok(parts.stage(output)?)
 }
 
 pub(super) fn parent(path: &Path) -> PathBuf {

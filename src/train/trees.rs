@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::TrainConfig;
 use super::indexer::{IndexerOptions, TrainableIndexer};
-use super::plan::{PhaseName, Plan};
+use super::plan::PhaseName;
 use crate::tree::TreeShape;
 
 /// The tree of each phase: one for both, or a coarse one for the joint phase.
@@ -33,7 +33,7 @@ impl Trees {
             logit_scale: tree.logit_scale,
             init_length: tree.init_scale / tree.logit_scale,
         };
-        let coarse = Plan::of(config).coarse_shape(shape).map(|shape| {
+        let coarse = config.coarse_shape(shape).map(|shape| {
             let coarse = IndexerOptions { shape, projection: None, transform: true, ..options };
             TrainableIndexer::random(coarse, rng, device)
         });

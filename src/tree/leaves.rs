@@ -3,27 +3,23 @@
 #[cfg(feature = "train")]
 use crate::ids::LeafId;
 
-/// Documents of each leaf in ascending order, from the leaves of each document.
+/// Documents of each leaf in ascending order, from the leaf of each document.
 ///
 /// # Panics
 /// If a document is in a leaf outside `0..leaves`.
 #[cfg(feature = "train")]
-pub(crate) fn leaf_table(leaves_of_documents: &[Vec<LeafId>], leaves: usize) -> Vec<Vec<u32>> {
+pub(crate) fn leaf_table(leaf_of_documents: &[LeafId], leaves: usize) -> Vec<Vec<u32>> {
     let mut table = vec![Vec::new(); leaves];
-    for (document, own) in (0u32..).zip(leaves_of_documents) {
-        for leaf in own {
-            table[leaf.index()].push(document);
-        }
-    }
+    (0u32..).zip(leaf_of_documents).for_each(|(document, leaf)| table[leaf.index()].push(document));
     table
 }
 
 /// How evenly a tree distributes its documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
-    /// Expected documents per leaf, sum of p_i c_i with p_i = c_i over all entries (section 4.6).
+    /// Expected documents per leaf, sum of p_i c_i with p_i = c_i over all documents (section 4.6).
     pub expected: f64,
-    /// Entries over leaves: the value of a perfectly even load.
+    /// Documents over leaves: the value of a perfectly even load.
     pub ideal: f64,
     /// Leaves without a document.
     pub empty: usize,
@@ -49,9 +45,8 @@ mod tests {
 
     #[cfg(feature = "train")]
     #[test]
-    fn a_document_is_in_the_table_of_each_of_its_leaves() {
-        let leaves = [vec![LeafId(2)], vec![LeafId(0), LeafId(2)], vec![]];
-        assert_eq!(leaf_table(&leaves, 4), [vec![1], vec![], vec![0, 1], vec![]]);
+    fn documents_are_in_the_lists_of_their_leaves() {
+        assert_eq!(leaf_table(&[2, 0, 2].map(LeafId), 4), [vec![1], vec![], vec![0, 2], vec![]]);
     }
 
     #[test]

@@ -17,7 +17,6 @@ pub(crate) use leaves::Load;
 pub(crate) use leaves::leaf_table;
 
 use crate::ids::LeafId;
-use serde::{Deserialize, Serialize};
 
 /// Largest number of leaves a tree may have.
 pub const MAX_LEAVES: u32 = 1 << 24;
@@ -29,12 +28,10 @@ pub const MAX_HEIGHT: u32 = MAX_LEAVES.ilog2();
 ///
 /// # Paper
 /// Section 3.3: `B` and `H`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "UncheckedShape")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TreeShape {
     branching_factor: u32,
     height: u32,
-    #[serde(skip_serializing)]
     leaves: u32,
 }
 
@@ -121,19 +118,10 @@ impl TreeShape {
     /// # Panics
     /// If the tree does not [contain](Self::contains) the leaf.
     pub fn path(self, leaf: LeafId) -> Vec<u32> {
-        let mut path = vec![0; self.height as usize];
-        self.write_path(leaf, &mut path);
-        path
-    }
-
-    /// [`Self::path`] without an allocation; `path` has room for `H` values.
-    ///
-    /// # Panics
-    /// If the tree does not [contain](Self::contains) the leaf, or `path` is not `H` long.
-    pub fn write_path(self, leaf: LeafId, path: &mut [u32]) {
         assert!(self.contains(leaf), "{leaf:?} is outside a tree of {} leaves", self.leaves);
-        assert_eq!(path.len(), self.height as usize, "a path has one child per level");
-        self.write_digits(leaf.0, path);
+        let mut path = vec![0; self.height as usize];
+        self.write_digits(leaf.0, &mut path);
+        path
     }
 
     /// The leaf that `path` leads to; the inverse of [`Self::path`].
@@ -154,22 +142,6 @@ impl TreeShape {
             *child = node % self.branching_factor;
             node /= self.branching_factor;
         }
-    }
-}
-
-/// A serialised shape, not yet checked.
-#[derive(Deserialize)]
-#[serde(rename = "TreeShape", deny_unknown_fields)]
-struct UncheckedShape {
-    branching_factor: u32,
-    height: u32,
-}
-
-impl TryFrom<UncheckedShape> for TreeShape {
-    type Error = TreeShapeError;
-
-    fn try_from(shape: UncheckedShape) -> Result<Self, TreeShapeError> {
-        Self::new(shape.branching_factor, shape.height)
     }
 }
 
@@ -201,16 +173,6 @@ mod tests {
                 Err(TreeShapeError::TooManyLeaves { branching_factor, height })
             );
         }
-    }
-
-    #[test]
-    fn deserialising_checks_the_shape() {
-        let shape = TreeShape::new(40, 2).unwrap();
-        let json = serde_json::to_string(&shape).unwrap();
-        assert_eq!(json, r#"{"branching_factor":40,"height":2}"#);
-        assert_eq!(serde_json::from_str::<TreeShape>(&json).unwrap(), shape);
-        let refused = serde_json::from_str::<TreeShape>(r#"{"branching_factor":40,"height":9}"#).unwrap_err();
-        assert!(refused.to_string().contains("more than 16777216 leaves"), "{refused}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest};
 
 /// Path of an index's model before any change.
 const MODEL_DIR: &str = "models/1/model";
-const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
+const FLAT: Shape = Shape { height: 1 };
 /// Documents in the index before the failure.
 const STORED: usize = 12;
 
@@ -108,7 +108,7 @@ fn a_users_own_folder_is_not_cleared() {
 fn what_is_put_among_the_models_is_left_there() {
     let (dir, index) = filled(FLAT, STORED);
     let path = dir.path().join("index");
-    let (old, new) = (bundle(FLAT), bundle(Shape { height: 2, leaves_per_document: 2 }));
+    let (old, new) = (bundle(FLAT), bundle(Shape { height: 2 }));
     index.snapshot(path.join("models/2")).unwrap();
     copy_directory(&path.join("models/1"), &path.join("models/7"));
     fs::create_dir(path.join("models/mine")).unwrap();
@@ -173,7 +173,7 @@ fn what_an_interrupted_create_left_is_cleared() {
         let error = open_error(dir.path());
         assert!(matches!(error, Error::Store(StoreError::InterruptedCreate { .. })), "{error}");
         // By a create with any bundle, or a snapshot.
-        let shape = Shape { height: 2, leaves_per_document: 2 };
+        let shape = Shape { height: 2 };
         let index = Index::create(dir.path(), &bundle(shape)).unwrap();
         assert_eq!(index.bundle().hash(), bundle(shape).hash());
         index.insert_batch(documents(STORED)).unwrap();
@@ -230,7 +230,7 @@ fn another_model_is_refused_by_its_hash() {
     let own = index.bundle().hash();
     drop(index);
     fs::rename(&model, &kept).unwrap();
-    let other = bundle(Shape { height: 2, leaves_per_document: 2 });
+    let other = bundle(Shape { height: 2 });
     copy_directory(other.path(), &model);
     match open_error(&path) {
         Error::Input(InputError::ModelMismatch { index, given }) => {
@@ -292,8 +292,6 @@ fn an_edited_manifest_of_a_model_is_refused() {
         ("branching_factor", serde_json::json!(5)),
         ("height", serde_json::json!(0)),
         ("height", serde_json::json!(2)),
-        ("leaves_per_document", serde_json::json!(0)),
-        ("leaves_per_document", serde_json::json!(2)),
         ("logit_scale", serde_json::json!(3.0)),
         ("files", serde_json::json!({})),
         ("files", serde_json::json!({ "../../secret": "00" })),
@@ -503,12 +501,11 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
         let run = Trainer::builder().base(support::base_model()).output(&out).config(config);
         run.fit(&set).err().unwrap()
     };
-    let edits: [(&str, Edit); 8] = [
+    let edits: [(&str, Edit); 7] = [
         ("schedule.epochs", |c| (c.schedule.epochs, c.schedule.indexer_epochs) = (0, 0)),
         ("encoder.trainable_layers", |c| c.encoder.train_embeddings = true),
         ("schedule.batch_size", |c| c.schedule.batch_size = 1),
         ("tree.branching_factor", |c| c.tree.branching_factor = Some(0)),
-        ("tree.leaves_per_document", |c| c.tree.leaves_per_document = 99),
         ("encoder.learning_rate", |c| c.encoder.learning_rate = f64::NAN),
         ("losses.margin", |c| c.losses.margin = -1.0),
         ("encoder.trainable_layers", |c| c.encoder.trainable_layers = 99),

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 /// Enough documents for the tree to be used.
 const MANY: usize = MOST_EXACT_DOCUMENTS + 2_000;
 

@@ -240,7 +240,6 @@ fn stats_and_verify_report_the_index() {
         ("leaves", json!(16)),
         ("branching_factor", json!(4)),
         ("height", json!(2)),
-        ("leaves_per_document", json!(1)),
         ("dim", json!(WIDTH)),
         ("similarity", json!("cosine")),
         ("model", json!(bundle(SHAPE).hash().to_string())),

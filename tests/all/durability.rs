@@ -16,8 +16,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 2 };
-const OTHER: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
+const OTHER: Shape = Shape { height: 1 };
 
 /// Seeds of the documents, by id.
 type Model = BTreeMap<String, u16>;

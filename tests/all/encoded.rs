@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::program::{Flow, text};
 use crate::support::{DOCUMENTS, Shape, WIDTH, base_model, bundle, document, documents, filled};
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
-const OTHER: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
+const OTHER: Shape = Shape { height: 1 };
 
 fn encoded_by(index: &Index) -> Vec<EncodedBy> {
     index.stats().unwrap().encoded_by

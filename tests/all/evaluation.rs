@@ -13,7 +13,7 @@ use ehi::eval::{
 use ehi::{Document, Error, Index, InputError};
 use serde_json::Value;
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 
 fn k(value: usize) -> NonZeroUsize {
     NonZeroUsize::new(value).unwrap()

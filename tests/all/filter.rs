@@ -57,7 +57,7 @@ fn filters() -> Vec<(&'static str, Filter)> {
 
 #[test]
 fn a_filtered_search_is_brute_force_among_those_that_pass() {
-    for shape in [Shape::of_height(1), Shape { height: 2, leaves_per_document: 2 }] {
+    for shape in [Shape::of_height(1), Shape { height: 2 }] {
         let (_dir, index) = index(shape);
         let all: Vec<Document> = index.iter().map(Result::unwrap).collect();
         let ranked = |question: &str| -> Vec<String> {

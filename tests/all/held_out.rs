@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::{DOCUMENTS, Shape, base_model, config, documents, id};
 
-const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 1 };
 
 /// Questions in several spellings, mostly of documents' titles.
 fn questions() -> Vec<String> {

@@ -14,8 +14,8 @@ use ehi::{
 };
 use serde_json::json;
 
-const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
-const SEVERAL: Shape = Shape { height: 2, leaves_per_document: 2 };
+const FLAT: Shape = Shape { height: 1 };
+const TALL: Shape = Shape { height: 2 };
 
 /// The questions' embeddings: encoding is most of the cost of these tests.
 fn vectors(index: &Index) -> Vec<Vec<f32>> {
@@ -234,35 +234,6 @@ fn a_wider_beam_visits_more_and_finds_no_less() {
         }
         assert_eq!(visited, DOCUMENTS);
     }
-}
-
-#[test]
-fn documents_in_two_leaves_are_found_once() {
-    let shape = Shape { height: 2, leaves_per_document: 2 };
-    let (dir, index) = filled(shape, DOCUMENTS);
-    assert_eq!(index.bundle().leaves_per_document(), 2);
-    let sizes = index.stats().unwrap().leaf_sizes;
-    assert_eq!(sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), 2 * DOCUMENTS);
-    for vector in &vectors(&index) {
-        let exact = index.search_with(vector, &SearchRequest::dense().k(30).exact()).unwrap();
-        let full = index.search_with(vector, &SearchRequest::dense().k(30).beam(shape.leaves())).unwrap();
-        assert_eq!(ranking(&full), ranking(&exact));
-        assert_eq!(full.stats.documents_visited, DOCUMENTS);
-        assert_eq!(full.stats.visited_fraction, 1.0);
-        for beam in 1..shape.leaves() {
-            let result = index.search_with(vector, &SearchRequest::dense().k(DOCUMENTS).beam(beam)).unwrap();
-            let ids: HashSet<_> = result.iter().map(|hit| &hit.id).collect();
-            assert_eq!(ids.len(), result.len());
-            assert_eq!(result.stats.documents_visited, result.len());
-        }
-    }
-    index.delete(&id(0)).unwrap();
-    index.insert(document(1)).unwrap();
-    let sizes = index.stats().unwrap().leaf_sizes;
-    assert_eq!(sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), 2 * (DOCUMENTS - 1));
-    assert!(index.verify().unwrap().is_sound());
-    drop(index);
-    assert!(Index::open(dir.path().join("index")).unwrap().verify().unwrap().is_sound());
 }
 
 #[test]
@@ -694,7 +665,7 @@ fn given_embeddings_are_stored_and_found_as_computed_ones_are() {
 
 #[test]
 fn a_copy_and_rebuilt_lists_answer_as_the_index_does() {
-    let (dir, index) = filled(SEVERAL, 60);
+    let (dir, index) = filled(TALL, 60);
     index.delete(&id(7)).unwrap();
     let answers = |index: &Index| -> Vec<Vec<(u32, String)>> {
         let answer = |question: &&str| {

@@ -10,58 +10,56 @@ use ehi::model::{ModelError, RoutingProfile};
 use ehi::{Document, Error, Index, InputError, LeafId, SearchRequest};
 use serde_json::{Value, json};
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 const QUESTION: &str = "cell and gene 17";
 
 #[test]
 fn an_explanation_is_of_the_search_itself() {
-    for leaves_per_document in [1, 2] {
-        let shape = Shape { height: 2, leaves_per_document };
-        let (_dir, index) = filled(shape, DOCUMENTS);
-        let found = index.explain(QUESTION, &SearchRequest::dense().k(7).beam(3), true).unwrap();
-        let result = index.search(QUESTION, 7, 3).unwrap();
-        assert_eq!(found.hits.iter().map(|f| &f.hit).collect::<Vec<_>>(), result.iter().collect::<Vec<_>>());
-        assert_eq!(found.stats.documents_visited, result.stats.documents_visited);
-        assert_eq!(found.stats.work_fraction, result.stats.work_fraction);
-        assert!(found.multiply_adds > 0);
+    let shape = Shape { height: 2 };
+    let (_dir, index) = filled(shape, DOCUMENTS);
+    let found = index.explain(QUESTION, &SearchRequest::dense().k(7).beam(3), true).unwrap();
+    let result = index.search(QUESTION, 7, 3).unwrap();
+    assert_eq!(found.hits.iter().map(|f| &f.hit).collect::<Vec<_>>(), result.iter().collect::<Vec<_>>());
+    assert_eq!(found.stats.documents_visited, result.stats.documents_visited);
+    assert_eq!(found.stats.work_fraction, result.stats.work_fraction);
+    assert!(found.multiply_adds > 0);
 
-        assert_eq!(found.leaves.len(), 3);
-        let stats = index.stats().unwrap();
-        let sizes: BTreeMap<_, _> = stats.leaf_sizes.iter().map(|size| (size.leaf, size.documents)).collect();
-        for leaf in &found.leaves {
-            let [first, second] = leaf.path[..] else { panic!("{leaf:?}") };
-            assert_eq!(first * support::BRANCHING + second, leaf.leaf.0);
-            assert_eq!(leaf.documents, sizes.get(&leaf.leaf).copied().unwrap_or(0));
-            let [above, own] = leaf.level_probabilities[..] else { panic!("{leaf:?}") };
-            assert!(own <= above && above <= 1.0 && own > 0.0, "{leaf:?}");
-            assert!((own - leaf.probability).abs() < 1e-5, "{leaf:?}");
-        }
-        assert!(found.leaves.is_sorted_by(|a, b| a.probability >= b.probability));
-        let entropy = found.entropy.unwrap();
-        assert!((0.0..=16f32.ln() + 1e-4).contains(&entropy), "{entropy}");
-
-        let all = index.search_with(QUESTION, &SearchRequest::dense().k(DOCUMENTS).exact()).unwrap();
-        let reached: Vec<LeafId> = found.leaves.iter().map(|leaf| leaf.leaf).collect();
-        for explained in &found.hits {
-            let rank = all.iter().position(|hit| hit.id == explained.hit.id).unwrap() + 1;
-            assert_eq!(explained.exact_rank, Some(rank));
-            assert!(reached.contains(&explained.from));
-        }
-        let exact = found.exact.unwrap();
-        assert_eq!(exact.len(), 7);
-        for (best, hit) in exact.iter().zip(&all) {
-            assert_eq!(&best.hit, hit);
-            // A visited document among the best is found.
-            let is_hit = found.hits.iter().any(|explained| explained.hit.id == hit.id);
-            assert_eq!(best.visited, is_hit, "{}", hit.id);
-            assert!((0.0..=1.0).contains(&best.leaf_probability));
-        }
-
-        let full = index.explain(QUESTION, &SearchRequest::dense().k(5).beam(1000), false).unwrap();
-        let total: f32 = full.leaves.iter().map(|leaf| leaf.probability).sum();
-        assert!((total - 1.0).abs() < 1e-4, "{total}");
-        assert!(full.exact.is_none() && full.hits.iter().all(|found| found.exact_rank.is_none()));
+    assert_eq!(found.leaves.len(), 3);
+    let stats = index.stats().unwrap();
+    let sizes: BTreeMap<_, _> = stats.leaf_sizes.iter().map(|size| (size.leaf, size.documents)).collect();
+    for leaf in &found.leaves {
+        let [first, second] = leaf.path[..] else { panic!("{leaf:?}") };
+        assert_eq!(first * support::BRANCHING + second, leaf.leaf.0);
+        assert_eq!(leaf.documents, sizes.get(&leaf.leaf).copied().unwrap_or(0));
+        let [above, own] = leaf.level_probabilities[..] else { panic!("{leaf:?}") };
+        assert!(own <= above && above <= 1.0 && own > 0.0, "{leaf:?}");
+        assert!((own - leaf.probability).abs() < 1e-5, "{leaf:?}");
     }
+    assert!(found.leaves.is_sorted_by(|a, b| a.probability >= b.probability));
+    let entropy = found.entropy.unwrap();
+    assert!((0.0..=16f32.ln() + 1e-4).contains(&entropy), "{entropy}");
+
+    let all = index.search_with(QUESTION, &SearchRequest::dense().k(DOCUMENTS).exact()).unwrap();
+    let reached: Vec<LeafId> = found.leaves.iter().map(|leaf| leaf.leaf).collect();
+    for explained in &found.hits {
+        let rank = all.iter().position(|hit| hit.id == explained.hit.id).unwrap() + 1;
+        assert_eq!(explained.exact_rank, Some(rank));
+        assert!(reached.contains(&explained.hit.leaf));
+    }
+    let exact = found.exact.unwrap();
+    assert_eq!(exact.len(), 7);
+    for (best, hit) in exact.iter().zip(&all) {
+        assert_eq!(&best.hit, hit);
+        // A visited document among the best is found.
+        let is_hit = found.hits.iter().any(|explained| explained.hit.id == hit.id);
+        assert_eq!(best.visited, is_hit, "{}", hit.id);
+        assert!((0.0..=1.0).contains(&best.leaf_probability));
+    }
+
+    let full = index.explain(QUESTION, &SearchRequest::dense().k(5).beam(1000), false).unwrap();
+    let total: f32 = full.leaves.iter().map(|leaf| leaf.probability).sum();
+    assert!((total - 1.0).abs() < 1e-4, "{total}");
+    assert!(full.exact.is_none() && full.hits.iter().all(|found| found.exact_rank.is_none()));
 }
 
 /// With one level, the entropy is that of the distribution over leaves, whatever the beam.
@@ -279,7 +277,7 @@ fn leaf_of_each(index: &Index) -> BTreeMap<String, LeafId> {
 
 #[test]
 fn a_change_says_where_the_documents_of_each_leaf_were() {
-    let (dir, index) = filled(Shape { height: 2, leaves_per_document: 1 }, DOCUMENTS);
+    let (dir, index) = filled(Shape { height: 2 }, DOCUMENTS);
     assert_eq!(index.leaf_changes().unwrap(), None, "nothing has changed");
     let before = leaf_of_each(&index);
     let from = index.bundle().hash();

@@ -16,7 +16,7 @@ use ehi::train::{TrainConfig, TrainError, is_held_out};
 use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, SearchRequest, Stage, no_progress};
 use tempfile::TempDir;
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 /// Documents by subject: the one of document `n` is `n % SUBJECTS`.
 const SUBJECTS: usize = 6;
 const STORED: usize = 120;

@@ -15,7 +15,7 @@ use ehi::{
 };
 use serde_json::json;
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 
 /// The tokens of a text as the encoder reads them, without the two special ones at the ends.
 fn tokens(bundle: &Bundle, text: &str) -> Vec<u32> {

@@ -10,7 +10,7 @@ use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions, SearchReq
 use serde_json::Value;
 use tempfile::TempDir;
 
-const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 1 };
 const QUESTIONS: [&str; 5] = ["tree leaf", "gene protein 31", "what 40", "text word", "search 7 index"];
 
 fn distil(index: &Index, seed: u64) {

@@ -57,42 +57,40 @@ fn hits(result: &SearchResult) -> Vec<(String, u32)> {
 /// Without codes, every answer follows from exact search: the best of the visited documents that pass.
 #[test]
 fn all_options_agree_with_exact_search() {
-    for leaves_per_document in [1, 2] {
-        let shape = Shape { height: 2, leaves_per_document };
-        let (_dir, index) = index(shape, Similarity::Cosine);
-        let live: HashMap<String, Document> =
-            index.iter().map(|document| document.unwrap()).map(|found| (found.id.clone(), found)).collect();
-        let vectors = embedded(&index);
-        for (mode, filter, place) in combinations() {
-            for k in [1, 10, 1000] {
-                let what = format!("{mode:?}, {filter:?}, {place}, {k}, {leaves_per_document}");
-                let request = request(mode, k, filter.as_ref(), Some(false));
-                let found = index.search_with(&vectors[place], &request).unwrap();
-                let explained = index.explain(&vectors[place], &request, true).unwrap();
-                let passes = |document: &Document| {
-                    filter.as_ref().is_none_or(|f| f.matches(&document.id, document.metadata.as_ref()))
-                };
-                let passing = live.values().filter(|document| passes(document)).count();
-                assert!(found.iter().all(|hit| passes(&live[&hit.id])), "{what}");
-                if filter.is_some() || found.stats.exhausted {
-                    assert_eq!(found.len(), k.min(passing), "{what}");
-                }
-                // If exact search has a hit that this one lacks, it is in no visited leaf.
-                let visited: Vec<LeafId> = explained.leaves.iter().map(|leaf| leaf.leaf).collect();
-                assert_eq!(visited.len(), found.stats.leaves_visited, "{what}");
-                for best in explained.exact.as_ref().unwrap() {
-                    let is_hit = found.iter().any(|hit| hit.id == best.hit.id);
-                    assert_eq!(is_hit, best.visited || visited.is_empty(), "{what}: {}", best.hit.id);
-                }
-                assert_eq!(
-                    explained.hits.iter().map(|hit| &hit.hit).collect::<Vec<_>>(),
-                    found.iter().collect::<Vec<_>>()
-                );
-                let stats = &found.stats;
-                assert_eq!(stats.embeddings_read, stats.documents_visited, "{what}");
-                let together = index.search_with(&vectors[place], &request.parallel()).unwrap();
-                assert_eq!(hits(&together), hits(&found), "{what}");
+    let shape = Shape { height: 2 };
+    let (_dir, index) = index(shape, Similarity::Cosine);
+    let live: HashMap<String, Document> =
+        index.iter().map(|document| document.unwrap()).map(|found| (found.id.clone(), found)).collect();
+    let vectors = embedded(&index);
+    for (mode, filter, place) in combinations() {
+        for k in [1, 10, 1000] {
+            let what = format!("{mode:?}, {filter:?}, {place}, {k}");
+            let request = request(mode, k, filter.as_ref(), Some(false));
+            let found = index.search_with(&vectors[place], &request).unwrap();
+            let explained = index.explain(&vectors[place], &request, true).unwrap();
+            let passes = |document: &Document| {
+                filter.as_ref().is_none_or(|f| f.matches(&document.id, document.metadata.as_ref()))
+            };
+            let passing = live.values().filter(|document| passes(document)).count();
+            assert!(found.iter().all(|hit| passes(&live[&hit.id])), "{what}");
+            if filter.is_some() || found.stats.exhausted {
+                assert_eq!(found.len(), k.min(passing), "{what}");
             }
+            // If exact search has a hit that this one lacks, it is in no visited leaf.
+            let visited: Vec<LeafId> = explained.leaves.iter().map(|leaf| leaf.leaf).collect();
+            assert_eq!(visited.len(), found.stats.leaves_visited, "{what}");
+            for best in explained.exact.as_ref().unwrap() {
+                let is_hit = found.iter().any(|hit| hit.id == best.hit.id);
+                assert_eq!(is_hit, best.visited || visited.is_empty(), "{what}: {}", best.hit.id);
+            }
+            assert_eq!(
+                explained.hits.iter().map(|hit| &hit.hit).collect::<Vec<_>>(),
+                found.iter().collect::<Vec<_>>()
+            );
+            let stats = &found.stats;
+            assert_eq!(stats.embeddings_read, stats.documents_visited, "{what}");
+            let together = index.search_with(&vectors[place], &request.parallel()).unwrap();
+            assert_eq!(hits(&together), hits(&found), "{what}");
         }
     }
 }
@@ -100,10 +98,8 @@ fn all_options_agree_with_exact_search() {
 /// Many queries are answered like each alone, with and without codes.
 #[test]
 fn batches_take_all_options() {
-    for (similarity, leaves_per_document) in
-        [(Similarity::Cosine, 1), (Similarity::Cosine, 2), (Similarity::DotProduct, 1)]
-    {
-        let (_dir, index) = index(Shape { height: 2, leaves_per_document }, similarity);
+    for similarity in [Similarity::Cosine, Similarity::DotProduct] {
+        let (_dir, index) = index(Shape { height: 2 }, similarity);
         let vectors = embedded(&index);
         for codes in [None, Some(false), Some(true)] {
             let (mut read, mut visited) = (0, 0);

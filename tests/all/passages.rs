@@ -150,69 +150,66 @@ fn found(result: &SearchResult) -> Found {
 
 #[test]
 fn a_hit_is_a_document_with_its_best_passage() {
-    for leaves_per_document in [1, 2] {
-        let shape = Shape { height: 2, leaves_per_document };
-        let (_dir, index, all) = index(shape);
-        for question in QUESTIONS {
-            let everything = index
-                .search_with(question, &SearchRequest::dense().k(all.len()).exact().passages(99))
-                .unwrap();
-            // Every document once, with every passage.
-            let ids: HashSet<&str> = everything.iter().map(|hit| hit.id.as_str()).collect();
-            assert_eq!((everything.len(), ids.len()), (all.len(), all.len()));
-            let passages: usize = everything.iter().map(|hit| hit.passages.len()).sum();
-            assert_eq!(passages, index.embeddings());
-            for hit in &everything {
-                assert_eq!(hit.document, all[&hit.id]);
-                let best = &hit.passages[0];
-                assert!((hit.score, hit.leaf) == (best.score, best.leaf), "{hit:?}");
-                assert!(hit.passages.windows(2).all(|pair| pair[0].score >= pair[1].score));
-                assert_eq!(hit.passage_text(), &hit.document.text[best.start..best.end]);
-                // All of the text is in one of them.
-                let mut covered = vec![false; hit.document.text.len()];
-                hit.passages.iter().for_each(|own| covered[own.start..own.end].fill(true));
-                let bytes = hit.document.text.bytes().zip(covered);
-                assert!(bytes.into_iter().all(|(byte, covered)| covered || byte.is_ascii_whitespace()));
-            }
-            let apart = scores(&index.bundle(), &all, &everything.hits, question);
-            for (hit, apart) in everything.iter().zip(apart) {
-                assert!((hit.score - apart).abs() < 2e-3, "{} {apart}", hit.score);
-            }
-            assert!(everything.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
-            // The best k of them, however they are searched.
-            for k in [1, 3, 10, 40] {
-                let best: Found = found(&everything)[..k].to_vec();
-                let best: Vec<_> = best.into_iter().map(|(id, score, own)| (id, score, own[0])).collect();
-                let check = |request: SearchRequest| {
-                    let result = index.search_with(question, &request).unwrap();
-                    let own = found(&result).into_iter().map(|(id, score, own)| (id, score, own[0]));
-                    assert_eq!(own.collect::<Vec<_>>(), best, "{question} {k}");
-                    result
-                };
-                let query = || SearchRequest::dense().k(k);
-                check(query().exact());
-                check(query().exact().parallel());
-                check(query());
-                let full = check(query().beam(usize::MAX));
-                assert_eq!(full.stats.documents_visited, index.embeddings());
-                assert!(full.stats.exhausted && full.stats.visited_fraction == 1.0);
-                check(query().beam(usize::MAX).codes(false).parallel());
-                // Scaled to the candidates, and in the same order.
-                let hybrid = SearchRequest::hybrid(Fusion::Convex(1.0)).k(k).exact();
-                let hybrid = index.search_with(question, &hybrid).unwrap();
-                let dense = index.search_with(question, &query().exact()).unwrap();
-                let scores = |result: &SearchResult| -> Vec<f32> {
-                    result.iter().map(|hit| hit.scores.dense.unwrap()).collect()
-                };
-                assert_eq!(scores(&hybrid), scores(&dense));
-            }
+    let shape = Shape { height: 2 };
+    let (_dir, index, all) = index(shape);
+    for question in QUESTIONS {
+        let everything =
+            index.search_with(question, &SearchRequest::dense().k(all.len()).exact().passages(99)).unwrap();
+        // Every document once, with every passage.
+        let ids: HashSet<&str> = everything.iter().map(|hit| hit.id.as_str()).collect();
+        assert_eq!((everything.len(), ids.len()), (all.len(), all.len()));
+        let passages: usize = everything.iter().map(|hit| hit.passages.len()).sum();
+        assert_eq!(passages, index.embeddings());
+        for hit in &everything {
+            assert_eq!(hit.document, all[&hit.id]);
+            let best = &hit.passages[0];
+            assert!((hit.score, hit.leaf) == (best.score, best.leaf), "{hit:?}");
+            assert!(hit.passages.windows(2).all(|pair| pair[0].score >= pair[1].score));
+            assert_eq!(hit.passage_text(), &hit.document.text[best.start..best.end]);
+            // All of the text is in one of them.
+            let mut covered = vec![false; hit.document.text.len()];
+            hit.passages.iter().for_each(|own| covered[own.start..own.end].fill(true));
+            let bytes = hit.document.text.bytes().zip(covered);
+            assert!(bytes.into_iter().all(|(byte, covered)| covered || byte.is_ascii_whitespace()));
+        }
+        let apart = scores(&index.bundle(), &all, &everything.hits, question);
+        for (hit, apart) in everything.iter().zip(apart) {
+            assert!((hit.score - apart).abs() < 2e-3, "{} {apart}", hit.score);
+        }
+        assert!(everything.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        // The best k of them, however they are searched.
+        for k in [1, 3, 10, 40] {
+            let best: Found = found(&everything)[..k].to_vec();
+            let best: Vec<_> = best.into_iter().map(|(id, score, own)| (id, score, own[0])).collect();
+            let check = |request: SearchRequest| {
+                let result = index.search_with(question, &request).unwrap();
+                let own = found(&result).into_iter().map(|(id, score, own)| (id, score, own[0]));
+                assert_eq!(own.collect::<Vec<_>>(), best, "{question} {k}");
+                result
+            };
+            let query = || SearchRequest::dense().k(k);
+            check(query().exact());
+            check(query().exact().parallel());
+            check(query());
+            let full = check(query().beam(usize::MAX));
+            assert_eq!(full.stats.documents_visited, index.embeddings());
+            assert!(full.stats.exhausted && full.stats.visited_fraction == 1.0);
+            check(query().beam(usize::MAX).codes(false).parallel());
+            // Scaled to the candidates, and in the same order.
+            let hybrid = SearchRequest::hybrid(Fusion::Convex(1.0)).k(k).exact();
+            let hybrid = index.search_with(question, &hybrid).unwrap();
+            let dense = index.search_with(question, &query().exact()).unwrap();
+            let scores = |result: &SearchResult| -> Vec<f32> {
+                result.iter().map(|hit| hit.scores.dense.unwrap()).collect()
+            };
+            assert_eq!(scores(&hybrid), scores(&dense));
         }
     }
 }
 
 #[test]
 fn filters_and_beams_find_documents() {
-    let shape = Shape { height: 2, leaves_per_document: 1 };
+    let shape = Shape { height: 2 };
     let (_dir, index, all) = index(shape);
     let few = Filter::lt("place", 9);
     let ids = Filter::ids([3, 4, 5, 999].map(support::id));
@@ -244,7 +241,6 @@ fn filters_and_beams_find_documents() {
         for (hit, explained) in hits.iter().zip(&explained.hits) {
             assert_eq!(hit, &explained.hit);
             assert!(hit.passages.iter().all(|passage| reached.contains(&passage.leaf)));
-            assert_eq!(explained.from, hit.leaf);
         }
         let against = index.explain(question, &SearchRequest::dense().k(5).beam(3), true).unwrap();
         let exact = index.search_with(question, &SearchRequest::dense().k(all.len()).exact()).unwrap();
@@ -260,7 +256,7 @@ fn filters_and_beams_find_documents() {
 
 #[test]
 fn words_are_of_documents_and_point_to_passages() {
-    let shape = Shape { height: 2, leaves_per_document: 1 };
+    let shape = Shape { height: 2 };
     let (dir, index, all) = index(shape);
     let whole = Index::create(dir.path().join("whole"), &bundle(shape)).unwrap();
     whole.insert_batch(all.values().cloned()).unwrap();
@@ -305,7 +301,7 @@ fn words_are_of_documents_and_point_to_passages() {
 
 #[test]
 fn an_index_with_passages_keeps_them() {
-    let shape = Shape { height: 2, leaves_per_document: 1 };
+    let shape = Shape { height: 2 };
     let (dir, index, all) = index(shape);
     let answers = |index: &Index| -> Vec<Found> {
         QUESTIONS
@@ -336,7 +332,7 @@ fn an_index_with_passages_keeps_them() {
     // To another tree with the same encoder, which keeps the embeddings, and back.
     let index = Index::open(&path).unwrap();
     let embeddings = index.embeddings();
-    let change = index.reencode(&bundle(Shape { height: 1, leaves_per_document: 1 })).unwrap();
+    let change = index.reencode(&bundle(Shape { height: 1 })).unwrap();
     assert_eq!((change.routed, change.documents), (all.len(), all.len()));
     assert_eq!((index.embeddings(), index.passages()), (embeddings, Passages::new(20, 6).ok()));
     holds(&index);
@@ -433,7 +429,7 @@ fn questions(index: &Index, all: &BTreeMap<String, Document>) -> Vec<Judgment> {
 
 #[test]
 fn training_is_on_passages_and_judged_by_documents() {
-    let shape = Shape { height: 2, leaves_per_document: 1 };
+    let shape = Shape { height: 2 };
     let (_dir, index, all) = index(shape);
     let embeddings = index.embeddings();
     let judged = questions(&index, &all);

@@ -9,8 +9,8 @@ use ehi::store::StoreError;
 use ehi::{Bundle, Error, Index, SearchRequest};
 
 const TASK: &str = "EHI_TEST_PROCESS";
-const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
-const OTHER: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 1 };
+const OTHER: Shape = Shape { height: 2 };
 
 /// Runs a test of this file in a separate process, which receives the places that it works with.
 fn run(test: &str, places: &[&Path]) -> Output {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::{Shape, bundle, corpus_lines, documents};
 
-pub const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+pub const SHAPE: Shape = Shape { height: 2 };
 
 /// The result of running the binary.
 pub struct Ran {

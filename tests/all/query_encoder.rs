@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::ops::ControlFlow;
 use tempfile::TempDir;
 
-const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 1 };
 const STORED: usize = 120;
 const QUESTION: &str = "tree leaf index search";
 

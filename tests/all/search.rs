@@ -32,7 +32,7 @@ fn index(shape: Shape, similarity: Similarity) -> (tempfile::TempDir, Index) {
 }
 
 fn shapes() -> [Shape; 3] {
-    [Shape::of_height(1), Shape::of_height(3), Shape { height: 2, leaves_per_document: 2 }]
+    [Shape::of_height(1), Shape::of_height(3), Shape { height: 2 }]
 }
 
 fn hits(result: &SearchResult) -> Vec<(String, u32)> {

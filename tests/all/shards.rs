@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::support::{Shape, bundle, filled};
 
 const DOCUMENTS: usize = 400;
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 /// Candidates of a hybrid search by either score.
 const DEPTH: usize = 48;
 
@@ -365,7 +365,7 @@ fn documents_are_taken_over_with_their_embeddings() {
 fn another_tree_of_the_encoder_routes_anew_and_another_encoder_is_refused() {
     let (dir, index) = filled(SHAPE, 60);
     // The encoder of a bundle without training layers of it is that of its base.
-    let other = bundle(Shape { height: 1, leaves_per_document: 1 });
+    let other = bundle(Shape { height: 1 });
     assert!(other.has_encoder_of(&index.bundle()));
     let target = Index::create(dir.path().join("other"), &other).unwrap();
     assert_eq!(target.insert_from(&index, index.ids().unwrap()).unwrap(), 60);

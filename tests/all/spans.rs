@@ -14,7 +14,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
+const FLAT: Shape = Shape { height: 1 };
 
 type Fields = BTreeMap<&'static str, String>;
 

@@ -259,7 +259,7 @@ fn passages_without_a_known_word() {
 /// A tree over a static encoder, whose table is fixed or trained too; the bundle has the same form.
 #[test]
 fn training_over_a_static_encoder() {
-    let shape = support::Shape { height: 1, leaves_per_document: 1 };
+    let shape = support::Shape { height: 1 };
     let data = Dataset::open(support::dataset()).unwrap();
     for name in FORMS {
         let dir = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
+const FLAT: Shape = Shape { height: 1 };
 
 /// A copy of the small bundle.
 fn copy() -> (TempDir, PathBuf) {
@@ -175,7 +175,6 @@ fn numbers_in_settings_cannot_ask_for_memory() {
         (MANIFEST_FILE, "branching_factor", json!(u32::MAX)),
         (MANIFEST_FILE, "height", json!(12)),
         (MANIFEST_FILE, "height", json!(u32::MAX)),
-        (MANIFEST_FILE, "leaves_per_document", json!(5)),
     ];
     for (name, field, value) in cases {
         let file = path.join(name);

@@ -9,7 +9,7 @@ use ehi::train::TrainConfig;
 use ehi::{Bundle, Document, Error, Index, InputError, Judgment, RepairOptions, SearchRequest, no_progress};
 use tempfile::TempDir;
 
-const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 1 };
 const WITH_TEXT: usize = 60;
 const WITHOUT: usize = 12;
 

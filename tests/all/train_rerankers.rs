@@ -21,7 +21,7 @@ use crate::json::check as check_json;
 use crate::program::{Flow, ehi, text};
 use crate::support::{self, DOCUMENTS, Shape, filled};
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 
 fn config() -> RerankerConfig {
     let mut config = RerankerConfig::default();

@@ -10,7 +10,7 @@ use ehi::data::Dataset;
 use ehi::train::{Trainer, TrainingSet};
 use ehi::{Document, Error, Index, InputError, RepairOptions, SearchRequest, Similarity, Stage, no_progress};
 
-const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 1 };
 
 /// Names of everything that can be left unfinished in the folder of an index, with a file in those that are
 /// folders.

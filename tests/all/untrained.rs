@@ -15,7 +15,7 @@ use ehi::{Bundle, Document, Filter, Index, Judgment, SearchRequest, Similarity, 
 use serde_json::Value;
 use tempfile::TempDir;
 
-const TRAINED: Shape = Shape { height: 2, leaves_per_document: 1 };
+const TRAINED: Shape = Shape { height: 2 };
 
 fn untrained() -> Bundle {
     Bundle::from_encoder(base_model()).unwrap()
@@ -241,7 +241,6 @@ fn manifests_that_lie_about_the_tree_are_refused() {
     let refused = [
         forge("leaves", &|manifest| manifest["branching_factor"] = 2.into()),
         forge("height", &|manifest| manifest["height"] = 2.into()),
-        forge("several", &|manifest| manifest["leaves_per_document"] = 2.into()),
         forge("newer", &|manifest| manifest["format_version"] = (BUNDLE_FORMAT + 1).into()),
     ];
     for own in refused {

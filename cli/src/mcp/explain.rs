@@ -106,7 +106,7 @@ pub struct Explained {
     lexical: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lexical_rank: Option<usize>,
-    /// The visited leaf that it is from.
+    /// The leaf that it is from.
     from: u32,
     /// Its rank in exact search, with `exact`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,7 +210,7 @@ fn explained(found: &ExplainedHit) -> Explained {
         dense_rank: scores.dense_rank,
         lexical: scores.lexical.map(rounded),
         lexical_rank: scores.lexical_rank,
-        from: found.from.0,
+        from: found.hit.leaf.0,
         exact_rank: found.exact_rank,
         terms: terms
             .map(|term| Term { term: start(&term.term, WORD).0.to_owned(), weight: rounded(term.weight) })

@@ -19,7 +19,7 @@ fn assert_products(queries: &[f32], rows: &[f32], dim: usize) {
     let n = rows.len() / dim;
     let expected = exact(queries, rows, dim);
     let mut out = vec![f32::NAN; expected.len()];
-    dot_products(queries, rows, dim, &mut out);
+    Panels::pack(rows, dim).dot_products(queries, &mut out);
     for (&got, (expected, bound)) in out.iter().zip(&expected) {
         assert!((f64::from(got) - expected).abs() <= *bound, "{got} is not {expected}");
     }
@@ -54,7 +54,7 @@ fn blocks_and_threads_do_not_change_a_value() {
     let run = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let mut out = vec![0.0; 300 * 130];
-        pool.install(|| dot_products(&queries, &rows, dim, &mut out));
+        pool.install(|| Panels::pack(&rows, dim).dot_products(&queries, &mut out));
         (out, pool.install(|| nearest(&queries, &rows, dim)))
     };
     assert!(run(1) == run(3));

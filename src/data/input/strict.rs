@@ -15,7 +15,7 @@ const LARGE: usize = 4 << 20;
 
 /// A value like [`Value`], except that a repeated key in an object is an error.
 #[derive(Debug)]
-struct Strict(pub Value);
+pub(crate) struct Strict(pub Value);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -94,8 +94,8 @@ fn puts(from: &ActiveModel, view: &View, to: &ActiveModel, group: &[(Row, Docume
 /// The rows of a row's document, as stored.
 pub(in crate::index) fn stored_rows(view: &View, row: Row) -> Result<Vec<PutRow>> {
     let stored = |row| {
-        let (embedding, leaves) = (view.embedding(row)?.to_vec(), view.leaves(row)?);
-        Ok(PutRow { embedding, leaves, span: view.span(row)?.unwrap_or_default() })
+        let (embedding, leaf) = (view.embedding(row)?.to_vec(), view.leaf_of(row)?);
+        Ok(PutRow { embedding, leaf, span: view.span(row)?.unwrap_or_default() })
     };
     view.rows_of(row)?.into_iter().map(stored).collect()
 }

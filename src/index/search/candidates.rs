@@ -93,16 +93,9 @@ fn has(mask: &[u64], at: usize) -> bool {
 /// Selects the candidates of one search from runs of rows.
 pub(super) struct Selector<'a> {
     pub filter: Option<RowFilter<'a>>,
-    /// The rows of earlier leaves, if a document may be in several leaves.
-    seen: Option<RowSet>,
 }
 
 impl<'a> Selector<'a> {
-    /// `rows`: the number of rows of the view, if a document may be in several leaves.
-    pub fn new(filter: Option<RowFilter<'a>>, rows: Option<usize>) -> Self {
-        Self { filter, seen: rows.map(RowSet::new) }
-    }
-
     /// Adds the candidates among these runs; returns how many live rows they are.
     ///
     /// # Errors
@@ -114,17 +107,15 @@ impl<'a> Selector<'a> {
     ) -> Result<usize> {
         let mut found = 0;
         for run in runs {
-            if self.filter.is_none() && self.seen.is_none() {
+            let Some(filter) = &mut self.filter else {
                 found += run.live();
                 out.push(RowCandidates::all(run));
                 continue;
-            }
+            };
             let mut mask = vec![0u64; run.len().div_ceil(64)];
             let before = found;
             for at in (0..run.len()).filter(|&at| run.is_live(at)) {
-                let row = Row(run.first_row().0 + at as u32);
-                let passes = self.seen.as_mut().is_none_or(|seen| seen.insert(row))
-                    && self.filter.as_mut().map_or(Ok(true), |filter| filter.passes(row))?;
+                let passes = filter.passes(Row(run.first_row().0 + at as u32))?;
                 mask[at / 64] |= u64::from(passes) << (at % 64);
                 found += usize::from(passes);
             }
@@ -140,22 +131,5 @@ impl<'a> Selector<'a> {
     /// Number of documents whose id and metadata were evaluated.
     pub fn checked(&self) -> usize {
         self.filter.as_ref().map_or(0, |filter| filter.checked)
-    }
-}
-
-/// A set of rows, one bit per row.
-struct RowSet(Vec<u64>);
-
-impl RowSet {
-    fn new(rows: usize) -> Self {
-        Self(vec![0; rows.div_ceil(64)])
-    }
-
-    /// Returns whether the row is new in the set.
-    fn insert(&mut self, row: Row) -> bool {
-        let (word, bit) = (&mut self.0[row.index() / 64], 1 << (row.index() % 64));
-        let new = *word & bit == 0;
-        *word |= bit;
-        new
     }
 }

@@ -329,7 +329,6 @@ mod tests {
             dim: DIM as u32,
             branching_factor: 4,
             height: 2,
-            leaves_per_document: 3,
             similarity: Similarity::DotProduct.code(),
             model_hash: ModelHash([3; 32]),
             terms: 0,
@@ -340,7 +339,7 @@ mod tests {
             let embedding = (0..DIM as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5));
             // One leaf has most of the rows, and so its own mean.
             let leaf = LeafId(if n.is_multiple_of(5) { n % 16 } else { 7 });
-            Put::whole(Document::new(format!("d{n:03}"), "", "text"), embedding.collect(), vec![leaf])
+            Put::whole(Document::new(format!("d{n:03}"), "", "text"), embedding.collect(), leaf)
         };
         store.commit(WriteBatch { puts: (0..100).map(put).collect(), deletes: Vec::new() }).unwrap();
         store.flush().unwrap();

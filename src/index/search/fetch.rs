@@ -3,14 +3,12 @@
 use std::time::{Duration, Instant};
 
 use super::asked::Asked;
-use super::damage::damaged;
 use super::fusion::HitScores;
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
-use crate::ids::{LeafId, Row};
 use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
@@ -66,7 +64,7 @@ pub(in crate::index) fn fetch(
         };
         let leaf = match passages.first() {
             Some(best) => best.leaf,
-            None => leaf_of(view, row)?,
+            None => view.leaf_of(row)?,
         };
         // Without scores, embeddings alone rank.
         let scores = ranked.scores.get(place).copied().unwrap_or_else(|| HitScores {
@@ -78,10 +76,4 @@ pub(in crate::index) fn fetch(
         hits.push(Hit { id: document.id.clone(), score, scores, rerank_score, document, leaf, passages });
     }
     Ok(hits)
-}
-
-/// The first leaf of a row; every row has one.
-pub(super) fn leaf_of(view: &View, row: Row) -> Result<LeafId> {
-    let first = view.leaves(row)?.first().copied();
-    Ok(first.ok_or_else(|| damaged("segments", "the leaf of a document"))?)
 }

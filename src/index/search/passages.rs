@@ -1,7 +1,6 @@
 //! Which passages of a hit answer the question.
 
 use super::asked::Asked;
-use super::fetch::leaf_of;
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::request::RankBy;
@@ -46,7 +45,7 @@ impl ActiveModel {
             rows.truncate(most);
             let shown = |(score, row)| {
                 let Span { start, end } = view.span(row)?.unwrap_or_default();
-                let leaf = leaf_of(view, row)?;
+                let leaf = view.leaf_of(row)?;
                 Ok(HitPassage { start: start as usize, end: end as usize, score, leaf })
             };
             rows.into_iter().map(shown).collect()
@@ -62,8 +61,8 @@ impl ActiveModel {
         }
         let mut found = Vec::with_capacity(rows.len());
         for row in rows {
-            let own = view.leaves(row)?;
-            if ranked.leaves.iter().any(|scored| own.contains(&scored.leaf)) {
+            let own = view.leaf_of(row)?;
+            if ranked.leaves.iter().any(|scored| scored.leaf == own) {
                 found.push(row);
             }
         }

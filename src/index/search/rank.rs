@@ -125,11 +125,9 @@ impl ActiveModel {
         if plan.request.codes == Some(true) && rotation.is_none() {
             return Err(InputError::NoCodes { similarity: self.similarity }.into());
         }
-        // A document may be in several leaves.
-        let several = beam.is_some() && self.leaves_per_document() > 1;
         let mut search = Search {
             view,
-            selector: Selector::new(filter, several.then(|| view.rows())),
+            selector: Selector { filter },
             candidates: Vec::new(),
             documents: 0,
             different: view.has_several().then(HashSet::new),

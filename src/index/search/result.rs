@@ -31,7 +31,7 @@ pub struct Hit {
     /// The document as it was inserted; with [`SearchRequest::ids_only`](crate::SearchRequest::ids_only),
     /// only its id.
     pub document: Document,
-    /// The leaf in which it was found, that of its best passage; the most probable one if it is in several.
+    /// The leaf in which it was found, that of its best passage.
     pub leaf: LeafId,
     /// Its best passages, best first: one, or as many as the request asks for
     /// ([`SearchRequest::passages`](crate::SearchRequest::passages)). Empty in an index without passages.

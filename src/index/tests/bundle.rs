@@ -125,7 +125,6 @@ fn write(base: &Path, out: &Path, seed: u64, height: u32) {
         base_encoder: &base_encoder,
         encoder: Some(encoder),
         indexer: &indexer,
-        leaves_per_document: height,
         extras: vec![("training.json", b"{}".to_vec())],
     };
     parts.write(out).unwrap();

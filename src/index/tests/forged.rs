@@ -36,7 +36,6 @@ fn a_store_of_another_shape_than_its_model_is_refused() {
         dim: 8,
         branching_factor: 3,
         height: 1,
-        leaves_per_document: 1,
         similarity: 0,
         model_hash: bundles.a.hash(),
         terms: 1,
@@ -53,7 +52,6 @@ fn a_store_of_another_shape_than_its_model_is_refused() {
         (StoreConfig { dim: 16, ..sound.clone() }, 16),
         (StoreConfig { branching_factor: 4, ..sound.clone() }, 4),
         (StoreConfig { height: 2, ..sound.clone() }, 2),
-        (StoreConfig { leaves_per_document: 3, ..sound.clone() }, 3),
     ] {
         let forged = dir.path().join("forged");
         copy_directory(&path, &forged);

@@ -60,7 +60,7 @@ impl Bundle {
         };
         let files = carried.chain([weights]).map(digest).collect::<Result<_, _>>()?;
         let indexer = Indexer::single_leaf(encoder.dim())?;
-        let manifest = BundleManifest::new(&encoder, &indexer, 1, files);
+        let manifest = BundleManifest::new(&encoder, &indexer, files);
         Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))
     }
 }

@@ -41,7 +41,6 @@ pub(crate) struct BundleParts<'a> {
     /// copied byte for byte.
     pub encoder: Option<Vec<(String, Tensor)>>,
     pub indexer: &'a Indexer,
-    pub leaves_per_document: u32,
     /// More files: name and content (report, card). Not part of the model's identity.
     pub extras: Vec<(&'static str, Vec<u8>)>,
 }
@@ -88,8 +87,7 @@ impl BundleParts<'_> {
             let content = write_again(&partial.join(&name), &name)?;
             files.insert(name, hex(&Sha256::digest(&content)));
         }
-        let (encoder, leaves) = (self.base_encoder, self.leaves_per_document);
-        let manifest = BundleManifest::new(encoder, self.indexer, leaves, files);
+        let manifest = BundleManifest::new(self.base_encoder, self.indexer, files);
         // The query encoder was made for this encoder, but measured with another tree.
         let mut query_encoder = if self.encoder.is_none() { carried(self.base)? } else { None };
         if let Some((entry, content)) = &mut query_encoder {

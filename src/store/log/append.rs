@@ -2,11 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{
-    Scan, Tail,
-    frame::{FrameHeader, Place},
-    name,
-};
+use super::{Scan, Tail, frame::LogPlace, name};
 use crate::{
     disk::{Backend, BackendFile, Identity, OpenMode},
     ids::Generation,
@@ -36,7 +32,7 @@ pub(in crate::store) enum Room {
 pub(in crate::store) struct Log {
     file: Box<dyn BackendFile>,
     path: PathBuf,
-    place: Place,
+    place: LogPlace,
     boot: u32,
     /// Identity of the file: a different file with its name does not belong to this handle.
     identity: Option<Identity>,
@@ -56,7 +52,7 @@ impl Log {
         backend: &dyn Backend,
         dir: &Path,
         name: &str,
-        place: Place,
+        place: LogPlace,
     ) -> Result<Self> {
         let path = dir.join(name);
         let io = |operation| StoreError::io(&path, operation);
@@ -75,7 +71,9 @@ impl Log {
         };
         let room = log.make_room(log.end, Room::Ordinary);
         let made = room
-            .and_then(|()| log.file.write_at(&place.encode(), 0).map_err(io(Operation::Write)))
+            .and_then(|()| {
+                log.file.write_at(bytemuck::bytes_of(&place.header()), 0).map_err(io(Operation::Write))
+            })
             .and_then(|()| backend.identity(&path).map_err(io(Operation::Read)));
         match made {
             Ok(identity) => Ok(Self { identity, ..log }),
@@ -88,12 +86,8 @@ impl Log {
 
     /// Continues a log that was read to its end. Bytes after the end are first overwritten with zeros, so
     /// that no abandoned frame is ever found after a new one.
-    pub(in crate::store) fn resume(
-        backend: &dyn Backend,
-        dir: &Path,
-        place: Place,
-        found: &Scan,
-    ) -> Result<Self> {
+    pub(in crate::store) fn resume(backend: &dyn Backend, dir: &Path, found: &Scan) -> Result<Self> {
+        let place = found.place;
         let path = dir.join(name(place.base));
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::Update).map_err(io(Operation::Open))?;
@@ -112,12 +106,12 @@ impl Log {
         };
         if found.tail != Tail::Clean {
             if matches!(found.tail, Tail::Lost { .. })
-                && let Err(error) = keep(backend, dir, place, &*log.file, found)
+                && let Err(error) = keep(backend, dir, &*log.file, found)
             {
                 tracing::warn!(index = %dir.display(), %error, "no copy of what a power failure left is kept");
             }
             if !found.has_header {
-                log.file.write_at(&place.encode(), 0).map_err(io(Operation::Write))?;
+                log.file.write_at(bytemuck::bytes_of(&place.header()), 0).map_err(io(Operation::Write))?;
             }
             log.clear(log.end, log.allocated)?;
             log.file.sync_all().map_err(io(Operation::Sync))?;
@@ -132,13 +126,8 @@ impl Log {
     /// After a failed write, the log is as before. [`Operation::Sync`] if even that is uncertain: then the
     /// commit may reappear, and the log must not be used again.
     pub(in crate::store) fn append(&mut self, commit: &[u8], room: Room) -> Result<()> {
-        let header = FrameHeader {
-            len: commit.len() as u32,
-            boot: self.boot,
-            generation: self.generation.next(),
-            synced: self.synced,
-            crc: crc32fast::hash(commit),
-        };
+        let generation = self.generation.next();
+        let header = FrameHeader::new(commit, self.boot, generation, self.synced).at(self.place, self.end);
         let bytes = header.frame_bytes();
         self.make_room(self.end + bytes, room)?;
         // The header is written last: it completes the frame. The bytes that align the next frame are zeros
@@ -146,7 +135,7 @@ impl Log {
         let written = self
             .file
             .write_at(commit, self.end + FRAME_BYTES as u64)
-            .and_then(|()| self.file.write_at(&header.encode(self.place, self.end), self.end));
+            .and_then(|()| self.file.write_at(bytemuck::bytes_of(&header), self.end));
         if let Err(source) = written {
             // It was not acknowledged, so it must not reappear.
             let cleared = self.clear(self.end, self.end + bytes);
@@ -154,7 +143,7 @@ impl Log {
             return Err(StoreError::io(&self.path, operation)(source));
         }
         self.end += bytes;
-        self.generation = header.generation;
+        self.generation = generation;
         Ok(())
     }
 
@@ -221,16 +210,10 @@ impl Log {
 }
 
 /// Copies a log to `damaged`, so that the bytes after its end can be examined.
-fn keep(
-    backend: &dyn Backend,
-    dir: &Path,
-    place: Place,
-    file: &dyn BackendFile,
-    found: &Scan,
-) -> std::io::Result<()> {
+fn keep(backend: &dyn Backend, dir: &Path, file: &dyn BackendFile, found: &Scan) -> std::io::Result<()> {
     let aside = dir.join(names::DAMAGED);
     backend.create_directory(&aside)?;
-    let copy = backend.open(&aside.join(format!("{:08}.log", place.base.0)), OpenMode::Replace)?;
+    let copy = backend.open(&aside.join(format!("{:08}.log", found.place.base.0)), OpenMode::Replace)?;
     let mut window = vec![0; ZEROS];
     for at in (0..found.len).step_by(ZEROS) {
         let bytes = &mut window[..(found.len - at).min(ZEROS as u64) as usize];

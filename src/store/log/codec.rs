@@ -12,9 +12,9 @@ use crate::{
 
 /// Numbers are little-endian u32; a field of bytes is its length followed by the bytes.
 ///
-/// Number of puts, then for each: id, payload, metadata, number of leaves and the leaves, number of elements
-/// and the elements; number of deletes, then their ids. If documents have `passages`, the number of rows
-/// follows the metadata, and the first byte and end of the passage precede the leaves of each row.
+/// Number of puts, then for each: id, payload, metadata, leaf, number of elements and the elements; number of
+/// deletes, then their ids. If documents have `passages`, the number of rows follows the metadata, and the
+/// first byte and end of the passage precede the leaf of each row.
 pub(in crate::store) fn encode(batch: &CheckedBatch, passages: bool) -> Vec<u8> {
     let puts = batch.puts.iter().map(|put| put.bytes()).sum::<usize>();
     let deletes = batch.deletes.iter().map(|id| id.len() + 4).sum::<usize>();
@@ -28,12 +28,11 @@ pub(in crate::store) fn encode(batch: &CheckedBatch, passages: bool) -> Vec<u8> 
         if passages {
             number(&mut bytes, put.rows.len());
         }
-        for PutRow { embedding, leaves, span } in &put.rows {
+        for PutRow { embedding, leaf, span } in &put.rows {
             if passages {
                 [span.start, span.end].iter().for_each(|at| bytes.extend_from_slice(&at.to_le_bytes()));
             }
-            number(&mut bytes, leaves.len());
-            leaves.iter().for_each(|leaf| bytes.extend_from_slice(&leaf.0.to_le_bytes()));
+            bytes.extend_from_slice(&leaf.0.to_le_bytes());
             number(&mut bytes, embedding.len());
             bytes.extend_from_slice(bytemuck::cast_slice(embedding));
         }
@@ -52,7 +51,7 @@ pub(in crate::store) fn puts_in(mut bytes: &[u8]) -> u32 {
 }
 
 fn number(bytes: &mut Vec<u8>, number: usize) {
-    // Limits of ids, payloads, leaves, dimensions and batches are all far below u32::MAX.
+    // Limits of ids, payloads, dimensions and batches are all far below u32::MAX.
     bytes.extend_from_slice(&(number as u32).to_le_bytes());
 }
 
@@ -80,12 +79,12 @@ fn take_row(rest: &mut &[u8], passages: bool) -> Option<PutRow> {
         true => Span { start: take_number(rest)?, end: take_number(rest)? },
         false => Span::default(),
     };
-    let leaves = (0..take_number(rest)?).map(|_| take_number(rest).map(LeafId)).collect::<Option<_>>()?;
+    let leaf = LeafId(take_number(rest)?);
     let elements = take_number(rest)? as usize;
     let embedding = take(rest, elements.checked_mul(2)?)?;
     let element = |bytes: &[u8; 2]| f16::from_le_bytes(*bytes);
     let embedding = embedding.as_chunks::<2>().0.iter().map(element).collect();
-    Some(PutRow { embedding, leaves, span })
+    Some(PutRow { embedding, leaf, span })
 }
 
 fn take_text(rest: &mut &[u8]) -> Option<String> {

@@ -23,16 +23,11 @@ use std::path::Path;
 
 pub(super) use append::{Log, Room};
 pub(super) use codec::{decode, encode, puts_in};
-pub(super) use frame::Place;
-#[cfg(feature = "fuzzing")]
-pub(super) use scan::Frame;
-pub(super) use scan::{Scan, Tail, scan};
+pub(super) use frame::LogPlace;
+pub(super) use scan::{Frame, Scan, Tail, scan};
 
 use super::{Result, files, layout::names};
-use crate::{
-    disk::{Backend, Kind},
-    ids::Generation,
-};
+use crate::{disk::Backend, ids::Generation};
 
 /// The path of the log after a generation, relative to the store.
 pub(super) fn name(base: Generation) -> String {
@@ -50,22 +45,14 @@ pub(super) fn base_of(name: &str) -> Option<Generation> {
 /// Unfinished logs of interrupted repairs, relative to the store.
 pub(super) fn provisional(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
     let ours = |name: &str| name.strip_suffix(".new").is_some_and(|name| base_of(name).is_some());
-    let found = list(backend, dir)?.into_iter().filter(|name| ours(name));
+    let found = files::list(backend, &dir.join(names::LOG))?.into_iter().filter(|name| ours(name));
     Ok(found.map(|name| format!("{}/{name}", names::LOG)).collect())
 }
 
 /// The generations that have a log in a store, ascending.
 pub(super) fn bases(backend: &dyn Backend, dir: &Path) -> Result<Vec<Generation>> {
-    let mut bases: Vec<Generation> = list(backend, dir)?.iter().filter_map(|name| base_of(name)).collect();
+    let mut bases: Vec<Generation> =
+        files::list(backend, &dir.join(names::LOG))?.iter().filter_map(|name| base_of(name)).collect();
     bases.sort_unstable();
     Ok(bases)
-}
-
-/// The names in the directory of logs.
-fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
-    let path = dir.join(names::LOG);
-    match files::kind(backend, &path)? {
-        Some(Kind::Directory) => files::list(backend, &path),
-        _ => Ok(Vec::new()),
-    }
 }

@@ -2,11 +2,7 @@
 
 use std::path::Path;
 
-use super::{
-    append::boot,
-    frame::{FrameHeader, Place},
-    name,
-};
+use super::{append::boot, frame::LogPlace, name};
 use crate::{
     disk::{Backend, BackendFile, OpenMode},
     ids::Generation,
@@ -26,6 +22,8 @@ pub(in crate::store) struct Frame {
     pub(in crate::store) offset: u64,
     /// The generation that its commit creates.
     pub(in crate::store) generation: Generation,
+    /// Whether damage precedes it.
+    pub(in crate::store) is_behind: bool,
 }
 
 /// What follows the last frame of a log.
@@ -49,6 +47,7 @@ pub(in crate::store) enum Tail {
 /// The content of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Scan {
+    pub(in crate::store) place: LogPlace,
     /// Whether the header exists.
     pub(in crate::store) has_header: bool,
     /// Frames before the end.
@@ -64,9 +63,9 @@ pub(in crate::store) struct Scan {
 
 impl Scan {
     /// The error for a log that only a repair may change.
-    pub(in crate::store) fn check(&self, place: Place) -> Result<()> {
+    pub(in crate::store) fn check(&self) -> Result<()> {
         match &self.tail {
-            Tail::Damaged { detail, .. } => Err(StoreError::corrupt(name(place.base), detail.clone())),
+            Tail::Damaged { detail, .. } => Err(StoreError::corrupt(name(self.place.base), detail.clone())),
             _ => Ok(()),
         }
     }
@@ -75,23 +74,22 @@ impl Scan {
 /// A log in the course of reading.
 struct Reader<'a> {
     file: &'a dyn BackendFile,
-    place: Place,
+    place: LogPlace,
     path: &'a Path,
     len: u64,
 }
 
-/// Reads a log, and passes each whole frame before its end to `visit`, and each one after damage to `behind`.
+/// Reads a log, and passes each whole frame to `visit`: those before its end, then those after damage.
 ///
 /// # Errors
 ///
 /// [`StoreError::UnsupportedVersion`]; [`StoreError::Corrupt`] for a log of another store, or one that is too
-/// long; failures of reading; errors of `visit` and `behind`. Damage between frames is in [`Scan::tail`].
+/// long; failures of reading; errors of `visit`. Damage between frames is in [`Scan::tail`].
 pub(in crate::store) fn scan(
     backend: &dyn Backend,
     dir: &Path,
-    place: Place,
+    place: LogPlace,
     visit: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
-    behind: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
 ) -> Result<Scan> {
     let file_name = name(place.base);
     let path = &dir.join(&file_name);
@@ -106,6 +104,7 @@ pub(in crate::store) fn scan(
     let header = reader.header(&file_name)?;
     let mut at = HEADER_BYTES as u64;
     let mut found = Scan {
+        place,
         has_header: header.is_none(),
         commits: 0,
         generation: place.base,
@@ -115,13 +114,14 @@ pub(in crate::store) fn scan(
     };
     let (mut synced, mut last_boot) = (0, 0);
     while let Some((header, commit)) = reader.frame(at)?
-        && header.generation == found.generation.next()
+        && Generation(header.generation) == found.generation.next()
     {
-        visit(Frame { offset: at, generation: header.generation }, &commit)?;
+        let generation = Generation(header.generation);
+        visit(Frame { offset: at, generation, is_behind: false }, &commit)?;
         synced = synced.max(header.synced);
         last_boot = header.boot;
         found.commits += 1;
-        found.generation = header.generation;
+        found.generation = generation;
         at += header.frame_bytes();
     }
     found.end = at.min(len.max(HEADER_BYTES as u64));
@@ -129,7 +129,7 @@ pub(in crate::store) fn scan(
     let (mut whole, mut written_in) = (0u64, 0);
     let mut from = at;
     while let Some((offset, header, commit)) = reader.next_frame(from)? {
-        behind(Frame { offset, generation: header.generation }, &commit)?;
+        visit(Frame { offset, generation: Generation(header.generation), is_behind: true }, &commit)?;
         if whole == 0 {
             // The boot of the process that wrote what is missing before the frame: each process clears
             // whatever it does not continue from.
@@ -201,7 +201,7 @@ impl Reader<'_> {
         self.read(&mut commit, at + FRAME_BYTES as u64)?;
         // The bytes that align the next frame must be zeros: no byte is used unchecked.
         let padding = commit.split_off(header.len as usize);
-        let whole = crc32fast::hash(&commit) == header.crc && padding.iter().all(|byte| *byte == 0);
+        let whole = crc32fast::hash(&commit) == header.payload_crc && padding.iter().all(|byte| *byte == 0);
         Ok(whole.then_some((header, commit)))
     }
 

@@ -15,11 +15,10 @@ use crate::{
         batch::{CheckedBatch, CheckedPut, PutRow},
         error::Damage,
         layout::{STORE_ID_BYTES, log::*},
-        manifest::StoreId,
     },
 };
 
-const PLACE: Place = Place { store_id: StoreId([3; STORE_ID_BYTES]), base: Generation(4) };
+const PLACE: LogPlace = LogPlace { store_id: [3; STORE_ID_BYTES], base: Generation(4) };
 
 /// Maximum number of rows of a document.
 const ROWS: u32 = 3;
@@ -27,7 +26,7 @@ const ROWS: u32 = 3;
 fn row(place: u32) -> PutRow {
     PutRow {
         embedding: [0.5, -1.0, place as f32].map(f16::from_f32).to_vec(),
-        leaves: (0..=place).map(LeafId).collect(),
+        leaf: LeafId(place),
         span: Span { start: 2 * place, end: 3 * place },
     }
 }
@@ -65,21 +64,13 @@ fn logged(count: u32) -> (TempDir, Vec<u64>) {
 }
 
 /// The commits of a log, those after damage, and the result of the scan.
-fn read(dir: &Path, place: Place) -> Result<(Vec<CheckedBatch>, Vec<CheckedBatch>, Scan)> {
+fn read(dir: &Path, place: LogPlace) -> Result<(Vec<CheckedBatch>, Vec<CheckedBatch>, Scan)> {
     let (mut commits, mut behind) = (Vec::new(), Vec::new());
-    let found = scan(
-        &FileSystem,
-        dir,
-        place,
-        &mut |_, bytes| {
-            commits.extend(decode(bytes, true));
-            Ok(())
-        },
-        &mut |_, bytes| {
-            behind.extend(decode(bytes, true));
-            Ok(())
-        },
-    )?;
+    let found = scan(&FileSystem, dir, place, &mut |frame, bytes| {
+        let into = if frame.is_behind { &mut behind } else { &mut commits };
+        into.extend(decode(bytes, true));
+        Ok(())
+    })?;
     Ok((commits, behind, found))
 }
 
@@ -95,14 +86,14 @@ fn commits_come_back_in_order_and_a_log_goes_on() {
         assert!(commits == batches(count), "{} commits", commits.len());
         assert_eq!((behind.len(), &found.tail), (0, &Tail::Clean));
         assert_eq!(found.generation, Generation(4 + u64::from(count)));
-        let mut log = Log::resume(&FileSystem, dir.path(), PLACE, &found).unwrap();
+        let mut log = Log::resume(&FileSystem, dir.path(), &found).unwrap();
         log.append(&encode(&batch(count), true), Room::Ordinary).unwrap();
         log.sync(&FileSystem).unwrap();
     }
     assert!(ends.is_sorted() && ends.iter().all(|end| end.is_multiple_of(ALIGNMENT)));
     // Of another index, or of another generation.
     for other in
-        [Place { store_id: StoreId([4; STORE_ID_BYTES]), ..PLACE }, Place { base: Generation(5), ..PLACE }]
+        [LogPlace { store_id: [4; STORE_ID_BYTES], ..PLACE }, LogPlace { base: Generation(5), ..PLACE }]
     {
         fs::copy(dir.path().join(name(PLACE.base)), dir.path().join(name(Generation(5)))).unwrap();
         assert!(matches!(read(dir.path(), other), Err(StoreError::Corrupt { .. })));
@@ -138,7 +129,7 @@ fn a_torn_tail_ends_at_the_last_whole_commit() {
         let nothing = kept <= ends[3] + FRAME_BYTES as u64;
         assert_eq!(found.tail == Tail::Clean, nothing, "{kept}: {:?}", found.tail);
         // The log continues from there, and nothing of the torn frame is left.
-        let mut log = Log::resume(&FileSystem, dir.path(), PLACE, &found).unwrap();
+        let mut log = Log::resume(&FileSystem, dir.path(), &found).unwrap();
         log.append(&encode(&batch(1), true), Room::Ordinary).unwrap();
         drop(log);
         let (commits, behind, found) = read(dir.path(), PLACE).unwrap();
@@ -158,7 +149,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     assert_eq!(behind.len(), 3);
     let damage = Damage::Gap { offset: ends[2], commits: 3 };
     assert_eq!(found.tail, Tail::Damaged { commits: 3, detail: damage.clone() });
-    match found.check(PLACE) {
+    match found.check() {
         Err(StoreError::Corrupt { file, detail }) => {
             assert_eq!((&*file, detail), ("log/00000004.log", damage))
         }
@@ -166,7 +157,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     }
     // The same bytes after a reboot: unsynced frames may be missing.
     let later = crate::disk::recorder::Recorder::new(dir.path(), crate::disk::recorder::Forget::Nothing);
-    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(()), &mut |_, _| Ok(())).unwrap();
+    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(())).unwrap();
     assert_eq!((found.commits, found.tail), (2, Tail::Lost { commits: 3 }));
     // Not if a later frame says that they had been synced.
     let dir = folder();
@@ -180,7 +171,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     bytes[ends[1] as usize + 50] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let later = crate::disk::recorder::Recorder::new(dir.path(), crate::disk::recorder::Forget::Nothing);
-    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(()), &mut |_, _| Ok(())).unwrap();
+    let found = scan(&later, dir.path(), PLACE, &mut |_, _| Ok(())).unwrap();
     assert!(matches!(found.tail, Tail::Damaged { commits: 2, .. }), "{:?}", found.tail);
 }
 

@@ -17,31 +17,31 @@ mod write;
 pub(super) use read::SealedFile;
 pub(super) use write::SealedWriter;
 
+use std::{fmt, path::Path};
+
 use super::{
     error::{Damage, Result},
-    layout::{CRC_BYTES, FORMAT_VERSION, MAGIC_BYTES, STORE_ID_BYTES, sealed::*, u32_at, u64_at},
-    manifest::{StoreId, check_version},
+    header::{self, StoreId},
+    layout::{CRC_BYTES, names, sealed::*},
 };
+use crate::{disk::Backend, ids::Generation};
 
 /// The kind of a sealed file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum SealedKind {
     /// Rows of embeddings.
-    Vectors = 1,
+    Vectors,
     /// Documents, ids and posting lists of the same rows.
-    Documents = 2,
-    /// The dead rows of a segment.
-    Dead = 3,
+    Documents,
+    /// The dead rows of a segment as of a generation.
+    Dead(Generation),
 }
 
-/// The owner of a file; part of its header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) kind: Kind,
-    pub(super) store_id: StoreId,
-    /// Number of the segment.
+/// The name of a sealed file: its segment, and its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SealedName {
     pub(super) segment: u64,
+    pub(super) kind: SealedKind,
 }
 
 /// How the manifest identifies a sealed file: no other file has this length and end.
@@ -51,25 +51,64 @@ pub(super) struct Seal {
     pub(super) crc: u32,
 }
 
-/// A named part of a sealed file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Section {
-    name: u32,
-    offset: u64,
-    len: u64,
+/// A store's directory, with the id that its files have.
+#[derive(Clone, Copy)]
+pub(super) struct SealedFolder<'a> {
+    pub(super) backend: &'a dyn Backend,
+    pub(super) dir: &'a Path,
+    pub(super) store_id: StoreId,
 }
 
-/// The fixed-width end of the file, which locates the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tail {
-    /// The offset of the page checksums: the end of the sections.
-    body_bytes: u64,
-    sections: u32,
-    /// Checksum of page checksums and directory.
-    crc: u32,
+/// The path of the file, relative to the store.
+impl fmt::Display for SealedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{:08}.", names::SEGMENTS, self.segment)?;
+        match self.kind {
+            SealedKind::Vectors => f.write_str("vectors"),
+            SealedKind::Documents => f.write_str("documents"),
+            SealedKind::Dead(generation) => write!(f, "{:016}.dead", generation.0),
+        }
+    }
+}
+
+impl SealedName {
+    /// The file with this name in the directory of segments; `None` for a foreign name.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split('.');
+        let segment = parts.next()?.parse().ok()?;
+        let kind = match (parts.next()?, parts.next()) {
+            ("vectors", None) => SealedKind::Vectors,
+            ("documents", None) => SealedKind::Documents,
+            (generation, Some("dead")) => SealedKind::Dead(Generation(generation.parse().ok()?)),
+            _ => return None,
+        };
+        let own = Self { segment, kind };
+        // Each file has only one valid name.
+        (own.to_string() == format!("{}/{name}", names::SEGMENTS)).then_some(own)
+    }
+
+    fn header(self, store_id: StoreId) -> SealedHeader {
+        let kind = match self.kind {
+            SealedKind::Vectors => 1,
+            SealedKind::Documents => 2,
+            SealedKind::Dead(_) => 3,
+        };
+        let blank: SealedHeader = bytemuck::Zeroable::zeroed();
+        header::sign(SealedHeader { kind, store_id, segment: self.segment, ..blank }, MAGIC)
+    }
 }
 
 impl Tail {
+    fn new(body_bytes: u64, sections: u32, directory_crc: u32) -> Self {
+        let mut tail = Self { body_bytes, sections, directory_crc, magic: TAIL_MAGIC, crc: 0 };
+        tail.crc = tail.checksum();
+        tail
+    }
+
+    fn checksum(self) -> u32 {
+        crc32fast::hash(&bytemuck::bytes_of(&self)[..TAIL_BYTES - CRC_BYTES])
+    }
+
     fn pages(self) -> u64 {
         self.body_bytes.div_ceil(PAGE_BYTES)
     }
@@ -90,110 +129,26 @@ impl Tail {
         self.body_bytes.checked_add(self.directory_bytes())?.checked_add(TAIL_BYTES as u64)
     }
 
-    /// Identifies the whole file in its [`Seal`]. Not over all bytes of the tail: the CRC of anything
+    /// Identifies a file of this length. Not by the checksum of all bytes of the tail: the CRC of anything
     /// followed by its own CRC is always the same number.
-    fn checksum(self) -> u32 {
-        u32_at(&self.encode(), AT_TAIL_CRC.start)
-    }
-
-    fn encode(self) -> [u8; TAIL_BYTES] {
-        let mut bytes = [0; TAIL_BYTES];
-        bytes[AT_BODY_BYTES].copy_from_slice(&self.body_bytes.to_le_bytes());
-        bytes[AT_SECTIONS].copy_from_slice(&self.sections.to_le_bytes());
-        bytes[AT_DIRECTORY_CRC].copy_from_slice(&self.crc.to_le_bytes());
-        bytes[AT_TAIL_MAGIC].copy_from_slice(&TAIL_MAGIC);
-        let crc = crc32fast::hash(&bytes[..AT_TAIL_CRC.start]);
-        bytes[AT_TAIL_CRC].copy_from_slice(&crc.to_le_bytes());
-        bytes
+    fn seal(self, len: u64) -> Seal {
+        Seal { len, crc: self.crc }
     }
 
     fn decode(bytes: &[u8; TAIL_BYTES]) -> Result<Self, Damage> {
-        if crc32fast::hash(&bytes[..AT_TAIL_CRC.start]) != u32_at(bytes, AT_TAIL_CRC.start) {
+        let tail: Self = bytemuck::pod_read_unaligned(bytes);
+        if tail.checksum() != tail.crc {
             return Err(Damage::Checksum { what: "the end of the file", number: 0 });
         }
-        if bytes[AT_TAIL_MAGIC] != TAIL_MAGIC {
-            return Err(Damage::Magic);
-        }
-        Ok(Self {
-            body_bytes: u64_at(bytes, AT_BODY_BYTES.start),
-            sections: u32_at(bytes, AT_SECTIONS.start),
-            crc: u32_at(bytes, AT_DIRECTORY_CRC.start),
-        })
+        if tail.magic == TAIL_MAGIC { Ok(tail) } else { Err(Damage::Magic) }
+    }
+
+    /// The sections in a directory, where they follow the page checksums.
+    fn sections_in(self, directory: &[u8]) -> Vec<Section> {
+        let sections = &directory[self.pages() as usize * CRC_BYTES..];
+        sections.chunks_exact(SECTION_BYTES).map(bytemuck::pod_read_unaligned).collect()
     }
 }
-
-impl Section {
-    fn encode(self) -> [u8; SECTION_BYTES] {
-        let mut bytes = [0; SECTION_BYTES];
-        bytes[AT_SECTION_NAME].copy_from_slice(&self.name.to_le_bytes());
-        bytes[AT_SECTION_OFFSET].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[AT_SECTION_LEN].copy_from_slice(&self.len.to_le_bytes());
-        bytes
-    }
-
-    /// The entries of a directory, which follows the page checksums.
-    fn decode_all(directory: &[u8], tail: Tail) -> Vec<Self> {
-        let checksums = tail.pages() as usize * CRC_BYTES;
-        directory[checksums..].chunks_exact(SECTION_BYTES).map(Self::decode).collect()
-    }
-
-    fn decode(bytes: &[u8]) -> Self {
-        Self {
-            name: u32_at(bytes, AT_SECTION_NAME.start),
-            offset: u64_at(bytes, AT_SECTION_OFFSET.start),
-            len: u64_at(bytes, AT_SECTION_LEN.start),
-        }
-    }
-}
-
-impl Identity {
-    fn encode(self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[AT_MAGIC].copy_from_slice(&MAGIC);
-        bytes[AT_VERSION].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes[AT_KIND].copy_from_slice(&[self.kind as u8]);
-        bytes[AT_STORE_ID].copy_from_slice(&self.store_id.0);
-        bytes[AT_SEGMENT].copy_from_slice(&self.segment.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
-        bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
-        bytes
-    }
-
-    /// Whether `bytes` are this header.
-    fn check(self, file: &str, bytes: &[u8; HEADER_BYTES]) -> Result<()> {
-        let corrupt = |detail| super::StoreError::corrupt(file.to_owned(), detail);
-        if bytes[AT_MAGIC] != MAGIC {
-            return Err(corrupt(Damage::Magic));
-        }
-        if crc32fast::hash(&bytes[..AT_CRC.start]) != u32_at(bytes, AT_CRC.start) {
-            return Err(corrupt(Damage::Checksum { what: "the header", number: 0 }));
-        }
-        check_version(file, u32_at(bytes, AT_VERSION.start))?;
-        if bytes[AT_STORE_ID] != self.store_id.0 {
-            return Err(corrupt(Damage::Foreign));
-        }
-        let disagreement = |what, expected, found| corrupt(Damage::Disagreement { what, expected, found });
-        if bytes[AT_KIND.start] != self.kind as u8 {
-            return Err(disagreement("its kind", self.kind as u64, bytes[AT_KIND.start].into()));
-        }
-        let segment = u64_at(bytes, AT_SEGMENT.start);
-        if segment != self.segment {
-            return Err(disagreement("its segment", self.segment, segment));
-        }
-        match bytes[AT_PAD].iter().chain(&bytes[AT_RESERVED]).find(|byte| **byte != 0) {
-            Some(&byte) => Err(corrupt(Damage::Field { field: "reserved byte", found: byte.into() })),
-            None => Ok(()),
-        }
-    }
-}
-
-const _: () = {
-    assert!(AT_CRC.end == HEADER_BYTES && AT_TAIL_CRC.end == TAIL_BYTES);
-    assert!(AT_STORE_ID.end - AT_STORE_ID.start == STORE_ID_BYTES);
-    assert!(AT_MAGIC.end - AT_MAGIC.start == MAGIC_BYTES);
-    // The header size is a multiple of the section alignment, so that rows stay aligned.
-    assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT));
-};
 
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,27 @@
 //! Reads a sealed file through a mapping that is checked page by page.
 
 use std::{
+    io::ErrorKind,
     ops::Range,
-    path::Path,
+    path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{HEADER_BYTES, Identity, PAGE_BYTES, SECTION_NAMES, Seal, Section, TAIL_BYTES, Tail};
-use crate::disk::{Backend, BackendFile, Mapping, OpenMode};
-use crate::store::{
-    error::{Damage, Operation, Result, StoreError},
-    layout::CRC_BYTES,
+use super::{Seal, SealedFolder, SealedName};
+use crate::{
+    disk::{BackendFile, Mapping, OpenMode},
+    store::{
+        error::{Damage, Operation, Result, StoreError},
+        header::{self, StoreId},
+        layout::{CRC_BYTES, sealed::*},
+    },
 };
 
 /// An open sealed file. Shared by threads; the pages stay mapped when the file is unlinked.
 pub(in crate::store) struct SealedFile {
+    /// Used in errors.
     name: String,
-    identity: Identity,
-    seal: Seal,
-    file: Box<dyn BackendFile>,
+    contents: Contents,
     mapping: Mapping,
     /// By name; empty if the file has no such section.
     sections: Box<[Range<u64>; SECTION_NAMES]>,
@@ -27,71 +30,56 @@ pub(in crate::store) struct SealedFile {
     sound: Box<[AtomicU64]>,
 }
 
+/// A file, and what the manifest says about it.
+pub(super) struct Contents {
+    pub(super) file: Box<dyn BackendFile>,
+    pub(super) path: PathBuf,
+    pub(super) name: SealedName,
+    pub(super) store_id: StoreId,
+    pub(super) seal: Seal,
+}
+
 impl SealedFile {
     /// Opens a file that the manifest names, and checks everything except its pages.
     ///
-    /// `name` is used in errors. With `damaged`, the file can be read despite a damaged header, a damaged
-    /// tail, damaged page checksums or bytes after the end; pages are checked as always.
+    /// With `damaged`, the file can be read despite a damaged header, a damaged tail, damaged page checksums
+    /// or bytes after the end; pages are checked as always.
     pub(in crate::store) fn open(
-        backend: &dyn Backend,
-        path: &Path,
-        name: String,
-        identity: Identity,
+        folder: SealedFolder<'_>,
+        name: SealedName,
         seal: Seal,
         damaged: bool,
     ) -> Result<Self> {
-        match Self::open_sound(backend, path, name.clone(), identity, seal) {
-            Err(error @ StoreError::Corrupt { .. }) if damaged => {
-                Self::open_damaged(backend, path, name, identity, seal, error)
-            }
-            opened => opened,
+        let (contents, len) = Contents::open(folder, name, seal)?;
+        let ends = match len == seal.len {
+            true => contents.ends(),
+            false => Err(contents.wrong_length(len)),
+        };
+        match ends {
+            Ok((tail, sections)) => Self::new(contents, tail, sections),
+            Err(error @ StoreError::Corrupt { .. }) if damaged => Self::open_damaged(contents, error),
+            Err(error) => Err(error),
         }
-    }
-
-    fn open_sound(
-        backend: &dyn Backend,
-        path: &Path,
-        name: String,
-        identity: Identity,
-        seal: Seal,
-    ) -> Result<Self> {
-        let (file, len) = open(backend, path, &name, seal)?;
-        if len != seal.len {
-            let (expected, found) = (seal.len, len);
-            return Err(StoreError::corrupt(
-                name,
-                Damage::Disagreement { what: "its length", expected, found },
-            ));
-        }
-        let (tail, sections) = read_ends(&*file, path, &name, identity, seal)?;
-        Self::of(path, name, identity, seal, file, tail, sections)
     }
 
     /// A file with a sound end, none of whose pages were read yet.
-    pub(super) fn of(
-        path: &Path,
-        name: String,
-        identity: Identity,
-        seal: Seal,
-        file: Box<dyn BackendFile>,
-        tail: Tail,
-        sections: Vec<Section>,
-    ) -> Result<Self> {
+    pub(super) fn new(contents: Contents, tail: Tail, sections: Vec<Section>) -> Result<Self> {
         let mut places = Box::new([const { 0..0 }; SECTION_NAMES]);
         // Of two sections with one name, the first counts.
         for Section { name: own, offset, len } in sections.into_iter().rev() {
             let Some(end) = offset.checked_add(len).filter(|end| *end <= tail.body_bytes) else {
-                let detail = Damage::Field { field: "a section's offset", found: offset };
-                return Err(StoreError::corrupt(name, detail));
+                return Err(contents.corrupt(Damage::Field { field: "a section's offset", found: offset }));
             };
             if let Some(place) = places.get_mut(own as usize) {
                 *place = offset..end;
             }
         }
-        let mapping = Mapping::new(file.as_file(), seal.len).map_err(StoreError::io(path, Operation::Map))?;
+        let mapping = Mapping::new(contents.file.as_file(), contents.seal.len);
+        let mapping = mapping.map_err(StoreError::io(&contents.path, Operation::Map))?;
         let words = tail.pages().div_ceil(64) as usize;
         let sound = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { name, identity, seal, file, mapping, sections: places, body_bytes: tail.body_bytes, sound })
+        let name = contents.name.to_string();
+        Ok(Self { name, contents, mapping, sections: places, body_bytes: tail.body_bytes, sound })
     }
 
     /// The name used in errors.
@@ -107,6 +95,27 @@ impl SealedFile {
     /// The range of a section; empty if the file has no such section.
     pub(in crate::store) fn section(&self, name: u32) -> &Range<u64> {
         &self.sections[name as usize]
+    }
+
+    /// Number of elements of `width` bytes in a section.
+    pub(in crate::store) fn count(&self, name: u32, width: u64) -> u64 {
+        let section = self.section(name);
+        (section.end - section.start) / width
+    }
+
+    /// Compares the numbers of elements of sections with the expected ones: given as name, section, width of
+    /// an element, and expected number.
+    pub(in crate::store) fn check_counts<const N: usize>(
+        &self,
+        counts: [(&'static str, u32, u64, u64); N],
+    ) -> Result<()> {
+        for (what, section, width, expected) in counts {
+            let found = self.count(section, width);
+            if found != expected {
+                return Err(self.corrupt(Damage::Disagreement { what, expected, found }));
+            }
+        }
+        Ok(())
     }
 
     /// Checked bytes at file offsets, which must lie inside a section.
@@ -126,12 +135,28 @@ impl SealedFile {
         Ok(bytes)
     }
 
+    /// Whether the section exists and is not empty.
+    pub(in crate::store) fn has(&self, name: u32) -> bool {
+        !self.section(name).is_empty()
+    }
+
+    /// All checked elements of a section.
+    pub(in crate::store) fn all<T: bytemuck::Pod>(&self, name: u32) -> Result<&[T]> {
+        self.elements(name, 0..self.count(name, size_of::<T>() as u64) as usize)
+    }
+
+    /// One checked element of a section.
+    pub(in crate::store) fn element<T: bytemuck::Pod>(&self, name: u32, at: u32) -> Result<&T> {
+        Ok(&self.elements(name, at as usize..at as usize + 1)?[0])
+    }
+
     /// Checked elements `range` of a section.
     pub(in crate::store) fn elements<T: bytemuck::Pod>(
         &self,
-        section: &Range<u64>,
+        name: u32,
         range: Range<usize>,
     ) -> Result<&[T]> {
+        let section = self.section(name);
         let width = size_of::<T>() as u64;
         let (start, end) = (range.start as u64 * width, range.end as u64 * width);
         if start > end || end > section.end - section.start {
@@ -154,15 +179,12 @@ impl SealedFile {
 
     /// Rereads header and end, then page after page, whether or not they were read before.
     pub(in crate::store) fn check_all(&self) -> impl Iterator<Item = Result<()>> + '_ {
-        let ends = std::iter::once_with(|| {
-            let path = Path::new(&self.name);
-            read_ends(&*self.file, path, &self.name, self.identity, self.seal).map(drop)
-        });
-        ends.chain((0..self.pages()).map(|page| self.read_page(page)))
+        std::iter::once_with(|| self.contents.ends().map(drop))
+            .chain((0..self.pages()).map(|page| self.read_page(page)))
     }
 
     pub(in crate::store) fn corrupt(&self, detail: Damage) -> StoreError {
-        StoreError::corrupt(self.name.clone(), detail)
+        self.contents.corrupt(detail)
     }
 
     /// Marks a page as sound without reading it.
@@ -188,9 +210,7 @@ impl SealedFile {
         let mut bytes = vec![0; PAGE_BYTES.min(self.body_bytes - start) as usize];
         let mut crc = [0; CRC_BYTES];
         let at = self.body_bytes + page * CRC_BYTES as u64;
-        let path = Path::new(&self.name);
-        let read = |buffer: &mut [u8], at| read(&*self.file, path, buffer, at);
-        let whole = read(&mut bytes, start)?.is_some() && read(&mut crc, at)?.is_some();
+        let whole = self.contents.read(&mut bytes, start)? && self.contents.read(&mut crc, at)?;
         if !whole || crc32fast::hash(&bytes) != u32::from_le_bytes(crc) {
             return Err(self.corrupt(Damage::Checksum { what: "page", number: page }));
         }
@@ -199,79 +219,83 @@ impl SealedFile {
     }
 }
 
-/// Fills a buffer; `None` if the medium cannot return what was written, or the file has become shorter.
-pub(super) fn read(file: &dyn BackendFile, path: &Path, buffer: &mut [u8], at: u64) -> Result<Option<()>> {
-    const EIO: i32 = 5;
-    match file.read_at(buffer, at) {
-        Ok(()) => Ok(Some(())),
-        Err(error)
-            if error.raw_os_error() == Some(EIO) || error.kind() == std::io::ErrorKind::UnexpectedEof =>
-        {
-            Ok(None)
+impl Contents {
+    /// Opens a file named by the manifest, and returns its length, which is at least the one in the manifest.
+    fn open(folder: SealedFolder<'_>, name: SealedName, seal: Seal) -> Result<(Self, u64)> {
+        let SealedFolder { backend, dir, store_id } = folder;
+        let path = dir.join(name.to_string());
+        let file = backend.open(&path, OpenMode::Read).map_err(|source| match source.kind() {
+            ErrorKind::NotFound => {
+                StoreError::corrupt(name.to_string(), Damage::Missing { what: "the file" })
+            }
+            _ => StoreError::io(&path, Operation::Open)(source),
+        })?;
+        let len = file.len().map_err(StoreError::io(&path, Operation::Read))?;
+        let contents = Self { file, path, name, store_id, seal };
+        match len < seal.len || seal.len < (HEADER_BYTES + TAIL_BYTES) as u64 {
+            true => Err(contents.wrong_length(len)),
+            false => Ok((contents, len)),
         }
-        Err(error) => Err(StoreError::io(path, Operation::Read)(error)),
     }
-}
 
-/// Header, directory and tail of a file of the right length.
-fn read_ends(
-    file: &dyn BackendFile,
-    path: &Path,
-    name: &str,
-    identity: Identity,
-    seal: Seal,
-) -> Result<(Tail, Vec<Section>)> {
-    let corrupt = |detail| StoreError::corrupt(name.to_owned(), detail);
-    let read = |what, buffer: &mut [u8], at| {
-        read(file, path, buffer, at)?.ok_or_else(|| corrupt(Damage::Checksum { what, number: 0 }))
-    };
-    // Read, not mapped: on a cold disk, a page fault may read megabytes around it.
-    let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];
-    let at = seal.len - end.len() as u64;
-    read("the end of the file", &mut end, at)?;
-    let mut header = [0; HEADER_BYTES];
-    read("the header", &mut header, 0)?;
-    let Some((end, tail)) = end.split_last_chunk() else { return Err(corrupt(Damage::Magic)) };
-    let tail = Tail::decode(tail).map_err(corrupt)?;
-    if tail.checksum() != seal.crc {
-        return Err(corrupt(Damage::Foreign));
+    fn wrong_length(&self, found: u64) -> StoreError {
+        self.corrupt(Damage::Disagreement { what: "its length", expected: self.seal.len, found })
     }
-    if tail.file_bytes() != Some(seal.len) || tail.body_bytes < HEADER_BYTES as u64 {
-        let found = tail.body_bytes;
-        return Err(corrupt(Damage::Field { field: "the length of the sections", found }));
-    }
-    let Some(at) = end.len().checked_sub(tail.directory_bytes() as usize) else {
-        let found = tail.sections.into();
-        return Err(corrupt(Damage::Field { field: "the number of sections", found }));
-    };
-    let directory = &end[at..];
-    if crc32fast::hash(directory) != tail.crc {
-        return Err(corrupt(Damage::Checksum { what: "the directory", number: 0 }));
-    }
-    identity.check(name, &header)?;
-    Ok((tail, Section::decode_all(directory, tail)))
-}
 
-/// Opens a file named by the manifest, and returns its length, which is at least the one in the manifest.
-pub(super) fn open(
-    backend: &dyn Backend,
-    path: &Path,
-    name: &str,
-    seal: Seal,
-) -> Result<(Box<dyn BackendFile>, u64)> {
-    let io = |operation| StoreError::io(path, operation);
-    let corrupt = |detail| StoreError::corrupt(name.to_owned(), detail);
-    let file = backend.open(path, OpenMode::Read).map_err(|source| {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            corrupt(Damage::Missing { what: "the file" })
-        } else {
-            io(Operation::Open)(source)
+    fn corrupt(&self, detail: Damage) -> StoreError {
+        StoreError::corrupt(self.name.to_string(), detail)
+    }
+
+    /// Fills a buffer; `false` if the medium cannot return what was written, or the file has become shorter.
+    pub(super) fn read(&self, buffer: &mut [u8], at: u64) -> Result<bool> {
+        const EIO: i32 = 5;
+        match self.file.read_at(buffer, at) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(EIO) || error.kind() == ErrorKind::UnexpectedEof => {
+                Ok(false)
+            }
+            Err(error) => Err(StoreError::io(&self.path, Operation::Read)(error)),
         }
-    })?;
-    let len = file.len().map_err(io(Operation::Read))?;
-    if len < seal.len || seal.len < (HEADER_BYTES + TAIL_BYTES) as u64 {
-        let (expected, found) = (seal.len, len);
-        return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
     }
-    Ok((file, len))
+
+    /// Directory and tail of a file of the right length, whose header is checked as well.
+    fn ends(&self) -> Result<(Tail, Vec<Section>)> {
+        let read = |what, buffer: &mut [u8], at| match self.read(buffer, at)? {
+            true => Ok(()),
+            false => Err(self.corrupt(Damage::Checksum { what, number: 0 })),
+        };
+        // Read, not mapped: on a cold disk, a page fault may read megabytes around it.
+        let most = Tail::most_end_bytes(self.seal.len);
+        let mut end = vec![0; most as usize];
+        read("the end of the file", &mut end, self.seal.len - most)?;
+        let mut header = vec![0; HEADER_BYTES];
+        read("the header", &mut header, 0)?;
+        let Some((end, tail)) = end.split_last_chunk() else { return Err(self.corrupt(Damage::Magic)) };
+        let tail = Tail::decode(tail).map_err(|damage| self.corrupt(damage))?;
+        if tail.crc != self.seal.crc {
+            return Err(self.corrupt(Damage::Foreign));
+        }
+        if tail.file_bytes() != Some(self.seal.len) || tail.body_bytes < HEADER_BYTES as u64 {
+            let found = tail.body_bytes;
+            return Err(self.corrupt(Damage::Field { field: "the length of the sections", found }));
+        }
+        let Some(at) = end.len().checked_sub(tail.directory_bytes() as usize) else {
+            let found = tail.sections.into();
+            return Err(self.corrupt(Damage::Field { field: "the number of sections", found }));
+        };
+        if crc32fast::hash(&end[at..]) != tail.directory_crc {
+            return Err(self.corrupt(Damage::Checksum { what: "the directory", number: 0 }));
+        }
+        header::read::<SealedHeader>(&self.name.to_string(), &header, MAGIC)?;
+        match header == bytemuck::bytes_of(&self.header()) {
+            true => Ok((tail, tail.sections_in(&end[at..]))),
+            // Of another segment, of another kind, or of another store.
+            false => Err(self.corrupt(Damage::Foreign)),
+        }
+    }
+
+    /// The header that the file must have.
+    pub(super) fn header(&self) -> SealedHeader {
+        self.name.header(self.store_id)
+    }
 }

@@ -1,14 +1,20 @@
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, sync::Arc};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{disk::FileSystem, store::StoreError};
 
-const ME: Identity = Identity { kind: Kind::Documents, store_id: StoreId([7; STORE_ID_BYTES]), segment: 3 };
+const ME: SealedName = SealedName { segment: 3, kind: SealedKind::Documents };
 
-fn write(path: &Path, sections: &[(u32, Vec<u8>)], chunk: usize) -> Seal {
-    let mut writer = SealedWriter::create(&FileSystem, path, ME).unwrap();
+/// A directory with the store id that files have.
+fn folder(dir: &Path) -> SealedFolder<'_> {
+    std::fs::create_dir_all(dir.join(names::SEGMENTS)).unwrap();
+    SealedFolder { backend: &FileSystem, dir, store_id: [7; 16] }
+}
+
+fn write(dir: &Path, sections: &[(u32, Vec<u8>)], chunk: usize) -> Seal {
+    let mut writer = SealedWriter::create(folder(dir), ME).unwrap();
     for (name, bytes) in sections {
         writer.begin(*name).unwrap();
         bytes.chunks(chunk).for_each(|part| writer.write(part).unwrap());
@@ -16,8 +22,8 @@ fn write(path: &Path, sections: &[(u32, Vec<u8>)], chunk: usize) -> Seal {
     writer.finish().unwrap()
 }
 
-fn open(path: &Path, seal: Seal) -> Result<SealedFile> {
-    SealedFile::open(&FileSystem, path, "some.file".to_owned(), ME, seal, false)
+fn open(dir: &Path, seal: Seal) -> Result<SealedFile> {
+    SealedFile::open(folder(dir), ME, seal, false)
 }
 
 fn pattern(len: usize, seed: u32) -> Vec<u8> {
@@ -32,7 +38,7 @@ fn read_all(file: &SealedFile, names: impl IntoIterator<Item = u32>) -> Result<V
 #[test]
 fn sections_come_back_whatever_the_sizes_and_the_pieces() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
+    let path = dir.path().join(ME.to_string());
     let page = PAGE_BYTES as usize;
     for (number, lens) in [
         vec![],
@@ -48,9 +54,9 @@ fn sections_come_back_whatever_the_sizes_and_the_pieces() {
         for chunk in [1 << 30, 1000, 64 << 10] {
             let sections: Vec<(u32, Vec<u8>)> =
                 (10..).zip(&lens).map(|(name, &len)| (name, pattern(len, name))).collect();
-            let seal = write(&path, &sections, chunk);
+            let seal = write(dir.path(), &sections, chunk);
             assert_eq!(seal.len, fs::metadata(&path).unwrap().len(), "case {number}");
-            let file = open(&path, seal).unwrap();
+            let file = open(dir.path(), seal).unwrap();
             for (name, bytes) in &sections {
                 let range = file.section(*name).clone();
                 assert!(range.start.is_multiple_of(ALIGNMENT as u64));
@@ -65,15 +71,13 @@ fn sections_come_back_whatever_the_sizes_and_the_pieces() {
 #[test]
 fn elements_are_typed_and_bounded() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
     let numbers: Vec<u32> = (0..1000).collect();
-    let seal = write(&path, &[(1, vec![9; 3]), (2, bytemuck::cast_slice(&numbers).to_vec())], 1 << 20);
-    let file = open(&path, seal).unwrap();
-    let section = file.section(2);
-    assert_eq!(file.elements::<u32>(section, 10..13).unwrap(), [10, 11, 12]);
-    assert_eq!(file.elements::<u32>(section, 1000..1000).unwrap(), [] as [u32; 0]);
+    let seal = write(dir.path(), &[(1, vec![9; 3]), (2, bytemuck::cast_slice(&numbers).to_vec())], 1 << 20);
+    let file = open(dir.path(), seal).unwrap();
+    assert_eq!(file.elements::<u32>(2, 10..13).unwrap(), [10, 11, 12]);
+    assert_eq!(file.elements::<u32>(2, 1000..1000).unwrap(), [] as [u32; 0]);
     for range in [999..1001, usize::MAX / 8..usize::MAX / 8 + 1] {
-        let refused = file.elements::<u32>(section, range);
+        let refused = file.elements::<u32>(2, range);
         assert!(matches!(refused, Err(StoreError::Corrupt { detail: Damage::TooShort { .. }, .. })));
     }
 }
@@ -82,26 +86,26 @@ fn elements_are_typed_and_bounded() {
 #[test]
 fn every_flipped_byte_and_every_cut_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
-    let seal = write(&path, &[(1, pattern(70_000, 1)), (2, pattern(10, 2))], 4096);
+    let path = dir.path().join(ME.to_string());
+    let seal = write(dir.path(), &[(1, pattern(70_000, 1)), (2, pattern(10, 2))], 4096);
     let whole = fs::read(&path).unwrap();
     // All bytes except those in the middle of a page, which are sampled.
     let places = (0..whole.len()).filter(|at| *at < 200 || *at > 74_100 || at.is_multiple_of(397));
     for at in places {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
-        fs::write(&path, &bytes).unwrap();
-        let damage = open(&path, seal).and_then(|file| file.check_all().collect::<Result<()>>());
+        fs::write(dir.path(), &bytes).unwrap();
+        let damage = open(dir.path(), seal).and_then(|file| file.check_all().collect::<Result<()>>());
         assert!(matches!(damage, Err(StoreError::Corrupt { .. })), "byte {at}");
     }
     for len in (0..whole.len()).step_by(311).chain([whole.len() - 1]) {
-        fs::write(&path, &whole[..len]).unwrap();
-        assert!(matches!(open(&path, seal), Err(StoreError::Corrupt { .. })), "{len} bytes");
+        fs::write(dir.path(), &whole[..len]).unwrap();
+        assert!(matches!(open(dir.path(), seal), Err(StoreError::Corrupt { .. })), "{len} bytes");
     }
     fs::write(&path, [whole.as_slice(), &[0]].concat()).unwrap();
-    assert!(matches!(open(&path, seal), Err(StoreError::Corrupt { .. })), "one byte more");
+    assert!(matches!(open(dir.path(), seal), Err(StoreError::Corrupt { .. })), "one byte more");
     fs::remove_file(&path).unwrap();
-    let missing = open(&path, seal).map(|_| ()).unwrap_err();
+    let missing = open(dir.path(), seal).map(|_| ()).unwrap_err();
     assert!(matches!(missing, StoreError::Corrupt { detail: Damage::Missing { .. }, .. }), "{missing}");
 }
 
@@ -109,33 +113,35 @@ fn every_flipped_byte_and_every_cut_is_noticed() {
 #[test]
 fn another_files_bytes_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
-    let seal = write(&path, &[(1, pattern(100, 1))], 4096);
-    for other in [
-        Identity { segment: 4, ..ME },
-        Identity { kind: Kind::Vectors, ..ME },
-        Identity { store_id: StoreId([8; STORE_ID_BYTES]), ..ME },
-    ] {
-        let opened = SealedFile::open(&FileSystem, &path, "f".to_owned(), other, seal, false);
-        assert!(matches!(opened, Err(StoreError::Corrupt { .. })), "{other:?}");
+    let path = dir.path().join(ME.to_string());
+    let seal = write(dir.path(), &[(1, pattern(100, 1))], 4096);
+    let mine = folder(dir.path());
+    let theirs = SealedFolder { store_id: [8; 16], ..mine };
+    let (segment, kind) = (SealedName { segment: 4, ..ME }, SealedName { kind: SealedKind::Vectors, ..ME });
+    for (folder, name) in [(mine, segment), (mine, kind), (theirs, ME)] {
+        let bytes = fs::read(&path).unwrap();
+        fs::write(dir.path().join(name.to_string()), bytes).unwrap();
+        let opened = SealedFile::open(folder, name, seal, false);
+        let foreign = matches!(opened, Err(StoreError::Corrupt { detail: Damage::Foreign, .. }));
+        assert!(foreign, "{name}");
     }
     // The same segment rewritten with other contents of the same length.
-    let again = write(&path, &[(1, pattern(100, 2))], 4096);
+    let again = write(dir.path(), &[(1, pattern(100, 2))], 4096);
     assert_eq!(again.len, seal.len);
-    assert!(matches!(open(&path, seal), Err(StoreError::Corrupt { .. })));
-    open(&path, again).unwrap();
+    assert!(matches!(open(dir.path(), seal), Err(StoreError::Corrupt { .. })));
+    open(dir.path(), again).unwrap();
 }
 
 #[test]
 fn a_damaged_page_spoils_only_what_is_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
+    let path = dir.path().join(ME.to_string());
     let bytes = pattern(5 * PAGE_BYTES as usize, 1);
-    let seal = write(&path, &[(1, bytes.clone())], 1 << 20);
+    let seal = write(dir.path(), &[(1, bytes.clone())], 1 << 20);
     let mut damaged = fs::read(&path).unwrap();
     damaged[2 * PAGE_BYTES as usize + 17] ^= 1;
-    fs::write(&path, &damaged).unwrap();
-    let file = Arc::new(open(&path, seal).unwrap());
+    fs::write(dir.path(), &damaged).unwrap();
+    let file = Arc::new(open(dir.path(), seal).unwrap());
     let section = file.section(1);
     let readers: Vec<_> = (0..4)
         .map(|_| {
@@ -153,7 +159,7 @@ fn a_damaged_page_spoils_only_what_is_in_it() {
     let error = file.check_all().find_map(Result::err).unwrap();
     let page_2 = Damage::Checksum { what: "page", number: 2 };
     assert!(
-        matches!(&error, StoreError::Corrupt { file, detail } if file == "some.file" && *detail == page_2)
+        matches!(&error, StoreError::Corrupt { file, detail } if *file == ME.to_string() && *detail == page_2)
     );
 }
 
@@ -165,18 +171,18 @@ proptest! {
         flips in prop::collection::vec((any::<prop::sample::Index>(), 0u8..8), 0..4),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
+        let path = dir.path().join(ME.to_string());
         let sections: Vec<(u32, Vec<u8>)> =
             (1..).zip(&lens).map(|(name, &len)| (name, pattern(len, name))).collect();
-        let seal = write(&path, &sections, 7777);
+        let seal = write(dir.path(), &sections, 7777);
         let mut bytes = fs::read(&path).unwrap();
         for (place, bit) in flips {
             let at = place.index(bytes.len());
             bytes[at] ^= 1 << bit;
         }
-        fs::write(&path, &bytes).unwrap();
+        fs::write(dir.path(), &bytes).unwrap();
         let names = sections.iter().map(|(name, _)| *name);
-        if let Ok(read) = open(&path, seal).and_then(|file| read_all(&file, names)) {
+        if let Ok(read) = open(dir.path(), seal).and_then(|file| read_all(&file, names)) {
             for (read, (_, written)) in read.iter().zip(&sections) {
                 prop_assert!(read == written);
             }

@@ -1,12 +1,14 @@
 //! Writes a sealed file, from front to back.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, Tail};
-use crate::disk::{Backend, BackendFile, OpenMode};
-use crate::store::{
-    error::{Operation, Result, StoreError},
-    layout::sealed::ALIGNMENT,
+use super::{Seal, SealedFolder, SealedName};
+use crate::{
+    disk::{BackendFile, OpenMode},
+    store::{
+        error::{Operation, Result, StoreError},
+        layout::sealed::*,
+    },
 };
 
 /// Bytes collected before a write.
@@ -30,19 +32,19 @@ pub(in crate::store) struct SealedWriter {
 
 impl SealedWriter {
     /// Creates the file, replacing one that an interrupted writer left.
-    pub(in crate::store) fn create(backend: &dyn Backend, path: &Path, identity: Identity) -> Result<Self> {
-        let file = backend.open(path, OpenMode::Replace).map_err(StoreError::io(path, Operation::Create))?;
+    pub(in crate::store) fn create(folder: SealedFolder<'_>, name: SealedName) -> Result<Self> {
+        let path = folder.dir.join(name.to_string());
+        let opened = folder.backend.open(&path, OpenMode::Replace);
         let mut writer = Self {
-            file,
-            path: path.to_owned(),
+            file: opened.map_err(StoreError::io(&path, Operation::Create))?,
+            path,
             len: 0,
             buffer: Vec::with_capacity(BUFFER_BYTES),
             page: crc32fast::Hasher::new(),
             pages: Vec::new(),
             sections: Vec::new(),
         };
-        writer.append(&identity.encode())?;
-        debug_assert_eq!(writer.len, HEADER_BYTES as u64);
+        writer.append(bytemuck::bytes_of(&name.header(folder.store_id)))?;
         Ok(writer)
     }
 
@@ -73,17 +75,22 @@ impl SealedWriter {
         self.append(bytes)
     }
 
+    /// Writes a whole section.
+    pub(in crate::store) fn section<T: bytemuck::Pod>(&mut self, name: u32, elements: &[T]) -> Result<()> {
+        self.begin(name)?;
+        self.write(bytemuck::cast_slice(elements))
+    }
+
     /// Ends the file and makes it durable; the caller must sync its directory entry.
     pub(in crate::store) fn finish(mut self) -> Result<Seal> {
-        let mut tail = Tail { body_bytes: self.len, sections: self.sections.len() as u32, crc: 0 };
         if !self.len.is_multiple_of(PAGE_BYTES) {
             self.end_page();
         }
         let mut end = std::mem::take(&mut self.pages);
-        end.extend(self.sections.iter().flat_map(|section| section.encode()));
-        tail.crc = crc32fast::hash(&end);
-        end.extend(tail.encode());
-        let seal = Seal { len: self.len + end.len() as u64, crc: tail.checksum() };
+        end.extend_from_slice(bytemuck::cast_slice(&self.sections));
+        let tail = Tail::new(self.len, self.sections.len() as u32, crc32fast::hash(&end));
+        end.extend_from_slice(bytemuck::bytes_of(&tail));
+        let seal = tail.seal(self.len + end.len() as u64);
         self.flush()?;
         self.file.write_at(&end, self.len).map_err(StoreError::io(&self.path, Operation::Write))?;
         self.file.sync_all().map_err(StoreError::io(&self.path, Operation::Sync))?;

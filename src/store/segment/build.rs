@@ -1,125 +1,28 @@
 //! Builds a segment from documents in memory or in other segments.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range, path::Path};
-
-use half::f16;
-
-use super::{Codes, SegmentFiles};
+use super::{Codes, SegmentFiles, joined::Joined};
 use crate::{
-    codes::StoredCodes,
-    disk::Backend,
-    document::Document,
-    ids::{Generation, LeafId},
-    lexical::{self, List},
-    passages::Span,
+    ids::LeafId,
+    lexical,
     store::{
-        error::{Damage, Result, StoreError},
+        error::{Result, StoreError},
         layout::segment::*,
-        manifest::StoreId,
-        payload,
-        sealed::{Identity, Kind, SealedWriter},
-        terms::{Joined, Lexer, TermLists},
+        leaves::arrange,
+        rows::{Member, Passage, RowSource, chain},
+        sealed::{SealedFolder, SealedWriter},
+        terms::Lexer,
     },
 };
 
-/// The position of a row in its document, if documents have passages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Passage {
-    /// The row of the document's first passage.
-    pub(in crate::store) head: u32,
-    /// The row of its next passage; its own for the last.
-    pub(in crate::store) next: u32,
-    pub(in crate::store) span: Span,
-}
-
-/// A source of a segment's documents.
-pub(in crate::store) trait RowSource: Send + Sync {
-    /// The leaves of a row's document; the row is stored with the first.
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
-    /// `[dim]` f16.
-    fn embedding(&self, row: u32) -> Result<&[f16]>;
-    /// The id of a row's document.
-    fn id(&self, row: u32) -> Result<&str>;
-    /// The row's position in its document; `None` if documents have no passages, and each is one row.
-    fn passage(&self, row: u32) -> Result<Option<Passage>>;
-    /// Title and text, as stored.
-    fn payload(&self, row: u32) -> Result<&[u8]>;
-    /// Metadata as JSON; empty if there is none.
-    fn metadata(&self, row: u32) -> Result<&[u8]>;
-    /// The generation in which the document was inserted.
-    fn created_at(&self, row: u32) -> Result<Generation>;
-    /// The posting lists of terms of these rows, ascending: the stored lists, or lists made from the texts.
-    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>>;
-}
-
-/// All data of rows, including dead ones: of a segment, or of a memtable.
-pub(in crate::store) trait Rows: RowSource {
-    /// Number of rows.
-    fn rows(&self) -> u32;
-    /// Number of documents.
-    fn documents(&self) -> u32;
-    /// The name used in errors.
-    fn name(&self) -> &str;
-    /// The representative row of a row's document: that of its first passage, or the row itself.
-    fn head(&self, row: u32) -> Result<u32>;
-    /// Embeddings of consecutive rows, `[rows, dim]` f16.
-    fn matrix(&self, rows: Range<u32>) -> Result<&[f16]>;
-    /// The row with an id.
-    fn find(&self, id: &str) -> Result<Option<u32>>;
-    /// The leaves with documents here, ascending.
-    fn all_leaves(&self) -> Result<&[u32]>;
-    /// The rows of a leaf: those stored with it, and those stored with another leaf, ascending.
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])>;
-    /// Whether rows have posting lists of terms. Those in memory build theirs on first use.
-    fn is_lexical(&self) -> bool;
-    /// The rows that contain a term.
-    fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>>;
-    /// Calls `tell` with each term and the number of rows that contain it.
-    fn term_counts(&self, lexer: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()>;
-    /// Occurrences of all terms in each row.
-    fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]>;
-    /// The sum of [`Self::lengths`].
-    fn total_length(&self, lexer: &dyn Lexer) -> Result<u64>;
-
-    /// The codes of consecutive rows; `None` if they have none.
-    fn codes(&self, _rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
-        Ok(None)
-    }
-
-    /// The supplement of a row's code, `[supplement_bytes]`; `None` if it has none.
-    fn supplement(&self, _row: u32) -> Result<Option<&[u8]>> {
-        Ok(None)
-    }
-
-    /// The document of a representative row.
-    fn document(&self, row: u32) -> Result<Document> {
-        let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
-        let detail = Damage::Undecodable { what: "the document of row", number: row.into() };
-        document.ok_or_else(|| StoreError::corrupt(self.name().to_owned(), detail))
-    }
-}
-
-/// A row of a source that becomes part of the segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Member {
-    /// The number of the source.
-    pub(in crate::store) source: u32,
-    /// Its row there.
-    pub(in crate::store) row: u32,
-}
-
 /// The plan of a new segment.
 pub(in crate::store) struct NewSegment<'a> {
-    pub(in crate::store) store_id: StoreId,
     pub(in crate::store) number: u64,
     /// If set, its rows get codes.
     pub(in crate::store) codes: Option<Codes>,
     /// If set, its rows get posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
-    /// Whether rows are passages.
-    pub(in crate::store) passages: bool,
-    /// The leaves of a row, if they differ from those of its source.
-    pub(in crate::store) leaves: &'a dyn Fn(&Member) -> Option<Vec<LeafId>>,
+    /// The leaf of a row, if it differs from that in its source.
+    pub(in crate::store) leaf: &'a dyn Fn(&Member) -> Option<LeafId>,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
@@ -128,35 +31,26 @@ pub(in crate::store) struct NewSegment<'a> {
 /// three times if there are codes) and payloads are streamed. Ids must be unique, and each document must have
 /// all of its rows. `tick` is called twice for each row.
 pub(in crate::store) fn build(
-    backend: &dyn Backend,
-    dir: &Path,
+    folder: SealedFolder<'_>,
     segment: NewSegment<'_>,
     sources: &[&dyn RowSource],
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, codes, lexer, passages, leaves } = segment;
+    let NewSegment { number, codes, lexer, leaf } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
-    let leaves_of = |place: usize| {
-        let member = &members[place];
-        let found_anew = leaves(member).map(Ok);
-        found_anew.unwrap_or_else(|| sources[member.source as usize].leaves(member.row)).map(Cow::Owned)
+    let leaf_of = |member: &Member| {
+        let stored = || sources[member.source as usize].leaf_of(member.row);
+        leaf(member).map_or_else(stored, Ok)
     };
-    let (order, leaves) = arrange(members.len(), &leaves_of)?;
+    let (order, leaves) = arrange(members.iter().map(leaf_of))?;
     let members: Vec<Member> = order.into_iter().map(|place| members[place as usize]).collect();
-    if u32::try_from(leaves.row_leaves.len()).is_err() {
-        return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
-    }
-    let passages = match passages {
-        true => Some(Passages::of(sources, &members)?),
-        false => None,
-    };
+    let passages = Passages::of(sources, &members)?;
     let is_head = |row: usize| passages.as_ref().is_none_or(|own| own.heads[row] as usize == row);
-    let identity = |kind| Identity { kind, store_id, segment: number };
+    let [vectors, documents] = SegmentFiles::names_of(number);
 
-    let path = dir.join(SegmentFiles::vectors_name(number));
-    let mut file = SealedWriter::create(backend, &path, identity(Kind::Vectors))?;
+    let mut file = SealedWriter::create(folder, vectors)?;
     file.begin(ROWS)?;
     for member in &members {
         file.write(bytemuck::cast_slice(sources[member.source as usize].embedding(member.row)?))?;
@@ -167,8 +61,7 @@ pub(in crate::store) fn build(
     }
     let vectors = file.finish()?;
 
-    let path = dir.join(SegmentFiles::documents_name(number));
-    let mut file = SealedWriter::create(backend, &path, identity(Kind::Documents))?;
+    let mut file = SealedWriter::create(folder, documents)?;
     write_blobs(&mut file, PAYLOADS, PAYLOAD_ENDS, &members, |row, member| {
         tick()?;
         match is_head(row) {
@@ -181,7 +74,8 @@ pub(in crate::store) fn build(
         false => Ok(&[]),
     })?;
     write_ids(&mut file, sources, &members, &is_head)?;
-    leaves.write(&mut file)?;
+    file.section(LEAVES, &leaves.leaves)?;
+    file.section(LEAF_ENDS, &leaves.ends)?;
     if let Some(passages) = &passages {
         passages.write(&mut file)?;
     }
@@ -196,91 +90,6 @@ pub(in crate::store) fn build(
     Ok(SegmentFiles { number, rows, vectors, documents })
 }
 
-/// The posting lists of leaves in their stored form.
-#[derive(Debug, Default)]
-pub(in crate::store) struct LeafLists {
-    /// Ascending.
-    pub(in crate::store) leaves: Vec<u32>,
-    /// The end of the rows stored with each leaf.
-    ends: Vec<u32>,
-    /// Rows stored with another leaf, leaf by leaf, and the end of each leaf's rows.
-    secondary: Vec<u32>,
-    secondary_ends: Vec<u32>,
-    /// All leaves of each row, row by row; empty if each has one.
-    row_leaves: Vec<u32>,
-    row_ends: Vec<u32>,
-}
-
-/// Sorts rows by their first leaf; rows of one leaf keep their order. Returns the sorted positions, and the
-/// posting lists in that order.
-pub(in crate::store) fn arrange<'a, E>(
-    rows: usize,
-    leaves_of: &dyn Fn(usize) -> Result<Cow<'a, [LeafId]>, E>,
-) -> Result<(Vec<u32>, LeafLists), E> {
-    let mut keyed = Vec::with_capacity(rows);
-    let mut several = false;
-    for place in 0..rows {
-        let leaves = leaves_of(place)?;
-        several |= leaves.len() > 1;
-        keyed.push((leaves.first().map_or(0, |leaf| leaf.0), place as u32));
-    }
-    keyed.sort_unstable();
-    // (leaf, row) of the leaves after the first.
-    let mut secondary: Vec<(u32, u32)> = Vec::new();
-    let mut lists = LeafLists::default();
-    if several {
-        for (row, &(_, place)) in (0..).zip(&keyed) {
-            let leaves = leaves_of(place as usize)?;
-            lists.row_leaves.extend(leaves.iter().map(|leaf| leaf.0));
-            lists.row_ends.push(lists.row_leaves.len() as u32);
-            secondary.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));
-        }
-        secondary.sort_unstable();
-    }
-    let mut own = keyed.iter().map(|&(leaf, _)| leaf).peekable();
-    let mut others = secondary.iter().copied().peekable();
-    let mut rows = 0;
-    while let Some(leaf) =
-        [own.peek().copied(), others.peek().map(|&(leaf, _)| leaf)].into_iter().flatten().min()
-    {
-        while own.next_if_eq(&leaf).is_some() {
-            rows += 1;
-        }
-        while let Some((_, row)) = others.next_if(|&(other, _)| other == leaf) {
-            lists.secondary.push(row);
-        }
-        lists.leaves.push(leaf);
-        lists.ends.push(rows);
-        lists.secondary_ends.push(lists.secondary.len() as u32);
-    }
-    Ok((keyed.into_iter().map(|(_, place)| place).collect(), lists))
-}
-
-impl LeafLists {
-    /// The rows stored with a leaf, and those stored with another one, ascending.
-    pub(in crate::store) fn rows(&self, leaf: LeafId) -> (Range<u32>, &[u32]) {
-        let Ok(place) = self.leaves.binary_search(&leaf.0) else { return (0..0, &[]) };
-        let of = |ends: &[u32]| place.checked_sub(1).map_or(0, |before| ends[before])..ends[place];
-        let secondary = of(&self.secondary_ends);
-        (of(&self.ends), &self.secondary[secondary.start as usize..secondary.end as usize])
-    }
-
-    fn write(&self, file: &mut SealedWriter) -> Result<()> {
-        for (name, numbers) in [
-            (LEAVES, &self.leaves),
-            (LEAF_ENDS, &self.ends),
-            (FURTHER, &self.secondary),
-            (FURTHER_ENDS, &self.secondary_ends),
-            (ROW_LEAVES, &self.row_leaves),
-            (ROW_LEAF_ENDS, &self.row_ends),
-        ] {
-            file.begin(name)?;
-            file.write(bytemuck::cast_slice(numbers))?;
-        }
-        Ok(())
-    }
-}
-
 /// The positions of rows in their documents, in their stored form.
 struct Passages {
     heads: Vec<u32>,
@@ -290,35 +99,23 @@ struct Passages {
 }
 
 impl Passages {
-    fn of(sources: &[&dyn RowSource], members: &[Member]) -> Result<Self> {
-        let rows = members.len();
-        let mut own = Self { heads: vec![0; rows], spans: Vec::with_capacity(rows), next: vec![0; rows] };
-        // By source and head there, the new rows of each document.
-        let mut documents: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
-        for (row, member) in (0..).zip(members) {
+    /// `None` if documents have no passages.
+    fn of(sources: &[&dyn RowSource], members: &[Member]) -> Result<Option<Self>> {
+        let (mut spans, mut documents) = (Vec::new(), Vec::new());
+        for member in members {
             let passage = sources[member.source as usize].passage(member.row)?;
-            let Passage { head, span, .. } =
-                passage.unwrap_or(Passage { head: member.row, next: member.row, span: Span::default() });
-            own.spans.push([span.start, span.end]);
-            documents.entry((member.source, head)).or_default().push(row);
+            let Some(Passage { head, span, .. }) = passage else { return Ok(None) };
+            spans.push([span.start, span.end]);
+            documents.push((member.source, head));
         }
-        for rows in documents.values_mut() {
-            rows.sort_unstable_by_key(|&row| (own.spans[row as usize], row));
-            for (place, &row) in rows.iter().enumerate() {
-                own.heads[row as usize] = rows[0];
-                own.next[row as usize] = *rows.get(place + 1).unwrap_or(&row);
-            }
-        }
-        Ok(own)
+        let (heads, next) = chain(documents.into_iter().zip(spans.iter().copied()));
+        Ok(Some(Self { heads, spans, next }))
     }
 
     fn write(&self, file: &mut SealedWriter) -> Result<()> {
-        file.begin(HEADS)?;
-        file.write(bytemuck::cast_slice(&self.heads))?;
-        file.begin(SPANS)?;
-        file.write(bytemuck::cast_slice(&self.spans))?;
-        file.begin(NEXT)?;
-        file.write(bytemuck::cast_slice(&self.next))
+        file.section(HEADS, &self.heads)?;
+        file.section(SPANS, &self.spans)?;
+        file.section(NEXT, &self.next)
     }
 }
 
@@ -338,8 +135,7 @@ fn write_blobs<'a>(
         end += entry.len() as u64;
         all_ends.push(end);
     }
-    file.begin(ends)?;
-    file.write(bytemuck::cast_slice(&all_ends))
+    file.section(ends, &all_ends)
 }
 
 /// The posting lists of terms, merged over all sources.
@@ -369,15 +165,11 @@ fn write_terms(
         term_rows.push(postings.len() as u32);
         ends.push(end);
     }
-    for (name, numbers) in [(TERMS, &terms), (TERM_ROWS, &term_rows), (LENGTHS, &lengths)] {
-        file.begin(name)?;
-        file.write(bytemuck::cast_slice(numbers))?;
-    }
-    file.begin(TERM_ENDS)?;
-    file.write(bytemuck::cast_slice::<u64, u8>(&ends))?;
-    file.begin(TOTAL_LENGTH)?;
-    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-    file.write(&total.to_le_bytes())
+    file.section(TERMS, &terms)?;
+    file.section(TERM_ROWS, &term_rows)?;
+    file.section(LENGTHS, &lengths)?;
+    file.section(TERM_ENDS, &ends)?;
+    file.section(TOTAL_LENGTH, &[lengths.iter().map(|&length| u64::from(length)).sum::<u64>()])
 }
 
 fn write_ids(
@@ -400,10 +192,7 @@ fn write_ids(
     let mut order: Vec<u32> = (0..members.len() as u32).filter(|&row| is_head(row as usize)).collect();
     order.sort_unstable_by(|&a, &b| id(a).cmp(id(b)));
     debug_assert!(order.windows(2).all(|pair| id(pair[0]) < id(pair[1])), "an id twice in a segment");
-    file.begin(IDS)?;
-    file.write(ids.as_bytes())?;
-    file.begin(ID_ENDS)?;
-    file.write(bytemuck::cast_slice(&ends))?;
-    file.begin(ID_ORDER)?;
-    file.write(bytemuck::cast_slice(&order))
+    file.section(IDS, ids.as_bytes())?;
+    file.section(ID_ENDS, &ends)?;
+    file.section(ID_ORDER, &order)
 }

@@ -1,78 +1,34 @@
-//! The codes of a segment's rows: writing and reading them.
-
-use std::ops::Range;
+//! Writes the codes of a segment's rows.
 
 use half::f16;
 
-use super::{
-    Member, RowSource, Segment,
-    read::{check_counts, count},
-};
 use crate::{
     codes::{self, CodeMaker, MeanMaker, Means},
     scan::Similarity,
     store::{
-        StoreOptions,
+        config::{StoreConfig, StoreOptions},
         error::Result,
         layout::segment::*,
-        manifest::StoreConfig,
+        rows::{Member, RowSource},
         sealed::{SealedFile, SealedWriter},
     },
 };
 
 /// Checks the lengths of the sections of codes, in constant time.
 pub(super) fn check_codes(file: &SealedFile, rows: u32, dim: usize) -> Result<()> {
-    let rows = if file.section(CODES).is_empty() { 0 } else { u64::from(rows) };
+    let rows = if file.has(CODES) { u64::from(rows) } else { 0 };
     let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
-    let own_means = count(file.section(MEAN_ROWS), 8).min(rows);
+    let own_means = file.count(MEAN_ROWS, 8).min(rows);
     let means = if rows > 0 { own_means + 1 } else { 0 };
     let (record, mean) = (codes::supplement_bytes(dim) as u64, (dim * size_of::<f16>()) as u64);
-    check_counts(
-        file,
-        [
-            ("bytes of codes", CODES, 1, blocks * codes::block_bytes(dim) as u64),
-            ("bytes of codes' factors", CODE_FACTORS, 1, rows * (codes::FACTORS * 4) as u64),
-            ("bytes of means' rows", MEAN_ROWS, 1, own_means * 8),
-            ("bytes of means", MEANS, 1, means * mean),
-            ("bytes of codes' shifts", CODE_SHIFTS, 1, rows * 4),
-            ("bytes of supplements", SUPPLEMENTS, 1, rows * record),
-        ],
-    )
-}
-
-impl Segment {
-    /// The file with the codes; `None` for a segment without codes.
-    pub(super) fn coded(&self) -> Option<&SealedFile> {
-        self.vectors.as_ref().filter(|vectors| !vectors.section(CODES).is_empty())
-    }
-
-    pub(super) fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
-        let spans = self.mean_rows()?;
-        let first = spans.partition_point(|[_, end]| *end <= rows.start);
-        // Usually one: the rows belong to one leaf.
-        let reached = spans[first..].iter().take_while(|[start, _]| *start < rows.end).count();
-        let own = first..first + reached;
-        // The mean of the rows outside all spans comes first.
-        let mean =
-            |from: usize, to: usize| vectors.elements(vectors.section(MEANS), from * self.dim..to * self.dim);
-        let means = mean(1 + own.start, 1 + own.end)?;
-        let own = &spans[own];
-        let covered = matches!(own, [[first, end]] if *first <= rows.start && *end >= rows.end);
-        let others = if covered { None } else { Some(mean(0, 1)?) };
-        Ok(Means::new(own, means, others, self.dim, rows))
-    }
-
-    /// The range of rows that each mean applies to.
-    pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
-        let Some(vectors) = &self.vectors else { return Ok(&[]) };
-        vectors.elements(vectors.section(MEAN_ROWS), 0..count(vectors.section(MEAN_ROWS), 8) as usize)
-    }
-
-    /// All means, `[1 + n, dim]`.
-    pub(in crate::store) fn all_means(&self) -> Result<&[f16]> {
-        let Some(vectors) = &self.vectors else { return Ok(&[]) };
-        vectors.elements(vectors.section(MEANS), 0..count(vectors.section(MEANS), 2) as usize)
-    }
+    file.check_counts([
+        ("bytes of codes", CODES, 1, blocks * codes::block_bytes(dim) as u64),
+        ("bytes of codes' factors", CODE_FACTORS, 1, rows * (codes::FACTORS * 4) as u64),
+        ("bytes of means' rows", MEAN_ROWS, 1, own_means * 8),
+        ("bytes of means", MEANS, 1, means * mean),
+        ("bytes of codes' shifts", CODE_SHIFTS, 1, rows * 4),
+        ("bytes of supplements", SUPPLEMENTS, 1, rows * record),
+    ])
 }
 
 /// Which rows have their own mean: those of each leaf with enough rows.
@@ -172,16 +128,10 @@ impl Codes {
                 file.write(&record)?;
             }
         }
-        for (name, section) in [
-            (CODES, &*blocks),
-            (CODE_FACTORS, bytemuck::cast_slice(&factors)),
-            (CODE_SHIFTS, bytemuck::cast_slice(&shifts)),
-            (MEAN_ROWS, bytemuck::cast_slice(&spans)),
-            (MEANS, bytemuck::cast_slice(&means)),
-        ] {
-            file.begin(name)?;
-            file.write(section)?;
-        }
-        Ok(())
+        file.section(CODES, &blocks)?;
+        file.section(CODE_FACTORS, &factors)?;
+        file.section(CODE_SHIFTS, &shifts)?;
+        file.section(MEAN_ROWS, &spans)?;
+        file.section(MEANS, &means)
     }
 }

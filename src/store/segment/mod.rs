@@ -3,18 +3,18 @@
 //! A segment is two sealed files. `N.vectors` holds one row of embedding for each document, with those of one
 //! leaf adjacent, so that a probe of a leaf is one sequential read, and codes of the rows. `N.documents`
 //! holds for the same rows their ids, payloads and metadata, the rows in order of their ids, and the posting
-//! lists. A document in several leaves has its row with the first of them; the lists of the others refer to
-//! it. If documents have passages, each passage has a row. The row of the first passage, the head, represents
-//! the document: it has id, payload and metadata, and the others refer to it.
+//! lists. If documents have passages, each passage has a row. The row of the first passage, the head,
+//! represents the document: it has id, payload and metadata, and the others refer to it.
 //!
 //! The segment does not record which of its rows are alive: the manifest does.
 
 mod build;
 mod codes;
+mod joined;
 mod read;
 mod terms;
 
-pub(super) use build::{LeafLists, Member, NewSegment, Passage, RowSource, Rows, arrange, build};
+pub(super) use build::{NewSegment, build};
 pub(super) use codes::{Codes, SegmentMeans};
 pub(super) use read::{Segment, SegmentFiles};
 

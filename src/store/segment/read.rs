@@ -1,23 +1,22 @@
 //! Reads a segment.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use half::f16;
 
-use super::{Passage, RowSource, Rows, codes::check_codes, terms::check_term_counts};
+use super::{codes::check_codes, joined::made_from_texts};
 use crate::{
-    codes::{self, StoredCodes},
-    disk::Backend,
+    codes::{self, Means, StoredCodes},
     ids::{Generation, LeafId},
     lexical::List,
     passages::Span,
     prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
-        layout::{names, segment::*},
-        manifest::StoreId,
-        sealed::{Identity, Kind, Seal, SealedFile},
-        terms::{self, Lexer, TermLists},
+        layout::segment::*,
+        rows::{Passage, RowSource, Rows},
+        sealed::{Seal, SealedFile, SealedFolder, SealedKind, SealedName},
+        terms::{Lexer, TermLists},
     },
 };
 
@@ -38,62 +37,39 @@ pub(in crate::store) struct SegmentFiles {
 pub(in crate::store) struct Segment {
     files: SegmentFiles,
     pub(super) dim: usize,
+    /// Opened for a repair.
+    damaged: bool,
     /// `None` only during a repair.
     pub(super) vectors: Option<SealedFile>,
-    documents: SealedFile,
+    pub(super) documents: SealedFile,
 }
 
 impl SegmentFiles {
-    /// Name of `N.vectors`, relative to the index.
-    pub(in crate::store) fn vectors_name(number: u64) -> String {
-        format!("{}/{number:08}.vectors", names::SEGMENTS)
+    /// The files of the segment with this number: embeddings and documents.
+    pub(in crate::store) fn names_of(segment: u64) -> [SealedName; 2] {
+        [SealedKind::Vectors, SealedKind::Documents].map(|kind| SealedName { segment, kind })
     }
 
-    /// Name of `N.documents`, relative to the index.
-    pub(in crate::store) fn documents_name(number: u64) -> String {
-        format!("{}/{number:08}.documents", names::SEGMENTS)
+    /// The same for this one.
+    pub(in crate::store) fn names(&self) -> [SealedName; 2] {
+        Self::names_of(self.number)
     }
-}
-
-/// Number of elements of `width` bytes in a section.
-pub(super) fn count(section: &Range<u64>, width: u64) -> u64 {
-    (section.end - section.start) / width
-}
-
-/// Compares the numbers of elements of sections with the expected ones: given as name, section, width of an
-/// element, and expected number.
-pub(super) fn check_counts<const N: usize>(
-    file: &SealedFile,
-    counts: [(&'static str, u32, u64, u64); N],
-) -> Result<()> {
-    for (what, section, width, expected) in counts {
-        let found = count(file.section(section), width);
-        if found != expected {
-            return Err(file.corrupt(Damage::Disagreement { what, expected, found }));
-        }
-    }
-    Ok(())
 }
 
 impl Segment {
     /// Opens a segment in constant time. With `damaged`, an unusable file of embeddings is treated as if
-    /// every page of it were damaged, and posting lists of terms are ignored.
+    /// every page of it were damaged, the posting lists of terms are not checked, and unreadable generations
+    /// are 0.
     pub(in crate::store) fn open(
-        backend: &dyn Backend,
-        dir: &Path,
-        store_id: StoreId,
+        folder: SealedFolder<'_>,
         dim: u32,
         files: SegmentFiles,
         damaged: bool,
     ) -> Result<Self> {
-        let open = |name: String, kind, seal| {
-            let identity = Identity { kind, store_id, segment: files.number };
-            SealedFile::open(backend, &dir.join(&name), name, identity, seal, damaged)
-        };
-        let vectors = open(SegmentFiles::vectors_name(files.number), Kind::Vectors, files.vectors);
-        let vectors = vectors.and_then(|vectors| {
+        let [vectors, documents] = files.names();
+        let vectors = SealedFile::open(folder, vectors, files.vectors, damaged).and_then(|vectors| {
             let stride = u64::from(dim) * size_of::<f16>() as u64;
-            check_counts(&vectors, [("bytes of rows", ROWS, 1, u64::from(files.rows) * stride)])?;
+            vectors.check_counts([("bytes of rows", ROWS, 1, u64::from(files.rows) * stride)])?;
             check_codes(&vectors, files.rows, dim as usize)?;
             Ok(vectors)
         });
@@ -101,42 +77,38 @@ impl Segment {
             Err(StoreError::Corrupt { .. }) if damaged => None,
             vectors => Some(vectors?),
         };
-        let documents = open(SegmentFiles::documents_name(files.number), Kind::Documents, files.documents)?;
-        let (rows, leaves) = (u64::from(files.rows), count(documents.section(LEAVES), 4));
-        let has_passages = !documents.section(HEADS).is_empty();
+        let documents = SealedFile::open(folder, documents, files.documents, damaged)?;
+        let (rows, leaves) = (u64::from(files.rows), documents.count(LEAVES, 4));
+        let has_passages = documents.has(HEADS);
         let passages = if has_passages { rows } else { 0 };
         // In documents with passages, only the first passages count.
-        let documents_here = if has_passages { count(documents.section(ID_ORDER), 4) } else { rows };
+        let documents_here = if has_passages { documents.count(ID_ORDER, 4) } else { rows };
         if documents_here > rows {
             let (what, expected, found) = ("the number of documents", rows, documents_here);
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
-        let row_leaf_ends = if documents.section(ROW_LEAF_ENDS).is_empty() { 0 } else { rows };
-        check_counts(
-            &documents,
-            [
-                ("the number of ids", ID_ENDS, 8, rows),
-                ("the length of the order of ids", ID_ORDER, 4, documents_here),
-                ("the number of rows' documents", HEADS, 4, passages),
-                ("the number of passages", SPANS, 8, passages),
-                ("the number of next passages", NEXT, 4, passages),
-                ("the number of payloads", PAYLOAD_ENDS, 8, rows),
-                ("the number of metadata", METADATA_ENDS, 8, rows),
-                ("the number of rows' generations", CREATED_AT, 8, rows),
-                ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
-                ("the number of further leaves' ends", FURTHER_ENDS, 4, leaves),
-                ("the number of rows' leaves", ROW_LEAF_ENDS, 4, row_leaf_ends),
-            ],
-        )?;
-        if !damaged {
-            check_term_counts(&documents, files.rows)?;
+        documents.check_counts([
+            ("the number of ids", ID_ENDS, 8, rows),
+            ("the length of the order of ids", ID_ORDER, 4, documents_here),
+            ("the number of rows' documents", HEADS, 4, passages),
+            ("the number of passages", SPANS, 8, passages),
+            ("the number of next passages", NEXT, 4, passages),
+            ("the number of payloads", PAYLOAD_ENDS, 8, rows),
+            ("the number of metadata", METADATA_ENDS, 8, rows),
+            ("the number of rows' generations", CREATED_AT, 8, rows),
+            ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
+        ])?;
+        let sections_of_terms = [LENGTHS, TOTAL_LENGTH, TERMS];
+        if !damaged && sections_of_terms.into_iter().any(|name| documents.has(name)) {
+            let terms = documents.count(TERMS, 4);
+            documents.check_counts([
+                ("the number of terms' rows", TERM_ROWS, 4, terms),
+                ("the number of terms' ends", TERM_ENDS, 8, terms),
+                ("the number of rows' lengths", LENGTHS, 4, rows),
+                ("the number of total lengths", TOTAL_LENGTH, 8, 1),
+            ])?;
         }
-        Ok(Self { files, dim: dim as usize, vectors, documents })
-    }
-
-    /// The range of a section of `N.documents`.
-    pub(super) fn at(&self, section: u32) -> &Range<u64> {
-        self.documents.section(section)
+        Ok(Self { files, dim: dim as usize, damaged, vectors, documents })
     }
 
     pub(in crate::store) fn files(&self) -> SegmentFiles {
@@ -148,16 +120,10 @@ impl Segment {
         [self.vectors.as_ref().map_or(0, SealedFile::len), self.documents.len()]
     }
 
-    /// As [`Rows::leaf`], by the leaf's position in [`Rows::all_leaves`].
-    fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
-        let own = self.span(self.at(LEAF_ENDS), place, self.rows().into())?;
-        let all = count(self.at(FURTHER), 4);
-        let secondary = self.span(self.at(FURTHER_ENDS), place, all)?;
-        let secondary = self.numbers(self.at(FURTHER), secondary.start as usize..secondary.end as usize)?;
-        if secondary.iter().any(|row| *row >= self.rows()) {
-            return Err(self.undecodable("the posting list of leaf", place as u64));
-        }
-        Ok((own, secondary))
+    /// As [`Self::first_from`], of the first greater id.
+    pub(in crate::store) fn first_after(&self, id: &str) -> Result<u32> {
+        let place = self.first_from(id)?;
+        Ok(place + u32::from(place < self.documents() && self.id(self.by_id(place)?)? == id))
     }
 
     /// The number of smaller ids: the position of this one, existing or not, in id order.
@@ -176,15 +142,14 @@ impl Segment {
 
     /// The row at a position in the byte order of ids.
     pub(in crate::store) fn by_id(&self, place: u32) -> Result<u32> {
-        let row = self.numbers(self.at(ID_ORDER), place as usize..place as usize + 1)?[0];
+        let row = *self.documents.element(ID_ORDER, place)?;
         if row < self.rows() { Ok(row) } else { Err(self.undecodable("the order of ids", place.into())) }
     }
 
     /// Prefetches the ends of the parts of a row's document, for [`Self::prefetch_document`].
     pub(in crate::store) fn prefetch_ends(&self, row: u32) -> Result<()> {
-        for ends in [self.at(ID_ENDS), self.at(PAYLOAD_ENDS), self.at(METADATA_ENDS)] {
-            let end: &[u64] = self.documents.elements(ends, row as usize..row as usize + 1)?;
-            prefetch(end.as_ptr());
+        for ends in [ID_ENDS, PAYLOAD_ENDS, METADATA_ENDS] {
+            prefetch(self.documents.element::<u64>(ends, row)?);
         }
         Ok(())
     }
@@ -209,69 +174,64 @@ impl Segment {
         self.vectors.iter().flat_map(SealedFile::check_all).chain(self.documents.check_all())
     }
 
-    fn leaf_count(&self) -> usize {
-        count(self.at(LEAVES), 4) as usize
+    /// The file with the codes; `None` for a segment without codes.
+    fn coded(&self) -> Option<&SealedFile> {
+        self.vectors.as_ref().filter(|vectors| vectors.has(CODES))
     }
 
-    pub(super) fn numbers(&self, section: &Range<u64>, range: Range<usize>) -> Result<&[u32]> {
-        self.documents.elements(section, range)
+    fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
+        let spans = self.mean_rows()?;
+        let first = spans.partition_point(|[_, end]| *end <= rows.start);
+        // Usually one: the rows belong to one leaf.
+        let reached = spans[first..].iter().take_while(|[start, _]| *start < rows.end).count();
+        let own = first..first + reached;
+        // The mean of the rows outside all spans comes first.
+        let mean = |from: usize, to: usize| vectors.elements(MEANS, from * self.dim..to * self.dim);
+        let means = mean(1 + own.start, 1 + own.end)?;
+        let own = &spans[own];
+        let covered = matches!(own, [[first, end]] if *first <= rows.start && *end >= rows.end);
+        let others = if covered { None } else { Some(mean(0, 1)?) };
+        Ok(Means::new(own, means, others, self.dim, rows))
     }
 
-    pub(super) fn elements<T: bytemuck::Pod>(
-        &self,
-        section: &Range<u64>,
-        range: Range<usize>,
-    ) -> Result<&[T]> {
-        self.documents.elements(section, range)
+    /// The range of rows that each mean applies to.
+    pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
+        self.vectors.as_ref().map_or(Ok(&[]), |vectors| vectors.all(MEAN_ROWS))
     }
 
-    pub(super) fn corrupt(&self, damage: Damage) -> StoreError {
-        self.documents.corrupt(damage)
+    /// All means, `[1 + n, dim]`.
+    pub(in crate::store) fn all_means(&self) -> Result<&[f16]> {
+        self.vectors.as_ref().map_or(Ok(&[]), |vectors| vectors.all(MEANS))
     }
 
     /// The range between two adjacent ends, starting at 0 for the first; never beyond `most`.
-    fn span(&self, ends: &Range<u64>, place: usize, most: u64) -> Result<Range<u32>> {
-        let start = match place {
-            0 => 0,
-            _ => self.numbers(ends, place - 1..place)?[0],
+    fn entry<T: bytemuck::Pod + Into<u64>>(&self, ends: u32, place: usize, most: u64) -> Result<Range<u64>> {
+        let range = match *self.documents.elements::<T>(ends, place.saturating_sub(1)..place + 1)? {
+            [start, end] => start.into()..end.into(),
+            [end] => 0..end.into(),
+            _ => 1..0,
         };
-        let end = self.numbers(ends, place..place + 1)?[0];
-        let sound = start <= end && u64::from(end) <= most;
-        if sound { Ok(start..end) } else { Err(self.undecodable("the end of entry", place as u64)) }
+        let sound = range.start <= range.end && range.end <= most;
+        if sound { Ok(range) } else { Err(self.undecodable("the end of entry", place as u64)) }
     }
 
     /// An entry of a section of bytes, by the section of the entries' ends.
     pub(super) fn blob(&self, ends: u32, bytes: u32, place: usize) -> Result<&[u8]> {
-        let bytes = self.at(bytes);
-        let (start, end) = match *self.elements::<u64>(self.at(ends), place.saturating_sub(1)..place + 1)? {
-            [start, end] => (start, end),
-            [end] => (0, end),
-            _ => return Err(self.undecodable("the end of entry", place as u64)),
-        };
-        if start > end || end > bytes.end - bytes.start {
-            return Err(self.undecodable("the end of entry", place as u64));
-        }
-        self.documents.bytes(bytes.start + start..bytes.start + end)
+        let bytes = self.documents.section(bytes);
+        let entry = self.entry::<u64>(ends, place, bytes.end - bytes.start)?;
+        self.documents.bytes(bytes.start + entry.start..bytes.start + entry.end)
     }
 
     pub(in crate::store) fn undecodable(&self, what: &'static str, number: u64) -> StoreError {
-        self.corrupt(Damage::Undecodable { what, number })
+        self.documents.corrupt(Damage::Undecodable { what, number })
     }
 }
 
 impl RowSource for Segment {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        if self.at(ROW_LEAF_ENDS).is_empty() {
-            // One leaf for each document: the leaf that its row is stored with.
-            let ends = self.numbers(self.at(LEAF_ENDS), 0..self.leaf_count())?;
-            let place = ends.partition_point(|&end| end <= row);
-            let leaf = self.all_leaves()?.get(place).copied();
-            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
-        }
-        let all = count(self.at(ROW_LEAVES), 4);
-        let span = self.span(self.at(ROW_LEAF_ENDS), row as usize, all)?;
-        let leaves = self.numbers(self.at(ROW_LEAVES), span.start as usize..span.end as usize)?;
-        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
+    fn leaf_of(&self, row: u32) -> Result<LeafId> {
+        let place = self.documents.all(LEAF_ENDS)?.partition_point(|&end: &u32| end <= row);
+        let leaf = self.all_leaves()?.get(place).copied();
+        leaf.map(LeafId).ok_or_else(|| self.undecodable("the leaf of row", row.into()))
     }
 
     fn embedding(&self, row: u32) -> Result<&[f16]> {
@@ -284,17 +244,15 @@ impl RowSource for Segment {
     }
 
     fn passage(&self, row: u32) -> Result<Option<Passage>> {
-        if self.at(HEADS).is_empty() {
+        if !self.documents.has(HEADS) {
             return Ok(None);
         }
-        let at = row as usize;
-        let head = self.numbers(self.at(HEADS), at..at + 1)?[0];
-        let next = self.numbers(self.at(NEXT), at..at + 1)?[0];
-        let span = self.numbers(self.at(SPANS), 2 * at..2 * at + 2)?;
-        if head >= self.rows() || next >= self.rows() {
+        let (head, next) = (self.head(row)?, *self.documents.element(NEXT, row)?);
+        let &[start, end] = self.documents.element(SPANS, row)?;
+        if next >= self.rows() {
             return Err(self.undecodable("the document of row", row.into()));
         }
-        Ok(Some(Passage { head, next, span: Span { start: span[0], end: span[1] } }))
+        Ok(Some(Passage { head, next, span: Span { start, end } }))
     }
 
     fn payload(&self, row: u32) -> Result<&[u8]> {
@@ -306,9 +264,12 @@ impl RowSource for Segment {
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {
-        let created_at: &[u64] =
-            self.documents.elements(self.at(CREATED_AT), row as usize..row as usize + 1)?;
-        Ok(Generation(created_at[0]))
+        match self.documents.element(CREATED_AT, row) {
+            Ok(generation) => Ok(Generation(*generation)),
+            // It only orders documents by age; nothing depends on it.
+            Err(StoreError::Corrupt { .. }) if self.damaged => Ok(Generation(0)),
+            Err(error) => Err(error),
+        }
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
@@ -321,7 +282,7 @@ impl RowSource for Segment {
                 Err(error) => return Err(error),
             }
         }
-        terms::made_from_texts(self, rows, lexer)
+        made_from_texts(self, rows, lexer)
     }
 }
 
@@ -331,7 +292,7 @@ impl Rows for Segment {
     }
 
     fn documents(&self) -> u32 {
-        count(self.at(ID_ORDER), 4) as u32
+        self.documents.count(ID_ORDER, 4) as u32
     }
 
     fn name(&self) -> &str {
@@ -339,23 +300,19 @@ impl Rows for Segment {
     }
 
     fn head(&self, row: u32) -> Result<u32> {
-        if self.at(HEADS).is_empty() {
+        if !self.documents.has(HEADS) {
             return Ok(row);
         }
-        let head = self.numbers(self.at(HEADS), row as usize..row as usize + 1)?[0];
+        let head = *self.documents.element(HEADS, row)?;
         if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
     }
 
     fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
         let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
-        let missing = || {
-            StoreError::corrupt(
-                SegmentFiles::vectors_name(self.files.number),
-                Damage::Missing { what: "the file" },
-            )
-        };
+        let [vectors, _] = self.files.names();
+        let missing = || StoreError::corrupt(vectors.to_string(), Damage::Missing { what: "the file" });
         let vectors = self.vectors.as_ref().ok_or_else(missing)?;
-        vectors.elements(vectors.section(ROWS), elements)
+        vectors.elements(ROWS, elements)
     }
 
     fn find(&self, id: &str) -> Result<Option<u32>> {
@@ -368,18 +325,21 @@ impl Rows for Segment {
     }
 
     fn all_leaves(&self) -> Result<&[u32]> {
-        self.numbers(self.at(LEAVES), 0..self.leaf_count())
+        self.documents.all(LEAVES)
     }
 
-    fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+    fn leaf(&self, leaf: LeafId) -> Result<Range<u32>> {
         match self.all_leaves()?.binary_search(&leaf.0) {
-            Ok(place) => self.leaf_at(place),
-            Err(_) => Ok((0..0, &[])),
+            Ok(place) => {
+                let rows = self.entry::<u32>(LEAF_ENDS, place, self.rows().into())?;
+                Ok(rows.start as u32..rows.end as u32)
+            }
+            Err(_) => Ok(0..0),
         }
     }
 
     fn is_lexical(&self) -> bool {
-        self.has_terms()
+        self.documents.has(LENGTHS)
     }
 
     fn term_list(&self, term: u32, _: &dyn Lexer) -> Result<List<'_>> {
@@ -390,7 +350,7 @@ impl Rows for Segment {
     }
 
     fn term_counts(&self, _: &dyn Lexer, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
-        let (terms, rows) = (self.terms()?, self.numbers(self.at(TERM_ROWS), 0..self.term_count())?);
+        let (terms, rows) = (self.terms()?, self.documents.all::<u32>(TERM_ROWS)?);
         terms.iter().zip(rows).for_each(|(&term, &rows)| tell(term, rows.into()));
         Ok(())
     }
@@ -409,9 +369,9 @@ impl Rows for Segment {
         let bytes = codes::block_bytes(self.dim);
         let blocks = places.start / codes::BLOCK_ROWS * bytes..places.end.div_ceil(codes::BLOCK_ROWS) * bytes;
         Ok(Some(StoredCodes {
-            blocks: vectors.elements(vectors.section(CODES), blocks)?,
-            factors: vectors.elements(vectors.section(CODE_FACTORS), places.clone())?,
-            shifts: vectors.elements(vectors.section(CODE_SHIFTS), places)?,
+            blocks: vectors.elements(CODES, blocks)?,
+            factors: vectors.elements(CODE_FACTORS, places.clone())?,
+            shifts: vectors.elements(CODE_SHIFTS, places)?,
             means: self.means(vectors, rows)?,
         }))
     }
@@ -420,6 +380,6 @@ impl Rows for Segment {
         let Some(vectors) = self.coded() else { return Ok(None) };
         let bytes = codes::supplement_bytes(self.dim);
         let row = row as usize;
-        vectors.elements(vectors.section(SUPPLEMENTS), row * bytes..(row + 1) * bytes).map(Some)
+        vectors.elements(SUPPLEMENTS, row * bytes..(row + 1) * bytes).map(Some)
     }
 }

@@ -1,58 +1,26 @@
 //! Reads a segment's posting lists of terms.
 
-use super::{
-    Rows,
-    read::{Segment, check_counts, count},
-};
+use super::Segment;
 use crate::{
-    lexical::{self, EncodedList},
+    lexical::{self, EncodedList, Posting},
     store::{
         error::{Damage, Result},
         layout::segment::*,
-        sealed::SealedFile,
+        rows::Rows,
+        terms::TermLists,
     },
 };
 
-/// Checks the lengths of the sections of posting lists of terms, in constant time.
-///
-/// # Errors
-///
-/// Sections whose lengths contradict each other.
-pub(super) fn check_term_counts(documents: &SealedFile, rows: u32) -> Result<()> {
-    if [LENGTHS, TOTAL_LENGTH, TERMS].into_iter().all(|name| documents.section(name).is_empty()) {
-        return Ok(());
-    }
-    let terms = count(documents.section(TERMS), 4);
-    check_counts(
-        documents,
-        [
-            ("the number of terms' rows", TERM_ROWS, 4, terms),
-            ("the number of terms' ends", TERM_ENDS, 8, terms),
-            ("the number of rows' lengths", LENGTHS, 4, rows.into()),
-            ("the number of total lengths", TOTAL_LENGTH, 8, 1),
-        ],
-    )
-}
-
 impl Segment {
-    /// Whether the rows have posting lists of terms.
-    pub(super) fn has_terms(&self) -> bool {
-        !self.at(LENGTHS).is_empty()
-    }
-
     /// Size of all sections for terms.
     pub(in crate::store) fn term_bytes(&self) -> u64 {
         let sections = [TERMS, TERM_ROWS, TERM_ENDS, POSTINGS, LENGTHS, TOTAL_LENGTH];
-        sections.map(|section| count(self.at(section), 1)).iter().sum()
-    }
-
-    pub(super) fn term_count(&self) -> usize {
-        count(self.at(TERMS), 4) as usize
+        sections.map(|section| self.documents.count(section, 1)).iter().sum()
     }
 
     /// The terms that occur, ascending.
     pub(in crate::store) fn terms(&self) -> Result<&[u32]> {
-        self.numbers(self.at(TERMS), 0..self.term_count())
+        self.documents.all(TERMS)
     }
 
     /// As [`Rows::term_list`], by the term's position in [`Self::terms`].
@@ -64,24 +32,21 @@ impl Segment {
 
     /// The stored bytes of a list, and its number of postings.
     fn term_bytes_at(&self, place: usize) -> Result<(&[u8], u32)> {
-        let rows = self.numbers(self.at(TERM_ROWS), place..place + 1)?[0];
+        let rows = *self.documents.element(TERM_ROWS, place as u32)?;
         Ok((self.blob(TERM_ENDS, POSTINGS, place)?, rows))
     }
 
     /// Occurrences of all terms in each row.
     pub(in crate::store) fn stored_lengths(&self) -> Result<&[u32]> {
-        match self.has_terms() {
-            true => self.numbers(self.at(LENGTHS), 0..self.rows() as usize),
+        match self.is_lexical() {
+            true => self.documents.elements(LENGTHS, 0..self.rows() as usize),
             false => Ok(&[]),
         }
     }
 
     /// The sum of [`Self::stored_lengths`].
     pub(super) fn stored_total_length(&self) -> Result<u64> {
-        match self.has_terms() {
-            true => Ok(self.elements::<u64>(self.at(TOTAL_LENGTH), 0..1)?[0]),
-            false => Ok(0),
-        }
+        Ok(self.documents.all(TOTAL_LENGTH)?.first().copied().unwrap_or(0))
     }
 
     /// Reads all lists; returns the number of postings. `packed`: whether their bytes must equal the result
@@ -113,7 +78,7 @@ impl Segment {
                 }
             }
         }
-        if !self.has_terms() {
+        if !self.is_lexical() {
             return Ok(all);
         }
         let mut total = 0;
@@ -126,7 +91,23 @@ impl Segment {
         let (what, expected, found) = ("the total length of rows", total, self.stored_total_length()?);
         match found == expected {
             true => Ok(all),
-            false => Err(self.corrupt(Damage::Disagreement { what, expected, found })),
+            false => Err(self.documents.corrupt(Damage::Disagreement { what, expected, found })),
         }
+    }
+}
+
+impl TermLists for &Segment {
+    fn terms(&self) -> Result<&[u32]> {
+        Segment::terms(self)
+    }
+
+    fn add(&self, place: usize, out: &mut Vec<Posting>) -> Result<()> {
+        let list = self.term_list_at(place)?;
+        list.decode_all(out).map_err(|_| self.undecodable("the postings of term", place as u64))
+    }
+
+    fn lengths(&self, tell: &mut dyn FnMut(u32, u32)) -> Result<()> {
+        (0..).zip(Segment::stored_lengths(self)?).for_each(|(row, &length)| tell(row, length));
+        Ok(())
     }
 }

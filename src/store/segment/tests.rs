@@ -13,14 +13,14 @@ use crate::{
     store::{
         Result, StoreError,
         layout::{STORE_ID_BYTES, names},
-        manifest::StoreId,
         payload,
-        terms::{self, Lexer, TermLists},
+        rows::{Member, Passage, RowSource, Rows},
+        sealed::SealedFolder,
+        terms::{Lexer, TermLists},
     },
 };
 
 const DIM: usize = 3;
-const STORE: StoreId = StoreId([5; STORE_ID_BYTES]);
 
 /// A source in memory.
 #[derive(Clone, Debug)]
@@ -28,13 +28,13 @@ struct Given {
     document: Document,
     stored: payload::Encoded,
     embedding: [f16; DIM],
-    leaves: Vec<LeafId>,
+    leaf: LeafId,
     passage: Option<Passage>,
 }
 
 impl RowSource for Vec<Given> {
-    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        Ok(self[row as usize].leaves.clone())
+    fn leaf_of(&self, row: u32) -> Result<LeafId> {
+        Ok(self[row as usize].leaf)
     }
 
     fn embedding(&self, row: u32) -> Result<&[f16]> {
@@ -62,23 +62,21 @@ impl RowSource for Vec<Given> {
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        terms::made_from_texts(self, rows, lexer)
+        joined::made_from_texts(self, rows, lexer)
     }
 }
 
-fn given(place: usize, leaves: &[u32]) -> Given {
+fn given(place: usize, leaf: u32) -> Given {
     let document = Document::new(format!("id-{}", place * 7919 % 1000), "a title", format!("text {place}"));
     let document =
         if place.is_multiple_of(3) { document.with_metadata(json!({ "place": place })) } else { document };
     let embedding = [place as f32, -1.0, place as f32 / 3.0].map(f16::from_f32);
     let stored = payload::encode(&document).unwrap();
-    Given {
-        document,
-        stored,
-        embedding,
-        leaves: leaves.iter().map(|&leaf| LeafId(leaf)).collect(),
-        passage: None,
-    }
+    Given { document, stored, embedding, leaf: LeafId(leaf), passage: None }
+}
+
+fn folder(dir: &TempDir) -> SealedFolder<'_> {
+    SealedFolder { backend: &FileSystem, dir: dir.path(), store_id: [5; STORE_ID_BYTES] }
 }
 
 fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
@@ -89,16 +87,8 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
         .collect();
     let sources: Vec<&dyn RowSource> = sources.iter().map(|source| source as &dyn RowSource).collect();
     build(
-        &FileSystem,
-        dir.path(),
-        NewSegment {
-            store_id: STORE,
-            number: 9,
-            codes: None,
-            lexer: None,
-            passages: false,
-            leaves: &|_| None,
-        },
+        folder(dir),
+        NewSegment { number: 9, codes: None, lexer: None, leaf: &|_| None },
         &sources,
         members,
         &mut || Ok(()),
@@ -107,7 +97,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
 }
 
 fn open(dir: &TempDir, files: SegmentFiles) -> Result<Segment> {
-    Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files, false)
+    Segment::open(folder(dir), DIM as u32, files, false)
 }
 
 /// The origin of each row, by its id.
@@ -134,24 +124,20 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
         assert_eq!(segment.id(row).unwrap(), own.document.id);
         assert_eq!(segment.document(row).unwrap(), own.document);
         assert_eq!(segment.matrix(row..row + 1).unwrap(), own.embedding);
-        assert_eq!(segment.leaves(row).unwrap(), own.leaves);
+        assert_eq!(segment.leaf_of(row).unwrap(), own.leaf);
         assert_eq!(segment.created_at(row).unwrap(), Generation(u64::from(member.row) + 100));
         assert_eq!(segment.find(&own.document.id).unwrap(), Some(row));
         // Rows of one leaf, in the given order.
-        let order = (own.leaves[0], member.source, member.row);
+        let order = (own.leaf, member.source, member.row);
         assert!(last < Some(order));
         last = Some(order);
-        own.leaves.iter().for_each(|leaf| lists.entry(*leaf).or_default().push(row));
+        lists.entry(own.leaf).or_default().push(row);
     }
     assert_eq!(segment.all_leaves().unwrap(), lists.keys().map(|leaf| leaf.0).collect::<Vec<_>>());
     for (leaf, rows) in &lists {
-        let (own, secondary) = segment.leaf(*leaf).unwrap();
-        assert!(own.clone().all(|row| segment.leaves(row).unwrap()[0] == *leaf));
-        let mut found: Vec<u32> = own.chain(secondary.iter().copied()).collect();
-        found.sort_unstable();
-        assert_eq!(found, *rows, "{leaf:?}");
+        assert_eq!(segment.leaf(*leaf).unwrap().collect::<Vec<_>>(), *rows, "{leaf:?}");
     }
-    assert_eq!(segment.leaf(LeafId(4_000_000)).unwrap(), (0..0, [].as_slice()));
+    assert_eq!(segment.leaf(LeafId(4_000_000)).unwrap(), 0..0);
     let mut ids: Vec<&str> = all.iter().map(|own| own.document.id.as_str()).collect();
     ids.sort_unstable();
     for (place, id) in (0..).zip(&ids) {
@@ -167,11 +153,11 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
 fn segments_hold_what_was_put_in() {
     for sources in [
         vec![],
-        vec![vec![given(1, &[7])]],
-        vec![(0..300).map(|n| given(n, &[n as u32 * 31 % 11])).collect()],
+        vec![vec![given(1, 7)]],
+        vec![(0..300).map(|n| given(n, n as u32 * 31 % 11)).collect()],
         vec![
-            (0..40).map(|n| given(n, &[n as u32 % 5, 9, 100])).collect(),
-            (40..90).map(|n| given(n, &[9 - n as u32 % 3])).collect(),
+            (0..40).map(|n| given(n, n as u32 % 5)).collect(),
+            (40..90).map(|n| given(n, 9 - n as u32 % 3)).collect(),
         ],
     ] {
         let dir = tempfile::tempdir().unwrap();
@@ -184,7 +170,7 @@ fn segments_hold_what_was_put_in() {
 fn an_answer_to_cancel_ends_the_build() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join(names::SEGMENTS)).unwrap();
-    let source: Vec<Given> = (0..10).map(|n| given(n, &[1])).collect();
+    let source: Vec<Given> = (0..10).map(|n| given(n, 1)).collect();
     let members = (0..10).map(|row| Member { source: 0, row }).collect();
     let mut left = 4;
     let mut tick = || {
@@ -192,16 +178,8 @@ fn an_answer_to_cancel_ends_the_build() {
         if left == 0 { Err(StoreError::Poisoned) } else { Ok(()) }
     };
     let built = build(
-        &FileSystem,
-        dir.path(),
-        NewSegment {
-            store_id: STORE,
-            number: 9,
-            codes: None,
-            lexer: None,
-            passages: false,
-            leaves: &|_| None,
-        },
+        folder(&dir),
+        NewSegment { number: 9, codes: None, lexer: None, leaf: &|_| None },
         &[&source],
         members,
         &mut tick,
@@ -218,12 +196,11 @@ proptest! {
         flips in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), 0u8..8), 1..4),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let sources = vec![(0..rows).map(|n| given(n, &[n as u32 % 7, 20 + n as u32 % 2])).collect::<Vec<_>>()];
+        let sources = vec![(0..rows).map(|n| given(n, n as u32 % 7)).collect::<Vec<_>>()];
         let files = write(&dir, &sources);
         let members = members(&sources, &open(&dir, files).unwrap());
         for (vectors, place, bit) in flips {
-            let name = if vectors { SegmentFiles::vectors_name(9) } else { SegmentFiles::documents_name(9) };
-            let path = dir.path().join(name);
+            let path = dir.path().join(files.names()[usize::from(!vectors)].to_string());
             let mut bytes = fs::read(&path).unwrap();
             let at = place.index(bytes.len());
             bytes[at] ^= 1 << bit;
@@ -238,8 +215,8 @@ proptest! {
             if let Ok(embedding) = segment.matrix(row..row + 1) {
                 prop_assert_eq!(embedding, own.embedding);
             }
-            if let Ok(leaves) = segment.leaves(row) {
-                prop_assert_eq!(&leaves, &own.leaves);
+            if let Ok(leaf) = segment.leaf_of(row) {
+                prop_assert_eq!(leaf, own.leaf);
             }
             if let Ok(found) = segment.find(&own.document.id) {
                 prop_assert_eq!(found, Some(row));

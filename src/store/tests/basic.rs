@@ -22,14 +22,14 @@ fn a_new_store_is_empty_and_keeps_its_config() {
 
 #[test]
 fn insert_replace_delete_reopen() {
-    let mut with_metadata = put("c", 3, &[15]);
+    let mut with_metadata = put("c", 3, 15);
     with_metadata.document.metadata = Some(json!({"page": 7, "score": 0.1}));
     let steps = [
-        (puts(vec![put("a", 1, &[0, 3]), put("b", 2, &[3]), with_metadata]), (3, 0, 0)),
-        (puts(vec![put("a", 4, &[5])]), (0, 1, 0)),
+        (puts(vec![put("a", 1, 0), put("b", 2, 3), with_metadata]), (3, 0, 0)),
+        (puts(vec![put("a", 4, 5)]), (0, 1, 0)),
         (deletes(&["b", "b", "unknown", ""]), (0, 0, 1)),
-        (WriteBatch { puts: vec![put("c", 5, &[1])], deletes: vec!["c".into(), "a".into()] }, (0, 1, 1)),
-        (puts(vec![put("a", 6, &[2]), put("d", 7, &[2]), put("a", 8, &[4])]), (2, 0, 0)),
+        (WriteBatch { puts: vec![put("c", 5, 1)], deletes: vec!["c".into(), "a".into()] }, (0, 1, 1)),
+        (puts(vec![put("a", 6, 2), put("d", 7, 2), put("a", 8, 4)]), (2, 0, 0)),
     ];
     for durability in [Durability::None, Durability::OnFlush, Durability::EveryBatch] {
         let options = StoreOptions { durability, ..StoreOptions::default() };
@@ -72,7 +72,7 @@ fn dead_rows_are_not_visible() {
     let stats = store.stats().unwrap();
     assert_eq!((stats.documents, stats.rows, stats.dead_rows, stats.segments), (299, 301, 2, 2));
     assert_eq!(stats.memtable_documents, 0);
-    let postings: usize = model.values().map(|put| put.rows[0].leaves.len()).sum();
+    let postings = model.len();
     assert_eq!(stats.leaf_sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), postings);
     let tombstones: Vec<Row> = (0..301).map(Row).filter(|row| !view.is_live(*row)).collect();
     assert_eq!(tombstones.len(), 2);
@@ -88,14 +88,14 @@ fn dead_rows_are_not_visible() {
 fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let store = create(dir.path());
-    store.commit(puts(vec![put("a", 1, &[0])])).unwrap();
+    store.commit(puts(vec![put("a", 1, 0)])).unwrap();
     let refused = |bad: Put| {
-        let error = store.commit(puts(vec![put("ok", 2, &[1]), bad])).unwrap_err();
+        let error = store.commit(puts(vec![put("ok", 2, 1), bad])).unwrap_err();
         assert_eq!((store.read().generation(), store.read().live()), (Generation(1), 1));
         error
     };
     let with = |change: fn(&mut Put)| {
-        let mut put = put("b", 2, &[1]);
+        let mut put = put("b", 2, 1);
         change(&mut put);
         put
     };
@@ -110,23 +110,16 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         put.rows[0].embedding[5] = bad;
         assert!(matches!(refused(put), StoreError::Input(InputError::NotFinite { position: 5, .. })));
     }
-    let none = with(|p| p.rows[0].leaves.clear());
-    assert_eq!(bad_rows(none), "it is put in 0 leaves, it must be in 1 to 3");
-    assert_eq!(bad_rows(put("b", 2, &[0, 1, 2, 3])), "it is put in 4 leaves, it must be in 1 to 3");
-    assert_eq!(bad_rows(put("b", 2, &[16])), "it is put in leaf#16, the tree has 16 leaves");
-    assert_eq!(bad_rows(put("b", 2, &[1, 1])), "it is put in leaf#1 twice");
-    assert!(matches!(refused(put("", 2, &[1])), StoreError::Input(InputError::InvalidId { found: 0, .. })));
+    assert_eq!(bad_rows(put("b", 2, 16)), "it is put in leaf#16, the tree has 16 leaves");
+    assert!(matches!(refused(put("", 2, 1)), StoreError::Input(InputError::InvalidId { found: 0, .. })));
     let long = "é".repeat(257);
-    assert!(matches!(
-        refused(put(&long, 2, &[1])),
-        StoreError::Input(InputError::InvalidId { found: 514, .. })
-    ));
+    assert!(matches!(refused(put(&long, 2, 1)), StoreError::Input(InputError::InvalidId { found: 514, .. })));
     assert!(matches!(
         refused(with(|p| p.document.text = "\n".repeat(40 << 20))),
         StoreError::Input(InputError::DocumentTooLarge { .. })
     ));
     // The handle is still usable.
-    store.commit(puts(vec![put(&"x".repeat(512), 2, &[1])])).unwrap();
+    store.commit(puts(vec![put(&"x".repeat(512), 2, 1)])).unwrap();
 }
 
 #[test]
@@ -134,7 +127,7 @@ fn big_documents_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
     let store = create(dir.path());
     let mut model = Model::new();
-    let mut big = put("big", 1, &[1]);
+    let mut big = put("big", 1, 1);
     let mut state = 1u32;
     big.document.text = (0..10 << 20)
         .map(|_| {
@@ -142,7 +135,7 @@ fn big_documents_come_and_go() {
             char::from(b' ' + (state >> 25) as u8 % 95)
         })
         .collect();
-    commit(&store, &mut model, puts(vec![put("a", 0, &[0]), big, put("z", 2, &[2])]));
+    commit(&store, &mut model, puts(vec![put("a", 0, 0), big, put("z", 2, 2)]));
     // The state after a killed process: only in the log.
     let image = tempfile::tempdir().unwrap();
     copy_directory(dir.path(), image.path());
@@ -151,7 +144,7 @@ fn big_documents_come_and_go() {
     drop(store);
     let store = open(dir.path()).unwrap();
     assert_is(&store, &model);
-    commit(&store, &mut model, puts(vec![put("big", 3, &[1])]));
+    commit(&store, &mut model, puts(vec![put("big", 3, 1)]));
     assert_is(&store, &model);
     store.compact(&mut || Ok(())).unwrap();
     assert_is(&store, &model);
@@ -182,7 +175,7 @@ fn a_reader_follows_the_writer() {
     let (mut model, mut seen) = (Model::new(), Model::new());
     for n in 0..60u32 {
         let batch = WriteBatch {
-            puts: (0..n % 7).map(|i| put(&format!("{}", (i * 11 + n) % 30), n * 30 + i, &[i])).collect(),
+            puts: (0..n % 7).map(|i| put(&format!("{}", (i * 11 + n) % 30), n * 30 + i, i)).collect(),
             deletes: vec![format!("{}", n * 13 % 30)],
         };
         commit(&store, &mut model, batch);
@@ -236,7 +229,7 @@ fn files_of_others_are_left_alone() {
     fs::write(dir.path().join("unknown"), "u").unwrap();
     let store = create(dir.path());
     fs::write(dir.path().join("segments/notes.txt"), "n").unwrap();
-    store.commit(puts(vec![put("a", 1, &[0])])).unwrap();
+    store.commit(puts(vec![put("a", 1, 0)])).unwrap();
     store.compact(&mut || Ok(())).unwrap();
     drop(store);
     drop(open(dir.path()).unwrap());
@@ -251,7 +244,7 @@ fn readers_see_whole_generations_while_a_writer_works() {
     let store = create(dir.path());
     let done = AtomicBool::new(false);
     // Generation g: document "x" has seed g and lies only in leaf g % 16.
-    let batch = |g: u32| puts(vec![put("x", g, &[g % LEAVES]), put(&format!("y{g:04}"), g, &[15 - g % 15])]);
+    let batch = |g: u32| puts(vec![put("x", g, g % LEAVES), put(&format!("y{g:04}"), g, 15 - g % 15)]);
     store.commit(batch(1)).unwrap();
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -293,9 +286,7 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
     let mut flushed = 0;
     for n in 0..24u32 {
         let batch = WriteBatch {
-            puts: (0..n * 3)
-                .map(|i| put(&format!("{}", (i * 7 + n) % 50), n * 40 + i, &[i % LEAVES]))
-                .collect(),
+            puts: (0..n * 3).map(|i| put(&format!("{}", (i * 7 + n) % 50), n * 40 + i, i % LEAVES)).collect(),
             deletes: vec![format!("{}", n * 3 % 50), "x".into()],
         };
         let mut model = history.last().unwrap().clone();
@@ -322,19 +313,16 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
 fn posting_lists_are_rebuilt_from_the_embeddings() {
     let (dir, mut model) = sample();
     let store = open(dir.path()).unwrap();
-    store.commit(puts(vec![put("fresh", 1500, &[3])])).unwrap();
-    apply(&mut model, &puts(vec![put("fresh", 1500, &[3])]));
+    store.commit(puts(vec![put("fresh", 1500, 3)])).unwrap();
+    apply(&mut model, &puts(vec![put("fresh", 1500, 3)]));
     // By the first element, which is the seed.
-    let leaves = |row: &[f16]| {
-        vec![LeafId(row[0].to_f32() as u32 % LEAVES), LeafId((row[0].to_f32() as u32 + 5) % LEAVES)]
-    };
-    let route = |rows: &[f16]| rows.chunks_exact(DIM).map(leaves).collect();
+    let leaf = |row: &[f16]| LeafId((row[0].to_f32() as u32 + 5) % LEAVES);
+    let route = |rows: &[f16]| rows.chunks_exact(DIM).map(leaf).collect();
     store.rebuild_postings(&route, &mut || Ok(())).unwrap();
-    model.values_mut().for_each(|put| put.rows[0].leaves = leaves(&put.rows[0].embedding));
+    model.values_mut().for_each(|put| put.rows[0].leaf = leaf(&put.rows[0].embedding));
     assert_is(&store, &model);
     assert!(store.verify().unwrap().is_sound());
-    let refused =
-        store.rebuild_postings(&|rows| vec![vec![LeafId(LEAVES)]; rows.len() / DIM], &mut || Ok(()));
+    let refused = store.rebuild_postings(&|rows| vec![LeafId(LEAVES); rows.len() / DIM], &mut || Ok(()));
     assert!(matches!(refused, Err(StoreError::BadRows { .. })), "{refused:?}");
     assert_is(&store, &model);
     drop(store);
@@ -347,8 +335,8 @@ fn a_snapshot_is_an_index_of_its_own() {
     let parent = tempfile::tempdir().unwrap();
     let at = |name: &str| parent.path().join(name);
     let store = open(dir.path()).unwrap();
-    store.commit(puts(vec![put("fresh", 1500, &[3])])).unwrap();
-    apply(&mut model, &puts(vec![put("fresh", 1500, &[3])]));
+    store.commit(puts(vec![put("fresh", 1500, 3)])).unwrap();
+    apply(&mut model, &puts(vec![put("fresh", 1500, 3)]));
     store.snapshot(&at("one")).unwrap();
     let taken = model.clone();
     assert!(matches!(store.snapshot(&at("one")), Err(StoreError::AlreadyExists { .. })));
@@ -365,8 +353,8 @@ fn a_snapshot_is_an_index_of_its_own() {
     assert!(store.verify().unwrap().is_sound());
     // If the writer has removed a read-only handle's files, the handle moves on to the newest.
     let reader = Store::open_read_only(dir.path()).unwrap();
-    store.commit(puts(vec![put("later", 1501, &[4])])).unwrap();
-    apply(&mut model, &puts(vec![put("later", 1501, &[4])]));
+    store.commit(puts(vec![put("later", 1501, 4)])).unwrap();
+    apply(&mut model, &puts(vec![put("later", 1501, 4)]));
     store.compact(&mut || Ok(())).unwrap();
     reader.snapshot(&at("two")).unwrap();
     assert_is(&open(&at("two")).unwrap(), &model);
@@ -384,7 +372,7 @@ fn what_a_snapshot_shares_is_never_written_to() {
     fs::remove_file(copy.path().join("MANIFEST.copy")).unwrap();
     let other = create(copy.path());
     for n in 0..4 {
-        other.commit(puts(vec![put(&format!("n{n}"), n, &[1])])).unwrap();
+        other.commit(puts(vec![put(&format!("n{n}"), n, 1)])).unwrap();
         other.flush().unwrap();
     }
     drop(other);

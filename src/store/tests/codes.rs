@@ -4,8 +4,7 @@ use super::*;
 use crate::disk::FileSystem;
 use crate::store::{
     manifest::Manifest,
-    sealed::{Identity, Kind, SealedWriter},
-    segment::SegmentFiles,
+    sealed::{SealedFolder, SealedWriter},
 };
 
 /// Codes are compared with the rows, in addition to their checksums.
@@ -18,7 +17,7 @@ fn codes_of_other_rows_are_a_problem() {
     let wide = |n: u32| {
         let embedding =
             (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect();
-        with_embedding(put(&format!("d{n:02}"), n, &[n % LEAVES]), embedding)
+        with_embedding(put(&format!("d{n:02}"), n, n % LEAVES), embedding)
     };
     let store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
     store.commit(puts((0..ROWS).map(wide).collect())).unwrap();
@@ -38,9 +37,8 @@ fn codes_of_other_rows_are_a_problem() {
     // The same file with invalid codes, and every checksum correct.
     let mut manifest = Manifest::read(&FileSystem, dir.path()).unwrap();
     let files = &mut manifest.segments[0].files;
-    let identity = Identity { kind: Kind::Vectors, store_id: manifest.store_id, segment: files.number };
-    let path = dir.path().join(SegmentFiles::vectors_name(files.number));
-    let mut file = SealedWriter::create(&FileSystem, &path, identity).unwrap();
+    let folder = SealedFolder { backend: &FileSystem, dir: dir.path(), store_id: manifest.store_id };
+    let mut file = SealedWriter::create(folder, files.names()[0]).unwrap();
     file.begin(layout::segment::ROWS).unwrap();
     file.write(bytemuck::cast_slice(&rows)).unwrap();
     file.begin(layout::segment::CODES).unwrap();
@@ -83,7 +81,7 @@ fn merged_rows_have_codes_of_their_segment() {
         let embedding =
             (0..WIDE as u32).map(|i| f16::from_f32(((i * 11 + n * 17) % 31) as f32 - 15.5)).collect();
         with_embedding(
-            put(&format!("d{n:03}"), n, &[if n.is_multiple_of(3) { n * 7 % LEAVES } else { 5 }]),
+            put(&format!("d{n:03}"), n, if n.is_multiple_of(3) { n * 7 % LEAVES } else { 5 }),
             embedding,
         )
     };

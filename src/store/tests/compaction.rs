@@ -8,7 +8,7 @@ fn the_newest_documents_are_known_after_compaction() {
     let dir = tempfile::tempdir().unwrap();
     let store = create(dir.path());
     for n in 0..40 {
-        store.commit(puts(vec![put(&format!("{n}"), n, &[n * 7 % LEAVES])])).unwrap();
+        store.commit(puts(vec![put(&format!("{n}"), n, n * 7 % LEAVES)])).unwrap();
     }
     for _ in 0..2 {
         let view = store.read();
@@ -25,9 +25,9 @@ fn compaction_leaves_one_segment_and_no_byte_of_the_dead() {
     let store = create(dir.path());
     let mut model = Model::new();
     for n in 0..50u32 {
-        let mut secret = put(&format!("secret-{n}"), n, &[n % LEAVES]);
+        let mut secret = put(&format!("secret-{n}"), n, n % LEAVES);
         secret.document.text = format!("needle-{n} in the haystack");
-        commit(&store, &mut model, puts(vec![secret, put(&format!("kept-{n}"), 1000 + n, &[2 + n % 7, 1])]));
+        commit(&store, &mut model, puts(vec![secret, put(&format!("kept-{n}"), 1000 + n, 2 + n % 7)]));
         store.flush().unwrap();
     }
     let gone: Vec<String> = (0..50).map(|n| format!("secret-{n}")).collect();
@@ -85,7 +85,7 @@ fn segments_are_merged_as_they_come() {
     let store = create(dir.path());
     let mut model = Model::new();
     for n in 0..200u32 {
-        commit(&store, &mut model, puts(vec![put(&format!("{n}"), n, &[n % LEAVES])]));
+        commit(&store, &mut model, puts(vec![put(&format!("{n}"), n, n % LEAVES)]));
         store.flush().unwrap();
         assert!(store.stats().unwrap().segments <= 9, "after {n}");
     }

@@ -77,7 +77,7 @@ fn a_file_that_is_gone_or_another_indexs() {
 fn a_sound_log_outlives_a_damaged_segment() {
     let (dir, mut model) = sample();
     let store = open(dir.path()).unwrap();
-    commit(&store, &mut model, puts(vec![put("id001", 77, &[5])]));
+    commit(&store, &mut model, puts(vec![put("id001", 77, 5)]));
     let image = tempfile::tempdir().unwrap();
     copy_directory(dir.path(), image.path());
     drop(store);
@@ -129,17 +129,13 @@ fn a_manifest_that_was_put_back_removes_nothing() {
         let (dir, mut model) = (tempfile::tempdir().unwrap(), Model::new());
         let store = create(dir.path());
         // Large enough not to be merged with what follows, so that the old manifest's files stay.
-        commit(
-            &store,
-            &mut model,
-            puts((0..300).map(|n| put(&format!("id{n}"), n, &[n % LEAVES])).collect()),
-        );
+        commit(&store, &mut model, puts((0..300).map(|n| put(&format!("id{n}"), n, n % LEAVES)).collect()));
         drop(store);
         let path = |name: &str| dir.path().join(name);
         let old = (fs::read(path(names::MANIFEST)).unwrap(), model.clone());
         let store = open(dir.path()).unwrap();
         for n in 0..3 {
-            commit(&store, &mut model, puts(vec![put(&format!("new{n}"), n, &[n])]));
+            commit(&store, &mut model, puts(vec![put(&format!("new{n}"), n, n)]));
             store.flush().unwrap();
         }
         drop(store);

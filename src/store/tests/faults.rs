@@ -37,9 +37,9 @@ fn a_create_that_fails_anywhere_can_be_done_again() {
 fn a_failure_anywhere_loses_nothing_acknowledged() {
     let (origin, before) = sample();
     let batches: Vec<WriteBatch> = vec![
-        puts((0..40).map(|n| put(&format!("new{n}"), n, &[n % LEAVES])).collect()),
-        WriteBatch { puts: vec![put("id001", 1001, &[9])], deletes: vec!["id002".into()] },
-        puts(vec![put("last", 1002, &[1, 2, 3])]),
+        puts((0..40).map(|n| put(&format!("new{n}"), n, n % LEAVES)).collect()),
+        WriteBatch { puts: vec![put("id001", 1001, 9)], deletes: vec!["id002".into()] },
+        puts(vec![put("last", 1002, 1)]),
     ];
     for (kind, durability) in
         [(ErrorKind::StorageFull, Durability::OnFlush), (ErrorKind::Other, Durability::EveryBatch)]
@@ -174,7 +174,7 @@ fn a_lack_of_files_may_pass() {
             continue;
         };
         let mut model = before.clone();
-        let batch = puts(vec![put("new", 7, &[1]), put("id001", 8, &[2])]);
+        let batch = puts(vec![put("new", 7, 1), put("id001", 8, 2)]);
         if store.commit(batch.clone()).and_then(|_| store.flush()).is_err() {
             let again = store.commit(batch.clone()).and_then(|_| store.flush());
             refused.extend(again.is_err().then(|| faults.failed()));

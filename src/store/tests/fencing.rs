@@ -24,7 +24,7 @@ fn assert_fenced(store: Store, dir: &Path) {
     let before = contents(dir);
     for _ in 0..2 {
         let refused = [
-            store.commit(puts(vec![put("late", 1, &[1])])).map(drop),
+            store.commit(puts(vec![put("late", 1, 1)])).map(drop),
             store.commit(deletes(&["id001"])).map(drop),
             store.compact(&mut || Ok(())),
             store.snapshot(&dir.join("copy")),
@@ -43,11 +43,11 @@ fn assert_fenced(store: Store, dir: &Path) {
 fn a_removed_lock_and_a_second_writer() {
     let (dir, mut model) = sample();
     let first = open(dir.path()).unwrap();
-    commit(&first, &mut model, puts(vec![put("in the log", 7, &[1])]));
+    commit(&first, &mut model, puts(vec![put("in the log", 7, 1)]));
     fs::remove_file(dir.path().join(names::LOCK)).unwrap();
     let second = open(dir.path()).unwrap();
     assert_is(&second, &model);
-    commit(&second, &mut model, puts((0..50).map(|n| put(&format!("b{n}"), n, &[n % LEAVES])).collect()));
+    commit(&second, &mut model, puts((0..50).map(|n| put(&format!("b{n}"), n, n % LEAVES)).collect()));
     second.flush().unwrap();
     assert_fenced(first, dir.path());
     assert_is(&second, &model);
@@ -63,12 +63,12 @@ fn a_directory_that_was_replaced_by_a_backup() {
     copy_directory(dir.path(), &place);
     let mut lost = before.clone();
     let first = open(&place).unwrap();
-    commit(&first, &mut lost, puts(vec![put("in the log", 7, &[1])]));
+    commit(&first, &mut lost, puts(vec![put("in the log", 7, 1)]));
     fs::rename(&place, &away).unwrap();
     copy_directory(dir.path(), &place);
     let second = open(&place).unwrap();
     let mut model = before;
-    commit(&second, &mut model, puts((0..50).map(|n| put(&format!("b{n}"), n, &[n % LEAVES])).collect()));
+    commit(&second, &mut model, puts((0..50).map(|n| put(&format!("b{n}"), n, n % LEAVES)).collect()));
     second.flush().unwrap();
     drop(second);
     assert_fenced(first, &place);
@@ -84,7 +84,7 @@ fn a_manifest_that_was_put_back() {
     let manifest = fs::read(dir.path().join(names::MANIFEST)).unwrap();
     let store = open(dir.path()).unwrap();
     let mut model = Model::new();
-    commit(&store, &mut model, puts(vec![put("new", 7, &[1])]));
+    commit(&store, &mut model, puts(vec![put("new", 7, 1)]));
     let path = dir.path().join(names::MANIFEST);
     // The same bytes in another file, then other bytes in the same one. Written under another name first: the
     // inode number of a removed file may be reused.
@@ -103,7 +103,7 @@ fn a_manifest_that_was_put_back() {
     let last = other.len() - 1;
     other[last] ^= 1;
     fs::write(&path, other).unwrap();
-    store.commit(puts(vec![put("newer", 7, &[1])])).unwrap();
+    store.commit(puts(vec![put("newer", 7, 1)])).unwrap();
     assert!(matches!(store.flush(), Err(StoreError::Replaced { .. })));
 }
 

@@ -42,7 +42,7 @@ fn a_full_disk_takes_nothing_away_and_can_be_emptied() {
         let mut model = Model::new();
         let mut failures = Vec::new();
         for n in 0..400u32 {
-            let mut put = put(&format!("d{n}"), n, &[n % LEAVES]);
+            let mut put = put(&format!("d{n}"), n, n % LEAVES);
             put.document.text = format!("{n} ").repeat(10_000);
             let batch = puts(vec![put]);
             let before = store.read().generation();
@@ -67,8 +67,8 @@ fn a_full_disk_takes_nothing_away_and_can_be_emptied() {
         apply(&mut model, &gone);
         store.compact(&mut || Ok(())).unwrap();
         assert_is(&store, &model);
-        store.commit(puts(vec![put("after", 7, &[7])])).unwrap();
-        apply(&mut model, &puts(vec![put("after", 7, &[7])]));
+        store.commit(puts(vec![put("after", 7, 7)])).unwrap();
+        apply(&mut model, &puts(vec![put("after", 7, 7)]));
         drop(store);
         let store = Store::open(&dir, options).unwrap();
         assert_is(&store, &model);
@@ -109,11 +109,11 @@ fn work(store: &Store, mut model: Model, seed: u32) -> Told {
     let (mut failures, mut refused_deletes) = (0, 0);
     for n in 0..24u32 {
         let n = seed + n;
-        let mut big = put(&format!("d{}", n % 17), n, &[n % LEAVES]);
+        let mut big = put(&format!("d{}", n % 17), n, n % LEAVES);
         big.document.text = format!("{n} ").repeat(4000);
         let batch = match n % 6 {
             5 => deletes(&[format!("d{}", n % 17), format!("d{}", (n + 3) % 17)]),
-            4 => puts((0..20).map(|k| put(&format!("s{k}"), n, &[k % LEAVES])).collect()),
+            4 => puts((0..20).map(|k| put(&format!("s{k}"), n, k % LEAVES)).collect()),
             _ => puts(vec![big]),
         };
         match store.commit(batch.clone()) {
@@ -191,7 +191,7 @@ fn a_failed_compaction_gives_its_space_back() {
     let store = Store::create(&dir, &config(), StoreOptions::default()).unwrap();
     let mut model = Model::new();
     for n in 0..40u32 {
-        let mut put = put(&format!("d{n}"), n, &[n % LEAVES]);
+        let mut put = put(&format!("d{n}"), n, n % LEAVES);
         put.document.text = format!("{n} ").repeat(10_000);
         commit(&store, &mut model, puts(vec![put]));
     }

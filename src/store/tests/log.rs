@@ -13,7 +13,7 @@ fn left() -> (tempfile::TempDir, Vec<Model>) {
     let store = open(origin.path()).unwrap();
     let mut states = vec![model.clone()];
     for n in 0..COMMITS {
-        let mut batch = puts((0..n).map(|k| put(&format!("n{n}-{k}"), 10 * n + k, &[k])).collect());
+        let mut batch = puts((0..n).map(|k| put(&format!("n{n}-{k}"), 10 * n + k, k)).collect());
         batch.deletes = vec![format!("id{n:03}")];
         commit(&store, &mut model, batch);
         states.push(model.clone());
@@ -145,7 +145,7 @@ fn a_commit_is_there_after_the_end_of_its_process() {
         let options = StoreOptions { durability, ..StoreOptions::default() };
         for n in 0..5 {
             let store = Store::open(origin.path(), options).unwrap();
-            commit(&store, &mut model, puts(vec![put(&format!("n{n}"), n, &[n])]));
+            commit(&store, &mut model, puts(vec![put(&format!("n{n}"), n, n)]));
             let image = tempfile::tempdir().unwrap();
             copy_directory(origin.path(), image.path());
             assert_is(&open(image.path()).unwrap(), &model);
@@ -206,7 +206,7 @@ proptest! {
             let found = states.iter().rposition(|state| compare(&store.read(), state).is_ok());
             // A repaired one may be a state with one commit left out.
             prop_assert!(found.is_some() || !report.is_sound());
-            store.commit(puts(vec![put("after", 5, &[5])])).unwrap();
+            store.commit(puts(vec![put("after", 5, 5)])).unwrap();
             store.flush().unwrap();
             prop_assert!(store.verify().unwrap().is_sound());
             Ok(())

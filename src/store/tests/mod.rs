@@ -40,7 +40,6 @@ fn config() -> StoreConfig {
         dim: DIM as u32,
         branching_factor: 4,
         height: 2,
-        leaves_per_document: 3,
         similarity: 1,
         model_hash: ModelHash([3; 32]),
         terms: 1,
@@ -61,9 +60,9 @@ fn embedding(seed: u32) -> Vec<f16> {
     (0..DIM).map(|i| f16::from_f32(if i == 0 { seed as f32 } else { i as f32 / 8.0 })).collect()
 }
 
-fn put(id: &str, seed: u32, leaves: &[u32]) -> Put {
+fn put(id: &str, seed: u32, leaf: u32) -> Put {
     let document = Document::new(id, format!("title {seed}"), format!("text of {id}, {seed}"));
-    Put::whole(document, embedding(seed), leaves.iter().copied().map(LeafId).collect())
+    Put::whole(document, embedding(seed), LeafId(leaf))
 }
 
 /// The same put with another embedding.
@@ -72,7 +71,7 @@ fn with_embedding(mut put: Put, embedding: Vec<f16>) -> Put {
     put
 }
 
-/// A document with `passages` passages, of a word each, in consecutive leaves starting at `seed`.
+/// A document with `passages` passages, of a word each, the first in the leaf `seed`.
 fn put_passages(id: &str, seed: u32, passages: u32) -> Put {
     let words = (0..passages).map(|place| format!("{id}-{}.", seed + place));
     let words: Vec<String> = words.collect();
@@ -81,9 +80,7 @@ fn put_passages(id: &str, seed: u32, passages: u32) -> Put {
     let row = |(place, word): (u32, &String)| {
         let span = Span { start, end: start + word.len() as u32 };
         start = span.end + 1;
-        let leaves = [(seed + 5 * place) % LEAVES, (seed + 5 * place + 1) % LEAVES];
-        let leaves = leaves[..1 + (place as usize + seed as usize) % 2].iter().copied().map(LeafId).collect();
-        PutRow { embedding: embedding(seed + place), leaves, span }
+        PutRow { embedding: embedding(seed + place), leaf: LeafId((seed + 5 * place) % LEAVES), span }
     };
     let rows = (0..).zip(&words).map(row).collect();
     Put { document, rows, terms: None }
@@ -97,7 +94,7 @@ fn deletes(ids: &[impl AsRef<str>]) -> WriteBatch {
     WriteBatch { puts: vec![], deletes: ids.iter().map(|id| id.as_ref().to_owned()).collect() }
 }
 
-/// What a store must contain: each live document with its embedding and leaves.
+/// What a store must contain: each live document with its embedding and leaf.
 type Model = BTreeMap<String, Put>;
 
 fn apply(model: &mut Model, batch: &WriteBatch) {
@@ -150,10 +147,10 @@ fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
         for (row, own) in rows.into_iter().zip(&put.rows) {
             check(format!("a row of {id} is live"), view.is_live(row), true)?;
             check("its document", &view.id(row).map_err(failed)?, id)?;
-            check("its leaves", view.leaves(row).map_err(failed)?, own.leaves.clone())?;
+            check("its leaf", view.leaf_of(row).map_err(failed)?, own.leaf)?;
             check("its embedding", view.embedding(row).map_err(failed)?, &own.embedding)?;
             check("its passage", view.span(row).map_err(failed)?.unwrap_or_default(), own.span)?;
-            own.leaves.iter().for_each(|leaf| postings.entry(*leaf).or_default().push(row));
+            postings.entry(own.leaf).or_default().push(row);
         }
     }
     check("live rows", view.live_rows(), all_rows)?;
@@ -249,8 +246,8 @@ fn sample() -> (tempfile::TempDir, Model) {
     let dir = tempfile::tempdir().unwrap();
     let store = create(dir.path());
     let mut model = Model::new();
-    let all = (0..300).map(|n| put(&format!("id{n:03}"), n, &[n % LEAVES, (n + 5) % LEAVES])).collect();
-    for batch in [puts(all), deletes(&["id007"]), puts(vec![put("id008", 900, &[3])])] {
+    let all = (0..300).map(|n| put(&format!("id{n:03}"), n, n % LEAVES)).collect();
+    for batch in [puts(all), deletes(&["id007"]), puts(vec![put("id008", 900, 3)])] {
         commit(&store, &mut model, batch);
         store.flush().unwrap();
     }

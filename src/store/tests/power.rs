@@ -47,13 +47,12 @@ fn config_of(passages: bool) -> StoreConfig {
 }
 
 fn workloads() -> Vec<Workload> {
-    let one = |n: u32| put(&format!("d{n}"), n, &[n % LEAVES]);
+    let one = |n: u32| put(&format!("d{n}"), n, n % LEAVES);
     let some = |from: u32, to: u32| puts((from..to).map(one).collect());
-    let replaced = |n: u32, by: u32| put(&format!("d{n}"), by, &[by % LEAVES, (by + 1) % LEAVES]);
+    let replaced = |n: u32, by: u32| put(&format!("d{n}"), by, by % LEAVES);
     let mut big = one(1);
     big.document.text = "big ".repeat(50_000);
     let big_again = big.clone();
-    let wide = (0..40).map(|n| put(&format!("w{n}"), n, &[n % LEAVES, (n + 3) % LEAVES, (n + 7) % LEAVES]));
     let flushed = |batches: Vec<WriteBatch>| batches.into_iter().map(|batch| (batch, Act::Flush)).collect();
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let mut mixed = |count: usize| {
@@ -138,7 +137,6 @@ fn workloads() -> Vec<Workload> {
             on_flush,
             vec![(puts(vec![big, one(2)]), Act::Flush), (deletes(&["d1"]), Act::Compact)],
         ),
-        work("several leaves", on_flush, vec![(puts(wide.collect()), Act::Flush), (some(0, 5), Act::Flush)]),
         work(
             "reopening",
             on_flush,
@@ -238,8 +236,7 @@ fn check(passages: bool, steps: &[Step], history: &[Model], cut: Cut) -> std::re
     }
     let mut model = history[range.start() + differences.len()].clone();
     // The store remains usable.
-    let batch =
-        WriteBatch { puts: vec![put("after", 77, &[7]), put("d1", 78, &[8])], deletes: vec!["d2".into()] };
+    let batch = WriteBatch { puts: vec![put("after", 77, 7), put("d1", 78, 8)], deletes: vec!["d2".into()] };
     apply(&mut model, &batch);
     let failed = |what: &'static str| move |error: StoreError| format!("{what}: {error}");
     store.commit(batch).map_err(failed("commit"))?;

@@ -22,7 +22,7 @@ const LOST: u32 = 2;
 
 /// A document with the leaves and the embedding that `compute` returns for it.
 fn document(id: String, seed: u32) -> Put {
-    put(&id, seed, &[seed % LEAVES])
+    put(&id, seed, seed % LEAVES)
 }
 
 /// A killed writer's store with commits in its log, and its expected contents after the repair.

@@ -85,8 +85,7 @@ fn batches(scenario: &str, seed: u64) -> impl Iterator<Item = WriteBatch> {
         };
         let puts = (0..random.random_range(1..=most_puts as u32)).map(|_| {
             let number = random.random_range(0..2000u32);
-            let mut put =
-                put(&format!("d{}", random.random_range(0..ids as u32)), number, &[number % LEAVES]);
+            let mut put = put(&format!("d{}", random.random_range(0..ids as u32)), number, number % LEAVES);
             if scenario == "big documents" {
                 put.document.text = format!("{number} ").repeat(20_000);
             }
@@ -202,7 +201,7 @@ fn check_snapshots(scenario: &str, seed: u64, dir: &Path, said: &Said, states: &
             Ok(store) => {
                 assert_is(&store, state);
                 // It is independent.
-                store.commit(puts(vec![put("later", 7, &[7])])).unwrap();
+                store.commit(puts(vec![put("later", 7, 7)])).unwrap();
                 store.compact(&mut || Ok(())).unwrap();
             }
             Err(error) => {
@@ -274,7 +273,7 @@ const CONSISTENT: u32 = 24;
 fn generation_batch(generation: u64) -> WriteBatch {
     let seed = (generation % 2000) as u32;
     // The leaf changes too, and with it the position among the rows.
-    puts((0..CONSISTENT).map(|n| put(&format!("d{n}"), seed, &[(seed + n) % LEAVES])).collect())
+    puts((0..CONSISTENT).map(|n| put(&format!("d{n}"), seed, (seed + n) % LEAVES)).collect())
 }
 
 /// Checks that a view is one whole generation; returns its number.

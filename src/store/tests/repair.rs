@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::disk::faulty::Faulty;
-use crate::store::layout::{sealed::*, u64_at};
+use crate::store::layout::sealed::*;
 
 /// The offset of the bits in a file of dead rows.
 const BITMAP_AT: usize = 4096;
@@ -18,7 +18,7 @@ fn index() -> (tempfile::TempDir, Model) {
     let mut model = Model::new();
     let store = create(dir.path());
     let long = |n: u32| {
-        let mut put = put(&format!("id{n:03}"), n, &[n % LEAVES, (n + 1) % LEAVES]);
+        let mut put = put(&format!("id{n:03}"), n, n % LEAVES);
         put.document.text = format!("{n} ").repeat(1500);
         put
     };
@@ -26,7 +26,7 @@ fn index() -> (tempfile::TempDir, Model) {
         puts((0..90).map(long).collect()),
         puts((90..110).map(long).collect()),
         // One replaced, two deleted.
-        WriteBatch { puts: vec![put("id003", 500, &[1])], deletes: vec!["id004".into(), "id005".into()] },
+        WriteBatch { puts: vec![put("id003", 500, 1)], deletes: vec!["id004".into(), "id005".into()] },
     ] {
         commit(&store, &mut model, batch);
         store.flush().unwrap();
@@ -38,7 +38,7 @@ fn index() -> (tempfile::TempDir, Model) {
 pub(super) fn compute(documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>) -> Result<Vec<Put>> {
     let put = |document: Document| {
         let seed = document.title.trim_start_matches("title ").parse().unwrap();
-        Put::whole(document, embedding(seed), vec![LeafId(seed % LEAVES)])
+        Put::whole(document, embedding(seed), LeafId(seed % LEAVES))
     };
     Ok(documents.into_iter().map(put).collect())
 }
@@ -64,7 +64,7 @@ fn assert_holds(dir: &Path, model: &Model) {
     }
     let report = store.verify().unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
-    store.commit(puts(vec![put("after", 9, &[9])])).unwrap();
+    store.commit(puts(vec![put("after", 9, 9)])).unwrap();
     store.compact(&mut || Ok(())).unwrap();
     store.commit(deletes(&["after"])).unwrap();
 }
@@ -197,7 +197,7 @@ fn a_damaged_header_or_end_loses_nothing() {
             let mut bytes = fs::read(path).unwrap();
             let len = bytes.len();
             let tail = len - TAIL_BYTES;
-            let body = u64_at(&bytes, tail + AT_BODY_BYTES.start) as usize;
+            let body = bytemuck::pod_read_unaligned::<Tail>(&bytes[tail..]).body_bytes as usize;
             let checksums = body + 4 * body.div_ceil(PAGE_BYTES as usize);
             let [header, checksums, tail] = [0..HEADER_BYTES, body..checksums, tail..len];
             let parts: &[Range<usize>] = match place {
@@ -291,8 +291,8 @@ fn what_may_have_been_deleted_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     let store = create(dir.path());
-    let several = (0..40).map(|n| put(&format!("id{n:03}"), n, &[n % LEAVES])).collect();
-    for batch in [puts(several), puts(vec![put("id003", 500, &[1]), put("id004", 501, &[1])])] {
+    let several = (0..40).map(|n| put(&format!("id{n:03}"), n, n % LEAVES)).collect();
+    for batch in [puts(several), puts(vec![put("id003", 500, 1), put("id004", 501, 1)])] {
         commit(&store, &mut model, batch);
         store.flush().unwrap();
     }

@@ -1,12 +1,7 @@
 //! The ranges of the settings.
 
 use super::TrainConfig;
-use crate::ids::MOST_LEAVES_PER_DOCUMENT;
-use crate::train::error::TrainError;
-
-fn bad(field: &'static str, found: impl ToString, expected: impl Into<String>) -> TrainError {
-    TrainError::Config { field, found: found.to_string(), expected: expected.into() }
-}
+use crate::train::error::{TrainError, check_setting};
 
 impl TrainConfig {
     /// Whether a run changes encoder weights.
@@ -30,25 +25,15 @@ impl TrainConfig {
             ("mining.depth", mining.depth, 1),
             ("distillation.depth", distillation.depth, 1),
         ] {
-            if found < least {
-                return Err(bad(field, found, format!("at least {least}")));
-            }
+            check_setting(field, found, least, None)?;
         }
         for (field, found) in
             [("tree.branching_factor", tree.branching_factor), ("tree.coarse_leaves", tree.coarse_leaves)]
         {
-            if let Some(found) = found.filter(|&found| found < 2) {
-                return Err(bad(field, found, "at least 2"));
-            }
+            check_setting(field, found.unwrap_or(2), 2, None)?;
         }
-        let leaves = match tree.branching_factor {
-            Some(_) => self.shape(0)?.leaves(),
-            None => MOST_LEAVES_PER_DOCUMENT,
-        };
-        let most = leaves.min(MOST_LEAVES_PER_DOCUMENT);
-        if !(1..=most).contains(&tree.leaves_per_document) {
-            let field = "tree.leaves_per_document";
-            return Err(bad(field, tree.leaves_per_document, format!("1 to {most}")));
+        if tree.branching_factor.is_some() {
+            self.shape(0)?;
         }
         let weights = &losses.weights;
         for (field, found, least, most) in [
@@ -71,9 +56,7 @@ impl TrainConfig {
             ("distillation.positive_share", distillation.positive_share, 0.0, 1.0),
             ("dev_fraction", self.dev_fraction, 0.0, 0.9),
         ] {
-            if !(least..=most).contains(&found) {
-                return Err(bad(field, found, format!("{least} to {most}")));
-            }
+            check_setting(field, found, least, Some(most))?;
         }
         Ok(())
     }

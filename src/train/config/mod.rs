@@ -30,7 +30,8 @@ pub use preset::Preset;
 /// config.check()?;
 /// # Ok::<(), ehi::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TrainConfig {
     /// Seed of everything random in the run.
@@ -93,8 +94,6 @@ pub struct TreeSettings {
     /// A batch of some dozens of pairs cannot balance or separate hundreds of leaves, and the
     /// encoder pays for the attempt.
     pub coarse_leaves: Option<u32>,
-    /// Leaves per document (d2l, appendix C.4).
-    pub leaves_per_document: u32,
     /// Start of the tree.
     pub init: Init,
     /// AdamW learning rate of the tree (the paper's cl_lr), 0 to 1.
@@ -246,7 +245,6 @@ impl Default for TreeSettings {
             branching_factor: None,
             height: 1,
             coarse_leaves: Some(64),
-            leaves_per_document: 1,
             init: Init::KMeans,
             learning_rate: 1e-3,
             logit_scale: 20.0,

@@ -3,11 +3,13 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
+use rayon::prelude::*;
+
 use super::lesson::Lesson;
 use super::start::solve;
 use crate::cluster::Panels;
 use crate::ids::{LeafId, Row};
-use crate::measure::{Judge, Metric, PairedTests, Retrieved};
+use crate::measure::{Judge, Metric, PairedTests};
 use crate::model::{
     EncodeMicroseconds, Encoder, EncoderQuality, Indexer, ModelError, Role, SIGNALS, SignificantDifference,
     TreeQuality, UnwrittenQueryEncoder,
@@ -42,7 +44,7 @@ pub(super) struct Collection<'a> {
     pub dim: usize,
     /// `[documents, dim]` unit rows.
     pub documents: &'a [f32],
-    pub indexer: Option<&'a Indexer>,
+    pub indexer: &'a Indexer,
 }
 
 /// Documents with their scores, best first.
@@ -51,11 +53,12 @@ type Nearest = Vec<(u32, f32)>;
 /// The metrics of each question.
 type Values = Vec<Vec<f64>>;
 
-/// Embeddings of some texts by the student, or by the full encoder for texts that the student is unsure of.
-struct Fast {
+/// The student's embeddings of a lesson's texts.
+pub(super) struct Answers<'a> {
+    lesson: &'a Lesson,
     /// `[texts, dim]`
     rows: Vec<f32>,
-    unsure: usize,
+    confidences: Vec<f32>,
 }
 
 /// The weights of the signals, by least squares against the cosine to the full encoder's embeddings.
@@ -80,104 +83,94 @@ pub(super) fn confidence(
     Ok(right.map(|x| x as f32))
 }
 
-/// The confidence below which the student is unsure: a low quantile over the held-out texts.
-pub(super) fn unsure_below(student: &UnwrittenQueryEncoder, held_out: &Lesson) -> Result<f32, ModelError> {
-    let confidences = held_out.tokens.iter().map(|tokens| Ok(student.embed(tokens)?.confidence));
-    let mut confidences = confidences.collect::<Result<Vec<f32>, ModelError>>()?;
-    confidences.sort_unstable_by(f32::total_cmp);
-    let place = (confidences.len() as f64 * UNSURE_SHARE).ceil() as usize;
-    Ok(confidences.get(place).copied().unwrap_or(f32::MIN))
+impl<'a> Answers<'a> {
+    pub fn of(student: &UnwrittenQueryEncoder, lesson: &'a Lesson) -> Result<Self, ModelError> {
+        let mut answers = Self { lesson, rows: Vec::new(), confidences: Vec::new() };
+        for tokens in &lesson.tokens {
+            let own = student.embed(tokens)?;
+            answers.rows.extend_from_slice(&own.row);
+            answers.confidences.push(own.confidence);
+        }
+        Ok(answers)
+    }
+
+    /// The confidence below which the student is unsure: a low quantile over these texts.
+    pub fn unsure_below(&self) -> f32 {
+        let mut confidences = self.confidences.clone();
+        confidences.sort_unstable_by(f32::total_cmp);
+        let place = (confidences.len() as f64 * UNSURE_SHARE).ceil() as usize;
+        confidences.get(place).copied().unwrap_or(f32::MIN)
+    }
+
+    /// The embeddings of a search: those of the full encoder for texts that the student is unsure of.
+    fn mixed(&self, unsure_below: f32, dim: usize) -> Vec<f32> {
+        let both = self.rows.chunks_exact(dim).zip(self.lesson.targets.chunks_exact(dim));
+        let chosen = both.zip(&self.confidences);
+        chosen.flat_map(|((own, full), c)| if *c < unsure_below { full } else { own }).copied().collect()
+    }
 }
 
 impl Collection<'_> {
-    fn fast(
-        &self,
-        student: &UnwrittenQueryEncoder,
-        unsure_below: f32,
-        lesson: &Lesson,
-    ) -> Result<Fast, ModelError> {
-        let mut fast = Fast { rows: Vec::with_capacity(lesson.targets.len()), unsure: 0 };
-        for (tokens, full) in lesson.tokens.iter().zip(lesson.targets.chunks_exact(self.dim)) {
-            let own = student.embed(tokens)?;
-            let is_unsure = own.confidence < unsure_below;
-            fast.unsure += usize::from(is_unsure);
-            fast.rows.extend_from_slice(if is_unsure { full } else { &own.row });
-        }
-        Ok(fast)
-    }
-
-    /// Share of unsure texts, mean cosine, and mean overlap of the nearest documents.
-    pub fn agreement(
-        &self,
-        student: &UnwrittenQueryEncoder,
-        unsure_below: f32,
-        held_out: &Lesson,
-    ) -> Result<[f64; 3], ModelError> {
-        let Fast { unsure, .. } = self.fast(student, unsure_below, held_out)?;
-        // Includes texts it is unsure of: this measures the student itself.
-        let fast = self.fast(student, f32::MIN, held_out)?;
-        let texts = held_out.len().max(1) as f64;
-        let pairs = fast.rows.chunks_exact(self.dim).zip(held_out.targets.chunks_exact(self.dim));
+    /// Share of unsure texts, mean cosine, and mean overlap of the nearest documents. Includes texts that the
+    /// student is unsure of, because this measures the student itself.
+    pub fn agreement(&self, answers: &Answers<'_>, unsure_below: f32) -> [f64; 3] {
+        let Answers { lesson, rows, confidences } = answers;
+        let unsure = confidences.iter().filter(|own| **own < unsure_below).count();
+        let texts = lesson.len().max(1) as f64;
+        let pairs = rows.chunks_exact(self.dim).zip(lesson.targets.chunks_exact(self.dim));
         let cosine: f64 = pairs.map(|(a, b)| f64::from(dot(a, b))).sum();
-        let (mine, theirs) = (self.nearest(&fast.rows, NEAREST), self.nearest(&held_out.targets, NEAREST));
+        let (mine, theirs) = (self.nearest(rows, NEAREST), self.nearest(&lesson.targets, NEAREST));
         let overlap = |(mine, theirs): (&Nearest, &Nearest)| {
             let both = mine.iter().filter(|(document, _)| theirs.iter().any(|other| other.0 == *document));
             both.count() as f64 / theirs.len().max(1) as f64
         };
         let overlap: f64 = mine.iter().zip(&theirs).map(overlap).sum();
-        Ok([unsure as f64 / texts, cosine / texts, overlap / texts])
+        [unsure as f64 / texts, cosine / texts, overlap / texts]
     }
 
     /// The metrics of each judged question, by the full encoder and by the fast one.
-    pub fn values(
-        &self,
-        student: &UnwrittenQueryEncoder,
-        unsure_below: f32,
-        questions: &Lesson,
-    ) -> Result<Option<[Values; 2]>, ModelError> {
+    pub fn values(&self, answers: &Answers<'_>, unsure_below: f32) -> Option<[Values; 2]> {
+        let questions = answers.lesson;
         if questions.len() == 0 {
-            return Ok(None);
+            return None;
         }
         let judge = Judge::binary(&METRICS, &questions.positives);
-        let fast = self.fast(student, unsure_below, questions)?;
-        Ok(Some([&questions.targets, &fast.rows].map(|rows| {
+        let fast = answers.mixed(unsure_below, self.dim);
+        Some([&questions.targets, &fast].map(|rows| {
             let found = self.nearest(rows, judge.depth());
             let values = found.into_iter().enumerate().map(|(query, found)| {
                 let ranking = found.into_iter().map(|(document, score)| (score, Row(document))).collect();
-                judge.outcome(query, &Retrieved { visited: 0, routing: 0.0, ranking }).values
+                judge.values(query, &ranking)
             });
             values.collect()
-        })))
+        }))
     }
 
     /// Compares the routing of both kinds of embeddings of the held-out texts.
-    pub fn tree(
-        &self,
-        student: &UnwrittenQueryEncoder,
-        unsure_below: f32,
-        held_out: &Lesson,
-    ) -> Result<Option<TreeQuality>, ModelError> {
-        let Some(indexer) = self.indexer.filter(|indexer| indexer.has_tree()) else { return Ok(None) };
+    pub fn tree(&self, answers: &Answers<'_>, unsure_below: f32) -> Option<TreeQuality> {
+        let indexer = self.indexer;
+        if !indexer.has_tree() {
+            return None;
+        }
         let leaves = indexer.shape().leaves();
         let beam = NonZeroUsize::new((f64::from(leaves) * BEAM_SHARE) as usize).unwrap_or(NonZeroUsize::MIN);
-        let place = indexer.route_rows(self.documents, NonZeroUsize::MIN);
-        let nearest = self.nearest(&held_out.targets, NEAREST);
-        let fast = self.fast(student, unsure_below, held_out)?;
-        let [full, fast] = [&held_out.targets, &fast.rows].map(|rows| {
-            let routes = indexer.route_rows(rows, beam);
-            let share = |(routes, nearest): (&Vec<LeafId>, &Nearest)| {
-                let found = nearest.iter().filter(|(document, _)| {
-                    place[*document as usize].iter().any(|leaf| routes.contains(leaf))
-                });
+        let place = indexer.route_rows(self.documents);
+        let targets = &answers.lesson.targets;
+        let nearest = self.nearest(targets, NEAREST);
+        let [full, fast] = [targets, &answers.mixed(unsure_below, self.dim)].map(|rows| {
+            let share = |(row, nearest): (&[f32], &Nearest)| {
+                let routes = indexer.route(row, beam, Role::Document).search.leaves;
+                let is_reached = |leaf: LeafId| routes.iter().any(|scored| scored.leaf == leaf);
+                let found = nearest.iter().filter(|(document, _)| is_reached(place[*document as usize]));
                 found.count() as f64 / nearest.len().max(1) as f64
             };
-            routes.iter().zip(&nearest).map(share).sum::<f64>() / nearest.len().max(1) as f64
+            let shares: Vec<f64> = rows.par_chunks_exact(self.dim).zip(&nearest).map(share).collect();
+            shares.iter().sum::<f64>() / nearest.len().max(1) as f64
         });
-        Ok(Some(TreeQuality { beam: beam.get(), full, fast }))
+        Some(TreeQuality { beam: beam.get(), full, fast })
     }
 
     fn nearest(&self, rows: &[f32], depth: usize) -> Vec<Nearest> {
-        use rayon::prelude::*;
         let panels = Panels::pack(self.documents, self.dim);
         let depth = depth.min(self.documents.len() / self.dim);
         rows.par_chunks(BLOCK * self.dim)

@@ -7,7 +7,7 @@ use rand::seq::{SliceRandom, index};
 use rand_chacha::ChaCha8Rng;
 
 use super::lesson::{Question, of_documents};
-use super::{Course, FEWEST_OTHERS, FEWEST_TEXTS, make};
+use super::{FEWEST_OTHERS, FEWEST_TEXTS, make};
 use crate::disk::FileSystem;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
@@ -16,7 +16,7 @@ use crate::model::{Bundle, DistilReport, Encoder, EncoderPrecision, LoadOptions,
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::train::config::QueryEncoderChoice;
 use crate::train::dataset::{TrainingQuery, TrainingSet};
-use crate::train::error::{TrainError, out_of_range};
+use crate::train::error::{TrainError, check_setting};
 use crate::train::held_out::plain;
 use crate::train::refresh::make_unit;
 
@@ -67,12 +67,8 @@ impl Default for DistilOptions {
 
 impl DistilOptions {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.texts < FEWEST_TEXTS {
-            return Err(out_of_range("texts", self.texts, format!("{FEWEST_TEXTS} or more")));
-        }
-        if !(1..=MOST_PASSES).contains(&self.passes) {
-            return Err(out_of_range("passes", self.passes, format!("1 to {MOST_PASSES}")));
-        }
+        check_setting("texts", self.texts, FEWEST_TEXTS, None)?;
+        check_setting("passes", self.passes, 1, Some(MOST_PASSES))?;
         if self.questions.iter().any(|question| question.trim().is_empty()) {
             return Err(InputError::EmptyQuery.into());
         }
@@ -136,7 +132,6 @@ pub(crate) fn distilled(
     options: &DistilOptions,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<(QueryEncoderEntry, Vec<u8>)> {
-    let encoder = bundle.model().encoder();
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let Known { rows, documents, mut train, held_out, asked } = known;
     // Each text once, ignoring case and punctuation, and none that any query encoder is measured on.
@@ -160,22 +155,11 @@ pub(crate) fn distilled(
         return Err(TrainError::TooFewTexts { found, least }.into());
     }
     let texts = train.into_iter().chain(others).collect();
-    let teacher = teacher(bundle)?;
-    let course = Course {
-        encoder,
-        teacher: &teacher,
-        indexer: bundle.model().indexer(),
-        documents: rows,
-        texts,
-        held_out,
-        passes: options.passes,
-        seed: options.seed,
-    };
-    make(course, on_progress)
+    make(bundle, rows, texts, held_out, options, on_progress)
 }
 
 /// The encoder in eight bits: its error is far below what a student can learn.
-fn teacher(bundle: &Bundle) -> Result<Encoder> {
+pub(super) fn teacher(bundle: &Bundle) -> Result<Encoder> {
     Ok(LoadOptions::new().encoder_precision(EncoderPrecision::Int8).encoder(bundle.path())?)
 }
 
@@ -218,8 +202,22 @@ pub fn distil(
     }
     options.check()?;
     check_encoder(bundle)?;
-    let sample = Sample::of_set(set, options)?;
-    let texts: Vec<_> = sample.documents.iter().map(|document| document.embedding_text()).collect();
+    let places: HashMap<&str, u32> =
+        (0..).zip(&set.documents).map(|(place, document)| (document.id.as_str(), place)).collect();
+    let asked = |query: &TrainingQuery| (query.text.clone(), query.positives.clone());
+    let mut train: Vec<Asked<u32>> = set.train.iter().map(asked).collect();
+    for pair in options.pairs.iter().filter(|pair| pair.grade > 0) {
+        let Some(place) = places.get(pair.id.as_str()) else {
+            return Err(TrainError::Unknown { kind: "document", id: pair.id.clone() }.into());
+        };
+        train.push((pair.question.clone(), vec![*place]));
+    }
+    let all = set.documents.len();
+    let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+    let drawn = index::sample(&mut rng, all, MOST_ENCODED.min(all)).into_iter().map(|d| d as u32);
+    let (chosen, [train, held_out]) = among(drawn.collect(), train, set.dev.iter().map(asked).collect());
+    let texts = chosen.iter().map(|document| set.documents[*document as usize].embedding_text());
+    let texts: Vec<_> = texts.collect();
     let teacher = teacher(bundle)?;
     let mut rows = Vec::with_capacity(texts.len() * teacher.dim());
     for block in texts.chunks(BLOCK) {
@@ -233,8 +231,8 @@ pub fn distil(
         rows: &rows,
         // All documents provide texts, encoded or not.
         documents: set.documents.iter().collect(),
-        train: sample.train,
-        held_out: sample.held_out,
+        train,
+        held_out,
         asked: options.questions.clone(),
     };
     let (entry, bytes) = distilled(bundle, known, options, on_progress)?;
@@ -243,45 +241,25 @@ pub fn distil(
     Ok(Some(report))
 }
 
-/// The encoded documents of a dataset, and its questions by positions among them.
-struct Sample<'a> {
-    documents: Vec<&'a Document>,
-    train: Vec<Question>,
-    held_out: Vec<Question>,
-}
+/// A question, and the documents that answer it.
+pub(crate) type Asked<D> = (String, Vec<D>);
 
-impl<'a> Sample<'a> {
-    fn of_set(set: &'a TrainingSet, options: &DistilOptions) -> Result<Self> {
-        let places: HashMap<&str, u32> =
-            (0..).zip(&set.documents).map(|(place, document)| (document.id.as_str(), place)).collect();
-        let mut train: Vec<Question> = set.train.iter().map(question).collect();
-        let held_out: Vec<Question> = set.dev.iter().map(question).collect();
-        for pair in options.pairs.iter().filter(|pair| pair.grade > 0) {
-            let Some(place) = places.get(pair.id.as_str()) else {
-                return Err(TrainError::Unknown { kind: "document", id: pair.id.clone() }.into());
-            };
-            train.push(Question { text: pair.question.clone(), positives: vec![*place] });
-        }
-        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
-        let all = set.documents.len();
-        let drawn = index::sample(&mut rng, all, MOST_ENCODED.min(all)).into_iter().map(|d| d as u32);
-        let mut chosen: Vec<u32> = drawn.collect();
-        chosen.extend(held_out.iter().flat_map(|question| &question.positives));
-        chosen.sort_unstable();
-        chosen.dedup();
-        let among = |questions: Vec<Question>| -> Vec<Question> {
-            let among = |question: Question| Question {
-                positives: question
-                    .positives
-                    .iter()
-                    .filter_map(|document| chosen.binary_search(document).ok())
-                    .map(|place| place as u32)
-                    .collect(),
-                ..question
-            };
-            questions.into_iter().map(among).collect()
-        };
-        let documents = chosen.iter().map(|document| &set.documents[*document as usize]).collect();
-        Ok(Self { documents, train: among(train), held_out: among(held_out) })
-    }
+/// The drawn documents and those that answer held-out questions, ascending; and the questions to learn from
+/// and the held-out ones, by positions among these documents.
+pub(crate) fn among<D: Copy + Ord>(
+    mut chosen: Vec<D>,
+    train: Vec<Asked<D>>,
+    held_out: Vec<Asked<D>>,
+) -> (Vec<D>, [Vec<Question>; 2]) {
+    chosen.extend(held_out.iter().flat_map(|(_, documents)| documents));
+    chosen.sort_unstable();
+    chosen.dedup();
+    let question = |(text, documents): Asked<D>| {
+        let places = documents.iter().filter_map(|document| chosen.binary_search(document).ok());
+        let mut positives: Vec<u32> = places.map(|place| place as u32).collect();
+        positives.sort_unstable();
+        Question { text, positives }
+    };
+    let questions = [train, held_out].map(|asked| asked.into_iter().map(question).collect());
+    (chosen, questions)
 }

@@ -27,17 +27,18 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::model::{
-    DistilReport, Encoder, Indexer, ModelError, QueryEncoderEntry, QueryEncoderKind, SIGNALS,
+    Bundle, DistilReport, Encoder, ModelError, QueryEncoderEntry, QueryEncoderKind, SIGNALS,
     UnwrittenQueryEncoder, hex,
 };
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use check::Collection;
+use check::{Answers, Collection};
+use distil::teacher;
 use lesson::Lesson;
 use loss::{Batch, Leaves, Targets};
 use student::Student;
 
+pub(crate) use distil::{Asked, Known, among, check_encoder, distil_trained, distilled};
 pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};
-pub(crate) use distil::{Known, check_encoder, distil_trained, distilled};
 pub(crate) use lesson::Question;
 
 /// Number of strange texts, and the most words and letters of one.
@@ -56,33 +57,25 @@ const FEWEST_OTHERS: usize = 50;
 /// Fewest texts to learn from.
 pub(crate) const FEWEST_TEXTS: usize = 100;
 
-/// The training data of a student.
-pub(crate) struct Course<'a> {
-    /// The encoder as searches use it.
-    pub encoder: &'a Encoder,
-    /// The same encoder, as it encodes the training texts.
-    pub teacher: &'a Encoder,
-    pub indexer: &'a Indexer,
-    /// `[documents, dim]` unit rows.
-    pub documents: &'a [f32],
-    /// Texts to learn from; those with judgments first.
-    pub texts: Vec<Question>,
-    /// Judged questions that are set aside.
-    pub held_out: Vec<Question>,
-    pub passes: usize,
-    pub seed: u64,
-}
-
 /// Trains and measures a static query encoder: its entry and the content of its file.
+///
+/// `documents` `[documents, dim]` are unit rows; `texts` are learned from, and `held_out` are judged
+/// questions that are set aside.
 ///
 /// # Errors
 /// Failures of the encoder and of tensors; [`Error::Cancelled`].
-pub(crate) fn make(
-    course: Course<'_>,
+fn make(
+    bundle: &Bundle,
+    documents: &[f32],
+    mut texts: Vec<Question>,
+    held_out: Vec<Question>,
+    options: &DistilOptions,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<(QueryEncoderEntry, Vec<u8>)> {
     let started = Instant::now();
-    let Course { encoder, teacher, indexer, documents, mut texts, held_out, passes, seed } = course;
+    let (encoder, indexer) = (bundle.model().encoder(), bundle.model().indexer());
+    let teacher = &teacher(bundle)?;
+    let DistilOptions { passes, seed, .. } = *options;
     let dim = encoder.dim();
     let vocabulary = encoder.config().vocab_size;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -115,10 +108,11 @@ pub(crate) fn make(
     let (_, unsure) = read_back([0.0; SIGNALS])?;
     let strange = Lesson::new(teacher, strange(encoder, vocabulary, &mut rng), &mut no_progress)?;
     let (bytes, student) = read_back(check::confidence(&unsure, [&tested, &strange], dim)?)?;
-    let unsure_below = check::unsure_below(&student, &tested)?;
-    let collection = Collection { dim, documents, indexer: Some(indexer) };
-    let [unsure, cosine, overlap_at_10] = collection.agreement(&student, unsure_below, &tested)?;
-    let values = collection.values(&student, unsure_below, &held_out)?;
+    let (answers, to_judged) = (Answers::of(&student, &tested)?, Answers::of(&student, &held_out)?);
+    let unsure_below = answers.unsure_below();
+    let collection = Collection { dim, documents, indexer };
+    let [unsure, cosine, overlap_at_10] = collection.agreement(&answers, unsure_below);
+    let values = collection.values(&to_judged, unsure_below);
     let difference = values.as_ref().and_then(check::difference);
     let timed: Vec<&str> = timed.iter().map(String::as_str).collect();
     let (is_default, sentence) = check::decide(held_out.len(), difference);
@@ -137,7 +131,7 @@ pub(crate) fn make(
         full: values.as_ref().map(|[full, _]| check::quality(full)),
         fast: values.as_ref().map(|[_, fast]| check::quality(fast)),
         difference,
-        tree: collection.tree(&student, unsure_below, &tested)?,
+        tree: collection.tree(&answers, unsure_below),
         encode_us: check::encode_us(encoder, &student, &timed)?,
         is_default,
         sentence,

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::train::error::check_setting;
 use crate::train::{SettingsError, TrainError};
 
 /// The loss of a reranker over a question's documents.
@@ -105,9 +106,6 @@ impl RerankerConfig {
     /// # Errors
     /// [`TrainError::Config`] names the first setting that is out of range.
     pub fn check(&self) -> Result<(), TrainError> {
-        let bad = |field, found: String, expected: &str| {
-            Err(TrainError::Config { field, found, expected: expected.to_owned() })
-        };
         for (field, found, least) in [
             ("epochs", self.epochs, 1),
             ("batch_size", self.batch_size, 1),
@@ -117,9 +115,7 @@ impl RerankerConfig {
             ("max_tokens", self.max_tokens.unwrap_or(LEAST_TOKENS), LEAST_TOKENS),
             ("depth", self.depth, 1),
         ] {
-            if found < least {
-                return bad(field, found.to_string(), &format!("at least {least}"));
-            }
+            check_setting(field, found, least, None)?;
         }
         for (field, found) in [
             ("learning_rate", self.learning_rate),
@@ -127,9 +123,7 @@ impl RerankerConfig {
             ("weight_decay", self.weight_decay),
             ("warmup_fraction", self.warmup_fraction),
         ] {
-            if !(0.0..=1.0).contains(&found) {
-                return bad(field, found.to_string(), "0 to 1");
-            }
+            check_setting(field, found, 0.0, Some(1.0))?;
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! Training of a cross-encoder on pairs of questions and the documents that answer them.
 
-mod card;
 mod config;
 mod first;
 mod loss;

@@ -17,14 +17,14 @@ const DRAWS: usize = 64;
 pub(super) type Example = Vec<usize>;
 
 /// Everything that a run will read, drawn in advance so that each pair passes the frozen layers once.
-pub(super) struct Plan {
+pub(super) struct RerankerPlan {
     /// Questions and documents, as positions in the set's training queries and documents.
     pub pairs: Vec<(usize, u32)>,
     /// By epoch.
     pub epochs: Vec<Vec<Example>>,
 }
 
-impl Plan {
+impl RerankerPlan {
     /// Draws negatives for each pass: some of the first search's best hits that do not answer the question,
     /// and some of all documents. Examples without negatives teach nothing and are left out.
     pub(super) fn draw(

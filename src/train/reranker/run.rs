@@ -1,19 +1,19 @@
 //! The steps of a reranker's training.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use candle_core::{Device, Var};
 
 use super::config::RerankerConfig;
 use super::loss::Layout;
-use super::plan::{Example, Plan};
+use super::plan::{Example, RerankerPlan};
 use super::report::{RerankerEpoch, RerankerEvent};
 use crate::error::{Error, Result};
-use crate::model::ModelError;
 use crate::progress::{OnProgress, Progress, Stage};
+use crate::train::batch::BatchTexts;
 use crate::train::config::ScheduleSettings;
 use crate::train::dataset::TrainingSet;
+use crate::train::error::tensor_error;
 use crate::train::frozen::FrozenCache;
 use crate::train::head::Head;
 use crate::train::optimizer::{AdamW, Gradients, Group, Parameter};
@@ -24,15 +24,11 @@ use crate::train::{MovedTensor, TrainError, parameters};
 pub(super) struct Inputs<'a> {
     pub config: &'a RerankerConfig,
     pub set: &'a TrainingSet,
-    pub plan: &'a Plan,
+    pub plan: &'a RerankerPlan,
     pub cache: &'a FrozenCache<'a>,
     pub head: &'a Head<'a>,
     /// Its parameters other than those of the layers.
     pub of_head: &'a [Parameter],
-}
-
-fn tensor_error(error: candle_core::Error) -> Error {
-    ModelError::from(error).into()
 }
 
 impl Inputs<'_> {
@@ -68,8 +64,8 @@ impl Inputs<'_> {
             let mut sum = 0.0;
             for batch in examples.chunks(config.batch_size) {
                 let (loss, gradients) = self.step(batch, step)?;
-                if let (0, Some(missing)) = (step, all.iter().find(|own| gradients.get(own).is_none())) {
-                    return Err(TrainError::NoGradient { tensor: missing.name.clone() }.into());
+                if step == 0 {
+                    optimizer.check(&gradients)?;
                 }
                 optimizer.step(&gradients, schedule.factor(step)).map_err(tensor_error)?;
                 sum += f64::from(loss) * batch.len() as f64;
@@ -81,28 +77,16 @@ impl Inputs<'_> {
             on_event(&RerankerEvent::Epoch(epoch));
             epochs.push(epoch);
         }
-        let moved = parameters::moved(all, &start).map_err(tensor_error)?;
-        let moved = moved.into_iter().map(|(name, relative_change)| match relative_change == 0.0 {
-            true => Err(TrainError::NotTrained { tensor: name }.into()),
-            false => Ok(MovedTensor { name, relative_change }),
-        });
-        Ok((epochs, moved.collect::<Result<_>>()?))
+        Ok((epochs, parameters::moved(all, &start, |_| true)?))
     }
 
     /// The loss of some examples and its gradients.
     fn step(&self, batch: &[Example], step: usize) -> Result<(f32, Gradients)> {
         // A question with two answers may repeat a document.
-        let mut pairs: Vec<usize> = Vec::new();
-        let mut rows: HashMap<usize, u32> = HashMap::new();
-        let mut row = |pair: usize| {
-            *rows.entry(pair).or_insert_with(|| {
-                pairs.push(pair);
-                pairs.len() as u32 - 1
-            })
-        };
+        let mut pairs = BatchTexts::default();
         let examples: Vec<Vec<u32>> =
-            batch.iter().map(|example| example.iter().map(|&pair| row(pair)).collect()).collect();
-        let gathered = self.head.gather(self.cache, &pairs).map_err(tensor_error)?;
+            batch.iter().map(|example| example.iter().map(|&pair| pairs.add(pair)).collect()).collect();
+        let gathered = self.head.gather(self.cache, &pairs.texts).map_err(tensor_error)?;
         let (scores, forward) = self.head.forward(self.cache, gathered)?;
         let layout = Layout::new(&examples);
         let run = || -> candle_core::Result<(f32, Gradients)> {
@@ -164,7 +148,7 @@ mod tests {
         let start = draft.reranker();
         let mut config = RerankerConfig::default();
         (config.epochs, config.negatives, config.random_negatives) = (1, 0, 2);
-        let plan = Plan::draw(&set, &vec![Vec::new(); 3], &config, &mut rng);
+        let plan = RerankerPlan::draw(&set, &vec![Vec::new(); 3], &config, &mut rng);
         let tokens = tokenize(start, &set, &plan).unwrap();
         let transformer = start.transformer().unwrap();
         let mut of_head = Vec::new();

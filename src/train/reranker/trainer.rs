@@ -7,11 +7,10 @@ use candle_core::{Device, Tensor, Var};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::card;
 use super::config::{RerankerConfig, RerankerLoss};
 use super::first::{self, Hits};
-use super::plan::Plan;
-use super::report::{RerankerEvent, RerankerReport};
+use super::plan::RerankerPlan;
+use super::report::{RerankerEpoch, RerankerEvent, RerankerReport};
 use super::run::Inputs;
 use super::verdict;
 use crate::error::Result;
@@ -20,12 +19,14 @@ use crate::model::{
     Reranker, RerankerDraft, check_output, publish,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
+use crate::train::card;
 use crate::train::dataset::TrainingSet;
+use crate::train::error::out_of_range;
 use crate::train::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use crate::train::head::{Head, Scope};
 use crate::train::optimizer::Parameter;
 use crate::train::trainer::parent;
-use crate::train::{DEFAULT_CACHE_BYTES, REPORT_FILE, TrainError};
+use crate::train::{DEFAULT_CACHE_BYTES, MovedTensor, REPORT_FILE, TrainError};
 
 type FirstSearch<'a> = dyn Fn(&TrainingSet, &[&str], usize, &mut OnProgress<'_>) -> Result<Hits> + 'a;
 
@@ -62,11 +63,7 @@ pub struct RerankerTrainer<'a> {
 
 impl std::fmt::Debug for RerankerTrainer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RerankerTrainer")
-            .field("base", &self.base)
-            .field("output", &self.output)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("RerankerTrainer").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -184,19 +181,14 @@ impl<'a> RerankerTrainer<'a> {
     ) -> Result<RerankerReport> {
         let started = Instant::now();
         let start = draft.reranker();
-        let transformer = start.transformer()?;
-        let all_layers = transformer.config.layers;
+        let all_layers = start.transformer()?.config.layers;
         let layers = self.config.trainable_layers.unwrap_or(all_layers);
         if layers == 0 || layers > all_layers {
-            return Err(TrainError::Config {
-                field: "trainable_layers",
-                found: layers.to_string(),
-                expected: format!("1 to the encoder's {all_layers}"),
-            }
-            .into());
+            let expected = format!("1 to the encoder's {all_layers}");
+            return Err(out_of_range("trainable_layers", layers, expected));
         }
         let (train_hits, dev_hits) = self.first_hits(start, set)?;
-        let plan = Plan::draw(set, &train_hits, &self.config, rng);
+        let plan = RerankerPlan::draw(set, &train_hits, &self.config, rng);
         if plan.pairs.is_empty() {
             return Err(TrainError::NoNegatives { documents: set.documents.len() }.into());
         }
@@ -207,36 +199,7 @@ impl<'a> RerankerTrainer<'a> {
             pairs: plan.pairs.len(),
             steps: plan.steps(self.config.batch_size),
         });
-        let tokens = tokenize(start, set, &plan)?;
-        let (device, mut of_head) = (Device::Cpu, Vec::new());
-        let pooler = draft.map_head(&mut |name, tensor| {
-            let var = Var::from_tensor(&tensor.copy()?)?;
-            let shared = var.as_tensor().clone();
-            of_head.push(Parameter { name: name.to_owned(), var });
-            Ok(shared)
-        });
-        let pooler = pooler.map_err(ModelError::from)?;
-        let frozen = PackedTransformer::new(transformer, all_layers - layers, EncoderPrecision::F32);
-        let frozen = Frozen {
-            frozen: frozen.map_err(ModelError::from)?,
-            dim: transformer.config.hidden_size,
-            pooled: None,
-            second: start.second().map(<[f32]>::to_vec),
-        };
-        let read = Read { tokens: &tokens.ids, types: &tokens.types, skip: 0 };
-        let place = CachePlace::Nameless(parent(output));
-        let mut budget = self.cache_bytes;
-        let cache = FrozenCache::compute(&frozen, read, &place, &mut budget, &mut *self.on_progress)?;
-        let scope = Scope { layers, embeddings: false, precision: Precision::F32 };
-        let mut head = Head::of(transformer, pooler, scope, &device)?;
-        head.add_parameters(of_head.iter().cloned());
-        let inputs =
-            Inputs { config: &self.config, set, plan: &plan, cache: &cache, head: &head, of_head: &of_head };
-        let (epochs, moved) = inputs.train(&mut *self.on_progress, &mut *self.on_event)?;
-        let named = head.named().map_err(ModelError::from)?;
-        let of_head: Vec<(String, Tensor)> =
-            of_head.into_iter().map(|own| (own.name, own.var.as_detached_tensor())).collect();
-        draft.write(&named, &of_head)?;
+        let (epochs, moved) = self.train_layers(draft, set, &plan, layers, output)?;
         // Measures the reranker as written.
         let written = Reranker::open(draft.dir())?;
         let depth = self.config.depth;
@@ -251,7 +214,7 @@ impl<'a> RerankerTrainer<'a> {
             config,
             documents: set.documents.len(),
             train_queries: set.train.len(),
-            train_pairs: set.train.iter().map(|query| query.positives.len()).sum(),
+            train_pairs: set.pairs(),
             dev_queries: set.dev.len(),
             epochs,
             verdict,
@@ -260,9 +223,54 @@ impl<'a> RerankerTrainer<'a> {
         };
         let json = serde_json::to_vec_pretty(&report)
             .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
-        let card = card::render(&report, base, output).into_bytes();
+        let card = card::of_reranker(&report, base, output).into_bytes();
         draft.add(&[(REPORT_FILE, json), (CARD_FILE, card)])?;
         Ok(report)
+    }
+
+    /// Trains the last layers and the head, and writes them into the draft.
+    fn train_layers(
+        &mut self,
+        draft: &RerankerDraft,
+        set: &TrainingSet,
+        plan: &RerankerPlan,
+        layers: usize,
+        output: &Path,
+    ) -> Result<(Vec<RerankerEpoch>, Vec<MovedTensor>)> {
+        let start = draft.reranker();
+        let transformer = start.transformer()?;
+        let tokens = tokenize(start, set, plan)?;
+        let mut of_head = Vec::new();
+        let pooler = draft.map_head(&mut |name, tensor| {
+            let var = Var::from_tensor(&tensor.copy()?)?;
+            let shared = var.as_tensor().clone();
+            of_head.push(Parameter { name: name.to_owned(), var });
+            Ok(shared)
+        });
+        let pooler = pooler.map_err(ModelError::from)?;
+        let below = transformer.config.layers - layers;
+        let frozen = PackedTransformer::new(transformer, below, EncoderPrecision::F32);
+        let frozen = Frozen {
+            frozen: frozen.map_err(ModelError::from)?,
+            dim: transformer.config.hidden_size,
+            pooled: None,
+            second: start.second().map(<[f32]>::to_vec),
+        };
+        let read = Read { tokens: &tokens.ids, types: &tokens.types, skip: 0 };
+        let place = CachePlace::Nameless(parent(output));
+        let mut budget = self.cache_bytes;
+        let cache = FrozenCache::compute(&frozen, read, &place, &mut budget, &mut *self.on_progress)?;
+        let scope = Scope { layers, embeddings: false, precision: Precision::F32 };
+        let mut head = Head::of(transformer, pooler, scope, &Device::Cpu)?;
+        head.add_parameters(of_head.iter().cloned());
+        let inputs =
+            Inputs { config: &self.config, set, plan, cache: &cache, head: &head, of_head: &of_head };
+        let trained = inputs.train(&mut *self.on_progress, &mut *self.on_event)?;
+        let named = head.named().map_err(ModelError::from)?;
+        let of_head: Vec<(String, Tensor)> =
+            of_head.into_iter().map(|own| (own.name, own.var.as_detached_tensor())).collect();
+        draft.write(&named, &of_head)?;
+        Ok(trained)
     }
 
     /// Hits of the first search for the training and the held-out questions.
@@ -286,7 +294,7 @@ impl<'a> RerankerTrainer<'a> {
 }
 
 /// Tokenises every pair.
-pub(super) fn tokenize(start: &Reranker, set: &TrainingSet, plan: &Plan) -> Result<PairTokens> {
+pub(super) fn tokenize(start: &Reranker, set: &TrainingSet, plan: &RerankerPlan) -> Result<PairTokens> {
     let documents: Vec<_> = set.documents.iter().map(|document| document.embedding_text()).collect();
     let pair = |&(question, document): &(usize, u32)| {
         (set.train[question].text.as_str(), documents[document as usize].as_ref())

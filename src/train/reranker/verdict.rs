@@ -7,7 +7,7 @@ use super::first::Hits;
 use super::report::{RerankerRecommendation, RerankerVerdict};
 use crate::error::{Error, Result};
 use crate::ids::Row;
-use crate::measure::{Judge, Metric, Ranking, Retrieved};
+use crate::measure::{Judge, Metric, Ranking};
 use crate::model::Reranker;
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::train::dataset::TrainingSet;
@@ -30,7 +30,7 @@ pub(super) fn compute(
     let value = |query, order: &[u32]| {
         let ranking: Ranking =
             order.iter().zip(0u16..).map(|(&d, place)| (-f32::from(place), Row(d))).collect();
-        judge.outcome(query, &Retrieved { visited: 0, routing: 0.0, ranking }).values[0]
+        judge.values(query, &ranking)[0]
     };
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let (mut answers, mut within) = (0, 0);

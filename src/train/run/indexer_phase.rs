@@ -1,23 +1,22 @@
 //! The phase that trains only the tree; not in the paper.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 
 use candle_core::Tensor;
 use rand::seq::SliceRandom;
 
+use super::TrainingRun;
 use super::phase::{INDEXER_BATCH, Phase};
-use super::{Run, tensor_error};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
 use crate::train::batch::Distillation;
-use crate::train::error::TrainError;
+use crate::train::error::{TrainError, tensor_error};
 use crate::train::losses;
 use crate::train::optimizer::Gradients;
 use crate::train::refresh::Snapshot;
 use crate::train::report::{IndexerEpochReport, LossParts, TrainEvent};
 
-impl Run<'_, '_, '_> {
+impl TrainingRun<'_, '_> {
     /// Trains only the tree, with the encoder from the joint phase, by routing distillation and balance over
     /// the texts of a last refresh. The targets follow the tree.
     ///
@@ -38,7 +37,7 @@ impl Run<'_, '_, '_> {
         let per_epoch = texts.div_ceil(INDEXER_BATCH);
         while self.state.epoch < epochs && texts > 0 {
             let began = Instant::now();
-            snapshot.reroute(&self.inputs, phase.tree)?;
+            snapshot.reroute(phase.tree)?;
             let mut order: Vec<usize> = (0..texts).collect();
             order.shuffle(&mut self.rng);
             let mut epoch = IndexerEpochReport { epoch: self.state.epoch + 1, ..Default::default() };
@@ -48,21 +47,19 @@ impl Run<'_, '_, '_> {
                 phase.descend(&gradients, step)?;
                 epoch.distillation += f64::from(parts.distillation) / per_epoch as f64;
                 epoch.balance += f64::from(parts.balance) / per_epoch as f64;
-                let progress = Progress::new(Stage::TrainIndexer, step + 1, total);
-                if (self.listeners.on_progress)(progress) == ControlFlow::Break(()) {
-                    // The last checkpoint is enough: an epoch of this phase is short.
-                    return Err(Error::Cancelled);
-                }
+                // If cancelled, the last checkpoint is enough: an epoch of this phase is short.
+                Progress::new(Stage::TrainIndexer, step + 1, total)
+                    .tell(&mut *self.listeners.on_progress, Error::Cancelled)?;
             }
             epoch.seconds = began.elapsed().as_secs_f64();
             self.state.epoch += 1;
             self.state.indexer_epochs.push(epoch);
-            (self.listeners.on_event)(&TrainEvent::IndexerEpoch(epoch));
+            self.listeners.tell(&TrainEvent::IndexerEpoch(epoch));
             if self.checkpoints.is_some() {
                 self.checkpoint(phase)?;
             }
         }
-        snapshot.reroute(&self.inputs, phase.tree)?;
+        snapshot.reroute(phase.tree)?;
         Ok(snapshot)
     }
 
@@ -80,7 +77,7 @@ impl Run<'_, '_, '_> {
         let epochs = self.state.epochs.len();
         let figures = self.figures(&snapshot, epochs)?;
         let seconds = began.elapsed().as_secs_f64();
-        (self.listeners.on_event)(&TrainEvent::Refreshed { epochs, figures, seconds });
+        self.listeners.tell(&TrainEvent::Refreshed { epochs, figures, seconds });
         Ok(snapshot)
     }
 

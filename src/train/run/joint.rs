@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 use std::thread;
 use std::time::Instant;
 
+use super::TrainingRun;
 use super::phase::Phase;
-use super::{Run, tensor_error};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
-use crate::train::batch::{Ahead, Prepared};
+use crate::train::batch::{Prepared, prepare_ahead};
 use crate::train::checkpoint::RngState;
-use crate::train::error::TrainError;
-use crate::train::optimizer::{AdamW, Gradients, Parameter};
+use crate::train::error::tensor_error;
+use crate::train::inputs::EncoderInputs;
 use crate::train::refresh::{Embedded, Snapshot};
 use crate::train::report::{DevFigures, EarlyStop, EpochReport, LossParts, TrainEvent};
 use crate::train::sampler::Sampler;
@@ -52,11 +52,12 @@ struct EpochClock {
     seconds_before: f64,
 }
 
-impl Run<'_, '_, '_> {
+impl TrainingRun<'_, '_> {
     /// Algorithm 1: trains encoder and tree together.
     pub(super) fn joint(
         &mut self,
         phase: &mut Phase<'_>,
+        encoder: EncoderInputs<'_>,
         base: Embedded,
         mut snapshot: Option<Snapshot>,
     ) -> Result<()> {
@@ -92,17 +93,18 @@ impl Run<'_, '_, '_> {
             let mut epoch_rng = self.generator(&self.state.rng_at_epoch)?;
             let batches = sampler.epoch(&mut epoch_rng);
             self.rng = if self.state.step_in_epoch == 0 { epoch_rng } else { here };
-            let (left, inputs, rng) = (&batches[self.state.step_in_epoch..], self.inputs, self.rng.clone());
+            let (left, rng) = (&batches[self.state.step_in_epoch..], self.rng.clone());
+            let inputs = (self.inputs, encoder);
             let clock = EpochClock {
                 steps: batches.len(),
                 started: epoch_started,
                 seconds_before: self.state.sums.seconds,
             };
             thread::scope(|scope| {
-                let ahead = Ahead::start(scope, inputs, snapshot, left, rng);
-                left.iter().try_for_each(|batch| {
+                let ahead = prepare_ahead(scope, inputs, snapshot, left, rng);
+                left.iter().zip(ahead).try_for_each(|(batch, prepared)| {
                     pace.pairs += batch.queries.len();
-                    self.step(phase, ahead.next()?, &pace, &clock)
+                    self.step(phase, encoder, prepared?, (&pace, &clock))
                 })
             })?;
         }
@@ -113,29 +115,29 @@ impl Run<'_, '_, '_> {
     fn step(
         &mut self,
         phase: &mut Phase<'_>,
+        encoder: EncoderInputs<'_>,
         batch: Prepared,
-        pace: &Pace,
-        clock: &EpochClock,
+        (pace, clock): (&Pace, &EpochClock),
     ) -> Result<()> {
         let step = self.state.step;
         self.rng = batch.rng.clone();
-        let (parts, gradients) = self.inputs.step(phase.tree, batch, step)?;
+        let (parts, gradients) = self.inputs.step(encoder, phase.tree, batch, step)?;
         if step == 0 {
-            check_gradients(&phase.optimizer, &gradients)?;
+            phase.optimizer.check(&gradients)?;
         }
         let gradient_norm = gradients.norm().map_err(tensor_error)?;
         let factor = phase.descend(&gradients, step)?;
         self.state.sums.add(&parts, 1.0 / clock.steps as f64);
         self.state.step += 1;
         self.state.step_in_epoch += 1;
-        (self.listeners.on_event)(&pace.event(self.state.step, parts, gradient_norm, factor));
+        self.listeners.tell(&pace.event(self.state.step, parts, gradient_norm, factor));
         self.state.sums.seconds = clock.seconds_before + clock.started.elapsed().as_secs_f64();
         if self.state.step_in_epoch == clock.steps {
             self.state.epoch += 1;
             self.state.step_in_epoch = 0;
             let epoch = EpochReport { epoch: self.state.epoch, ..self.state.sums };
             self.state.epochs.push(epoch);
-            (self.listeners.on_event)(&TrainEvent::Epoch(epoch));
+            self.listeners.tell(&TrainEvent::Epoch(epoch));
         }
         let progress = Progress::new(Stage::Train, self.state.step, pace.steps);
         let cancelled = (self.listeners.on_progress)(progress) == ControlFlow::Break(());
@@ -165,7 +167,7 @@ impl Run<'_, '_, '_> {
         let figures = self.figures(&snapshot, self.state.epoch)?;
         self.watch(phase, &figures)?;
         let seconds = began.elapsed().as_secs_f64();
-        (self.listeners.on_event)(&TrainEvent::Refreshed { epochs: self.state.epoch, figures, seconds });
+        self.listeners.tell(&TrainEvent::Refreshed { epochs: self.state.epoch, figures, seconds });
         Ok(snapshot)
     }
 
@@ -182,7 +184,7 @@ impl Run<'_, '_, '_> {
                     let stop = EarlyStop { stopped_after: self.state.epoch, best_after };
                     phase.restore(&self.tensors.best)?;
                     self.state.stopped_early = Some(stop);
-                    (self.listeners.on_event)(&TrainEvent::StoppedEarly(stop));
+                    self.listeners.tell(&TrainEvent::StoppedEarly(stop));
                 }
             }
             _ => {
@@ -192,13 +194,5 @@ impl Run<'_, '_, '_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Every trainable tensor must have a gradient: candle drops gradients silently.
-fn check_gradients(optimizer: &AdamW, gradients: &Gradients) -> Result<()> {
-    match optimizer.parameters().find(|p| gradients.get(p).is_none()) {
-        Some(Parameter { name, .. }) => Err(TrainError::NoGradient { tensor: name.clone() }.into()),
-        None => Ok(()),
     }
 }

@@ -5,20 +5,19 @@ use std::time::Instant;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::checkpoint::{self, Identity, RngState, State, Tensors};
+use super::checkpoint::{self, RngState, RunState, Tensors};
 use super::config::Init;
 use super::dev;
-use super::error::TrainError;
-use super::finish::Beginning;
+use super::error::{TrainError, tensor_error};
 use super::init;
-use super::inputs::Inputs;
+use super::inputs::{EmbeddedBy, Inputs};
+use super::log::Log;
 use super::parameters;
 use super::plan::PhaseName;
 use super::refresh::{Embedded, Snapshot};
 use super::report::{DevFigures, MovedTensor, TrainEvent};
 use super::trees::Trees;
-use crate::error::{Error, Result};
-use crate::model::ModelError;
+use crate::error::Result;
 use crate::progress::OnProgress;
 pub(crate) use phase::INDEXER_BATCH;
 use phase::Phase;
@@ -37,56 +36,52 @@ pub(crate) struct Checkpoints {
     pub resume: bool,
 }
 
-/// The initial state of a run.
-pub(crate) struct Start<'a> {
+/// Callbacks of a run, and its log.
+pub(crate) struct Listeners<'a> {
+    pub log: Option<Log>,
+    pub on_progress: Box<OnProgress<'a>>,
+    pub on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
+}
+
+impl std::fmt::Debug for Listeners<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listeners").finish_non_exhaustive()
+    }
+}
+
+impl Listeners<'_> {
+    pub(crate) fn tell(&mut self, event: &TrainEvent) {
+        if let Some(log) = &mut self.log {
+            log.write(event);
+        }
+        (self.on_event)(event);
+    }
+}
+
+/// Inputs and state of a run, except the state of its phase.
+pub(crate) struct TrainingRun<'a, 'l> {
     pub inputs: Inputs<'a>,
     pub trees: &'a Trees,
     pub checkpoints: Option<Checkpoints>,
-    pub identity: Identity,
+    pub listeners: &'a mut Listeners<'l>,
     pub rng: ChaCha8Rng,
+    pub state: RunState,
+    pub tensors: Tensors,
     /// When the run began, before the texts went through the frozen layers.
     pub started: Instant,
 }
 
-/// Callbacks of a run.
-pub(crate) struct Listeners<'a, 'p, 'e> {
-    pub on_progress: &'a mut OnProgress<'p>,
-    pub on_event: &'a mut (dyn FnMut(&TrainEvent) + 'e),
-}
-
-/// Inputs and state of a run, except the state of its phase.
-pub(crate) struct Run<'a, 'p, 'e> {
-    inputs: Inputs<'a>,
-    trees: &'a Trees,
-    checkpoints: Option<Checkpoints>,
-    listeners: Listeners<'a, 'p, 'e>,
-    rng: ChaCha8Rng,
-    state: State,
-    tensors: Tensors,
-    started: Instant,
-}
-
 /// The outcome of a finished run, to be reported and written.
 pub(crate) struct Outcome {
-    pub state: State,
+    pub state: RunState,
     pub moved: Vec<MovedTensor>,
     pub last: Snapshot,
-    pub beginning: Beginning,
+    /// The base encoder's rows of documents and dev queries; none without dev queries.
+    pub base: Embedded,
     pub seconds: f64,
 }
 
-fn tensor_error(e: candle_core::Error) -> Error {
-    ModelError::from(e).into()
-}
-
-impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
-    pub(crate) fn new(start: Start<'a>, listeners: Listeners<'a, 'p, 'e>) -> Self {
-        let Start { inputs, trees, checkpoints, identity, rng, started } = start;
-        let state = State::new(identity, &rng);
-        let tensors = Tensors::default();
-        Self { inputs, trees, checkpoints, listeners, rng, state, tensors, started }
-    }
-
+impl<'a> TrainingRun<'a, '_> {
     /// Trains from the start or from a checkpoint to the end.
     pub(crate) fn finish(mut self) -> Result<Outcome> {
         let base = self.embed()?;
@@ -94,7 +89,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             Some(own) if own.resume => checkpoint::read(&own.dir, &self.state.identity)?,
             _ => None,
         };
-        let beginning = Beginning::of(&base, self.inputs.texts);
+        let kept = base.of_dev(self.inputs.texts);
         let (mut phase, mut snapshot) = match stored {
             None => {
                 let phase = self.phase(PhaseName::Joint)?;
@@ -104,7 +99,9 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             Some((state, tensors)) => self.resume(state, tensors)?,
         };
         if phase.name == PhaseName::Joint {
-            self.joint(&mut phase, base, snapshot.take())?;
+            if let EmbeddedBy::Encoder(encoder) = self.inputs.by {
+                self.joint(&mut phase, encoder, base, snapshot.take())?;
+            }
             phase = self.phase(PhaseName::Indexer)?;
             self.state.phase = phase.name;
             (self.state.epoch, self.state.step_in_epoch) = (0, 0);
@@ -112,7 +109,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let last = self.indexer_alone(&mut phase, snapshot)?;
         let moved = self.check_moved(&phase)?;
         let seconds = self.seconds();
-        Ok(Outcome { state: self.state, moved, last, beginning, seconds })
+        Ok(Outcome { state: self.state, moved, last, base: kept, seconds })
     }
 
     fn phase(&self, name: PhaseName) -> Result<Phase<'a>> {
@@ -120,7 +117,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
     }
 
     /// Restores the state of a checkpoint, and recomputes the last refresh unless the next step is a refresh.
-    fn resume(&mut self, state: State, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
+    fn resume(&mut self, state: RunState, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
         (self.state, self.tensors) = (state, tensors);
         let mut phase = self.phase(self.state.phase)?;
         let refreshes_next = phase.name == PhaseName::Joint
@@ -135,17 +132,17 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         }
         phase.restore(&self.tensors.now)?;
         self.rng = self.generator(&self.state.rng)?;
-        let [first, second] = [&mut self.tensors.first_moment, &mut self.tensors.second_moment];
-        let (first, second) = (std::mem::take(first), std::mem::take(second));
-        phase.restore_moments(self.state.optimizer_step, &first, &second);
+        let Tensors { first_moment, second_moment, .. } = &self.tensors;
+        let restored = phase.optimizer.restore(self.state.optimizer_step, first_moment, second_moment);
+        restored.map_err(tensor_error)?;
         let (epochs, step) = (self.state.epoch, self.state.step);
-        (self.listeners.on_event)(&TrainEvent::Resumed { epochs, step });
+        self.listeners.tell(&TrainEvent::Resumed { epochs, step });
         Ok((phase, snapshot))
     }
 
     /// Computes all current embeddings.
     fn embed(&mut self) -> Result<Embedded> {
-        Embedded::now(&self.inputs, self.listeners.on_progress)
+        Embedded::now(&self.inputs, &mut *self.listeners.on_progress)
     }
 
     fn snapshot(&mut self, phase: &Phase<'_>, embedded: Embedded) -> Result<Snapshot> {
@@ -171,13 +168,13 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
 
     /// Initialises the tree of a phase from the document embeddings, and records its initial weights.
     fn start_tree(&mut self, phase: &Phase<'_>, embedded: &Embedded) -> Result<()> {
-        if let Some(centroids) = self.inputs.centroids {
-            phase.tree.set_centroids(centroids).map_err(tensor_error)?;
+        if let EmbeddedBy::Given(given) = self.inputs.by {
+            phase.tree.set_centroids(&given.centroids).map_err(tensor_error)?;
         } else if self.inputs.config.tree.init == Init::KMeans {
             let (rows, dim) = (&embedded.documents, embedded.dim);
-            init::from_kmeans(phase.tree, rows, dim, &mut self.rng, self.listeners.on_progress)?;
+            init::from_kmeans(phase.tree, rows, dim, &mut self.rng, &mut *self.listeners.on_progress)?;
         }
-        let head = self.inputs.head.parameters();
+        let head = self.inputs.encoder_parameters();
         if self.tensors.at_start.is_empty() {
             self.tensors.at_start = parameters::copy(head).map_err(tensor_error)?;
         }
@@ -203,15 +200,13 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             return Ok(());
         };
         self.tensors.now = phase.weights()?;
-        let (steps, moments) = phase.optimizer.state();
-        self.tensors.first_moment = moments.iter().map(|m| (m.0.to_owned(), m.1.clone())).collect();
-        self.tensors.second_moment = moments.iter().map(|m| (m.0.to_owned(), m.2.clone())).collect();
         let mut state = self.state.clone();
-        state.optimizer_step = steps;
+        (state.optimizer_step, self.tensors.first_moment, self.tensors.second_moment) =
+            phase.optimizer.state();
         state.rng = RngState::of(&self.rng);
         state.seconds = self.seconds();
-        checkpoint::write(&own.dir, &mut state, &self.tensors)?;
-        (self.listeners.on_event)(&TrainEvent::Checkpoint { step: self.state.step });
+        checkpoint::write(&own.dir, &state, &self.tensors)?;
+        self.listeners.tell(&TrainEvent::Checkpoint { step: self.state.step });
         Ok(())
     }
 
@@ -222,14 +217,6 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let alone = !self.state.indexer_epochs.is_empty();
         let tree = last.tree.parameters();
         let trained = |name: &str| joint || (alone && tree.iter().any(|parameter| parameter.name == name));
-        let moved = parameters::moved(&last.parameters, &self.tensors.at_start).map_err(tensor_error)?;
-        moved
-            .into_iter()
-            .filter(|(name, _)| trained(name))
-            .map(|(name, relative_change)| match relative_change == 0.0 {
-                true => Err(TrainError::NotTrained { tensor: name }.into()),
-                false => Ok(MovedTensor { name, relative_change }),
-            })
-            .collect()
+        parameters::moved(&last.parameters, &self.tensors.at_start, trained)
     }
 }

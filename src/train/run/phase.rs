@@ -1,13 +1,13 @@
 //! A phase of a run.
 
-use super::tensor_error;
 use crate::error::Result;
 use crate::train::distil;
+use crate::train::error::tensor_error;
 use crate::train::indexer::TrainableIndexer;
 use crate::train::inputs::Inputs;
 use crate::train::optimizer::{AdamW, Gradients, Group, Parameter};
 use crate::train::parameters::{self, Weights};
-use crate::train::plan::{PhaseName, Plan, Taught};
+use crate::train::plan::{PhaseName, Taught};
 use crate::train::sampler::Sampler;
 use crate::train::schedule::Schedule;
 use crate::train::trees::Trees;
@@ -30,9 +30,9 @@ impl<'a> Phase<'a> {
     /// A phase before its first step.
     pub(super) fn new(inputs: &Inputs<'a>, trees: &'a Trees, name: PhaseName) -> Result<Self> {
         let (config, texts, tree) = (inputs.config, inputs.texts, trees.of(name));
-        let taught = Plan::of(config).taught(name);
+        let taught = config.taught(name);
         let encoder = Group {
-            parameters: inputs.head.parameters().to_vec(),
+            parameters: inputs.encoder_parameters().to_vec(),
             learning_rate: config.encoder.learning_rate,
             weight_decay: config.encoder.weight_decay,
         };
@@ -72,14 +72,5 @@ impl<'a> Phase<'a> {
     /// Restores the trainable tensors.
     pub(super) fn restore(&self, weights: &Weights) -> Result<()> {
         parameters::restore(&self.parameters, weights).map_err(tensor_error)
-    }
-
-    /// Restores both moments of the optimiser and its step count.
-    pub(super) fn restore_moments(&mut self, steps: i32, first: &Weights, second: &Weights) {
-        self.optimizer.restore(steps, |parameter| {
-            let device = parameter.var.device();
-            let own = |weights: &Weights| weights.get(&parameter.name)?.to_device(device).ok();
-            Some((own(first)?, own(second)?))
-        });
     }
 }

@@ -43,17 +43,11 @@ pub(super) fn compare(
     comparisons
 }
 
-/// nDCG@10 of exact search for each query, with the base encoder and with the trained one.
-pub(super) fn ndcg_of_queries(base: Outcomes<'_>, trained: Outcomes<'_>) -> Vec<(f64, f64)> {
+/// nDCG@10 of exact search, the trained encoder against the base.
+pub(super) fn exact_ndcg(base: Outcomes<'_>, trained: Outcomes<'_>, seed: u64) -> Option<Difference> {
     let of =
         |outcomes: Outcomes<'_>| outcomes.values_at(Engine::Exact, Cost::Visited, 1.0, Metric::NDCG_AT_10);
-    of(base).zip(of(trained)).map_or(Vec::new(), |(base, trained)| base.into_iter().zip(trained).collect())
-}
-
-/// The trained encoder against the base; none without queries.
-pub(super) fn exact_ndcg(of_queries: &[(f64, f64)], seed: u64) -> Option<Difference> {
-    let (base, trained): (Vec<f64>, Vec<f64>) = of_queries.iter().copied().unzip();
-    (!of_queries.is_empty()).then(|| Difference::of(&trained, &base, seed))
+    Some(Difference::of(&of(trained)?, &of(base)?, seed))
 }
 
 /// In both metrics.

@@ -26,48 +26,11 @@ pub(in crate::train) fn partition(
     Partition::k_means((count, dim), rows, lists, seed, sample.as_deref())
 }
 
-/// Numbers of lists to measure: the number of leaves first, then those of the short list that differ from it.
-pub(super) fn list_counts(documents: usize, leaves: usize) -> Vec<usize> {
-    let own = leaves.min(documents);
-    let mut counts = vec![own];
-    for count in short_counts(documents, leaves) {
-        if !counts.contains(&count) {
-            counts.push(count);
-        }
-    }
-    counts
-}
-
-/// The square root of the number of documents, twice that, and the number of leaves, each at most a tenth of
-/// the documents, so that a list is worth probing, and at least 2.
-fn short_counts(documents: usize, leaves: usize) -> [usize; 3] {
-    let root = (documents as f64).sqrt().round() as usize;
-    [root, 2 * root, leaves].map(|count| count.min(documents / 10).max(2).min(documents))
-}
-
-/// Candidate numbers of lists; the number of leaves is included if it is at most a tenth of the documents.
-pub(super) fn short_list(documents: usize, leaves: usize) -> Vec<usize> {
-    let short = short_counts(documents, leaves);
-    list_counts(documents, leaves).into_iter().filter(|lists| short.contains(lists)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ids::Row;
     use crate::scan::TopK;
-
-    #[test]
-    fn numbers_of_lists_are_capped_and_named_once() {
-        assert_eq!(list_counts(5_183, 40), [40, 72, 144]);
-        assert_eq!(list_counts(5_183, 1_000), [1_000, 72, 144, 518]);
-        assert_eq!(list_counts(100, 10), [10]);
-        assert_eq!(list_counts(12, 4), [4, 2]);
-        assert_eq!(list_counts(3, 8), [3, 2]);
-        assert_eq!(list_counts(1, 1), [1]);
-        assert_eq!(short_list(5_183, 1_000), [72, 144, 518]);
-        assert_eq!(short_list(5_183, 40), [40, 72, 144]);
-    }
 
     /// Both ways of learning the centroids, from all rows and from a sample.
     #[test]

@@ -27,6 +27,7 @@ use crate::measure::{
 };
 use crate::model::Indexer;
 use crate::progress::OnProgress;
+use crate::train::distil::TextRows;
 
 /// Visited fractions at which methods are reported.
 pub const FRACTIONS: [f64; 7] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
@@ -36,81 +37,65 @@ pub(crate) const METRICS: [Metric; 3] = [Metric::RECALL_AT_10, Metric::RECALL_AT
 
 /// The inputs of a verdict.
 pub(crate) struct HeldOut<'a> {
-    pub dim: usize,
     /// Relevant documents of each dev query, ascending.
     pub positives: &'a [Vec<u32>],
-    /// By the base encoder.
-    pub base: Embedded<'a>,
-    /// By the trained encoder.
-    pub trained: Embedded<'a>,
-    /// Leaves of each document in the trained tree.
-    pub leaves: &'a [Vec<LeafId>],
+    /// Documents and dev queries by the base encoder.
+    pub base: TextRows<'a>,
+    /// The same by the trained encoder.
+    pub trained: TextRows<'a>,
+    /// The leaf of each document in the trained tree.
+    pub leaves: &'a [LeafId],
     pub indexer: &'a Indexer,
     /// Seed of the resampling.
     pub seed: u64,
 }
 
-/// Unit rows of one encoder.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Embedded<'a> {
-    /// `[documents, dim]`
-    pub documents: &'a [f32],
-    /// `[dev queries, dim]`
-    pub queries: &'a [f32],
-}
-
 /// Measures all methods and decides.
 ///
-/// Cost: k-means of each encoder's documents with four seeds and up to four numbers of lists, and each dev
-/// query scored against every document. Memory: a packed copy of the documents of one encoder at a time, and
-/// the memory of [`Bench::measure`].
+/// Cost: k-means of each encoder's documents with four seeds, and each dev query scored against every
+/// document. Memory: a packed copy of the documents of one encoder at a time, and the memory of
+/// [`Bench::measure`].
 ///
 /// # Errors
 /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm,
 /// [`Error::Cancelled`](crate::Error::Cancelled).
 pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) -> Result<Verdict> {
-    let HeldOut { dim, positives, indexer, .. } = *held_out;
-    let documents = held_out.trained.documents.len() / dim;
+    let HeldOut { positives, indexer, .. } = *held_out;
+    let documents = held_out.trained.documents.len() / indexer.dim();
     let leaves = indexer.shape().leaves();
     if positives.is_empty() || documents == 0 {
         return Ok(Verdict::unmeasured(documents, leaves));
     }
-    let counts = ivf::list_counts(documents, leaves as usize);
+    let lists = documents.min(leaves as usize);
     // If the encoder was not trained, its embeddings need not be measured twice.
     let changed = held_out.base != held_out.trained;
-    let total = counts.len() * IVF_SEEDS as usize + blocks(positives.len()).len();
-    let total = (1 + usize::from(changed)) * total;
+    let total = (1 + usize::from(changed)) * (IVF_SEEDS as usize + blocks(positives.len()).len());
     let mut meter = ProgressCounter { on_progress, done: 0, total };
 
     let base = match changed {
-        true => Some(measure(held_out, held_out.base, &counts, None, &mut meter)?),
+        true => Some(measure(held_out, held_out.base, lists, None, &mut meter)?),
         false => None,
     };
     let tree = Partition::tree(indexer, held_out.leaves);
-    let trained = measure(held_out, held_out.trained, &counts, Some(tree), &mut meter)?;
+    let trained = measure(held_out, held_out.trained, lists, Some(tree), &mut meter)?;
     let outcomes = |settings| Outcomes { queries: positives.len(), metrics: &METRICS, settings };
     let (base, trained) = (outcomes(base.as_deref().unwrap_or(&trained)), outcomes(&trained));
-    let ivf = |lists| Engine::Ivf { lists };
-    let best = ivf::short_list(documents, leaves as usize);
-    let methods: [(Method, Outcomes<'_>, Vec<Engine>); 7] = [
-        (Method::BaseExact, base, vec![Engine::Exact]),
-        (Method::BaseIvf, base, vec![ivf(counts[0])]),
-        (Method::BaseIvfBest, base, best.iter().copied().map(ivf).collect()),
-        (Method::TrainedExact, trained, vec![Engine::Exact]),
-        (Method::TrainedIvf, trained, vec![ivf(counts[0])]),
-        (Method::TrainedIvfBest, trained, best.iter().copied().map(ivf).collect()),
-        (Method::TrainedTree, trained, vec![Engine::Tree]),
+    let methods = [
+        (Method::BaseExact, base, Engine::Exact),
+        (Method::BaseIvf, base, Engine::Ivf { lists }),
+        (Method::TrainedExact, trained, Engine::Exact),
+        (Method::TrainedIvf, trained, Engine::Ivf { lists }),
+        (Method::TrainedTree, trained, Engine::Tree),
     ];
-    let figures = |(method, outcomes, engines): (_, _, Vec<_>)| of_method(method, outcomes, &engines, leaves);
-    let ndcg_of_queries = comparison::ndcg_of_queries(base, trained);
-    let comparisons = comparison::compare(base, trained, counts[0], documents, held_out.seed);
+    let figures = |(method, outcomes, engine)| of_method(method, outcomes, engine, leaves);
+    let comparisons = comparison::compare(base, trained, lists, documents, held_out.seed);
     Ok(recommendation::decide(Verdict {
         documents,
         queries: positives.len(),
         leaves,
         methods: methods.map(figures).into(),
         comparisons,
-        exact_ndcg: comparison::exact_ndcg(&ndcg_of_queries, held_out.seed),
+        exact_ndcg: comparison::exact_ndcg(base, trained, held_out.seed),
         ..Verdict::unmeasured(documents, leaves)
     }))
 }
@@ -118,48 +103,33 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
 /// Measures one encoder, with the tree if there is one.
 fn measure(
     held_out: &HeldOut<'_>,
-    rows: Embedded<'_>,
-    counts: &[usize],
+    rows: TextRows<'_>,
+    lists: usize,
     tree: Option<Partition<'_>>,
     meter: &mut ProgressCounter<'_, '_>,
 ) -> Result<Vec<QueryFigures>> {
     let mut partitions = Vec::new();
-    for &lists in counts {
-        for seed in 0..IVF_SEEDS {
-            partitions.push(ivf::partition(rows.documents, held_out.dim, lists, seed)?);
-            meter.add(1)?;
-        }
+    for seed in 0..IVF_SEEDS {
+        partitions.push(ivf::partition(rows.documents, rows.dim, lists, seed)?);
+        meter.add(1)?;
     }
     partitions.extend(tree);
     let judge = Judge::binary(&METRICS, held_out.positives);
-    Bench::new(rows.documents, held_out.dim, rows.queries, judge)
-        .measure(&partitions, &mut || Ok(meter.add(1)?))
+    Bench::new(rows.documents, rows.dim, rows.queries, judge).measure(&partitions, &mut || Ok(meter.add(1)?))
 }
 
-/// A method's figures: those of its engine or, for several list engines, of the best one at each fraction.
-fn of_method(method: Method, outcomes: Outcomes<'_>, engines: &[Engine], leaves: u32) -> MethodFigures {
-    let is_best = matches!(method, Method::BaseIvfBest | Method::TrainedIvfBest);
-    let lists = |engine: &Engine| match engine {
+/// The figures of a method, measured with an engine.
+fn of_method(method: Method, outcomes: Outcomes<'_>, engine: Engine, leaves: u32) -> MethodFigures {
+    let lists = match engine {
         Engine::Tree => Some(leaves as usize),
-        Engine::Ivf { lists } => Some(*lists),
+        Engine::Ivf { lists } => Some(lists),
         Engine::Exact => None,
     };
-    let at = |engine, fraction| {
+    let at = |fraction: f64| {
         let work = outcomes.work_at(engine, fraction)?;
         figures(work, |metric| outcomes.mean_at(engine, Cost::Visited, fraction, metric))
     };
-    let point = |visited_fraction: f64| {
-        let first = engines.first().filter(|_| !is_best);
-        let mut best = FractionPoint { visited_fraction, lists: first.and_then(lists), figures: None };
-        for engine in engines {
-            let figures = at(*engine, visited_fraction);
-            let recall = |figures: Option<Figures>| figures.map(|f| f.recall_at_100);
-            if recall(figures) > recall(best.figures) {
-                best = FractionPoint { visited_fraction, lists: lists(engine), figures };
-            }
-        }
-        best
-    };
+    let point = |visited_fraction| FractionPoint { visited_fraction, lists, figures: at(visited_fraction) };
     let measured = |of: &QueryFigures| {
         Some(MeasuredPoint {
             setting: of.setting.lists_visited(),
@@ -167,10 +137,9 @@ fn of_method(method: Method, outcomes: Outcomes<'_>, engines: &[Engine], leaves:
             figures: figures(of.fraction(Cost::Work), |metric| outcomes.mean(of, metric))?,
         })
     };
-    let settings = engines.iter().filter(|_| !is_best).flat_map(|engine| outcomes.by_visited(*engine));
     MethodFigures {
         method,
-        measured: settings.filter_map(measured).collect(),
+        measured: outcomes.by_visited(engine).into_iter().filter_map(measured).collect(),
         at: FRACTIONS.into_iter().map(point).collect(),
     }
 }

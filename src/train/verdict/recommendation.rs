@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FRACTIONS;
 use super::report::{ComparedMetric, Difference, Method, Verdict};
-use crate::train::policy::{
-    DECISIVE_COMPARISONS, Evidence as Shown, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN, TRAIN,
-};
+use crate::train::policy::{Evidence as Shown, FEWEST_QUERIES, SMALLEST_GAIN, TRAIN};
 
 /// The decision is made at the smallest of [`FRACTIONS`] that visits this many documents, the length of the
 /// judged rankings. That is where a tree of that size matters: 1% of 60,000 documents, 10% of 1,000. If a
@@ -32,7 +30,6 @@ pub enum Recommendation {
     /// A gain, but it is not shown that the tree is better than IVF on the same embeddings.
     EncoderGainOnly,
     /// Neither a gain nor a loss is shown: the index should stay as it is.
-    #[serde(alias = "deploy_not_significant")]
     NoGainShown,
     /// No room for improvement: the base encoder already finds nearly all answers.
     NoHeadroom,
@@ -56,11 +53,6 @@ impl fmt::Display for Recommendation {
 }
 
 impl Difference {
-    /// Whether both tests are significant, corrected for the number of differences compared.
-    pub fn is_significant(&self) -> bool {
-        self.p_value() * (DECISIVE_COMPARISONS as f64) < SIGNIFICANCE_LEVEL
-    }
-
     /// About how many queries would tell a difference like this one, or one of [`SMALLEST_GAIN`] if that is
     /// larger, from chance in four of five trials; `None` with fewer than two queries, or without any
     /// difference.
@@ -160,15 +152,16 @@ impl Evidence {
         TRAIN.decide(self.queries, difference) == shown
     }
 
+    /// The first metric in which the difference is a gain, or a loss.
+    fn first(&self, differences: &[Difference; 2], shown: Shown) -> Option<usize> {
+        METRICS.into_iter().find(|&metric| self.says(&differences[metric], shown))
+    }
+
     fn decide(&self) -> (Recommendation, String) {
-        if let Some(metric) =
-            METRICS.into_iter().find(|&metric| self.says(&self.over_base[metric], Shown::Loss))
-        {
+        if let Some(metric) = self.first(&self.over_base, Shown::Loss) {
             return (Recommendation::DoNotDeploy, self.against_base(metric));
         }
-        if let Some(metric) =
-            METRICS.into_iter().find(|&metric| self.says(&self.over_base[metric], Shown::Gain))
-        {
+        if let Some(metric) = self.first(&self.over_base, Shown::Gain) {
             if self.says(&self.over_trained[metric], Shown::Gain) {
                 let reason = format!("{}{}", self.against_base(metric), self.exact_lost());
                 return (Recommendation::Deploy, reason);
@@ -181,8 +174,7 @@ impl Evidence {
             );
             return (Recommendation::EncoderGainOnly, reason);
         }
-        if let Some(metric) = METRICS.into_iter().find(|&metric| self.says(&self.exact[metric], Shown::Gain))
-        {
+        if let Some(metric) = self.first(&self.exact, Shown::Gain) {
             let exact = &self.exact[metric];
             let reason = format!(
                 "exact search finds {} of the answers in its first {}, against {} before training ({}), but at {} \
@@ -251,10 +243,10 @@ const CUT_OFFS: [usize; 2] = [10, 100];
 /// "+7.1 points, p = 0.0003"; the larger of the two p-values.
 fn change(difference: &Difference) -> String {
     let points = format!("{:+.1} points", difference.difference * 100.0);
-    match difference.bootstrap_p.zip(difference.t_test_p) {
-        Some((bootstrap, t_test)) if bootstrap.max(t_test) < 0.0001 => format!("{points}, p < 0.0001"),
-        Some((bootstrap, t_test)) => format!("{points}, p = {:.4}", bootstrap.max(t_test)),
-        None => points,
+    match difference.p_value() {
+        _ if difference.bootstrap_p.is_none() => points,
+        p if p < 0.0001 => format!("{points}, p < 0.0001"),
+        p => format!("{points}, p = {p:.4}"),
     }
 }
 

@@ -32,7 +32,6 @@ pub struct Verdict {
     /// Differences between methods with their p-values.
     pub comparisons: Vec<Comparison>,
     /// nDCG@10 of [`Method::TrainedExact`] against [`Method::BaseExact`]; `None` without dev queries.
-    #[serde(default)]
     pub exact_ndcg: Option<Difference>,
 }
 
@@ -45,17 +44,10 @@ pub enum Method {
     BaseExact,
     /// The base encoder with k-means lists, as many as the tree has leaves; mean of four seeds.
     BaseIvf,
-    /// The base encoder with the number of lists that does best at each fraction, out of the square
-    /// root of the documents, twice that, and the tree's leaves.
-    ///
-    /// Chosen by recall@100 on the same queries it is evaluated on, which favours it.
-    BaseIvfBest,
     /// The trained encoder, every document scored.
     TrainedExact,
     /// As [`Self::BaseIvf`], with the trained encoder.
     TrainedIvf,
-    /// As [`Self::BaseIvfBest`], with the trained encoder.
-    TrainedIvfBest,
     /// The trained encoder with the learned tree, as in the bundle.
     TrainedTree,
 }
@@ -65,10 +57,8 @@ impl fmt::Display for Method {
         f.pad(match self {
             Self::BaseExact => "base, exact search",
             Self::BaseIvf => "base, IVF",
-            Self::BaseIvfBest => "base, IVF, best lists",
             Self::TrainedExact => "trained, exact search",
             Self::TrainedIvf => "trained, IVF",
-            Self::TrainedIvfBest => "trained, IVF, best lists",
             Self::TrainedTree => "trained, learned tree",
         })
     }
@@ -97,8 +87,7 @@ pub struct Figures {
 pub struct MethodFigures {
     /// Which one.
     pub method: Method,
-    /// As measured, at 1, 2, 4 and so on lists or leaves and at all; empty for the best of several
-    /// numbers of lists, and without dev queries.
+    /// As measured, at 1, 2, 4 and so on lists or leaves and at all; empty without dev queries.
     pub measured: Vec<MeasuredPoint>,
     /// At [`FRACTIONS`](super::FRACTIONS), on straight lines between the measured points.
     pub at: Vec<FractionPoint>,
@@ -189,7 +178,6 @@ pub struct Difference {
     /// two queries.
     pub t_test_p: Option<f64>,
     /// Standard deviation of the difference over queries; `None` with fewer than two.
-    #[serde(default)]
     pub deviation: Option<f64>,
 }
 
@@ -250,15 +238,5 @@ impl Verdict {
                 && c.visited_fraction == visited_fraction
         };
         self.comparisons.iter().find(asked)?.difference
-    }
-}
-
-impl Figures {
-    /// The value of a compared metric.
-    pub fn of(&self, metric: ComparedMetric) -> f64 {
-        match metric {
-            ComparedMetric::RecallAt10 => self.recall_at_10,
-            ComparedMetric::RecallAt100 => self.recall_at_100,
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! Small worlds in which the right verdict is known.
 
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use super::*;
@@ -109,12 +108,11 @@ impl World {
     fn verdict(&self) -> Verdict {
         let [base, trained] =
             [self.base, self.trained].map(|sees| (documents(sees), queries(self.queries, sees)));
-        let leaves = self.indexer.route_rows(&trained.0, NonZeroUsize::MIN);
+        let leaves = self.indexer.route_rows(&trained.0);
         let held_out = HeldOut {
-            dim: DIM,
             positives: &self.positives,
-            base: Embedded { documents: &base.0, queries: &base.1 },
-            trained: Embedded { documents: &trained.0, queries: &trained.1 },
+            base: TextRows { dim: DIM, documents: &base.0, queries: &base.1 },
+            trained: TextRows { dim: DIM, documents: &trained.0, queries: &trained.1 },
             leaves: &leaves,
             indexer: &self.indexer,
             seed: 0,
@@ -258,7 +256,7 @@ fn one_query_is_measured_but_decides_nothing() {
     let verdict = World::new(Sees::TopicAndNuisance, Sees::TopicAndNuisance, by_topic(), 1).verdict();
     assert_eq!(verdict.recommendation, Recommendation::CannotSay);
     assert!(verdict.sentence.contains("1 dev query is too few"), "{}", verdict.sentence);
-    assert_eq!(verdict.methods.len(), 7);
+    assert_eq!(verdict.methods.len(), 5);
     let compared =
         verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, ComparedMetric::RecallAt100).unwrap();
     assert_eq!((compared.bootstrap_p, compared.t_test_p), (None, None));
@@ -288,27 +286,13 @@ fn a_verdict_reads_back_as_it_was_written_and_depends_on_nothing_else() {
 }
 
 #[test]
-fn documents_in_several_leaves_are_scored_once() {
-    let indexer = by_topic();
-    let rows = documents(Sees::Topic);
-    let leaves = indexer.route_rows(&rows, NonZeroUsize::new(2).unwrap());
-    let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let bench = Bench::new(&rows, DIM, &queries, Judge::binary(&METRICS, &positives));
-    let settings =
-        bench.measure(&[Partition::tree(&indexer, &leaves)], &mut || Ok::<(), crate::Error>(())).unwrap();
-    let outcomes = Outcomes { queries: 20, metrics: &METRICS, settings: &settings };
-    assert_eq!(outcomes.by_visited(Engine::Tree).last().unwrap().fraction(Cost::Visited), 1.0);
-}
-
-#[test]
 fn a_verdict_can_be_cancelled() {
     let indexer = by_topic();
     let rows = documents(Sees::Topic);
-    let leaves = indexer.route_rows(&rows, NonZeroUsize::MIN);
+    let leaves = indexer.route_rows(&rows);
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let embedded = Embedded { documents: &rows, queries: &queries };
+    let embedded = TextRows { dim: DIM, documents: &rows, queries: &queries };
     let held_out = HeldOut {
-        dim: DIM,
         positives: &positives,
         base: embedded,
         trained: embedded,

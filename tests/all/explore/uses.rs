@@ -103,7 +103,7 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     let why = json!({ "question": "tree", "k": 5, "reach": { "leaves": 1 } });
     let why = session.post("/api/why", &why).ok();
     let visited = why["leaves"][0]["leaf"].as_u64().unwrap();
-    assert!(why["hits"].as_array().unwrap().iter().all(|hit| hit["from"] == visited), "{why}");
+    assert!(why["hits"].as_array().unwrap().iter().all(|hit| hit["leaf"] == visited), "{why}");
     for exact in why["exact"].as_array().unwrap() {
         assert_eq!(exact["visited"], exact["leaf"] == visited, "{exact}");
     }

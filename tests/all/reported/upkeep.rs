@@ -6,7 +6,7 @@ use crate::support::{Shape, base_model, bundle, document, documents, filled, id}
 use ehi::train::DistilOptions;
 use ehi::{Bundle, Document, Error, Index, InputError, SearchRequest};
 
-const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 1 };
 
 /// chroma-core/chroma#5259 and #5520: the folders of deleted collections stay, and fill the disk over time.
 #[test]

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::program::Flow;
 use crate::support::{Shape, bundle};
 
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+const SHAPE: Shape = Shape { height: 2 };
 const ENGLISH: Analyzer = Analyzer::Stems(Language::English);
 
 /// An index with these texts, half of them in a segment and half in memory.

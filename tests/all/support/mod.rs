@@ -35,12 +35,11 @@ const SUBJECTS: [[&str; 8]; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     pub height: u32,
-    pub leaves_per_document: u32,
 }
 
 impl Shape {
     pub fn of_height(height: u32) -> Self {
-        Self { height, leaves_per_document: 1 }
+        Self { height }
     }
 
     pub fn leaves(self) -> usize {
@@ -55,7 +54,7 @@ pub fn bundle(shape: Shape) -> Bundle {
     trained
         .entry(shape)
         .or_insert_with(|| {
-            let out = scratch().join(format!("bundle-{}-{}", shape.height, shape.leaves_per_document));
+            let out = scratch().join(format!("bundle-{}", shape.height));
             let dataset = Dataset::open(dataset()).unwrap();
             let config = config(shape);
             let set = TrainingSet::read(&dataset, config.dev_fraction).unwrap();
@@ -69,7 +68,6 @@ pub fn config(shape: Shape) -> TrainConfig {
     let mut config = TrainConfig::default();
     config.tree.branching_factor = Some(BRANCHING);
     config.tree.height = shape.height;
-    config.tree.leaves_per_document = shape.leaves_per_document;
     config.schedule.epochs = 1;
     config.schedule.batch_size = 8;
     config.encoder.trainable_layers = 0;

@@ -93,7 +93,7 @@ export function map({ found, sizes, lost }, words, wide, open) {
         // visible.
         if (place !== undefined) rect.style.fillOpacity = String(0.12 + 0.88 * Math.sqrt(place.probability / most));
         cells.push(rect);
-        const hits = found.hits.filter(hit => hit.from === leaf).length;
+        const hits = found.hits.filter(hit => hit.leaf === leaf).length;
         over.push(...label(box, place, own, hits), ...dots(box, hits));
         // Drawn above all leaves, or adjacent ones would hide a part.
         if (gone.has(leaf)) over.push(svg("rect", { x: box.x + 2, y: box.y + 2, width: Math.max(box.width - 4, 1), height: Math.max(box.height - 4, 1), class: "missed" }));

@@ -180,7 +180,7 @@ function leafLink(app, leaf) {
 }
 
 function leafTable(app, { leaves, hits }, reached) {
-    const inLeaf = leaf => hits.filter(own => own.from === leaf).length;
+    const inLeaf = leaf => hits.filter(own => own.leaf === leaf).length;
     const rows = reached.map((own, at) => [String(at + 1), leafLink(app, own.leaf), chance(own.probability), count(own.documents), String(inLeaf(own.leaf)), foreign("span", { "data-words": own.leaf }, "")]);
     return table([["No.", "number"], ["Leaf", "short"], ["Probability", "number"], ["Documents", "number"], ["Hits", "number"], ["Words"]], rows,
         leaves.length > 0 ? "Visited leaves" : "The most probable leaves");
@@ -191,7 +191,7 @@ function hitTable(app, { hits, leaves }, tree) {
     const columns = [
         [["Hit", "title"], own => titled(app, own)],
         [["Score", "number"], own => score(own.score)],
-        tree && [["Leaf", "short"], own => leafLink(app, own.from)],
+        tree && [["Leaf", "short"], own => leafLink(app, own.leaf)],
         leaves.length > 0 && [["Exact rank", "number"], own => (own.exact_rank === null ? "–" : String(own.exact_rank))],
         byWords && [["By words"], own => own.terms.map(({ term, weight }, at) => [at > 0 ? ", " : null, foreign("span", {}, term), ` ${weight.toFixed(1)}`]).flat().filter(Boolean)],
     ].filter(Boolean);
