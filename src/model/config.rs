@@ -124,16 +124,6 @@ pub(crate) struct FeedForward {
     pub bias: bool,
 }
 
-/// The sizes of an encoder.
-struct Sizes {
-    vocab_size: usize,
-    hidden_size: usize,
-    layers: usize,
-    heads: usize,
-    inner_size: usize,
-    max_positions: usize,
-}
-
 /// The description of an encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TransformerConfig {
@@ -173,26 +163,25 @@ impl TransformerConfig {
         Ok(config)
     }
 
-    /// A BERT of these sizes without positions and token types.
-    fn new(family: Family, sizes: Sizes) -> Self {
-        let Sizes { vocab_size, hidden_size, layers, heads, inner_size, max_positions } = sizes;
+    /// A BERT without sizes, positions and token types.
+    fn new(family: Family) -> Self {
         let activation = Activation::GeluErf;
         Self {
             family,
-            vocab_size,
-            hidden_size,
-            layers,
-            heads,
-            max_positions,
+            vocab_size: 0,
+            hidden_size: 0,
+            layers: 0,
+            heads: 0,
+            max_positions: 0,
             position_table: None,
             relative_positions: None,
             type_vocab_size: 0,
             embedding_norm: true,
             norms: Norms::After,
-            layer_norm_eps: 0.0,
+            layer_norm_eps: 1e-12,
             norm_bias: true,
             attention_bias: true,
-            feed_forward: FeedForward { inner_size, activation, gated: false, bias: true },
+            feed_forward: FeedForward { inner_size: 0, activation, gated: false, bias: true },
             spans: Vec::new(),
         }
     }
@@ -206,8 +195,9 @@ impl TransformerConfig {
         [vocab_size, hidden_size]: [usize; 2],
         max_positions: usize,
     ) -> Result<Self, ModelError> {
-        let sizes = Sizes { vocab_size, hidden_size, layers: 0, heads: 1, inner_size: 1, max_positions };
-        let config = Self { embedding_norm: false, ..Self::new(Family::Static, sizes) };
+        let base = Self { embedding_norm: false, heads: 1, ..Self::new(Family::Static) };
+        let mut config = Self { vocab_size, hidden_size, max_positions, ..base };
+        config.feed_forward.inner_size = 1;
         config.check(path)?;
         Ok(config)
     }
@@ -266,4 +256,4 @@ pub(crate) fn places(table: Option<PositionTable>, ids: &[u32]) -> impl Iterator
 }
 
 /// Far above the sizes of real encoders; larger values mean a damaged file and would only exhaust memory.
-const MAX_CONFIG_VALUE: usize = 1 << 24;
+pub(super) const MAX_CONFIG_VALUE: usize = 1 << 24;

@@ -9,11 +9,12 @@ use super::error::ModelError;
 use super::weights::Weights;
 
 /// The activation of a Dense module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DenseActivation {
     /// Nothing.
+    #[default]
     Identity,
     /// The hyperbolic tangent.
     Tanh,
@@ -85,15 +86,24 @@ impl DenseActivation {
     }
 }
 
-/// The sizes and options of a [`Dense`], from its folder.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DenseConfig {
+/// A linear map after the pooling, from its folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DenseModule {
+    /// Folder inside that of the model.
+    #[serde(skip)]
+    pub(crate) folder: String,
+    /// Dimensions before it.
     pub inputs: usize,
+    /// Dimensions after it.
     pub outputs: usize,
-    pub bias: bool,
+    #[serde(skip)]
+    pub(crate) bias: bool,
+    /// Activation of its outputs.
     pub activation: DenseActivation,
     /// Whether the input is added to the output, through a separate map if the widths differ.
-    pub residual: bool,
+    #[serde(skip)]
+    pub(crate) residual: bool,
 }
 
 /// A linear map with an activation. Training an encoder does not change it; training a reranker uses its own
@@ -119,13 +129,13 @@ struct Map {
 
 impl Dense {
     /// Reads the weights of a module's folder.
-    pub(crate) fn load(path: &Path, config: &DenseConfig) -> Result<Self, ModelError> {
+    pub(crate) fn load(path: &Path, config: &DenseModule) -> Result<Self, ModelError> {
         Self::of(&Weights::from_file(path)?, "linear", config)
     }
 
     /// Reads a map from a file by name.
-    pub(super) fn of(weights: &Weights, name: &str, config: &DenseConfig) -> Result<Self, ModelError> {
-        let DenseConfig { inputs, outputs, bias, activation, residual } = *config;
+    pub(super) fn of(weights: &Weights, name: &str, config: &DenseModule) -> Result<Self, ModelError> {
+        let DenseModule { inputs, outputs, bias, activation, residual, .. } = *config;
         let bias = match bias {
             true => Some(weights.get(&format!("{name}.bias"), &[outputs])?),
             false => None,

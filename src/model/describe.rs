@@ -5,7 +5,6 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::config::TransformerConfig;
-use super::dense::DenseActivation;
 use super::error::ModelError;
 use super::folder::{self, Folder, Module, Prompt, StaticForm};
 use super::pooling::{Pooler, PoolingMode};
@@ -36,7 +35,7 @@ pub struct EncoderDescription {
     /// Whether the tokens of a prompt are pooled too.
     pub pools_prompt: bool,
     /// Modules after the pooling.
-    pub modules: Vec<ModuleDescription>,
+    pub modules: Vec<Module>,
     /// Dimensions of the modules' output.
     pub width: usize,
     /// Dimensions of embeddings: all of `width`, or the first of them.
@@ -59,24 +58,6 @@ pub struct ReadText {
     pub pooled_from: usize,
 }
 
-/// A module after the pooling.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "module")]
-#[non_exhaustive]
-pub enum ModuleDescription {
-    /// A linear map, then an activation.
-    Dense {
-        /// Dimensions before it.
-        inputs: usize,
-        /// Dimensions after it.
-        outputs: usize,
-        /// Activation of its outputs.
-        activation: DenseActivation,
-    },
-    /// Unit L2 norm.
-    Normalize,
-}
-
 impl EncoderDescription {
     pub(super) fn of(
         folder: &Folder,
@@ -84,14 +65,6 @@ impl EncoderDescription {
         config: &TransformerConfig,
         dir: &Path,
     ) -> Result<Self, ModelError> {
-        let module = |module: &Module| match module {
-            Module::Normalise => ModuleDescription::Normalize,
-            Module::Dense(_, dense) => ModuleDescription::Dense {
-                inputs: dense.inputs,
-                outputs: dense.outputs,
-                activation: dense.activation,
-            },
-        };
         Ok(Self {
             architecture: match StaticForm::of(dir)? {
                 Some(form) => form.name().to_owned(),
@@ -106,7 +79,7 @@ impl EncoderDescription {
             max_tokens: folder.max_tokens,
             pooling: folder.pooling.clone(),
             pools_prompt: folder.include_prompt,
-            modules: folder.modules.iter().map(module).collect(),
+            modules: folder.modules.clone(),
             width: pooler.width(),
             dim: pooler.dim(),
             is_unit: pooler.is_unit(),

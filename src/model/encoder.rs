@@ -78,8 +78,8 @@ impl Encoder {
     ///
     /// # Errors
     /// [`ModelError`] names the file and the problem. An unimplemented setting is
-    /// [`ModelError::Unsupported`], a model for another purpose [`ModelError::NotAnEncoder`], weights in
-    /// another format [`ModelError::OtherWeights`].
+    /// [`ModelError::Unsupported`], a model for another purpose [`ModelError::OtherPurpose`], weights in
+    /// another format [`ModelError::BadFile`].
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         LoadOptions::new().encoder(dir)
     }

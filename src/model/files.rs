@@ -98,8 +98,10 @@ pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
 pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
     let io = |source| ModelError::io("read", path, source);
     let check = |metadata: &fs::Metadata| match metadata.len() {
-        _ if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
-        found if found > most => Err(ModelError::FileTooLarge { path: path.to_owned(), found, most }),
+        _ if !metadata.is_file() => Err(ModelError::bad_file(path, "is not a regular file")),
+        found if found > most => {
+            Err(ModelError::bad_file(path, format!("has {found} bytes, at most {most} are read")))
+        }
         found => Ok(found),
     };
     check(&fs::metadata(path).map_err(io)?)?;

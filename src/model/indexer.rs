@@ -78,7 +78,7 @@ impl Indexer {
     /// Builds an indexer.
     ///
     /// # Errors
-    /// [`ModelError::TensorShape`] for a wrong length.
+    /// [`ModelError::BadTensor`] for a wrong length.
     pub(crate) fn new(
         shape: TreeShape,
         dim: usize,

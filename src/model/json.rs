@@ -35,9 +35,13 @@ impl Settings {
 
     /// Removes and returns a required setting.
     pub(super) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ModelError> {
-        let missing = || ModelError::json(&self.path, Error::custom(format!("missing field `{name}`")));
-        let missing = missing();
-        self.take(name)?.ok_or(missing)
+        let value = self.take(name)?;
+        value.ok_or_else(|| ModelError::json(&self.path, Error::custom(format!("missing field `{name}`"))))
+    }
+
+    /// Removes and returns a setting, or the default if it is absent or null.
+    pub(super) fn or<T: DeserializeOwned>(&mut self, name: &str, default: T) -> Result<T, ModelError> {
+        Ok(self.take(name)?.unwrap_or(default))
     }
 
     /// Removes settings that must have these values unless they are absent or empty.

@@ -36,14 +36,14 @@ mod words;
 
 pub use bundle::{BUNDLE_FORMAT, Bundle, Model};
 pub use config::{EncoderPrecision, ParsePrecisionError};
-pub use dense::DenseActivation;
-pub use describe::{EncoderDescription, ModuleDescription, ReadText};
+pub use dense::{DenseActivation, DenseModule};
+pub use describe::{EncoderDescription, ReadText};
 pub use encoder::{Encoder, Role};
 pub use error::ModelError;
 pub use files::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 #[cfg(feature = "train")]
 pub(crate) use folder::Tokens;
-pub use folder::{Prompt, PromptSource};
+pub use folder::{Module, Prompt, PromptSource};
 #[cfg(feature = "hub")]
 pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
@@ -51,9 +51,8 @@ pub use load::LoadOptions;
 pub use pooling::PoolingMode;
 pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
 pub use query_encoder::{
-    DistilReport, EncodeMicroseconds, EncoderQuality, QueryEncoderKind, SignificantDifference, TreeQuality,
+    DistilReport, EncodeMicroseconds, EncoderQuality, SignificantDifference, TreeQuality,
 };
-
 pub use reranker::Reranker;
 #[cfg(feature = "train")]
 pub(crate) use reranker::{PairTokens, RerankerDraft};
@@ -74,9 +73,7 @@ pub(crate) use indexer::RoutingSample;
 
 pub(crate) use query_encoder::FastEncoder;
 #[cfg(feature = "train")]
-pub(crate) use query_encoder::{
-    HeadWeights, QueryEncoderEntry, SIGNALS, StaticWeights, UnwrittenQueryEncoder,
-};
+pub(crate) use query_encoder::{HeadWeights, LoadedQueryEncoder, QueryEncoderEntry, SIGNALS, StaticWeights};
 
 #[cfg(feature = "train")]
 pub(crate) use bundle::{BundleParts, check_output, publish};

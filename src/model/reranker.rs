@@ -73,8 +73,8 @@ impl Reranker {
     /// or ModernBERT with a head of one output. [`LoadOptions::reranker`] offers other precisions than f32.
     ///
     /// # Errors
-    /// [`ModelError::NotAReranker`] for another model, [`ModelError::Unsupported`] for an unimplemented
-    /// setting, [`ModelError::OtherWeights`]; [`ModelError`] names the file and the problem.
+    /// [`ModelError::OtherPurpose`] for another model, [`ModelError::Unsupported`] for an unimplemented
+    /// setting, [`ModelError::BadFile`]; [`ModelError`] names the file and the problem.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().reranker(dir)
     }

@@ -7,7 +7,7 @@ mod layout;
 
 use candle_core::Tensor;
 
-use super::config::{Norms, Span, TransformerConfig};
+use super::config::{MAX_CONFIG_VALUE, Norms, Span, TransformerConfig};
 use super::error::ModelError;
 use super::weights::Weights;
 use super::words::{Token, WordTable};
@@ -294,13 +294,14 @@ fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Resu
         return weights.table(layout.word, [tokens, m]);
     }
     let height = match (&rows, weights.shape(layout.word).as_deref()) {
-        (Some(_), Some(&[height, _])) => height,
+        // More rows have no exact number in f32.
+        (Some(_), Some(&[height, _])) if height <= MAX_CONFIG_VALUE => height,
         _ => tokens,
     };
     let token = |id: usize| Token {
         // A negative number is refused like one beyond the last row.
         row: rows.as_ref().map_or(id as u32, |rows| if rows[id] < 0.0 { u32::MAX } else { rows[id] as u32 }),
-        weight: factors.as_ref().map_or(1.0, |factors| factors[id] as f32),
+        weight: factors.as_ref().map_or(1.0, |factors| factors[id]),
     };
     weights.table(layout.word, [height, m])?.shared((0..tokens).map(token).collect())
 }

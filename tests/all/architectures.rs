@@ -296,7 +296,9 @@ fn missing_tensors_are_named() {
         let views = file.tensors().into_iter().filter(|(own, _)| own != tensor);
         safetensors::serialize_to_file(views, None, &path).unwrap();
         match Encoder::load(dir.path()).unwrap_err() {
-            ModelError::MissingTensor { name: found, .. } => assert_eq!(found, tensor),
+            ModelError::BadTensor { name: found, problem, .. } => {
+                assert_eq!((found.as_str(), problem.as_str()), (tensor, "is missing"));
+            }
             other => panic!("{other}"),
         }
     }

@@ -235,14 +235,16 @@ pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, 
 pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
     let is_link = fs::symlink_metadata(out).is_ok_and(|metadata| metadata.is_symlink());
     if is_link || !matches!(out.components().next_back(), Some(Component::Normal(_))) {
-        return Err(ModelError::OutputName { path: out.to_owned() });
+        let problem = "is a link or no name of its own; give the output directory by its name";
+        return Err(ModelError::OutputDirectory { path: out.to_owned(), problem });
     }
     let occupied = match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_some(),
         Err(_) => out.exists(),
     };
     if occupied {
-        return Err(ModelError::OutputExists { path: out.to_owned() });
+        let problem = "already exists and is no empty directory; choose another output directory";
+        return Err(ModelError::OutputDirectory { path: out.to_owned(), problem });
     }
     Ok(())
 }

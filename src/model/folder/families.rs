@@ -55,22 +55,18 @@ const FAMILIES: [Family; 5] = [
     },
 ];
 
-/// The prompts that the card of the model in `dir` gives, for roles without a prompt in the folder.
+/// The prompts that the card of the model in `dir` gives.
 ///
 /// # Errors
 /// Those of reading its card.
-pub(super) fn prompts(dir: &Path, said: &[bool; 2]) -> Result<EncoderSettings, ModelError> {
-    let mut settings = EncoderSettings::default();
+pub(super) fn prompts(dir: &Path) -> Result<EncoderSettings, ModelError> {
     let names = names(dir)?;
-    let Some(family) = FAMILIES.iter().find(|family| names.iter().any(|name| family.has(name))) else {
-        return Ok(settings);
+    let family = FAMILIES.iter().find(|family| names.iter().any(|name| family.has(name)));
+    let prompt = |text: fn(&Family) -> &'static str| {
+        family.map(text).filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let [query, document] = [family.query, family.document].map(|text| Some(text.to_owned()));
-    if said == &[false; 2] {
-        settings.query_prompt = query.filter(|text| !text.is_empty());
-        settings.document_prompt = document.filter(|text| !text.is_empty());
-    }
-    Ok(settings)
+    let (query_prompt, document_prompt) = (prompt(|own| own.query), prompt(|own| own.document));
+    Ok(EncoderSettings { query_prompt, document_prompt, dim: None })
 }
 
 impl Family {

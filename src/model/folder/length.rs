@@ -5,16 +5,11 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Folder;
 use crate::model::config::MOST_TOKENS;
 use crate::model::error::ModelError;
 use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_FILE};
 use crate::model::json::Settings;
-
-/// Settings of the Transformer module other than those of the transformer.
-pub(super) struct Body {
-    pub max_tokens: usize,
-    pub lowercase: bool,
-}
 
 /// Its names for other families in releases of the library before 2.
 const FORMER_FILES: [&str; 6] = [
@@ -38,7 +33,8 @@ const OF_RERANKER: [(&str, &str); 3] = [
     ("do_lower_case", "false"),
 ];
 
-pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
+/// Reads the module's settings into `folder`.
+pub(super) fn read(dir: &Path, positions: usize, folder: &mut Folder) -> Result<(), ModelError> {
     let path = dir.join(LENGTH_FILE);
     let former = FORMER_FILES.into_iter().find(|name| dir.join(name).exists());
     if let Some(name) = former.filter(|_| !files::is_there(&path)) {
@@ -46,13 +42,14 @@ pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
         return Err(ModelError::unsupported(dir, "name of a file", name, supported));
     }
     let (mut config, said) = body(dir, &OF_ENCODER, "last_hidden_state")?;
-    let lowercase = config.take("do_lower_case")?.unwrap_or(false);
+    folder.lowercase = config.or("do_lower_case", false)?;
     config.refuse_rest()?;
     let of_tokenizer = tokenizer_length(dir)?;
     let said = said.map(|length| (length, path));
     let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG))));
     let (length, file) = said.unwrap_or((positions, dir.join("config.json")));
-    Ok(Body { max_tokens: within(length.min(positions), &file)?, lowercase })
+    folder.max_tokens = within(length.min(positions), &file)?;
+    Ok(())
 }
 
 /// The longest pair of texts that a cross-encoder reads.

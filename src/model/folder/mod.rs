@@ -12,7 +12,7 @@ mod task;
 
 use std::path::Path;
 
-use super::config::{Family, TransformerConfig};
+use super::config::{Family, MOST_TOKENS, TransformerConfig};
 use super::dense::Dense;
 use super::error::ModelError;
 use super::files::{self, MANIFEST_FILE};
@@ -22,7 +22,7 @@ use super::settings::EncoderSettings;
 use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
-pub(crate) use modules::Module;
+pub use modules::Module;
 #[cfg(feature = "hub")]
 pub(super) use modules::table_folder;
 pub use prompts::{Prompt, PromptSource};
@@ -65,6 +65,22 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
+    /// The settings of a folder that states none: the mean over all tokens, of unit norm.
+    fn new() -> Self {
+        Self {
+            pooling: vec![PoolingMode::Mean],
+            include_prompt: true,
+            modules: vec![Module::Normalize],
+            max_tokens: MOST_TOKENS,
+            tokens: Tokens::Marked,
+            lowercase: false,
+            truncate_dim: None,
+            similarity: Similarity::Cosine,
+            query_prompt: Prompt::default(),
+            document_prompt: Prompt::default(),
+        }
+    }
+
     /// Reads the folder of an encoder or a bundle, and the settings that are not in its files. `given`
     /// overrides both.
     ///
@@ -75,35 +91,30 @@ impl Folder {
         config: &TransformerConfig,
         given: &EncoderSettings,
     ) -> Result<(Self, EncoderSettings), ModelError> {
+        let mut folder = Self::new();
+        let form = if config.family == Family::Static { StaticForm::of(dir)? } else { None };
+        if form.is_none() {
+            task::check(dir)?;
+        }
+        prompts::read(dir, &mut folder)?;
+        match form {
+            Some(form) => statics::read(dir, form, config.hidden_size, &mut folder)?,
+            None => {
+                modules::read(dir, config.hidden_size, &mut folder)?;
+                length::read(dir, config.max_positions, &mut folder)?;
+            }
+        }
         let path = dir.join(MANIFEST_FILE);
         let (settings, source) = match path.exists() {
             true => {
                 let own: Option<EncoderSettings> = Settings::read(path)?.take("encoder")?;
                 (given.or(&own.unwrap_or_default()), PromptSource::Settings)
             }
-            // Kept as settings, so that a copy under another name has the same prompts.
-            false => (given.or(&families::prompts(dir, &prompts::said(dir)?)?), PromptSource::Card),
-        };
-        let mut folder = match if config.family == Family::Static { StaticForm::of(dir)? } else { None } {
-            Some(form) => statics::read(dir, form, config.hidden_size)?,
-            None => {
-                task::check(dir)?;
-                let chain = modules::read(dir, config.hidden_size)?;
-                let body = length::read(dir, config.max_positions)?;
-                let said = prompts::read(dir)?;
-                Self {
-                    pooling: chain.pooling,
-                    include_prompt: chain.include_prompt,
-                    modules: chain.modules,
-                    max_tokens: body.max_tokens,
-                    tokens: Tokens::Marked,
-                    lowercase: body.lowercase,
-                    truncate_dim: said.truncate_dim,
-                    similarity: said.similarity,
-                    query_prompt: said.query,
-                    document_prompt: said.document,
-                }
+            false if folder.query_prompt.text.is_empty() && folder.document_prompt.text.is_empty() => {
+                // Kept as settings, so that a copy under another name has the same prompts.
+                (given.or(&families::prompts(dir)?), PromptSource::Card)
             }
+            false => (given.clone(), PromptSource::Card),
         };
         folder.truncate_dim = settings.dim.or(folder.truncate_dim);
         for (prompt, text, given) in [
@@ -123,8 +134,8 @@ impl Folder {
     fn width(&self, hidden: usize) -> usize {
         let pooled = self.pooling.len() * hidden;
         self.modules.iter().fold(pooled, |width, module| match module {
-            Module::Dense(_, dense) => dense.outputs,
-            Module::Normalise => width,
+            Module::Dense(dense) => dense.outputs,
+            Module::Normalize => width,
         })
     }
 
@@ -156,12 +167,12 @@ impl Folder {
     pub(crate) fn pooler(&self, dir: &Path, hidden: usize) -> Result<Pooler, ModelError> {
         let step = |module: &Module| {
             Ok(match module {
-                Module::Dense(folder, config) => {
-                    let path = dir.join(folder);
+                Module::Dense(config) => {
+                    let path = dir.join(&config.folder);
                     check_weights(&path, dir, "SentenceTransformer")?;
                     Step::Dense(Dense::load(&path.join(files::ENCODER_FILE), config)?)
                 }
-                Module::Normalise => Step::Normalise,
+                Module::Normalize => Step::Normalise,
             })
         };
         let steps = self.modules.iter().map(step).collect::<Result<_, ModelError>>()?;

@@ -10,12 +10,11 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Folder, Module, Tokens, modules, prompts};
+use super::{Folder, Module, Tokens, modules};
 use crate::model::config::{MOST_TOKENS, TransformerConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
 use crate::model::json::Settings;
-use crate::model::pooling::PoolingMode;
 use crate::model::transformer::{STATIC_TABLES, TOKEN_ROWS};
 use crate::model::weights::Weights;
 
@@ -72,42 +71,35 @@ pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelErr
 }
 
 /// Reads the settings of the folder.
-pub(super) fn read(dir: &Path, form: StaticForm, width: usize) -> Result<Folder, ModelError> {
-    let said = prompts::read(dir)?;
-    let (modules, max_tokens, tokens) = match form {
-        StaticForm::Model2vec => model2vec(dir, width)?,
+pub(super) fn read(
+    dir: &Path,
+    form: StaticForm,
+    width: usize,
+    folder: &mut Folder,
+) -> Result<(), ModelError> {
+    match form {
+        StaticForm::Model2vec => model2vec(dir, width, folder)?,
         StaticForm::SentenceTransformers => {
-            let chain = modules::read(dir, width)?;
-            (chain.modules, tokenizer_length(dir)?, Tokens::Bare)
+            modules::read(dir, width, folder)?;
+            (folder.max_tokens, folder.tokens) = (tokenizer_length(dir)?, Tokens::Bare);
         }
-    };
-    Ok(Folder {
-        pooling: vec![PoolingMode::Mean],
-        include_prompt: true,
-        modules,
-        max_tokens: max_tokens.min(MOST_TOKENS),
-        tokens,
-        lowercase: false,
-        truncate_dim: said.truncate_dim,
-        similarity: said.similarity,
-        query_prompt: said.query,
-        document_prompt: said.document,
-    })
+    }
+    folder.max_tokens = folder.max_tokens.min(MOST_TOKENS);
+    Ok(())
 }
 
-fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), ModelError> {
+fn model2vec(dir: &Path, width: usize, folder: &mut Folder) -> Result<(), ModelError> {
     let mut config = Settings::read(dir.join(CONFIG))?;
-    let normalises = config.take("normalize")?.unwrap_or(false);
-    let own = if normalises { vec![Module::Normalise] } else { Vec::new() };
+    let normalises = config.or("normalize", false)?;
+    let own = if normalises { vec![Module::Normalize] } else { Vec::new() };
     let listed = dir.join(modules::FILE);
-    if files::is_there(&listed) && modules::read(dir, width)?.modules != own {
-        let supported = "StaticEmbedding, and Normalize where config.json's normalize is true";
-        return Err(ModelError::unsupported(
-            listed,
-            "list of modules",
-            "another than config.json's",
-            supported,
-        ));
+    if files::is_there(&listed) {
+        modules::read(dir, width, folder)?;
+        if folder.modules != own {
+            let supported = "StaticEmbedding, and Normalize where config.json's normalize is true";
+            let found = "another than config.json's";
+            return Err(ModelError::unsupported(listed, "list of modules", found, supported));
+        }
     }
     // Absent, null for none, or a number.
     let default = if config.fields.contains_key("max_length") { None } else { Some(DEFAULT_LENGTH) };
@@ -115,7 +107,9 @@ fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), M
     if length == Some(0) {
         return Err(config.bad("max_length", 0, "1 and more"));
     }
-    Ok((own, length.unwrap_or(MOST_TOKENS), Tokens::Known { length }))
+    folder.modules = own;
+    (folder.max_tokens, folder.tokens) = (length.unwrap_or(MOST_TOKENS), Tokens::Known { length });
+    Ok(())
 }
 
 /// The tokenizer's own maximum length.

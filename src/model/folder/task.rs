@@ -47,7 +47,7 @@ impl Purpose {
 /// Reads the activation after the head of a cross-encoder with one output.
 pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelError> {
     let mut purpose = Purpose::read(dir)?;
-    let no = |why: String| Err(ModelError::NotAReranker { path: dir.to_owned(), why });
+    let no = |why: String| Err(ModelError::OtherPurpose { path: dir.to_owned(), wanted: "reranker", why });
     if !purpose.is_reranker {
         if files::is_there(&dir.join(modules::FILE)) {
             return no("its modules.json, without `model_type` CrossEncoder next to it, makes it an encoder"
@@ -139,7 +139,8 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
     let mut purpose = Purpose::read(dir)?;
     check_extras(dir, &mut purpose.config)?;
     let error = |found: &str, kind| {
-        Err(ModelError::NotAnEncoder { path: dir.to_owned(), found: shortened(found), kind })
+        let why = format!("its `{}` is {kind}", shortened(found));
+        Err(ModelError::OtherPurpose { path: dir.to_owned(), wanted: "encoder of texts", why })
     };
     if purpose.is_reranker {
         let labels = purpose.labels()?;
@@ -181,7 +182,11 @@ pub(in crate::model) fn check_weights(
 ) -> Result<(), ModelError> {
     if let Some(path) = files::ENCODER_FILES.iter().map(|name| dir.join(name)).find(|path| path.exists()) {
         return match files::begins_with(&path, LFS_POINTER)? {
-            true => Err(ModelError::LfsPointer { path }),
+            true => {
+                let problem =
+                    "is a pointer of Git LFS and not the file itself: run `git lfs pull` in its folder";
+                Err(ModelError::bad_file(path, problem))
+            }
             false => Ok(()),
         };
     }
@@ -205,7 +210,15 @@ pub(in crate::model) fn check_weights(
     .map(|name| dir.join(name))
     .find(|path| path.exists())
     {
-        Some(path) => Err(ModelError::OtherWeights { path, model: model.to_owned(), class }),
+        // Loading PyTorch's own format may run code.
+        Some(path) => Err(ModelError::bad_file(
+            path,
+            format!(
+                "is not read, only model.safetensors is; to convert the folder: pip install sentence-transformers; \
+                 python -c 'from sentence_transformers import {class}; {class}(\"{}\").save_pretrained(\"NEW-DIR\")'",
+                model.display()
+            ),
+        )),
         None => Err(ModelError::not_a_model(dir, ENCODER_FILE)),
     }
 }

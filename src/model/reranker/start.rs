@@ -90,7 +90,7 @@ impl RerankerDraft {
     ///
     /// # Errors
     /// Those of [`Reranker::open`] and [`Encoder::load`](crate::model::Encoder::load),
-    /// [`ModelError::OutputExists`], [`ModelError::Unsupported`] for a family without a known head.
+    /// [`ModelError::OutputDirectory`], [`ModelError::Unsupported`] for a family without a known head.
     pub(crate) fn new(
         base: &Path,
         out: &Path,

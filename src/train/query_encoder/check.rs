@@ -9,8 +9,8 @@ use crate::cluster::Panels;
 use crate::ids::{LeafId, Row};
 use crate::measure::{Judge, Metric, PairedTests, Retrieved};
 use crate::model::{
-    EncodeMicroseconds, Encoder, EncoderQuality, Indexer, ModelError, Role, SIGNALS, SignificantDifference,
-    TreeQuality, UnwrittenQueryEncoder,
+    EncodeMicroseconds, Encoder, EncoderQuality, Indexer, LoadedQueryEncoder, ModelError, Role, SIGNALS,
+    SignificantDifference, TreeQuality,
 };
 use crate::train::distil::nearest_documents;
 use crate::train::verdict::p_in_words;
@@ -60,7 +60,7 @@ struct Fast {
 
 /// The weights of the signals, by least squares against the cosine to the full encoder's embeddings.
 pub(super) fn confidence(
-    student: &UnwrittenQueryEncoder,
+    student: &LoadedQueryEncoder,
     lessons: [&Lesson; 2],
     dim: usize,
 ) -> Result<[f32; SIGNALS], ModelError> {
@@ -81,7 +81,7 @@ pub(super) fn confidence(
 }
 
 /// The confidence below which the student is unsure: a low quantile over the held-out texts.
-pub(super) fn unsure_below(student: &UnwrittenQueryEncoder, held_out: &Lesson) -> Result<f32, ModelError> {
+pub(super) fn unsure_below(student: &LoadedQueryEncoder, held_out: &Lesson) -> Result<f32, ModelError> {
     let confidences = held_out.tokens.iter().map(|tokens| Ok(student.embed(tokens)?.confidence));
     let mut confidences = confidences.collect::<Result<Vec<f32>, ModelError>>()?;
     confidences.sort_unstable_by(f32::total_cmp);
@@ -92,7 +92,7 @@ pub(super) fn unsure_below(student: &UnwrittenQueryEncoder, held_out: &Lesson) -
 impl Collection<'_> {
     fn fast(
         &self,
-        student: &UnwrittenQueryEncoder,
+        student: &LoadedQueryEncoder,
         unsure_below: f32,
         lesson: &Lesson,
     ) -> Result<Fast, ModelError> {
@@ -109,7 +109,7 @@ impl Collection<'_> {
     /// Share of unsure texts, mean cosine, and mean overlap of the nearest documents.
     pub fn agreement(
         &self,
-        student: &UnwrittenQueryEncoder,
+        student: &LoadedQueryEncoder,
         unsure_below: f32,
         held_out: &Lesson,
     ) -> Result<[f64; 3], ModelError> {
@@ -131,7 +131,7 @@ impl Collection<'_> {
     /// The metrics of each judged question, by the full encoder and by the fast one.
     pub fn values(
         &self,
-        student: &UnwrittenQueryEncoder,
+        student: &LoadedQueryEncoder,
         unsure_below: f32,
         questions: &Lesson,
     ) -> Result<Option<[Values; 2]>, ModelError> {
@@ -153,7 +153,7 @@ impl Collection<'_> {
     /// Compares the routing of both kinds of embeddings of the held-out texts.
     pub fn tree(
         &self,
-        student: &UnwrittenQueryEncoder,
+        student: &LoadedQueryEncoder,
         unsure_below: f32,
         held_out: &Lesson,
     ) -> Result<Option<TreeQuality>, ModelError> {
@@ -189,7 +189,7 @@ impl Collection<'_> {
 /// Median times to encode a text, including tokenization.
 pub(super) fn encode_us(
     encoder: &Encoder,
-    student: &UnwrittenQueryEncoder,
+    student: &LoadedQueryEncoder,
     texts: &[&str],
 ) -> Result<EncodeMicroseconds, ModelError> {
     let (mut full, mut fast) = (Vec::new(), Vec::new());
