@@ -4,10 +4,12 @@
 //! weights are recomputed in the backward pass, which costs less than keeping them and their many views in
 //! the graph.
 
+use std::sync::Arc;
+
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, Layout, Result, Shape, Tensor};
 
-use super::operation::{self, Operand, Operation, apply};
+use super::operation::{self, OnCpu, Operand, apply};
 use super::{on_cpu, slice};
 use crate::model::kernels;
 
@@ -26,12 +28,22 @@ pub(crate) fn attention(
     heads: usize,
     window: Option<usize>,
 ) -> Result<Tensor> {
-    let attention = Attention { lengths: lengths.to_vec(), heads, window, is_biased: bias.is_some() };
+    let attention =
+        Arc::new(Attention { lengths: lengths.to_vec(), heads, window, is_biased: bias.is_some() });
+    let again = Arc::clone(&attention);
+    let operation = OnCpu(
+        "attention",
+        move |operands: [Operand<'_>; 3]| {
+            let out = attention.forward(&attention.operands(operands)?)?;
+            Ok((CpuStorage::F32(out), operands[0].1.shape().clone()))
+        },
+        move |operands: [&Tensor; 3], _: &Tensor, gradient: &Tensor| again.backward(operands, gradient),
+    );
     let query = query.contiguous()?;
     match bias {
-        None => apply([&query, &key.contiguous()?, &value.contiguous()?], attention),
+        None => apply([&query, &key.contiguous()?, &value.contiguous()?], operation),
         // An operation has at most three operands.
-        Some(bias) => apply([&query, &Tensor::cat(&[key, value], 2)?, bias], attention),
+        Some(bias) => apply([&query, &Tensor::cat(&[key, value], 2)?, bias], operation),
     }
 }
 
@@ -245,22 +257,10 @@ impl Attention {
         }
         Ok(Gradients { rows, bias })
     }
-}
-
-impl Operation for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
-    fn on_cpu(&self, operands: [Operand<'_>; 3]) -> Result<(CpuStorage, Shape)> {
-        let out = self.forward(&self.operands(operands)?)?;
-        Ok((CpuStorage::F32(out), operands[0].1.shape().clone()))
-    }
 
     fn backward(
         &self,
         [query, second, third]: [&Tensor; 3],
-        _y: &Tensor,
         gradient: &Tensor,
     ) -> Result<operation::Gradients> {
         let guards = [query, second, third, gradient].map(|tensor| tensor.storage_and_layout());
