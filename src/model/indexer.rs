@@ -20,7 +20,7 @@ use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
 use crate::product::bytes::ByteKernel;
 use crate::tree::{Beam, LevelScorer, TreeShape};
-use shortlist::{Best, Shortlist};
+use shortlist::Shortlist;
 
 mod observe;
 mod shortlist;
@@ -277,8 +277,8 @@ impl<'a> QueryScorer<'a> {
         Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, entropy: 0.0 }
     }
 
-    /// The most probable leaves from the shortlist, if that is faster.
-    fn shortlisted(&mut self, beam: NonZeroUsize, role: Role) -> Option<Best> {
+    /// The most probable leaves from the shortlist, if that is faster, and the entropy of the choice.
+    fn shortlisted(&mut self, beam: NonZeroUsize, role: Role) -> Option<(Beam, f32)> {
         let shortlist =
             self.indexer.shortlist.as_ref().filter(|shortlist| beam.get() <= shortlist.widest())?;
         let level = self.indexer.weights.levels.first()?;
@@ -292,7 +292,6 @@ impl<'a> QueryScorer<'a> {
         let best = shortlist.best(hidden, beam, role);
         // Skipped products count too: the cost of routing is a property of the tree.
         self.multiply_adds += level.classifier.len() as u64;
-        self.entropy = best.entropy;
         Some(best)
     }
 

@@ -23,6 +23,11 @@ impl Rotation {
         Self { table, width }
     }
 
+    /// Values of a head.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
     /// `[positions, width]`: a position's cosines, then its sines.
     #[cfg(feature = "train")]
     pub(super) fn table(&self) -> &[f32] {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use super::{Indexer, QueryScorer, Routing};
 use crate::ids::LeafId;
 use crate::model::Role;
-use crate::tree::{Beam, LevelScorer, beam_search};
+use crate::tree::{LevelScorer, beam_search};
 
 /// The tree's confidence for one embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,14 +18,6 @@ pub(crate) struct RoutingSample {
     pub top_probability: f32,
     /// The most probable leaf reached.
     pub leaf: LeafId,
-}
-
-impl RoutingSample {
-    fn of(search: &Beam, entropy: f32) -> Self {
-        let best = search.leaves.first();
-        let top_probability = best.map_or(0.0, |best| best.log_probability.exp());
-        Self { entropy, top_probability, leaf: best.map_or(LeafId(0), |best| best.leaf) }
-    }
 }
 
 /// A scorer that records the entropy of each node's choice.
@@ -53,26 +45,28 @@ impl Indexer {
         role: Role,
     ) -> (Routing, RoutingSample) {
         let mut scorer = QueryScorer::new(self, unit);
-        if let Some(best) = scorer.shortlisted(beam, role) {
-            let entropy = best.entropy;
-            let search = best.into_beam();
-            let sample = RoutingSample::of(&search, entropy);
-            return (Routing { search, multiply_adds: scorer.multiply_adds }, sample);
-        }
-        let branching_factor = self.shape.branching_factor();
-        let mut observer = Observer { scorer, branching_factor, nodes: Vec::new() };
-        let search = beam_search(self.shape, &mut observer, beam);
-        let leaf = search.leaves.first().map_or(LeafId(0), |best| best.leaf);
-        let mut entropy = 0.0;
-        let (mut number, mut level) = (leaf.0, self.shape.height() as usize);
-        while level > 0 {
-            (number, level) = (number / branching_factor, level - 1);
-            // The children of every node above a reached leaf were scored.
-            let node = observer.nodes.iter().find(|node| (node.0, node.1) == (level, number));
-            entropy += node.map_or(0.0, |node| node.2);
-        }
-        let sample = RoutingSample::of(&search, entropy);
-        (Routing { search, multiply_adds: observer.scorer.multiply_adds }, sample)
+        let (search, entropy, scorer) = match scorer.shortlisted(beam, role) {
+            Some((search, entropy)) => (search, entropy, scorer),
+            None => {
+                let branching_factor = self.shape.branching_factor();
+                let mut observer = Observer { scorer, branching_factor, nodes: Vec::new() };
+                let search = beam_search(self.shape, &mut observer, beam);
+                let mut number = search.leaves.first().map_or(0, |best| best.leaf.0);
+                let mut entropy = 0.0;
+                for level in (0..self.shape.height() as usize).rev() {
+                    number /= branching_factor;
+                    // The children of every node above a reached leaf were scored.
+                    let node = observer.nodes.iter().find(|node| (node.0, node.1) == (level, number));
+                    entropy += node.map_or(0.0, |node| node.2);
+                }
+                (search, entropy, observer.scorer)
+            }
+        };
+        let best = search.leaves.first();
+        let top_probability = best.map_or(0.0, |best| best.log_probability.exp());
+        let sample =
+            RoutingSample { entropy, top_probability, leaf: best.map_or(LeafId(0), |best| best.leaf) };
+        (Routing { search, multiply_adds: scorer.multiply_adds }, sample)
     }
 
     /// The probability of each node on the path to each leaf, starting below the root: products of the

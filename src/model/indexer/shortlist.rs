@@ -12,6 +12,7 @@ use super::super::kernels::{log_softmax_entropy, products_of_rows};
 use super::LevelWeights;
 use crate::ids::LeafId;
 use crate::model::Role;
+use crate::model::packed::products_in_bytes;
 use crate::product::bytes::{BytePanels, ByteRows};
 use crate::tree::{Beam, ScoredLeaf};
 
@@ -33,20 +34,6 @@ pub(super) struct Shortlist {
     /// For each child `[B]`: the norm of its weights, and that of their quantisation error in `bytes`.
     norms: Vec<f32>,
     errors: Vec<f32>,
-}
-
-/// The result of [`Shortlist::best`].
-pub(super) struct Best {
-    /// Most probable first.
-    pub leaves: Vec<ScoredLeaf>,
-    /// Entropy of the choice among the leaves, in nats, with the error of the products in eight bits.
-    pub entropy: f32,
-}
-
-impl Best {
-    pub fn into_beam(self) -> Beam {
-        Beam { leaves: self.leaves, expanded: vec![1] }
-    }
 }
 
 impl Shortlist {
@@ -78,19 +65,20 @@ impl Shortlist {
     }
 
     /// The `beam` most probable leaves for an input of the classifier, `[width]` f32, finite; the lower id
-    /// first among equals. Their probabilities have the same small error as the entropy.
-    pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> Best {
+    /// first among equals. Also returns the entropy of the choice among all leaves, in nats. Probabilities and
+    /// entropy have the small error of the products in eight bits.
+    pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> (Beam, f32) {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());
         let mut logits = Vec::new();
-        self.bytes.products_of(&quantised, 0, &mut logits);
+        products_in_bytes(&self.bytes, &[], &quantised, None, &mut logits);
 
         let of_document = role == Role::Document;
         let best = self.greatest(&mut logits, &quantised, of_document.then_some(input), beam);
         let mut entropy = 0.0;
         log_softmax_entropy(&mut logits, 1.0, &mut entropy);
         let scored = |child: u32| ScoredLeaf { leaf: LeafId(child), log_probability: logits[child as usize] };
-        Best { leaves: best.into_iter().map(scored).collect(), entropy }
+        (Beam { leaves: best.into_iter().map(scored).collect(), expanded: vec![1] }, entropy)
     }
 
     /// The children with the `n` greatest logits, the greatest first, the lower number first among equals.
@@ -247,13 +235,9 @@ mod tests {
                 let plain = beam_search(indexer.shape, &mut scorer, beam);
                 let (cost, entropy) = (scorer.multiply_adds, scorer.entropy);
                 let mut scorer = QueryScorer::new(&indexer, &input);
-                let short = scorer.shortlisted(beam, Role::Document).expect("it pays");
+                let (short, own) = scorer.shortlisted(beam, Role::Document).expect("it pays");
                 assert_eq!(scorer.multiply_adds, cost);
-                assert!(
-                    (short.entropy - entropy).abs() < 0.05 * entropy.max(0.1),
-                    "{} {entropy}",
-                    short.entropy
-                );
+                assert!((own - entropy).abs() < 0.05 * entropy.max(0.1), "{own} {entropy}");
                 assert_eq!(short.leaves.len(), beam.get());
                 for (a, b) in short.leaves.iter().zip(&plain.leaves) {
                     assert_eq!(a.leaf, b.leaf, "{children}, {dim}, {beam}");
@@ -276,7 +260,7 @@ mod tests {
                 let range = plain[0].log_probability - plain[plain.len() - 1].log_probability;
                 let least = plain[beam.get() - 1].log_probability;
                 let short = QueryScorer::new(&indexer, &input).shortlisted(beam, Role::Query);
-                let short = short.expect("it pays").leaves;
+                let short = short.expect("it pays").0.leaves;
                 assert_eq!(short.len(), beam.get());
                 assert!(short.is_sorted_by(|a, b| a.log_probability >= b.log_probability));
                 for own in &short {
@@ -313,9 +297,10 @@ mod tests {
             |children: u32| LevelWeights { transform: None, classifier: vec![0.25; 8 * children as usize] };
         let level = [same(512)];
         let shortlist = Shortlist::new(&level, 512, 1.0).unwrap();
-        let best = shortlist.best(&values(8, &mut random), NonZeroUsize::new(3).unwrap(), Role::Query);
+        let (best, entropy) =
+            shortlist.best(&values(8, &mut random), NonZeroUsize::new(3).unwrap(), Role::Query);
         assert_eq!(best.leaves.iter().map(|scored| scored.leaf.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert!((best.entropy - 512f32.ln()).abs() < 1e-3);
+        assert!((entropy - 512f32.ln()).abs() < 1e-3);
         assert!(Shortlist::new(&[same(40)], 40, 1.0).is_none());
         let mut broken = same(512);
         broken.classifier[77] = f32::NAN;

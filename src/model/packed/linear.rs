@@ -19,22 +19,13 @@ enum Weight {
     Int8(BytePanels),
 }
 
-/// A step on the outputs while they are in the cache.
-#[derive(Clone, Copy)]
-pub(in crate::model) enum Then {
-    Nothing,
-    Activation(Activation),
-}
-
-impl Then {
-    /// Writes the outputs of a row.
-    #[inline(always)]
-    fn put<S: Simd>(self, products: &mut [f32; PANEL], out: &mut [f32]) {
-        if let Self::Activation(activation) = self {
-            kernels::activate::<S>(products, activation);
-        }
-        put(products, out);
+/// Writes the outputs of a row, activated while they are in the cache.
+#[inline(always)]
+fn put_activated<S: Simd>(activation: Option<Activation>, products: &mut [f32; PANEL], out: &mut [f32]) {
+    if let Some(activation) = activation {
+        kernels::activate::<S>(products, activation);
     }
+    put(products, out);
 }
 
 impl PackedLinear {
@@ -66,7 +57,7 @@ impl PackedLinear {
     pub(in crate::model) fn apply(
         &self,
         x: &[f32],
-        then: Then,
+        activation: Option<Activation>,
         next: &[f32],
         bytes: &mut ByteRows,
         out: &mut Vec<f32>,
@@ -75,12 +66,11 @@ impl PackedLinear {
         match &self.weight {
             Weight::F32(weight) => {
                 out.resize(x.len() / weight.dim() * weight.rows(), 0.0);
-                Arch::new().dispatch(Apply { weight, bias, x, then, after: next, out });
+                Arch::new().dispatch(Apply { weight, bias, x, activation, after: next, out });
             }
             Weight::Int8(weight) => {
                 bytes.quantise(x, weight.dim());
-                out.resize(bytes.count() * weight.rows(), 0.0);
-                Arch::new().dispatch(ApplyBytes { weight, bias, x: bytes, then, out });
+                products_in_bytes(weight, bias, bytes, activation, out);
             }
         }
     }
@@ -90,7 +80,7 @@ struct Apply<'a> {
     weight: &'a Panels,
     bias: &'a [f32],
     x: &'a [f32],
-    then: Then,
+    activation: Option<Activation>,
     after: &'a [f32],
     out: &'a mut [f32],
 }
@@ -100,7 +90,7 @@ impl WithSimd for Apply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { weight, bias, x, then, after, out } = self;
+        let Self { weight, bias, x, activation, after, out } = self;
         let (inputs, outputs) = (weight.dim(), weight.rows());
         let mut products = NO_PRODUCTS;
         for panel in weight.panels() {
@@ -122,18 +112,30 @@ impl WithSimd for Apply<'_> {
                     products: &mut products,
                 });
                 for (out, products) in out.chunks_exact_mut(outputs).zip(&mut products) {
-                    then.put::<S>(products, &mut out[columns.clone()]);
+                    put_activated::<S>(activation, products, &mut out[columns.clone()]);
                 }
             }
         }
     }
 }
 
+/// `x W^T + b` in eight bits; `out` becomes `[n, outputs]`. An empty bias is zeros.
+pub(in crate::model) fn products_in_bytes(
+    weight: &BytePanels,
+    bias: &[f32],
+    x: &ByteRows,
+    activation: Option<Activation>,
+    out: &mut Vec<f32>,
+) {
+    out.resize(x.count() * weight.rows(), 0.0);
+    Arch::new().dispatch(ApplyBytes { weight, bias, x, activation, out });
+}
+
 struct ApplyBytes<'a> {
     weight: &'a BytePanels,
     bias: &'a [f32],
     x: &'a ByteRows,
-    then: Then,
+    activation: Option<Activation>,
     out: &'a mut [f32],
 }
 
@@ -142,14 +144,14 @@ impl WithSimd for ApplyBytes<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { weight, bias, x, then, out } = self;
+        let Self { weight, bias, x, activation, out } = self;
         let outputs = weight.rows();
         let kernel = ByteKernel::best();
         let mut sums = [[0; PANEL]; BLOCK_ROWS];
         let mut products = [0.0; PANEL];
         for panel in weight.panels() {
             let columns = panel.first..panel.first + panel.rows;
-            let own = padded(&bias[columns.clone()]);
+            let own = padded(bias.get(columns.clone()).unwrap_or_default());
             let blocks = out.chunks_mut(outputs * BLOCK_ROWS).zip((0..).step_by(BLOCK_ROWS));
             for (out, first) in blocks {
                 kernel.products(x, first, out.len() / outputs, &panel, &mut sums);
@@ -161,7 +163,7 @@ impl WithSimd for ApplyBytes<'_> {
                     {
                         *product = own_scale * (scale * sum as f32 + offset * own_sum) + bias;
                     }
-                    then.put::<S>(&mut products, &mut out[columns.clone()]);
+                    put_activated::<S>(activation, &mut products, &mut out[columns.clone()]);
                 }
             }
         }

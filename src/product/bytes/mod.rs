@@ -70,12 +70,6 @@ impl BytePanels {
         (0..self.dim).map(move |i| scale * f32::from(values[place(i)]))
     }
 
-    /// Writes the products of one row with all packed ones to `out`, `[n]` f32, replacing its contents.
-    pub fn products_of(&self, rows: &ByteRows, row: usize, out: &mut Vec<f32>) {
-        out.resize(self.rows, 0.0);
-        Arch::new().dispatch(ProductsOf { panels: self, rows, row, out });
-    }
-
     /// The panels in order.
     pub fn panels(&self) -> impl Iterator<Item = BytePanel<'_>> {
         let values = self.values.values().chunks_exact(panel_size(self.dim));
@@ -114,31 +108,6 @@ fn fill(rows: &[f32], dim: usize, values: &mut [i8]) -> Numbers {
         sums[panel][column] = sum as f32;
     }
     (scales, sums)
-}
-
-struct ProductsOf<'a> {
-    panels: &'a BytePanels,
-    rows: &'a ByteRows,
-    row: usize,
-    out: &'a mut [f32],
-}
-
-impl WithSimd for ProductsOf<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { panels, rows, row, out } = self;
-        let (kernel, scale, offset) = (ByteKernel::best(), rows.scales[row], rows.offsets[row]);
-        let mut sums = [[0; PANEL]; BLOCK_ROWS];
-        for (panel, out) in panels.panels().zip(out.chunks_mut(PANEL)) {
-            kernel.products(rows, row, 1, &panel, &mut sums);
-            let columns = sums[0].iter().zip(panel.scales).zip(panel.sums);
-            for (out, ((&sum, own_scale), own_sum)) in out.iter_mut().zip(columns) {
-                *out = own_scale * (scale * sum as f32 + offset * own_sum);
-            }
-        }
-    }
 }
 
 /// Up to [`PANEL`] packed rows.
