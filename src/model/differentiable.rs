@@ -13,8 +13,6 @@ mod attention;
 use super::autograd;
 use super::config::{self, Activation, Norms, TransformerConfig};
 use super::rotation::Rotation;
-#[cfg(test)]
-use super::transformer::Transformer;
 use super::transformer::{Embeddings, Layer, LayerNorm, Linear, Stack};
 pub(crate) use attention::AttentionMask;
 
@@ -296,24 +294,6 @@ impl Embeddings {
             }
         };
         normed(x)
-    }
-}
-
-#[cfg(test)]
-impl Transformer {
-    /// Hidden states of a padded batch after the last layer, every operation differentiable.
-    ///
-    /// # Shapes
-    /// `ids` `[batch, tokens]` u32, with any padding after each length; output `[batch, tokens, m]` f32.
-    pub(super) fn forward(
-        &self,
-        ids: &Tensor,
-        lengths: &[usize],
-        program: Program,
-    ) -> candle_core::Result<Tensor> {
-        let mask = AttentionMask::with_program(lengths, ids.dim(1)?, ids.device(), program)?;
-        let x = self.embeddings.forward(ids, program, &self.config)?;
-        self.stack.forward(x, &mask, &self.config)
     }
 }
 

@@ -9,13 +9,13 @@ use super::config::{EncoderPrecision, TransformerConfig};
 use super::describe::{EncoderDescription, ReadText};
 use super::error::ModelError;
 use super::files::{self, TOKENIZER_FILE};
-use super::folder::{self, Folder, Prompt, StaticForm, Tokens};
+use super::folder::{self, Folder, Prompt, StaticForm};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
 use super::parts::{EncoderFiles, LazyParts, Unchecked};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
-use super::tokenize::{TextRules, Token};
+use super::tokenize::{TextTokenizer, Tokens};
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
 use crate::scan::{Similarity, has_direction};
@@ -139,7 +139,7 @@ impl Encoder {
         let tokens = match known.get() {
             Some(&tokens) => tokens,
             None => {
-                let tokens = self.parts.tokenizer()?.prompt_tokens(prompt)?;
+                let tokens = self.tokenizer()?.prompt_tokens(prompt)?;
                 *known.get_or_init(|| tokens)
             }
         };
@@ -172,9 +172,12 @@ impl Encoder {
         self.parts.source.text.max_tokens
     }
 
-    /// The start of a text that has the same tokens and embedding as the whole text.
-    pub(crate) fn head<'a>(&self, text: &'a str) -> Result<&'a str, ModelError> {
-        Ok(self.parts.tokenizer()?.head(text))
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`], if this call loads it.
+    pub(crate) fn tokenizer(&self) -> Result<&TextTokenizer, ModelError> {
+        self.parts.tokenizer()
     }
 
     /// Token ids of a text in its role, including prompt and special tokens.
@@ -186,7 +189,7 @@ impl Encoder {
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub fn tokenize(&self, text: &str, role: Role) -> Result<Vec<u32>, ModelError> {
         let prompt = &self.prompt(role).text;
-        let tokenizer = self.parts.tokenizer()?;
+        let tokenizer = self.tokenizer()?;
         if prompt.is_empty() {
             tokenizer.encode(text)
         } else {
@@ -199,10 +202,10 @@ impl Encoder {
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub(crate) fn knows(&self, text: &str) -> Result<bool, ModelError> {
-        if self.folder.tokens == Tokens::Marked {
+        if self.folder.text.tokens == Tokens::Marked {
             return Ok(true);
         }
-        let tokenizer = self.parts.tokenizer()?;
+        let tokenizer = self.tokenizer()?;
         // The first words are nearly always enough.
         let start = text.get(..FIRST_BYTES).and_then(|start| start.rsplit_once(char::is_whitespace));
         match start {
@@ -221,45 +224,15 @@ impl Encoder {
         Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
-    /// Passes all tokens of a text to `tell` in order, without prompt and special tokens. Returns their
-    /// number.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
-        self.parts.tokenizer()?.tokens(text, tell)
-    }
-
-    /// Like [`Self::tokens`], but a word has the same tokens at any position. Returns their number if they
-    /// are the tokens of the text itself.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn words(
-        &self,
-        text: &str,
-        tell: &mut dyn FnMut(Token<'_>),
-    ) -> Result<Option<usize>, ModelError> {
-        self.parts.tokenizer()?.words(text, tell)
-    }
-
     /// The tokens of a question; `None` if they do not cover its text exactly, or some are unknown.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
         if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
         }
-        let tokenizer = self.parts.tokenizer()?;
+        let tokenizer = self.tokenizer()?;
         let all = tokenizer.encode(text)?;
         let words = tokenizer.known_words(&all).filter(|_| all.len() < self.max_tokens());
         Ok(words.map(|words| QuestionTokens { words, all }))
-    }
-
-    /// Appends the byte offsets of all tokens of a text, ascending.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn token_starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
-        self.parts.tokenizer()?.starts(text, out)
     }
 
     /// Number of prompt and special tokens of a document, which count towards [`Self::max_tokens`].
@@ -274,17 +247,17 @@ impl Encoder {
     /// Whether a token is only punctuation. Few texts contain a question mark, so it would have a high but
     /// meaningless weight in a question.
     pub(crate) fn is_punctuation(&self, token: u32) -> bool {
-        self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
+        self.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
     }
 
     /// Whether a token continues the word of the token before it.
     pub(crate) fn continues(&self, token: u32) -> bool {
-        self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
+        self.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
     }
 
     /// A token as written in the vocabulary; empty for an unknown one.
     pub(crate) fn token(&self, token: u32) -> String {
-        self.parts.tokenizer().map(|tokenizer| tokenizer.token(token)).unwrap_or_default()
+        self.tokenizer().map(|tokenizer| tokenizer.token(token)).unwrap_or_default()
     }
 
     /// Embeddings of `texts`, row by row, in order.
@@ -302,7 +275,7 @@ impl Encoder {
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
         // Loaded before starting threads, each of which would load it.
         let packed = self.parts.packed()?;
-        self.parts.tokenizer()?;
+        self.tokenizer()?;
         let skip = self.skipped(role)?;
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
@@ -421,14 +394,12 @@ impl LoadOptions {
         folder::check_weights(dir, dir, "SentenceTransformer")?;
         let weights = dir.join(files::encoder_file(dir));
         let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
-        let text =
-            TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
         let source = EncoderFiles {
             dir: dir.to_owned(),
             weights,
             tokenizer,
             config,
-            text,
+            text: folder.text,
             precision: self.precision,
             unchecked,
         };

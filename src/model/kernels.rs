@@ -167,10 +167,12 @@ pub(crate) fn softmax<S: Simd>(row: &mut [f32], scale: f32) {
 dispatched! {
     /// `x = activation(x + bias)` for each row of `bias.len()` values.
     #[cfg(feature = "train")]
-    fn bias_activation<S>(x: &mut [f32], bias: &[f32], activation: Activation) {
+    fn add_bias<S>(x: &mut [f32], bias: &[f32], activation: Option<Activation>) {
         for row in x.chunks_exact_mut(bias.len()) {
             row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
-            activate::<S>(row, activation);
+            if let Some(activation) = activation {
+                activate::<S>(row, activation);
+            }
         }
     }
 
@@ -214,14 +216,6 @@ dispatched! {
                     }
                 }
             }
-        }
-    }
-
-    /// `x = x + bias` for each row of `bias.len()` values.
-    #[cfg(feature = "train")]
-    fn add_bias<S>(x: &mut [f32], bias: &[f32]) {
-        for row in x.chunks_exact_mut(bias.len()) {
-            row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
         }
     }
 

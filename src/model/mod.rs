@@ -41,8 +41,6 @@ pub use describe::{EncoderDescription, ReadText};
 pub use encoder::{Encoder, Role};
 pub use error::ModelError;
 pub use files::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
-#[cfg(feature = "train")]
-pub(crate) use folder::Tokens;
 pub use folder::{Module, Prompt, PromptSource};
 #[cfg(feature = "hub")]
 pub use hub::{DEFAULT_MODEL, fetch};
@@ -100,5 +98,7 @@ pub(crate) use pooling::Step;
 #[cfg(feature = "train")]
 pub(crate) use pooling::{Pooler, unit_rows};
 pub(crate) use tokenize::Token;
+#[cfg(feature = "train")]
+pub(crate) use tokenize::Tokens;
 #[cfg(feature = "train")]
 pub(crate) use transformer::{Embeddings, Stack, Transformer};

@@ -318,7 +318,7 @@ impl Transformer {
         Self::build(config, layout, word, &mut |name, shape| weights.get(name, shape))
     }
 
-    fn build<E: From<candle_core::Error>>(
+    pub(super) fn build<E: From<candle_core::Error>>(
         config: TransformerConfig,
         layout: &'static Layout,
         word: WordTable,
@@ -343,18 +343,6 @@ impl Transformer {
             embeddings,
             stack,
         })
-    }
-
-    /// A transformer of given tensors, for tests; `layout` is the number of the family's layout.
-    #[cfg(all(test, feature = "train"))]
-    pub(crate) fn of_tensors(
-        config: TransformerConfig,
-        layout: usize,
-        get: &mut dyn FnMut(&str, &[usize]) -> candle_core::Result<Tensor>,
-    ) -> candle_core::Result<Self> {
-        let layout = &config.family.layouts()[layout];
-        let word = WordTable::held(&get(layout.word, &[config.vocab_size, config.hidden_size])?)?;
-        Self::build(config, layout, word, get)
     }
 
     /// The last layers with tensors that `map` makes from the current ones, given names common to all

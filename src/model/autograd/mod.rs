@@ -95,7 +95,7 @@ pub(crate) fn bias_activation(x: &Tensor, bias: &Tensor, activation: Activation)
         "bias-activation",
         move |[x, bias, _]: [Operand<'_>; 3]| {
             let bias = slice(bias)?;
-            changed(x, |y| kernels::bias_activation(y, bias, activation))
+            changed(x, |y| kernels::add_bias(y, bias, Some(activation)))
         },
         move |[x, bias, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let kernel = |dx: &mut [f32], x: &[f32], bias: &[f32]| {

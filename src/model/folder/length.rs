@@ -42,13 +42,13 @@ pub(super) fn read(dir: &Path, positions: usize, folder: &mut Folder) -> Result<
         return Err(ModelError::unsupported(dir, "name of a file", name, supported));
     }
     let (mut config, said) = body(dir, &OF_ENCODER, "last_hidden_state")?;
-    folder.lowercase = config.or("do_lower_case", false)?;
+    folder.text.lowercase = config.or("do_lower_case", false)?;
     config.refuse_rest()?;
     let of_tokenizer = tokenizer_length(dir)?;
     let said = said.map(|length| (length, path));
     let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG))));
     let (length, file) = said.unwrap_or((positions, dir.join("config.json")));
-    folder.max_tokens = within(length.min(positions), &file)?;
+    folder.text.max_tokens = within(length.min(positions), &file)?;
     Ok(())
 }
 

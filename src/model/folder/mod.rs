@@ -19,6 +19,7 @@ use super::files::{self, MANIFEST_FILE};
 use super::json::Settings;
 use super::pooling::{Pooler, PoolingMode, Step};
 use super::settings::EncoderSettings;
+use super::tokenize::TextRules;
 use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
@@ -31,19 +32,6 @@ pub(super) use statics::{StaticForm, config as static_config};
 pub(super) use task::is_reranker;
 pub(super) use task::{check_weights, model_type, modern_head, reranker};
 
-/// Which of a text's tokens an encoder reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tokens {
-    /// All tokens, with the special ones added by the tokenizer.
-    #[default]
-    Marked,
-    /// All tokens, without special ones.
-    Bare,
-    /// Known tokens at the start of a text, which is first truncated to the characters of `length` tokens of
-    /// median length.
-    Known { length: Option<usize> },
-}
-
 /// The settings of a folder for turning a text into an embedding, without those of the transformer itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Folder {
@@ -51,12 +39,8 @@ pub(crate) struct Folder {
     /// Whether the tokens of the prompt are pooled too.
     pub include_prompt: bool,
     pub modules: Vec<Module>,
-    /// The longest text, in tokens.
-    pub max_tokens: usize,
-    /// Which of a text's tokens are read.
-    pub tokens: Tokens,
-    /// Whether texts are lowercased before the tokenizer's own normalizer.
-    pub lowercase: bool,
+    /// How texts are tokenised.
+    pub text: TextRules,
     /// Dimensions that embeddings keep.
     pub truncate_dim: Option<usize>,
     pub similarity: Similarity,
@@ -71,9 +55,7 @@ impl Folder {
             pooling: vec![PoolingMode::Mean],
             include_prompt: true,
             modules: vec![Module::Normalize],
-            max_tokens: MOST_TOKENS,
-            tokens: Tokens::Marked,
-            lowercase: false,
+            text: TextRules { max_tokens: MOST_TOKENS, ..TextRules::default() },
             truncate_dim: None,
             similarity: Similarity::Cosine,
             query_prompt: Prompt::default(),
@@ -126,30 +108,7 @@ impl Folder {
                 *prompt = Prompt { text: text.clone(), source };
             }
         }
-        folder.check_dim(dir, config.hidden_size)?;
         Ok((folder, settings))
-    }
-
-    /// Width of the embeddings before truncation.
-    fn width(&self, hidden: usize) -> usize {
-        let pooled = self.pooling.len() * hidden;
-        self.modules.iter().fold(pooled, |width, module| match module {
-            Module::Dense(dense) => dense.outputs,
-            Module::Normalize => width,
-        })
-    }
-
-    fn check_dim(&self, dir: &Path, hidden: usize) -> Result<(), ModelError> {
-        let width = self.width(hidden);
-        match self.truncate_dim {
-            Some(dim) if dim == 0 || dim > width => Err(ModelError::bad_config(
-                dir,
-                "number of dimensions to keep",
-                dim,
-                format!("1 to the encoder's {width}"),
-            )),
-            _ => Ok(()),
-        }
     }
 
     /// Whether texts are encoded identically; the source of a prompt is ignored.
@@ -164,6 +123,9 @@ impl Folder {
     }
 
     /// The pooling with the weights of the modules after it.
+    ///
+    /// # Errors
+    /// Those of reading the weights; [`ModelError::BadConfig`] for more dimensions than the encoder has.
     pub(crate) fn pooler(&self, dir: &Path, hidden: usize) -> Result<Pooler, ModelError> {
         let step = |module: &Module| {
             Ok(match module {
@@ -176,6 +138,13 @@ impl Folder {
             })
         };
         let steps = self.modules.iter().map(step).collect::<Result<_, ModelError>>()?;
-        Ok(Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim))
+        let pooler = Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim);
+        let (what, width) = ("number of dimensions to keep", pooler.width());
+        match self.truncate_dim {
+            Some(dim) if dim == 0 || dim > width => {
+                Err(ModelError::bad_config(dir, what, dim, format!("1 to the encoder's {width}")))
+            }
+            _ => Ok(pooler),
+        }
     }
 }

@@ -10,11 +10,12 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Folder, Module, Tokens, modules};
+use super::{Folder, Module, modules};
 use crate::model::config::{MOST_TOKENS, TransformerConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
 use crate::model::json::Settings;
+use crate::model::tokenize::Tokens;
 use crate::model::transformer::{STATIC_TABLES, TOKEN_ROWS};
 use crate::model::weights::Weights;
 
@@ -81,10 +82,10 @@ pub(super) fn read(
         StaticForm::Model2vec => model2vec(dir, width, folder)?,
         StaticForm::SentenceTransformers => {
             modules::read(dir, width, folder)?;
-            (folder.max_tokens, folder.tokens) = (tokenizer_length(dir)?, Tokens::Bare);
+            (folder.text.max_tokens, folder.text.tokens) = (tokenizer_length(dir)?, Tokens::Bare);
         }
     }
-    folder.max_tokens = folder.max_tokens.min(MOST_TOKENS);
+    folder.text.max_tokens = folder.text.max_tokens.min(MOST_TOKENS);
     Ok(())
 }
 
@@ -108,7 +109,7 @@ fn model2vec(dir: &Path, width: usize, folder: &mut Folder) -> Result<(), ModelE
         return Err(config.bad("max_length", 0, "1 and more"));
     }
     folder.modules = own;
-    (folder.max_tokens, folder.tokens) = (length.unwrap_or(MOST_TOKENS), Tokens::Known { length });
+    (folder.text.max_tokens, folder.text.tokens) = (length.unwrap_or(MOST_TOKENS), Tokens::Known { length });
     Ok(())
 }
 

@@ -240,7 +240,7 @@ impl StartingWeights {
         rng: &mut ChaCha8Rng,
     ) -> Result<Self, ModelError> {
         let encoder = LoadOptions::new().lazy_encoder(true).encoder(base)?;
-        if encoder.folder().lowercase {
+        if encoder.folder().text.lowercase {
             return Err(ModelError::unsupported(
                 base.join(BODY_CONFIG),
                 "do_lower_case of a reranker's base",

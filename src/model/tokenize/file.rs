@@ -13,7 +13,7 @@ use tokenizers::{
 };
 
 use super::pipeline;
-use super::vocabulary::{List, Model};
+use super::vocabulary::Model;
 
 /// Most tokens in addition to the model's vocabulary.
 const MOST_ADDED: usize = 65_536;
@@ -36,7 +36,7 @@ struct File<'a> {
     version: Option<String>,
     truncation: Option<Truncation>,
     #[serde(default)]
-    added_tokens: List<AddedToken, MOST_ADDED>,
+    added_tokens: Vec<AddedToken>,
     #[serde(borrow)]
     normalizer: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -84,7 +84,10 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
             "the post-processor adds {special} special tokens to a text, of {max_tokens} tokens in all"
         ));
     }
-    let tokens = file.added_tokens.0;
+    let tokens = file.added_tokens;
+    if tokens.len() > MOST_ADDED {
+        return Err(format!("{} added tokens, at most {MOST_ADDED} are allowed", tokens.len()));
+    }
     if tokens.iter().any(|token| token.content.len() > LONGEST_ADDED) {
         return Err(format!("added tokens of at most {LONGEST_ADDED} bytes are allowed"));
     }

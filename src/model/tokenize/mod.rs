@@ -40,10 +40,22 @@ use tokenizers::{Encoding, Model, ModelWrapper, OffsetType, PreTokenizer, Tokeni
 
 use super::error::ModelError;
 use super::files;
-use super::folder::Tokens;
+
+/// Which of a text's tokens an encoder reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// All tokens, with the special ones added by the tokenizer.
+    #[default]
+    Marked,
+    /// All tokens, without special ones.
+    Bare,
+    /// Known tokens at the start of a text, which is first truncated to the characters of `length` tokens of
+    /// median length.
+    Known { length: Option<usize> },
+}
 
 /// Rules for tokenising texts that are not in the tokenizer's file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct TextRules {
     /// Most tokens of a text, including special ones.
     pub max_tokens: usize,

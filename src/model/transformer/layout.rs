@@ -44,7 +44,7 @@ pub(crate) fn full_name(layers: &str, layer: usize, part: LayerPart, kind: &str)
 
 impl Family {
     /// The layouts of the family's checkpoints.
-    pub(super) fn layouts(self) -> &'static [Layout] {
+    pub(in crate::model) fn layouts(self) -> &'static [Layout] {
         match self {
             Self::Bert => std::slice::from_ref(&BERT),
             Self::DistilBert => std::slice::from_ref(&DISTILBERT),
