@@ -116,7 +116,7 @@ impl Bundle {
     ///
     /// # Errors
     /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
-    /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
+    /// [`ModelError::Checksum`] for a damaged file, [`ModelError::BadSetting`] for one
     /// of another format, and every error of [`Encoder::load`](super::Encoder::load).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().bundle(dir)
@@ -332,11 +332,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     // Read the version first: another format may have other fields.
     let Version { format_version } = files::read_json(path)?;
     if format_version != BUNDLE_FORMAT {
-        return Err(ModelError::UnsupportedBundle {
-            path: path.to_owned(),
-            found: format_version,
-            supported: BUNDLE_FORMAT,
-        });
+        let problem =
+            format!("bundle format {format_version} is not known; this version reads {BUNDLE_FORMAT}");
+        return Err(ModelError::BadSetting { path: path.to_owned(), problem });
     }
     let manifest: BundleManifest = files::read_json(path)?;
     let weights = [ENCODER_FILE, INDEXER_FILE];

@@ -11,6 +11,9 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Serialize};
+
 use super::error::ModelError;
 pub(crate) use relative::RelativePositions;
 
@@ -44,7 +47,8 @@ pub(crate) enum Activation {
 }
 
 /// Number format of the encoder's matrix products when texts are embedded. It does not affect training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum EncoderPrecision {
     /// 32-bit floating point, as in training and in every published figure of a model.
@@ -58,31 +62,15 @@ pub enum EncoderPrecision {
 
 impl fmt::Display for EncoderPrecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::Int8 => "int8",
-        })
+        self.serialize(f)
     }
 }
 
-/// A text that does not name an [`EncoderPrecision`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{got}` is neither f32 nor int8")]
-#[non_exhaustive]
-pub struct ParsePrecisionError {
-    /// The text given.
-    pub got: String,
-}
-
 impl FromStr for EncoderPrecision {
-    type Err = ParsePrecisionError;
+    type Err = serde::de::value::Error;
 
-    fn from_str(text: &str) -> Result<Self, ParsePrecisionError> {
-        match text.trim() {
-            "f32" => Ok(Self::F32),
-            "int8" => Ok(Self::Int8),
-            other => Err(ParsePrecisionError { got: other.to_owned() }),
-        }
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::deserialize(text.trim().into_deserializer())
     }
 }
 
@@ -155,7 +143,7 @@ impl TransformerConfig {
     /// Reads a `config.json`.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for a setting that is not implemented, [`ModelError::BadConfig`] for
+    /// [`ModelError::BadSetting`] for a setting that is not implemented, [`ModelError::BadSetting`] for
     /// impossible sizes.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let config = families::read(path)?;
@@ -189,7 +177,7 @@ impl TransformerConfig {
     /// The description of a table of vectors of tokens, `[tokens, width]`, whose file is `path`.
     ///
     /// # Errors
-    /// [`ModelError::BadConfig`].
+    /// [`ModelError::BadSetting`].
     pub(crate) fn of_table(
         path: &Path,
         [vocab_size, hidden_size]: [usize; 2],

@@ -78,7 +78,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`ModelError`] names the file and the problem. An unimplemented setting is
-    /// [`ModelError::Unsupported`], a model for another purpose [`ModelError::OtherPurpose`], weights in
+    /// [`ModelError::BadSetting`], a model for another purpose [`ModelError::OtherPurpose`], weights in
     /// another format [`ModelError::BadFile`].
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         LoadOptions::new().encoder(dir)
@@ -129,7 +129,7 @@ impl Encoder {
     /// excludes it.
     ///
     /// # Errors
-    /// [`ModelError::BadConfig`] for a prompt that leaves no room for a text, [`ModelError::Tokenizer`].
+    /// [`ModelError::BadSetting`] for a prompt that leaves no room for a text, [`ModelError::Tokenizer`].
     pub(crate) fn skipped(&self, role: Role) -> Result<usize, ModelError> {
         let prompt = &self.prompt(role).text;
         if prompt.is_empty() {
@@ -351,7 +351,7 @@ impl LoadOptions {
     /// As [`Self::encoder`], with settings that override those of the folder.
     ///
     /// # Errors
-    /// Those of [`Encoder::load`], and [`ModelError::BadConfig`] for more dimensions than the encoder has.
+    /// Those of [`Encoder::load`], and [`ModelError::BadSetting`] for more dimensions than the encoder has.
     pub fn encoder_with(
         self,
         dir: impl AsRef<Path>,

@@ -61,29 +61,13 @@ pub enum ModelError {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// The configuration asks for an unimplemented feature.
-    #[error("{}: {what} `{found}` is not supported (supported: {supported})", path.display())]
-    Unsupported {
+    /// A setting has an invalid value, or asks for an unimplemented feature.
+    #[error("{}: {problem}", path.display())]
+    BadSetting {
         /// The file.
         path: PathBuf,
-        /// The setting.
-        what: &'static str,
-        /// Its value.
-        found: String,
-        /// Valid values.
-        supported: &'static str,
-    },
-    /// A value in a configuration file is invalid.
-    #[error("{}: {what} is {found}, expected {expected}", path.display())]
-    BadConfig {
-        /// The file.
-        path: PathBuf,
-        /// The setting.
-        what: &'static str,
-        /// Its value.
-        found: u64,
-        /// Valid values.
-        expected: String,
+        /// The setting, its value, and valid values.
+        problem: String,
     },
     /// A safetensors file is truncated or not a safetensors file at all.
     #[error("{} is not a valid safetensors file: {source}", path.display())]
@@ -109,16 +93,6 @@ pub enum ModelError {
     Checksum {
         /// The file.
         path: PathBuf,
-    },
-    /// The bundle was written by another version of this crate.
-    #[error("{}: bundle format {found} is not known; this version reads {supported}", path.display())]
-    UnsupportedBundle {
-        /// The bundle's `ehi.json`.
-        path: PathBuf,
-        /// The format found.
-        found: u32,
-        /// The format that this build reads.
-        supported: u32,
     },
     /// The output directory of a model is not empty, or cannot be replaced.
     #[error("{} {problem}", path.display())]
@@ -198,20 +172,23 @@ impl ModelError {
     /// The error with the start of the found value.
     pub(super) fn unsupported(
         path: impl Into<PathBuf>,
-        what: &'static str,
+        what: &str,
         found: impl ToString,
-        supported: &'static str,
+        supported: &str,
     ) -> Self {
-        Self::Unsupported { path: path.into(), what, found: shortened(&found.to_string()), supported }
+        let found = shortened(&found.to_string());
+        let problem = format!("{what} `{found}` is not supported (supported: {supported})");
+        Self::BadSetting { path: path.into(), problem }
     }
 
     pub(super) fn bad_config(
         path: impl Into<PathBuf>,
-        what: &'static str,
+        what: &str,
         found: usize,
-        expected: impl Into<String>,
+        expected: impl std::fmt::Display,
     ) -> Self {
-        Self::BadConfig { path: path.into(), what, found: found as u64, expected: expected.into() }
+        let problem = format!("{what} is {found}, expected {expected}");
+        Self::BadSetting { path: path.into(), problem }
     }
 
     pub(super) fn bad_file(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {

@@ -45,7 +45,7 @@ impl Settings {
     }
 
     /// Removes settings that must have these values unless they are absent or empty.
-    pub(super) fn check(&mut self, supported: &[(&'static str, &'static str)]) -> Result<(), ModelError> {
+    pub(super) fn check(&mut self, supported: &[(&str, &str)]) -> Result<(), ModelError> {
         for &(name, supported) in supported {
             let found = match self.fields.remove(name) {
                 Some(Value::Number(number)) if number.as_f64() == supported.parse().ok() => continue,
@@ -70,16 +70,11 @@ impl Settings {
         }
     }
 
-    pub(super) fn unsupported(
-        &self,
-        what: &'static str,
-        found: impl ToString,
-        supported: &'static str,
-    ) -> ModelError {
+    pub(super) fn unsupported(&self, what: &str, found: impl ToString, supported: &str) -> ModelError {
         ModelError::unsupported(&self.path, what, found, supported)
     }
 
-    pub(super) fn bad(&self, what: &'static str, found: usize, expected: impl Into<String>) -> ModelError {
+    pub(super) fn bad(&self, what: &str, found: usize, expected: impl std::fmt::Display) -> ModelError {
         ModelError::bad_config(&self.path, what, found, expected)
     }
 }

@@ -35,7 +35,7 @@ mod weights;
 mod words;
 
 pub use bundle::{BUNDLE_FORMAT, Bundle, Model};
-pub use config::{EncoderPrecision, ParsePrecisionError};
+pub use config::EncoderPrecision;
 pub use dense::{DenseActivation, DenseModule};
 pub use describe::{EncoderDescription, ReadText};
 pub use encoder::{Encoder, Role};

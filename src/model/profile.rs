@@ -58,7 +58,7 @@ impl RoutingProfile {
     pub fn measure(indexer: &Indexer, unit_rows: &[f32]) -> Self {
         let samples: Vec<RoutingSample> = unit_rows
             .par_chunks_exact(indexer.dim())
-            .map(|row| indexer.route_observed(row, BEAM, Role::Document).1)
+            .map(|row| indexer.route(row, BEAM, Role::Document).sample)
             .collect();
         Self::of(&samples, indexer.shape().leaves())
     }
@@ -125,7 +125,7 @@ impl Bundle {
     /// without a tree or a report, and for a report without profiles.
     ///
     /// # Errors
-    /// [`ModelError::Json`] for a report that is damaged, [`ModelError::BadConfig`] for a
+    /// [`ModelError::Json`] for a report that is damaged, [`ModelError::BadSetting`] for a
     /// profile of another tree, [`ModelError::Io`].
     pub fn routing_profiles(&self) -> Result<Option<RoutingProfiles>, ModelError> {
         #[derive(Deserialize)]

@@ -73,7 +73,7 @@ impl Reranker {
     /// or ModernBERT with a head of one output. [`LoadOptions::reranker`] offers other precisions than f32.
     ///
     /// # Errors
-    /// [`ModelError::OtherPurpose`] for another model, [`ModelError::Unsupported`] for an unimplemented
+    /// [`ModelError::OtherPurpose`] for another model, [`ModelError::BadSetting`] for an unimplemented
     /// setting, [`ModelError::BadFile`]; [`ModelError`] names the file and the problem.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().reranker(dir)

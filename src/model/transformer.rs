@@ -11,7 +11,7 @@ use super::config::{MAX_CONFIG_VALUE, Norms, Span, TransformerConfig};
 use super::error::ModelError;
 use super::weights::Weights;
 use super::words::{Token, WordTable};
-use layout::{LayerPart, Layout, full_name};
+use layout::Layout;
 pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 
 /// `y = x W^T + b`, with W as checkpoints store it: `[out, in]`.
@@ -40,6 +40,8 @@ pub(crate) struct Layer {
     /// One map; for a gated step the activated and the multiplying map, or one map with the stacked rows of
     /// both.
     pub inner: Vec<Linear>,
+    #[cfg(feature = "train")]
+    is_gated: bool,
     pub output: Linear,
     pub output_norm: LayerNorm,
 }
@@ -104,6 +106,11 @@ impl LayerNorm {
             eps: config.layer_norm_eps,
         })
     }
+
+    #[cfg(feature = "train")]
+    fn tensors(&mut self) -> impl Iterator<Item = (&'static str, &mut Tensor)> {
+        pair(&mut self.weight, &mut self.bias)
+    }
 }
 
 /// The tensors of a map or a norm, by their names.
@@ -123,20 +130,20 @@ impl Layer {
         get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let (m, step) = (config.hidden_size, config.feed_forward);
-        let name = |part: LayerPart| format!("{}.{index}.{}", layout.layers, part.file);
+        let name = |part: &str| format!("{}.{index}.{part}", layout.layers);
         let gated = if step.gated { 2 } else { 1 };
-        let mut maps = |parts: &[LayerPart], [outputs, inputs]: [usize; 2], bias: bool| {
+        let mut maps = |parts: &[&str], [outputs, inputs]: [usize; 2], bias: bool| {
             let shape = [outputs / parts.len(), inputs];
             parts
                 .iter()
-                .map(|&part| Linear::build(&name(part), shape, bias, get))
+                .map(|part| Linear::build(&name(part), shape, bias, get))
                 .collect::<Result<Vec<_>, E>>()
         };
         let projections = maps(layout.projections, [3 * m, m], config.attention_bias)?;
         let attention_output = maps(&[layout.attention_output], [m, m], config.attention_bias)?.remove(0);
         let inner = maps(layout.inner, [gated * step.inner_size, m], step.bias)?;
         let output = maps(&[layout.output], [m, step.inner_size], step.bias)?.remove(0);
-        let mut norm = |part: LayerPart| LayerNorm::build(&name(part), config, get);
+        let mut norm = |part: &str| LayerNorm::build(&name(part), config, get);
         let has_norm = config.has_attention_norm(index);
         Ok(Self {
             span: config.spans[index],
@@ -144,31 +151,10 @@ impl Layer {
             attention_output,
             attention_norm: has_norm.then(|| norm(layout.attention_norm)).transpose()?,
             inner,
+            #[cfg(feature = "train")]
+            is_gated: step.gated,
             output,
             output_norm: norm(layout.output_norm)?,
-        })
-    }
-
-    /// All tensors, each with its part and its name in the part.
-    #[cfg(feature = "train")]
-    fn tensors<'a>(
-        &'a mut self,
-        layout: &'a Layout,
-    ) -> impl Iterator<Item = (LayerPart, &'static str, &'a mut Tensor)> {
-        let projections = layout.projections.iter().copied().zip(&mut self.projections);
-        let inner = layout.inner.iter().copied().zip(&mut self.inner);
-        let linears = projections
-            .chain([(layout.attention_output, &mut self.attention_output)])
-            .chain(inner)
-            .chain([(layout.output, &mut self.output)])
-            .map(|(part, linear)| (part, &mut linear.weight, &mut linear.bias));
-        let attention_norm = self.attention_norm.as_mut().map(|norm| (layout.attention_norm, norm));
-        let norms = attention_norm
-            .into_iter()
-            .chain([(layout.output_norm, &mut self.output_norm)])
-            .map(|(part, norm)| (part, &mut norm.weight, &mut norm.bias));
-        linears.chain(norms).flat_map(|(part, weight, bias)| {
-            pair(weight, bias).map(move |(kind, tensor)| (part, kind, tensor))
         })
     }
 }
@@ -218,7 +204,7 @@ impl Embeddings {
         let word = WordTable::held(&map("embeddings.word", &self.word.tensor()?)?)?;
         let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
         let mut norm = self.norm.clone();
-        for (kind, own) in norm.iter_mut().flat_map(|norm| pair(&mut norm.weight, &mut norm.bias)) {
+        for (kind, own) in norm.iter_mut().flat_map(LayerNorm::tensors) {
             *own = map(&format!("embeddings.norm.{kind}"), own)?;
         }
         Ok(Self { word, position, raw: self.raw.clone(), norm })
@@ -271,6 +257,48 @@ impl Stack {
 
 #[cfg(feature = "train")]
 impl Stack {
+    /// All tensors, each with its name in reports and checkpoints of training and its name in the weight file.
+    /// The first layer has the number `first`.
+    fn tensors(&mut self, layout: &Layout, first: usize) -> Vec<(String, String, &mut Tensor)> {
+        let mut all = Vec::new();
+        for (layer, index) in self.layers.iter_mut().zip(first..) {
+            let projections = match layer.projections.len() {
+                3 => &["query", "key", "value"][..],
+                _ => &["query_key_value"],
+            };
+            let inner = match (layer.inner.len(), layer.is_gated) {
+                (2, _) => &["gate", "intermediate"][..],
+                (_, true) => &["gate_and_intermediate"],
+                (_, false) => &["intermediate"],
+            };
+            let projections = projections.iter().zip(layout.projections).zip(&mut layer.projections);
+            let inner = inner.iter().zip(layout.inner).zip(&mut layer.inner);
+            let linears = projections
+                .chain([((&"attention_output", &layout.attention_output), &mut layer.attention_output)])
+                .chain(inner)
+                .chain([((&"output", &layout.output), &mut layer.output)])
+                .map(|(names, map)| (names, &mut map.weight, &mut map.bias));
+            let attention_norm = layer.attention_norm.as_mut();
+            let norms = attention_norm
+                .map(|norm| ((&"attention_norm", &layout.attention_norm), norm))
+                .into_iter()
+                .chain([((&"output_norm", &layout.output_norm), &mut layer.output_norm)])
+                .map(|(names, norm)| (names, &mut norm.weight, &mut norm.bias));
+            for ((own, file), weight, bias) in linears.chain(norms) {
+                all.extend(pair(weight, bias).map(|(kind, tensor)| {
+                    let own = format!("layer.{index}.{own}.{kind}");
+                    (own, format!("{}.{index}.{file}.{kind}", layout.layers), tensor)
+                }));
+            }
+        }
+        let bias = self.relative_bias.as_mut();
+        all.extend(bias.map(|bias| (RELATIVE_BIAS.to_owned(), layout.relative_bias.to_owned(), bias)));
+        for (kind, own) in self.final_norm.iter_mut().flat_map(LayerNorm::tensors) {
+            all.push((format!("final_norm.{kind}"), format!("{}.{kind}", layout.final_norm), own));
+        }
+        all
+    }
+
     /// Replaces the last layers and the final norm with those of another stack.
     pub(crate) fn replace_last(&mut self, other: &Self) {
         self.layers.truncate(self.layers.len() - other.layers.len());
@@ -311,7 +339,10 @@ impl Transformer {
         let layouts = config.family.layouts();
         let has = |layout: &&Layout| match config.layers {
             0 => weights.shape(layout.word).is_some(),
-            _ => weights.shape(&full_name(layout.layers, 0, layout.projections[0], "weight")).is_some(),
+            _ => {
+                let first = format!("{}.0.{}.weight", layout.layers, layout.projections[0]);
+                weights.shape(&first).is_some()
+            }
         };
         let layout = layouts.iter().find(has).unwrap_or(&layouts[0]);
         let word = words(weights, layout, &config)?;
@@ -355,18 +386,10 @@ impl Transformer {
         map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>,
     ) -> Result<Stack, E> {
         let mut stack = self.stack.last(layers);
-        let first = self.stack.layers.len() - layers;
-        for (index, layer) in stack.layers.iter_mut().enumerate() {
-            for (part, kind, tensor) in layer.tensors(self.layout) {
-                *tensor = map(&format!("layer.{}.{}.{kind}", first + index, part.own), tensor)?;
+        for (name, _, tensor) in stack.tensors(self.layout, self.stack.layers.len() - layers) {
+            if shared || name != RELATIVE_BIAS {
+                *tensor = map(&name, tensor)?;
             }
-        }
-        if let (true, Some(bias)) = (shared, &mut stack.relative_bias) {
-            *bias = map("relative_bias", bias)?;
-        }
-        for (kind, own) in stack.final_norm.iter_mut().flat_map(|norm| pair(&mut norm.weight, &mut norm.bias))
-        {
-            *own = map(&format!("final_norm.{kind}"), own)?;
         }
         Ok(stack)
     }
@@ -374,23 +397,18 @@ impl Transformer {
     /// Every tensor under its checkpoint name, without a model prefix.
     #[cfg(feature = "train")]
     pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
-        let mut all = Vec::new();
-        let mut add = |name: String, tensor: &Tensor| all.push((name, tensor.clone()));
-        let (e, layout) = (&self.embeddings, self.layout);
-        let add_norm = |name: &str, norm: &LayerNorm, add: &mut dyn FnMut(String, &Tensor)| {
-            add(format!("{name}.weight"), &norm.weight);
-            norm.bias.iter().for_each(|bias| add(format!("{name}.bias"), bias));
-        };
-        add(layout.word.to_owned(), &e.word.tensor()?);
-        e.norm.iter().for_each(|norm| add_norm(layout.embedding_norm, norm, &mut add));
-        e.raw.iter().for_each(|(name, table)| add((*name).to_owned(), table));
-        for (index, mut layer) in self.stack.layers.iter().cloned().enumerate() {
-            for (part, kind, tensor) in layer.tensors(layout) {
-                add(full_name(layout.layers, index, part, kind), tensor);
-            }
+        let Self { layout, embeddings, mut stack, .. } = self.clone();
+        let mut all = vec![(layout.word.to_owned(), embeddings.word.tensor()?)];
+        let mut norm = embeddings.norm;
+        for (kind, own) in norm.iter_mut().flat_map(LayerNorm::tensors) {
+            all.push((format!("{}.{kind}", layout.embedding_norm), own.clone()));
         }
-        self.stack.relative_bias.iter().for_each(|bias| add(layout.relative_bias.to_owned(), bias));
-        self.stack.final_norm.iter().for_each(|norm| add_norm(layout.final_norm, norm, &mut add));
+        all.extend(embeddings.raw.into_iter().map(|(name, table)| (name.to_owned(), table)));
+        all.extend(stack.tensors(layout, 0).into_iter().map(|(_, name, own)| (name, own.clone())));
         Ok(all)
     }
 }
+
+/// The name of the bias shared by all layers.
+#[cfg(feature = "train")]
+const RELATIVE_BIAS: &str = "relative_bias";

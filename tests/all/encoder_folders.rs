@@ -243,7 +243,7 @@ fn what_is_not_done_is_refused() {
         let path = dir.path().join(file);
         edit(&path, change);
         let error = Encoder::load(dir.path()).unwrap_err();
-        let named = matches!(error, ModelError::Unsupported { .. } | ModelError::BadConfig { .. });
+        let named = matches!(error, ModelError::BadSetting { .. });
         assert!(named, "{file}: {error}");
         assert!(error.to_string().contains(expected), "{file}: {error}");
     }

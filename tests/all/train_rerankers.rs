@@ -259,7 +259,7 @@ fn what_cannot_be_trained_is_refused() {
     let base = dir.path().join("nomic");
     folder("nomic-bert", "mean", &base);
     let error = error_of(&base, config(), &set());
-    assert!(matches!(error, Error::Model(ModelError::Unsupported { .. })), "{error}");
+    assert!(matches!(error, Error::Model(ModelError::BadSetting { .. })), "{error}");
     assert!(error.to_string().contains("nomic_bert") && error.to_string().contains("xlm-roberta"), "{error}");
     let error = error_of(dir.path(), config(), &set());
     assert!(matches!(error, Error::Model(ModelError::NotAModel { .. })), "{error}");

@@ -38,7 +38,7 @@ impl Bundle {
     /// and change its hash and its embeddings.
     ///
     /// # Errors
-    /// Those of [`Self::from_encoder`], and [`ModelError::BadConfig`] for more dimensions than the encoder
+    /// Those of [`Self::from_encoder`], and [`ModelError::BadSetting`] for more dimensions than the encoder
     /// has.
     pub fn from_encoder_with(dir: impl AsRef<Path>, settings: &EncoderSettings) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();

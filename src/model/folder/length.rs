@@ -69,7 +69,7 @@ pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result
 /// The module's settings and the longest text. `output` is the transformer's output for a text.
 fn body(
     dir: &Path,
-    supported: &[(&'static str, &'static str)],
+    supported: &[(&str, &str)],
     output: &str,
 ) -> Result<(Settings, Option<usize>), ModelError> {
     let mut config = Settings::read_or_none(dir.join(LENGTH_FILE))?;

@@ -125,7 +125,7 @@ impl Folder {
     /// The pooling with the weights of the modules after it.
     ///
     /// # Errors
-    /// Those of reading the weights; [`ModelError::BadConfig`] for more dimensions than the encoder has.
+    /// Those of reading the weights; [`ModelError::BadSetting`] for more dimensions than the encoder has.
     pub(crate) fn pooler(&self, dir: &Path, hidden: usize) -> Result<Pooler, ModelError> {
         let step = |module: &Module| {
             Ok(match module {

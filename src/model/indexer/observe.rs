@@ -37,13 +37,9 @@ impl LevelScorer for Observer<'_> {
 }
 
 impl Indexer {
-    /// As [`Self::route`], with the tree's confidence.
-    pub(crate) fn route_observed(
-        &self,
-        unit: &[f32],
-        beam: NonZeroUsize,
-        role: Role,
-    ) -> (Routing, RoutingSample) {
+    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). On a level with many
+    /// children, a query may get a leaf that is only nearly as probable; a document gets exact results.
+    pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
         let mut scorer = QueryScorer::new(self, unit);
         let (search, entropy, scorer) = match scorer.shortlisted(beam, role) {
             Some((search, entropy)) => (search, entropy, scorer),
@@ -66,7 +62,7 @@ impl Indexer {
         let top_probability = best.map_or(0.0, |best| best.log_probability.exp());
         let sample =
             RoutingSample { entropy, top_probability, leaf: best.map_or(LeafId(0), |best| best.leaf) };
-        (Routing { search, multiply_adds: scorer.multiply_adds }, sample)
+        Routing { search, sample, multiply_adds: scorer.multiply_adds }
     }
 
     /// The probability of each node on the path to each leaf, starting below the root: products of the

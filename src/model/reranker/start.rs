@@ -90,7 +90,7 @@ impl RerankerDraft {
     ///
     /// # Errors
     /// Those of [`Reranker::open`] and [`Encoder::load`](crate::model::Encoder::load),
-    /// [`ModelError::OutputDirectory`], [`ModelError::Unsupported`] for a family without a known head.
+    /// [`ModelError::OutputDirectory`], [`ModelError::BadSetting`] for a family without a known head.
     pub(crate) fn new(
         base: &Path,
         out: &Path,
