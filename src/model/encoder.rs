@@ -1,6 +1,7 @@
 //! The text encoder E_theta: tokenise, transform, pool, normalise.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
@@ -12,7 +13,7 @@ use super::files::{self, TOKENIZER_FILE};
 use super::folder::{self, Folder, Prompt, StaticForm};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
-use super::parts::{EncoderFiles, LazyParts, Unchecked};
+use super::parts::{EncoderFiles, LazyParts};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
 use super::tokenize::{TextTokenizer, Tokens};
@@ -357,7 +358,7 @@ impl LoadOptions {
         dir: impl AsRef<Path>,
         settings: &EncoderSettings,
     ) -> Result<Encoder, ModelError> {
-        self.encoder_of(dir.as_ref(), settings, Vec::new())
+        self.encoder_of(dir.as_ref(), settings, BTreeMap::new())
     }
 
     /// The encoder in `dir`, whose `unchecked` files are checked before use: for a lazy encoder, weights and
@@ -366,7 +367,7 @@ impl LoadOptions {
         self,
         dir: &Path,
         settings: &EncoderSettings,
-        unchecked: Vec<Unchecked>,
+        unchecked: BTreeMap<PathBuf, String>,
     ) -> Result<Encoder, ModelError> {
         let form = StaticForm::of(dir)?;
         let config_path = dir.join("config.json");

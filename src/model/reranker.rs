@@ -6,6 +6,7 @@ mod start;
 #[cfg(feature = "train")]
 pub(crate) use start::RerankerDraft;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -171,7 +172,7 @@ impl LoadOptions {
             config,
             text: TextRules { max_tokens, ..TextRules::default() },
             precision: self.precision,
-            unchecked: Vec::new(),
+            unchecked: BTreeMap::new(),
         };
         let reranker = Reranker {
             parts: LazyParts::new(source),

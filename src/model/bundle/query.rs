@@ -16,25 +16,16 @@ use crate::model::query_encoder::{FastEncoder, QueryEncoderEntry};
 pub(super) const MANIFEST_NEW: &str = "ehi.json.new";
 pub(super) const QUERY_ENCODER_NEW: &str = "query.safetensors.new";
 
-/// The query encoder named by a manifest, next to the encoder of documents.
-///
-/// # Errors
-/// The problem with the entry; the model works without it.
-pub(super) fn open(
-    dir: &Path,
-    entry: Value,
-    digest: &str,
-    encoder: &Encoder,
-) -> Result<FastEncoder, ModelError> {
-    Ok(of_entry(dir, parse(dir, entry, digest)?, encoder))
-}
-
-fn of_entry(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEncoder {
+/// The query encoder of an entry, next to the encoder of documents.
+pub(super) fn of_entry(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEncoder {
     FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim())
 }
 
-/// `digest`: the digest of the encoder of documents.
-fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
+/// Parses an entry for the encoder of documents with this digest.
+///
+/// # Errors
+/// The problem with the entry; the model works without it.
+pub(super) fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
     let path = dir.join(MANIFEST_FILE);
     let entry: QueryEncoderEntry =
         serde_json::from_value(entry).map_err(|source| ModelError::json(&path, source))?;

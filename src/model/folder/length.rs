@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Folder;
 use crate::model::config::MOST_TOKENS;
 use crate::model::error::ModelError;
-use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_FILE};
+use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 use crate::model::json::Settings;
 
 /// Its names for other families in releases of the library before 2.
@@ -20,7 +20,6 @@ const FORMER_FILES: [&str; 6] = [
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 ];
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The shortest useful pair for a reranker: four special tokens, and one or two tokens of each text.
 const SHORTEST_PAIR: usize = 8;
 
@@ -46,7 +45,7 @@ pub(super) fn read(dir: &Path, positions: usize, folder: &mut Folder) -> Result<
     config.refuse_rest()?;
     let of_tokenizer = tokenizer_length(dir)?;
     let said = said.map(|length| (length, path));
-    let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG))));
+    let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG_FILE))));
     let (length, file) = said.unwrap_or((positions, dir.join("config.json")));
     folder.text.max_tokens = within(length.min(positions), &file)?;
     Ok(())
@@ -102,7 +101,7 @@ fn within(found: usize, path: &Path) -> Result<usize, ModelError> {
 
 /// `model_max_length`, unless it is the huge number that means no limit.
 pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, ModelError> {
-    let mut config = Settings::read_or_none(dir.join(TOKENIZER_CONFIG))?;
+    let mut config = Settings::read_or_none(dir.join(TOKENIZER_CONFIG_FILE))?;
     config.check(&[("truncation_side", "right")])?;
     // The library rebuilds a BERT normalizer from them.
     let mut said = Vec::new();

@@ -25,7 +25,7 @@ use crate::scan::Similarity;
 pub(super) use length::read_of_reranker as reranker_length;
 pub use modules::Module;
 #[cfg(feature = "hub")]
-pub(super) use modules::table_folder;
+pub(super) use modules::{module_folders, table_folder};
 pub use prompts::{Prompt, PromptSource};
 pub(super) use statics::{StaticForm, config as static_config};
 #[cfg(feature = "train")]

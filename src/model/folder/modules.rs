@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Folder;
 use crate::model::dense::{DenseActivation, DenseModule};
 use crate::model::error::ModelError;
-use crate::model::files;
+use crate::model::files::{self, MODULES_FILE};
 use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
 
@@ -41,7 +41,6 @@ const FOLDERS: &str =
     "the model's own folder for the first one, a number and its name, as in 1_Pooling, for others";
 /// The module that is a table of token vectors.
 pub(super) const STATIC_EMBEDDING: &str = "StaticEmbedding";
-pub(super) const FILE: &str = "modules.json";
 /// Most modules after the pooling, and most widths in a chain.
 const MOST_MODULES: usize = 16;
 const MOST_WIDTH: usize = 1 << 16;
@@ -74,7 +73,7 @@ pub(in crate::model) fn table_folder(path: &Path) -> Result<Option<String>, Mode
 
 /// Reads `modules.json` into `folder`; without one, it keeps its defaults.
 pub(super) fn read(dir: &Path, hidden: usize, folder: &mut Folder) -> Result<(), ModelError> {
-    let path = dir.join(FILE);
+    let path = dir.join(MODULES_FILE);
     if !files::is_there(&path) {
         return Ok(());
     }
@@ -125,9 +124,16 @@ pub(super) fn read(dir: &Path, hidden: usize, folder: &mut Folder) -> Result<(),
     if is_pooled { Ok(()) } else { Err(no("chain of modules", "without Pooling", SUPPORTED)) }
 }
 
+/// The folders of the modules of a `modules.json`.
+#[cfg(feature = "hub")]
+pub(in crate::model) fn module_folders(path: &Path) -> Result<Vec<String>, ModelError> {
+    let entries: Vec<ModuleEntry> = files::read_json(path)?;
+    Ok(entries.into_iter().map(|entry| entry.path).collect())
+}
+
 /// Refuses a chain with anything but the Transformer; `modules.json` may be absent.
 pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
-    let path = dir.join(FILE);
+    let path = dir.join(MODULES_FILE);
     let entries: Vec<ModuleEntry> = files::read_json_or_default(&path)?;
     for (place, entry) in entries.iter().enumerate() {
         let is_one = place == 0 && entry.class() == Some("Transformer");

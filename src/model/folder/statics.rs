@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{Folder, Module, modules};
 use crate::model::config::{MOST_TOKENS, TransformerConfig};
 use crate::model::error::ModelError;
-use crate::model::files;
+use crate::model::files::{self, CONFIG_FILE, MODULES_FILE};
 use crate::model::json::Settings;
 use crate::model::tokenize::Tokens;
 use crate::model::transformer::{STATIC_TABLES, TOKEN_ROWS};
@@ -26,7 +26,6 @@ pub(in crate::model) enum StaticForm {
     SentenceTransformers,
 }
 
-const CONFIG: &str = "config.json";
 const MODEL2VEC: &str = "model2vec";
 /// The library's default for the longest text.
 const DEFAULT_LENGTH: usize = 512;
@@ -34,7 +33,7 @@ const DEFAULT_LENGTH: usize = 512;
 impl StaticForm {
     /// The form of the folder if it is that of a static encoder.
     pub(in crate::model) fn of(dir: &Path) -> Result<Option<Self>, ModelError> {
-        let config = Settings::read_or_none(dir.join(CONFIG))?.fields;
+        let config = Settings::read_or_none(dir.join(CONFIG_FILE))?.fields;
         let says = |name: &str| config.get(name).filter(|value| !value.is_null());
         // The first releases wrote how the table was made, but no `model_type`.
         let is_first = says("model_type").is_none()
@@ -42,7 +41,7 @@ impl StaticForm {
         if is_first || says("model_type").and_then(Value::as_str) == Some(MODEL2VEC) {
             return Ok(Some(Self::Model2vec));
         }
-        Ok(modules::table_folder(&dir.join(modules::FILE))?.map(|_| Self::SentenceTransformers))
+        Ok(modules::table_folder(&dir.join(MODULES_FILE))?.map(|_| Self::SentenceTransformers))
     }
 
     /// The name of the architecture.
@@ -90,10 +89,10 @@ pub(super) fn read(
 }
 
 fn model2vec(dir: &Path, width: usize, folder: &mut Folder) -> Result<(), ModelError> {
-    let mut config = Settings::read(dir.join(CONFIG))?;
+    let mut config = Settings::read(dir.join(CONFIG_FILE))?;
     let normalises = config.or("normalize", false)?;
     let own = if normalises { vec![Module::Normalize] } else { Vec::new() };
-    let listed = dir.join(modules::FILE);
+    let listed = dir.join(MODULES_FILE);
     if files::is_there(&listed) {
         modules::read(dir, width, folder)?;
         if folder.modules != own {

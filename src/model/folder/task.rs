@@ -7,11 +7,9 @@ use serde_json::{Map, Value};
 use super::modules::{self, activation};
 use crate::model::dense::DenseActivation;
 use crate::model::error::{ModelError, shortened};
-use crate::model::files::{self, ENCODER_FILE, PROMPTS_FILE};
+use crate::model::files::{self, CONFIG_FILE, ENCODER_FILE, MODULES_FILE, PROMPTS_FILE};
 use crate::model::json::{self, Settings};
 use crate::model::pooling::PoolingMode;
-
-const CONFIG: &str = "config.json";
 
 /// The purpose of a model according to the two files.
 struct Purpose {
@@ -25,7 +23,7 @@ struct Purpose {
 
 impl Purpose {
     fn read(dir: &Path) -> Result<Self, ModelError> {
-        let mut config = Settings::read(dir.join(CONFIG))?;
+        let mut config = Settings::read(dir.join(CONFIG_FILE))?;
         let mut of_library = Settings::read_or_none(dir.join(PROMPTS_FILE))?;
         let classes: Vec<String> = config.take("architectures")?.unwrap_or_default();
         let classifies = classes.iter().any(|name| name.ends_with(CLASSIFIER));
@@ -33,7 +31,7 @@ impl Purpose {
             .into_iter()
             .any(|name| config.fields.get(name).is_some_and(|value| !value.is_null()));
         let is_one = of_library.take("model_type")? == Some("CrossEncoder".to_owned()) || has_activation;
-        let is_reranker = is_one || classifies && !files::is_there(&dir.join(modules::FILE));
+        let is_reranker = is_one || classifies && !files::is_there(&dir.join(MODULES_FILE));
         Ok(Self { config, of_library, class: classes.into_iter().next(), is_reranker })
     }
 
@@ -49,7 +47,7 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelErr
     let mut purpose = Purpose::read(dir)?;
     let no = |why: String| Err(ModelError::OtherPurpose { path: dir.to_owned(), wanted: "reranker", why });
     if !purpose.is_reranker {
-        if files::is_there(&dir.join(modules::FILE)) {
+        if files::is_there(&dir.join(MODULES_FILE)) {
             return no("its modules.json, without `model_type` CrossEncoder next to it, makes it an encoder"
                 .to_owned());
         }
@@ -104,7 +102,7 @@ pub(in crate::model) struct ModernHead {
 
 /// Reads it; the defaults are those of transformers.
 pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError> {
-    let mut config = Settings::read(dir.join(CONFIG))?;
+    let mut config = Settings::read(dir.join(CONFIG_FILE))?;
     config.check(&[("norm_bias", "false")])?;
     let pooling = match config.take::<String>("classifier_pooling")?.as_deref().unwrap_or("cls") {
         "cls" => PoolingMode::Cls,
@@ -152,7 +150,7 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
         };
         return error(purpose.class.as_deref().unwrap_or("CrossEncoder"), kind);
     }
-    let is_encoder = files::is_there(&dir.join(modules::FILE));
+    let is_encoder = files::is_there(&dir.join(MODULES_FILE));
     let Some(name) = purpose.class.filter(|_| !is_encoder) else { return Ok(()) };
     let kind = [
         ("ForMaskedLM", "a language model that fills in masked words"),
@@ -225,5 +223,5 @@ pub(in crate::model) fn check_weights(
 
 /// The `model_type` of a folder's `config.json`.
 pub(in crate::model) fn model_type(dir: &Path) -> Result<String, ModelError> {
-    json::field(&dir.join(CONFIG), "model_type")
+    json::field(&dir.join(CONFIG_FILE), "model_type")
 }

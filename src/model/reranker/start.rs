@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 
 use super::head::{self, HeadNames};
 use super::{Pooler, Reranker, Transformer};
-use crate::model::bundle::{
-    CARRIED_FILES, make_partial, most_bytes, sync_dir, write_again, write_synced, write_tensors,
-};
+use crate::model::bundle::{CARRIED_FILES, make_partial, sync_dir, write_again, write_synced, write_tensors};
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
-use crate::model::files::{self, ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+use crate::model::files::{
+    self, CONFIG_FILE, ENCODER_FILE, LENGTH_FILE, MANIFEST_FILE, MODULES_FILE, PROMPTS_FILE,
+    TOKENIZER_CONFIG_FILE, TOKENIZER_FILE,
+};
 use crate::model::tokenize::Token;
 use crate::model::weights::Weights;
 use crate::model::{Bundle, LoadOptions, folder};
@@ -24,11 +25,6 @@ use crate::model::{Bundle, LoadOptions, folder};
 const DEFAULT_TOKENS: usize = 256;
 /// Standard deviation of new weights, as in BERT.
 const NEW_WEIGHTS: f32 = 0.02;
-const CONFIG: &str = "config.json";
-const MODULES: &str = "modules.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const BODY_CONFIG: &str = "sentence_bert_config.json";
-const LIBRARY_CONFIG: &str = "config_sentence_transformers.json";
 /// The release whose format the folder has.
 const RELEASE: &str = "6.2.0";
 /// Files of tokenizers that only other libraries read.
@@ -63,7 +59,7 @@ impl Names {
         let found = folder::model_type(dir)?;
         FAMILIES.into_iter().find(|family| family.model_type == found).ok_or_else(|| {
             let supported = "bert, roberta, xlm-roberta, camembert, mpnet, distilbert, modernbert";
-            ModelError::unsupported(dir.join(CONFIG), "model_type of a reranker", found, supported)
+            ModelError::unsupported(dir.join(CONFIG_FILE), "model_type of a reranker", found, supported)
         })
     }
 
@@ -98,7 +94,7 @@ impl RerankerDraft {
         activation: DenseActivation,
         rng: &mut ChaCha8Rng,
     ) -> Result<Self, ModelError> {
-        for missing in [CONFIG, TOKENIZER_FILE] {
+        for missing in [CONFIG_FILE, TOKENIZER_FILE] {
             if !base.join(missing).exists() {
                 return Err(ModelError::not_a_model(base, missing));
             }
@@ -116,11 +112,8 @@ impl RerankerDraft {
         for name in CARRIED_FILES.into_iter().chain(VOCABULARIES) {
             let source = base.join(name);
             let made = parts.files.iter().any(|(own, _)| *own == name);
-            if !made && parts.carries(name) && source.exists() {
-                write_synced(
-                    &dir.join(name),
-                    &files::read(&source, most_bytes(name).max(files::TOKENIZER_BYTES))?,
-                )?;
+            if !made && source.exists() {
+                write_synced(&dir.join(name), &files::read(&source, files::TOKENIZER_BYTES)?)?;
             }
         }
         for (name, json) in &parts.files {
@@ -189,7 +182,7 @@ impl Names {
         let head = head.iter().map(|(name, tensor)| (self.of_head(name), tensor.clone()));
         let path = dir.join(ENCODER_FILE);
         write_tensors(&body.chain(head).collect::<Vec<_>>(), dtype, &path)?;
-        write_again(&path, ENCODER_FILE).map(|_| ())
+        write_again(&path).map(|_| ())
     }
 }
 
@@ -200,7 +193,6 @@ struct StartingWeights {
     head: Vec<(String, Tensor)>,
     /// Files that differ from those of the base.
     files: Vec<(&'static str, Value)>,
-    of_encoder: bool,
 }
 
 impl StartingWeights {
@@ -216,20 +208,20 @@ impl StartingWeights {
                 }
             }
         }
-        let mut files = vec![(CONFIG, changed(base, CONFIG, in_f32())?)];
+        let mut files = vec![(CONFIG_FILE, changed(base, CONFIG_FILE, in_f32())?)];
         if let Some(most) = max_tokens {
             let most = most.min(reranker.parts.source.config.max_positions);
             files.push((
-                TOKENIZER_CONFIG,
-                changed(base, TOKENIZER_CONFIG, json!({ "model_max_length": most }))?,
+                TOKENIZER_CONFIG_FILE,
+                changed(base, TOKENIZER_CONFIG_FILE, json!({ "model_max_length": most }))?,
             ));
-            let body = changed(base, BODY_CONFIG, json!({}))?;
+            let body = changed(base, LENGTH_FILE, json!({}))?;
             if body.get("max_seq_length").is_some() {
-                files.push((BODY_CONFIG, changed(base, BODY_CONFIG, json!({ "max_seq_length": most }))?));
+                files.push((LENGTH_FILE, changed(base, LENGTH_FILE, json!({ "max_seq_length": most }))?));
             }
         }
         let body = reranker.parts.transformer()?.named()?;
-        Ok(Self { body, head, files, of_encoder: false })
+        Ok(Self { body, head, files })
     }
 
     fn of_encoder(
@@ -242,7 +234,7 @@ impl StartingWeights {
         let encoder = LoadOptions::new().lazy_encoder(true).encoder(base)?;
         if encoder.folder().text.lowercase {
             return Err(ModelError::unsupported(
-                base.join(BODY_CONFIG),
+                base.join(LENGTH_FILE),
                 "do_lower_case of a reranker's base",
                 "true",
                 "false",
@@ -301,18 +293,16 @@ impl StartingWeights {
             "module_output_name": "scores",
         });
         let files = vec![
-            (CONFIG, changed(base, CONFIG, config)?),
-            (TOKENIZER_CONFIG, changed(base, TOKENIZER_CONFIG, json!({ "model_max_length": most }))?),
-            (LIBRARY_CONFIG, of_library),
-            (MODULES, json!([{"idx": 0, "name": "0", "path": "", "type": class}])),
-            (BODY_CONFIG, of_body),
+            (CONFIG_FILE, changed(base, CONFIG_FILE, config)?),
+            (
+                TOKENIZER_CONFIG_FILE,
+                changed(base, TOKENIZER_CONFIG_FILE, json!({ "model_max_length": most }))?,
+            ),
+            (PROMPTS_FILE, of_library),
+            (MODULES_FILE, json!([{"idx": 0, "name": "0", "path": "", "type": class}])),
+            (LENGTH_FILE, of_body),
         ];
-        Ok(Self { body: encoder.transformer()?.named()?, head, files, of_encoder: true })
-    }
-
-    /// Whether a file of the base also applies to the reranker.
-    fn carries(&self, name: &str) -> bool {
-        !self.of_encoder || ![LIBRARY_CONFIG, MODULES, BODY_CONFIG].contains(&name)
+        Ok(Self { body: encoder.transformer()?.named()?, head, files })
     }
 }
 

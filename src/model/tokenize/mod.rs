@@ -263,11 +263,8 @@ impl TextTokenizer {
     ///
     /// A long text is tokenised in pieces, which end at white space if possible.
     pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
-        let (mut rest, mut all) = (text, 0);
-        while !rest.is_empty() {
-            let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
-                start(rest, BYTES_OF_TERMS);
-            rest = &rest[piece.len()..];
+        let mut all = 0;
+        for (_, piece) in pieces(text) {
             let encoding = self.piece(piece, OffsetType::None)?;
             all += encoding.len();
             if !encoding.get_ids().iter().any(|id| self.special.contains(id)) {
@@ -324,13 +321,9 @@ impl TextTokenizer {
 
     /// Appends the byte offsets of all tokens of a text, ascending.
     pub(crate) fn starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
-        let mut at = 0;
-        while at < text.len() {
-            let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
-                start(&text[at..], BYTES_OF_TERMS);
+        for (at, piece) in pieces(text) {
             let encoding = self.piece(piece, OffsetType::Byte)?;
             out.extend(encoding.get_offsets().iter().map(|&(start, _)| (at + start) as u32));
-            at += piece.len();
         }
         out.sort_unstable();
         Ok(())
@@ -434,6 +427,17 @@ fn start(text: &str, limit: usize) -> Start<'_> {
         Some(at) if at > limit / 2 => Start::Words(&text[..at]),
         _ => Start::Chars(&text[..end]),
     }
+}
+
+/// The pieces of a text that are tokenised one after another, with their offsets.
+fn pieces(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
+            start(&text[at..], BYTES_OF_TERMS);
+        at += piece.len();
+        (!piece.is_empty()).then_some((at - piece.len(), piece))
+    })
 }
 
 /// The first character boundary at or after a byte.
