@@ -1,13 +1,11 @@
 //! A description of an encoder for display.
 
-use std::path::Path;
-
 use serde::Serialize;
 
-use super::config::TransformerConfig;
+use super::encoder::Encoder;
 use super::error::ModelError;
-use super::folder::{self, Folder, Module, Prompt, StaticForm};
-use super::pooling::{Pooler, PoolingMode};
+use super::folder::{self, Module, Prompt, StaticForm};
+use super::pooling::PoolingMode;
 use crate::scan::Similarity;
 
 /// The steps of an encoder, in order.
@@ -58,14 +56,14 @@ pub struct ReadText {
     pub pooled_from: usize,
 }
 
-impl EncoderDescription {
-    pub(super) fn of(
-        folder: &Folder,
-        pooler: &Pooler,
-        config: &TransformerConfig,
-        dir: &Path,
-    ) -> Result<Self, ModelError> {
-        Ok(Self {
+impl Encoder {
+    /// Describes the encoder for display.
+    ///
+    /// # Errors
+    /// Those of reading `config.json`.
+    pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
+        let (folder, pooler, config, dir) = (self.folder(), &self.pooler, self.config(), self.dir());
+        Ok(EncoderDescription {
             architecture: match StaticForm::of(dir)? {
                 Some(form) => form.name().to_owned(),
                 None => folder::model_type(dir)?,

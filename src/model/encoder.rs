@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rayon::prelude::*;
 
 use super::config::{EncoderPrecision, TransformerConfig};
-use super::describe::{EncoderDescription, ReadText};
+use super::describe::ReadText;
 use super::error::ModelError;
 use super::files::{self, TOKENIZER_FILE};
 use super::folder::{self, Folder, Prompt, StaticForm};
@@ -113,12 +113,9 @@ impl Encoder {
         &self.settings
     }
 
-    /// Describes the encoder for display.
-    ///
-    /// # Errors
-    /// Those of reading `config.json`.
-    pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
-        EncoderDescription::of(&self.folder, &self.pooler, self.config(), &self.parts.source.dir)
+    /// Its directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.parts.source.dir
     }
 
     /// The settings of the folder.

@@ -116,7 +116,7 @@ impl LoadedQueryEncoder {
             return Err(ModelError::tensor_shape(path, HIDDEN_BIAS, &[0], &[2 * dim]));
         }
         let values = file.bytes(TOKENS, Dtype::I8, &[vocabulary, dim])?;
-        let values: Vec<i8> = values.into_iter().map(|x| x as i8).collect();
+        let values: Vec<i8> = values.iter().map(|x| *x as i8).collect();
         let scales = file.values(SCALES, &[vocabulary])?;
         let norm = |(row, scale): (&[i8], &f32)| {
             scale * (row.iter().map(|x| i32::from(*x) * i32::from(*x)).sum::<i32>() as f32).sqrt()
