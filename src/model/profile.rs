@@ -105,9 +105,7 @@ impl RoutingProfiles {
     pub fn new(documents: RoutingProfile, queries: RoutingProfile) -> Self {
         Self { documents, queries, collection: None }
     }
-}
 
-impl RoutingProfiles {
     /// Documents that the tree was made for.
     pub fn collection(&self) -> usize {
         self.collection.unwrap_or(self.documents.rows)

@@ -68,13 +68,12 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
             pipeline::shortened(&direction)
         ));
     }
-    let normalizer = pipeline::json(file.normalizer, "normalizer")?;
-    let normalizer = if lowercase { Some(lowercased(normalizer)) } else { normalizer };
-    let normalizer = pipeline::read::<NormalizerWrapper>(normalizer, "normalizer")?;
-    let json = pipeline::json(file.pre_tokenizer, "pre-tokenizer")?;
-    let pre_tokenizer = pipeline::read::<PreTokenizerWrapper>(json, "pre-tokenizer")?;
-    let json = pipeline::json(file.post_processor, "post-processor")?;
-    let post_processor = pipeline::read::<PostProcessorWrapper>(json, "post-processor")?;
+    let edit = |own| if lowercase { Some(lowercased(own)) } else { own };
+    let normalizer = pipeline::read::<NormalizerWrapper>(file.normalizer, "normalizer", edit)?;
+    let pre_tokenizer =
+        pipeline::read::<PreTokenizerWrapper>(file.pre_tokenizer, "pre-tokenizer", |own| own)?;
+    let post_processor =
+        pipeline::read::<PostProcessorWrapper>(file.post_processor, "post-processor", |own| own)?;
 
     let growth = normalizer.as_ref().map_or(Ok(1.0), |(_, own)| pipeline::check_normalizer(own))?;
     pre_tokenizer.as_ref().map_or(Ok(()), |(_, own)| pipeline::check_pre_tokenizer(own))?;
