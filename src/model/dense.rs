@@ -1,7 +1,5 @@
 //! The Dense module of sentence-transformers: a linear map of an embedding, and an activation.
 
-use std::path::Path;
-
 use candle_core::Tensor;
 use serde::Serialize;
 
@@ -108,6 +106,7 @@ pub struct DenseModule {
 
 /// A linear map with an activation. Training an encoder does not change it; training a reranker uses its own
 /// maps ([`Self::map`]).
+#[derive(Clone)]
 pub(crate) struct Dense {
     activation: DenseActivation,
     residual: bool,
@@ -128,11 +127,6 @@ struct Map {
 }
 
 impl Dense {
-    /// Reads the weights of a module's folder.
-    pub(crate) fn load(path: &Path, config: &DenseModule) -> Result<Self, ModelError> {
-        Self::of(&Weights::from_file(path)?, "linear", config)
-    }
-
     /// Reads a map from a file by name.
     pub(super) fn of(weights: &Weights, name: &str, config: &DenseModule) -> Result<Self, ModelError> {
         let DenseModule { inputs, outputs, bias, activation, residual, .. } = *config;
@@ -156,16 +150,13 @@ impl Dense {
     /// `bias`. Only for [`Self::forward`]: [`Self::apply`] keeps using the loaded weights.
     #[cfg(feature = "train")]
     pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
-        let (columns, bias) = &self.linear.tensors;
-        let columns = map("weight", columns)?;
-        let bias = bias.as_ref().map(|bias| map("bias", bias)).transpose()?;
-        let linear = Map { tensors: (columns, bias), ..self.linear.clone() };
-        Ok(Self {
-            activation: self.activation,
-            residual: self.residual,
-            linear,
-            projection: self.projection.clone(),
-        })
+        let mut new = self.clone();
+        let (columns, bias) = &mut new.linear.tensors;
+        *columns = map("weight", columns)?;
+        if let Some(bias) = bias {
+            *bias = map("bias", bias)?;
+        }
+        Ok(new)
     }
 
     /// Shapes: `[inputs]` to `[outputs]`.

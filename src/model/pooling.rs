@@ -32,6 +32,7 @@ pub enum PoolingMode {
 }
 
 /// A step after the pooling.
+#[derive(Clone)]
 pub(crate) enum Step {
     /// A linear map with an activation.
     Dense(Dense),
@@ -42,6 +43,7 @@ pub(crate) enum Step {
 }
 
 /// Layer normalisation of an embedding, without a bias.
+#[derive(Clone)]
 pub(crate) struct LayerNorm {
     weight: Vec<f32>,
     eps: f32,
@@ -50,6 +52,7 @@ pub(crate) struct LayerNorm {
 }
 
 /// Pooling and the steps after it.
+#[derive(Clone)]
 pub(crate) struct Pooler {
     modes: Vec<PoolingMode>,
     steps: Vec<Step>,
@@ -101,18 +104,15 @@ impl Pooler {
         &self,
         map: &mut dyn FnMut(usize, &str, &Tensor) -> Result<Tensor, E>,
     ) -> Result<Self, E> {
-        let step = |(number, step): (usize, &Step)| {
-            Ok(match step {
-                Step::Dense(dense) => Step::Dense(dense.map(&mut |name, own| map(number, name, own))?),
-                Step::LayerNorm(LayerNorm { weight, eps, tensor }) => {
-                    let tensor = map(number, "weight", tensor)?;
-                    Step::LayerNorm(LayerNorm { weight: weight.clone(), eps: *eps, tensor })
-                }
-                Step::Normalise => Step::Normalise,
-            })
-        };
-        let steps = self.steps.iter().enumerate().map(step).collect::<Result<Vec<_>, E>>()?;
-        Ok(Self { modes: self.modes.clone(), steps, ..*self })
+        let mut new = self.clone();
+        for (number, step) in new.steps.iter_mut().enumerate() {
+            match step {
+                Step::Dense(dense) => *dense = dense.map(&mut |name, own| map(number, name, own))?,
+                Step::LayerNorm(norm) => norm.tensor = map(number, "weight", &norm.tensor)?,
+                Step::Normalise => {}
+            }
+        }
+        Ok(new)
     }
 
     /// Embeddings of packed hidden states; the first `skip` tokens are not pooled.

@@ -113,29 +113,22 @@ impl WordTable {
             Values::Held(table) => {
                 let (storage, layout) = table.storage_and_layout();
                 let start = layout.start_offset();
-                match &*storage {
-                    Storage::Cpu(CpuStorage::F32(table)) => {
-                        self.select(&table[start..], 1, ids, |row, out| out.extend_from_slice(row))
-                    }
-                    _ => Err(candle_core::Error::msg("a table of words in main memory, f32").into()),
-                }
+                let Storage::Cpu(CpuStorage::F32(table)) = &*storage else {
+                    return Err(candle_core::Error::msg("a table of words in main memory, f32").into());
+                };
+                self.select(bytemuck::cast_slice(&table[start..]), Dtype::F32, ids)
             }
-            Values::Mapped(mapping, dtype) => {
-                let size = dtype.bitsize() / 8;
-                self.select(whole(mapping)?, size, ids, |row, out| widen(*dtype, row, out))
-            }
+            Values::Mapped(mapping, dtype) => self.select(whole(mapping)?, *dtype, ids),
         }
     }
 
-    /// `size`: elements of `table` per number.
-    fn select<'a, T>(
+    fn select<'a>(
         &self,
-        table: &[T],
-        size: usize,
+        table: &[u8],
+        dtype: Dtype,
         ids: impl Iterator<Item = &'a u32>,
-        add: impl Fn(&[T], &mut Vec<f32>),
     ) -> Result<Vec<f32>, ModelError> {
-        let width = self.width * size;
+        let width = self.width * dtype.bitsize() / 8;
         let mut out = Vec::with_capacity(ids.size_hint().0 * self.width);
         for &id in ids {
             let found = id as usize;
@@ -149,7 +142,7 @@ impl WordTable {
             };
             let row = table.get(place * width..).and_then(|rest| rest.get(..width));
             let start = out.len();
-            add(row.ok_or_else(|| outside(self.rows))?, &mut out);
+            widen(dtype, row.ok_or_else(|| outside(self.rows))?, &mut out);
             if weight != 1.0 {
                 out[start..].iter_mut().for_each(|value| *value *= weight);
             }

@@ -8,6 +8,7 @@ mod lanes;
 #[cfg(target_arch = "aarch64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod neon;
+mod ranked;
 mod rounded;
 mod scalar;
 mod topk;
@@ -15,6 +16,7 @@ mod topk;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
+pub(crate) use ranked::Ranked;
 pub(crate) use rounded::unit_to_store;
 pub(crate) use topk::{Tied, TopK};
 

@@ -2,7 +2,6 @@
 
 use super::lanes::{self, Lanes, Term};
 use crate::codes::{self, BLOCK_ROWS, TABLE};
-use crate::prefetch::{CACHE_LINE_BYTES, prefetch as prefetch_line};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -145,11 +144,6 @@ impl Avx512 {
     }
 }
 
-#[inline(always)]
-fn prefetch(row: &[f16]) {
-    row.chunks(CACHE_LINE_BYTES / size_of::<f16>()).for_each(|line| prefetch_line(line.as_ptr()));
-}
-
 impl Lanes for Avx2 {
     type Vector = __m256;
     const WIDTH: usize = 8;
@@ -201,11 +195,6 @@ impl Lanes for Avx2 {
             _mm_cvtss_f32(_mm_add_ss(halves, _mm_movehdup_ps(halves)))
         }
     }
-
-    #[inline(always)]
-    fn prefetch(self, row: &[f16]) {
-        prefetch(row);
-    }
 }
 
 impl Lanes for Avx512 {
@@ -254,10 +243,5 @@ impl Lanes for Avx512 {
     fn total(self, vector: __m512) -> f32 {
         // SAFETY: `self` proves AVX-512F.
         unsafe { _mm512_reduce_add_ps(vector) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, row: &[f16]) {
-        prefetch(row);
     }
 }

@@ -85,17 +85,19 @@ impl Bundle {
         backend: &dyn Backend,
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<Option<FastEncoder>, ModelError> {
-        let (path, staged) = (self.dir.join(MANIFEST_FILE), self.dir.join(MANIFEST_NEW));
+        let replace = |staged: &str, file: &str, content: &[u8]| {
+            let (staged, path) = (self.dir.join(staged), self.dir.join(file));
+            write(backend, &staged, content)?;
+            backend.rename(&staged, &path).map_err(|e| ModelError::io("replace", &path, e))?;
+            backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))
+        };
         let fast = match new {
             Some((entry, bytes)) => {
                 let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
                 let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
                 // An intact file with this content is not rewritten: it may be in use.
                 if of(entry.clone()).bytes().is_err() {
-                    let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));
-                    write(backend, &staged, bytes)?;
-                    backend.rename(&staged, &file).map_err(|e| ModelError::io("replace", &file, e))?;
-                    backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
+                    replace(QUERY_ENCODER_NEW, &entry.file, bytes)?;
                 }
                 let fast = of(entry);
                 fast.load()?;
@@ -103,10 +105,9 @@ impl Bundle {
             }
             None => None,
         };
+        let path = self.dir.join(MANIFEST_FILE);
         let json = self.manifest.to_json(&path, fast.as_ref().map(FastEncoder::entry))?;
-        write(backend, &staged, &json)?;
-        backend.rename(&staged, &path).map_err(|e| ModelError::io("replace", &path, e))?;
-        backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
+        replace(MANIFEST_NEW, MANIFEST_FILE, &json)?;
         Ok(fast)
     }
 

@@ -20,6 +20,7 @@ use super::json::Settings;
 use super::pooling::{Pooler, PoolingMode, Step};
 use super::settings::EncoderSettings;
 use super::tokenize::TextRules;
+use super::weights::Weights;
 use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
@@ -132,7 +133,8 @@ impl Folder {
                 Module::Dense(config) => {
                     let path = dir.join(&config.folder);
                     check_weights(&path, dir, "SentenceTransformer")?;
-                    Step::Dense(Dense::load(&path.join(files::ENCODER_FILE), config)?)
+                    let weights = Weights::from_file(&path.join(files::ENCODER_FILE))?;
+                    Step::Dense(Dense::of(&weights, "linear", config)?)
                 }
                 Module::Normalize => Step::Normalise,
             })

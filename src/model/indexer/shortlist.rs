@@ -10,10 +10,11 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::super::kernels::{log_softmax_entropy, products_of_rows};
 use super::LevelWeights;
-use crate::ids::LeafId;
+use crate::ids::{LeafId, Row};
 use crate::model::Role;
 use crate::model::packed::products_in_bytes;
 use crate::product::bytes::{BytePanels, ByteRows};
+use crate::scan::Ranked;
 use crate::tree::{Beam, ScoredLeaf};
 
 /// Fewest children for which products in eight bits save time.
@@ -102,7 +103,7 @@ impl Shortlist {
         if let Some(input) = input {
             products_of_rows(logits, &self.rows, input, &children);
         }
-        children.sort_unstable_by_key(|&child| Place::new(logits[child as usize], child));
+        children.sort_unstable_by_key(|&child| Ranked::new(logits[child as usize], Row(child)));
         children.truncate(n.get());
         children
     }
@@ -110,22 +111,6 @@ impl Shortlist {
 
 fn norm(values: impl Iterator<Item = f32>) -> f32 {
     values.map(|x| x * x).sum::<f32>().sqrt()
-}
-
-/// A child and its logit, as one integer, which sorts faster than a pair: the greatest logit first, then the
-/// lower number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place(u64);
-
-impl Place {
-    #[inline(always)]
-    fn new(logit: f32, child: u32) -> Self {
-        // Merges both zeros. Then maps to unsigned integers in the order of the logits: the sign bit is
-        // flipped, and all other bits if it was set.
-        let bits = (logit + 0.0).to_bits();
-        let rising = bits ^ (((bits as i32 >> 31) as u32) | 1 << 31);
-        Self(u64::from(!rising) << 32 | u64::from(child))
-    }
 }
 
 /// Bounds on the logits of all children: from `logit - bound` to `logit + bound`.
