@@ -19,6 +19,8 @@ pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 pub(crate) struct Linear {
     pub weight: Tensor,
     pub bias: Option<Tensor>,
+    #[cfg(feature = "train")]
+    names: Names,
 }
 
 /// Layer normalisation over the last dimension.
@@ -27,6 +29,8 @@ pub(crate) struct LayerNorm {
     pub weight: Tensor,
     pub bias: Option<Tensor>,
     pub eps: f64,
+    #[cfg(feature = "train")]
+    names: Names,
 }
 
 /// One transformer block: attention, then feed-forward, each with residual and norm.
@@ -40,8 +44,6 @@ pub(crate) struct Layer {
     /// One map; for a gated step the activated and the multiplying map, or one map with the stacked rows of
     /// both.
     pub inner: Vec<Linear>,
-    #[cfg(feature = "train")]
-    is_gated: bool,
     pub output: Linear,
     pub output_norm: LayerNorm,
 }
@@ -83,43 +85,53 @@ pub(crate) struct Transformer {
 /// Returns a tensor by its name in a weight file and its shape.
 type GetTensor<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
 
+/// A map's or norm's name in reports and checkpoints of training, and its name in the weight file.
+type Names = [String; 2];
+
 impl Linear {
     fn build<E>(
-        name: &str,
+        names: Names,
         [outputs, inputs]: [usize; 2],
         bias: bool,
         get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
+        let [_, name] = &names;
         Ok(Self {
             weight: get(&format!("{name}.weight"), &[outputs, inputs])?,
             bias: bias.then(|| get(&format!("{name}.bias"), &[outputs])).transpose()?,
+            #[cfg(feature = "train")]
+            names,
         })
     }
 }
 
 impl LayerNorm {
-    fn build<E>(name: &str, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
-        let shape = [config.hidden_size];
+    fn build<E>(names: Names, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
+        let ([_, name], shape) = (&names, [config.hidden_size]);
         Ok(Self {
             weight: get(&format!("{name}.weight"), &shape)?,
             bias: config.norm_bias.then(|| get(&format!("{name}.bias"), &shape)).transpose()?,
             eps: config.layer_norm_eps,
+            #[cfg(feature = "train")]
+            names,
         })
     }
 
     #[cfg(feature = "train")]
-    fn tensors(&mut self) -> impl Iterator<Item = (&'static str, &mut Tensor)> {
-        pair(&mut self.weight, &mut self.bias)
+    fn tensors(&mut self) -> impl Iterator<Item = (Names, &mut Tensor)> {
+        tensors(&self.names, &mut self.weight, &mut self.bias)
     }
 }
 
-/// The tensors of a map or a norm, by their names.
+/// The tensors of a map or a norm.
 #[cfg(feature = "train")]
-fn pair<'a>(
+fn tensors<'a>(
+    names: &'a Names,
     weight: &'a mut Tensor,
     bias: &'a mut Option<Tensor>,
-) -> impl Iterator<Item = (&'static str, &'a mut Tensor)> {
-    [("weight", weight)].into_iter().chain(bias.as_mut().map(|bias| ("bias", bias)))
+) -> impl Iterator<Item = (Names, &'a mut Tensor)> {
+    let all = [("weight", Some(weight)), ("bias", bias.as_mut())].into_iter();
+    all.filter_map(|(kind, own)| Some((names.each_ref().map(|name| format!("{name}.{kind}")), own?)))
 }
 
 impl Layer {
@@ -130,31 +142,41 @@ impl Layer {
         get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let (m, step) = (config.hidden_size, config.feed_forward);
-        let name = |part: &str| format!("{}.{index}.{part}", layout.layers);
-        let gated = if step.gated { 2 } else { 1 };
-        let mut maps = |parts: &[&str], [outputs, inputs]: [usize; 2], bias: bool| {
-            let shape = [outputs / parts.len(), inputs];
+        let names = |own: &str, file: &str| {
+            [format!("layer.{index}.{own}"), format!("{}.{index}.{file}", layout.layers)]
+        };
+        let mut maps = |own: &[&str], files: &[&str], [outputs, inputs]: [usize; 2], bias: bool| {
+            let shape = [outputs / files.len(), inputs];
+            let parts = own.iter().zip(files);
             parts
-                .iter()
-                .map(|part| Linear::build(&name(part), shape, bias, get))
+                .map(|(own, file)| Linear::build(names(own, file), shape, bias, get))
                 .collect::<Result<Vec<_>, E>>()
         };
-        let projections = maps(layout.projections, [3 * m, m], config.attention_bias)?;
-        let attention_output = maps(&[layout.attention_output], [m, m], config.attention_bias)?.remove(0);
-        let inner = maps(layout.inner, [gated * step.inner_size, m], step.bias)?;
-        let output = maps(&[layout.output], [m, step.inner_size], step.bias)?.remove(0);
-        let mut norm = |part: &str| LayerNorm::build(&name(part), config, get);
+        let (inner, width) = match (step.gated, layout.inner.len()) {
+            (false, _) => (&["intermediate"][..], step.inner_size),
+            (true, 1) => (&["gate_and_intermediate"][..], 2 * step.inner_size),
+            (true, _) => (&["gate", "intermediate"][..], 2 * step.inner_size),
+        };
+        let projections = match layout.projections.len() {
+            1 => &["query_key_value"][..],
+            _ => &["query", "key", "value"],
+        };
+        let (bias, square) = (config.attention_bias, [m, m]);
+        let projections = maps(projections, layout.projections, [3 * m, m], bias)?;
+        let attention_output =
+            maps(&["attention_output"], &[layout.attention_output], square, bias)?.remove(0);
+        let inner = maps(inner, layout.inner, [width, m], step.bias)?;
+        let output = maps(&["output"], &[layout.output], [m, step.inner_size], step.bias)?.remove(0);
+        let mut norm = |own: &str, file: &str| LayerNorm::build(names(own, file), config, get);
         let has_norm = config.has_attention_norm(index);
         Ok(Self {
             span: config.spans[index],
             projections,
             attention_output,
-            attention_norm: has_norm.then(|| norm(layout.attention_norm)).transpose()?,
+            attention_norm: has_norm.then(|| norm("attention_norm", layout.attention_norm)).transpose()?,
             inner,
-            #[cfg(feature = "train")]
-            is_gated: step.gated,
             output,
-            output_norm: norm(layout.output_norm)?,
+            output_norm: norm("output_norm", layout.output_norm)?,
         })
     }
 }
@@ -187,7 +209,11 @@ impl Embeddings {
             #[cfg(feature = "train")]
             raw,
             norm: match config.embedding_norm {
-                true => Some(LayerNorm::build(layout.embedding_norm, config, get)?),
+                true => Some(LayerNorm::build(
+                    ["embeddings.norm", layout.embedding_norm].map(str::to_owned),
+                    config,
+                    get,
+                )?),
                 false => None,
             },
         })
@@ -204,8 +230,8 @@ impl Embeddings {
         let word = WordTable::held(&map("embeddings.word", &self.word.tensor()?)?)?;
         let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
         let mut norm = self.norm.clone();
-        for (kind, own) in norm.iter_mut().flat_map(LayerNorm::tensors) {
-            *own = map(&format!("embeddings.norm.{kind}"), own)?;
+        for ([name, _], own) in norm.iter_mut().flat_map(LayerNorm::tensors) {
+            *own = map(&name, own)?;
         }
         Ok(Self { word, position, raw: self.raw.clone(), norm })
     }
@@ -257,45 +283,19 @@ impl Stack {
 
 #[cfg(feature = "train")]
 impl Stack {
-    /// All tensors, each with its name in reports and checkpoints of training and its name in the weight file.
-    /// The first layer has the number `first`.
-    fn tensors(&mut self, layout: &Layout, first: usize) -> Vec<(String, String, &mut Tensor)> {
+    /// All tensors of the layers, then what they share.
+    fn tensors(&mut self, layout: &Layout) -> Vec<(Names, &mut Tensor)> {
         let mut all = Vec::new();
-        for (layer, index) in self.layers.iter_mut().zip(first..) {
-            let projections = match layer.projections.len() {
-                3 => &["query", "key", "value"][..],
-                _ => &["query_key_value"],
-            };
-            let inner = match (layer.inner.len(), layer.is_gated) {
-                (2, _) => &["gate", "intermediate"][..],
-                (_, true) => &["gate_and_intermediate"],
-                (_, false) => &["intermediate"],
-            };
-            let projections = projections.iter().zip(layout.projections).zip(&mut layer.projections);
-            let inner = inner.iter().zip(layout.inner).zip(&mut layer.inner);
-            let linears = projections
-                .chain([((&"attention_output", &layout.attention_output), &mut layer.attention_output)])
-                .chain(inner)
-                .chain([((&"output", &layout.output), &mut layer.output)])
-                .map(|(names, map)| (names, &mut map.weight, &mut map.bias));
-            let attention_norm = layer.attention_norm.as_mut();
-            let norms = attention_norm
-                .map(|norm| ((&"attention_norm", &layout.attention_norm), norm))
-                .into_iter()
-                .chain([((&"output_norm", &layout.output_norm), &mut layer.output_norm)])
-                .map(|(names, norm)| (names, &mut norm.weight, &mut norm.bias));
-            for ((own, file), weight, bias) in linears.chain(norms) {
-                all.extend(pair(weight, bias).map(|(kind, tensor)| {
-                    let own = format!("layer.{index}.{own}.{kind}");
-                    (own, format!("{}.{index}.{file}.{kind}", layout.layers), tensor)
-                }));
-            }
+        for layer in &mut self.layers {
+            let Layer { projections, attention_output, inner, output, attention_norm, output_norm, .. } =
+                layer;
+            let maps = projections.iter_mut().chain([attention_output]).chain(inner).chain([output]);
+            all.extend(maps.flat_map(|map| tensors(&map.names, &mut map.weight, &mut map.bias)));
+            all.extend(attention_norm.iter_mut().chain([output_norm]).flat_map(LayerNorm::tensors));
         }
-        let bias = self.relative_bias.as_mut();
-        all.extend(bias.map(|bias| (RELATIVE_BIAS.to_owned(), layout.relative_bias.to_owned(), bias)));
-        for (kind, own) in self.final_norm.iter_mut().flat_map(LayerNorm::tensors) {
-            all.push((format!("final_norm.{kind}"), format!("{}.{kind}", layout.final_norm), own));
-        }
+        let names = [RELATIVE_BIAS, layout.relative_bias].map(str::to_owned);
+        all.extend(self.relative_bias.as_mut().map(|bias| (names, bias)));
+        all.extend(self.final_norm.iter_mut().flat_map(LayerNorm::tensors));
         all
     }
 
@@ -364,7 +364,9 @@ impl Transformer {
         let relative_bias = shape.map(|shape| get(layout.relative_bias, &shape)).transpose()?;
         let final_norm = match config.norms {
             Norms::After => None,
-            Norms::Before => Some(LayerNorm::build(layout.final_norm, &config, get)?),
+            Norms::Before => {
+                Some(LayerNorm::build(["final_norm", layout.final_norm].map(str::to_owned), &config, get)?)
+            }
         };
         let stack = Stack { layers, relative_bias, final_norm };
         Ok(Self {
@@ -386,7 +388,7 @@ impl Transformer {
         map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>,
     ) -> Result<Stack, E> {
         let mut stack = self.stack.last(layers);
-        for (name, _, tensor) in stack.tensors(self.layout, self.stack.layers.len() - layers) {
+        for ([name, _], tensor) in stack.tensors(self.layout) {
             if shared || name != RELATIVE_BIAS {
                 *tensor = map(&name, tensor)?;
             }
@@ -400,11 +402,10 @@ impl Transformer {
         let Self { layout, embeddings, mut stack, .. } = self.clone();
         let mut all = vec![(layout.word.to_owned(), embeddings.word.tensor()?)];
         let mut norm = embeddings.norm;
-        for (kind, own) in norm.iter_mut().flat_map(LayerNorm::tensors) {
-            all.push((format!("{}.{kind}", layout.embedding_norm), own.clone()));
-        }
+        let norm = norm.iter_mut().flat_map(LayerNorm::tensors);
+        all.extend(norm.map(|([_, name], own)| (name, own.clone())));
         all.extend(embeddings.raw.into_iter().map(|(name, table)| (name.to_owned(), table)));
-        all.extend(stack.tensors(layout, 0).into_iter().map(|(_, name, own)| (name, own.clone())));
+        all.extend(stack.tensors(layout).into_iter().map(|([_, name], own)| (name, own.clone())));
         Ok(all)
     }
 }
