@@ -14,21 +14,12 @@ use super::words::{Token, WordTable};
 use layout::Layout;
 pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 
-/// `y = x W^T + b`, with W as checkpoints store it: `[out, in]`.
+/// A weight and a bias: those of a map `y = x W^T + b`, with W as checkpoints store it, `[out, in]`, or those of
+/// a layer normalisation over the last dimension, `[m]`.
 #[derive(Clone, Debug)]
-pub(crate) struct Linear {
+pub(crate) struct Affine {
     pub weight: Tensor,
     pub bias: Option<Tensor>,
-    #[cfg(feature = "train")]
-    names: Names,
-}
-
-/// Layer normalisation over the last dimension.
-#[derive(Clone, Debug)]
-pub(crate) struct LayerNorm {
-    pub weight: Tensor,
-    pub bias: Option<Tensor>,
-    pub eps: f64,
     #[cfg(feature = "train")]
     names: Names,
 }
@@ -38,14 +29,14 @@ pub(crate) struct LayerNorm {
 pub(crate) struct Layer {
     pub span: Span,
     /// Query, key and value, or one map with their stacked rows.
-    pub projections: Vec<Linear>,
-    pub attention_output: Linear,
-    pub attention_norm: Option<LayerNorm>,
+    pub projections: Vec<Affine>,
+    pub attention_output: Affine,
+    pub attention_norm: Option<Affine>,
     /// One map; for a gated step the activated and the multiplying map, or one map with the stacked rows of
     /// both.
-    pub inner: Vec<Linear>,
-    pub output: Linear,
-    pub output_norm: LayerNorm,
+    pub inner: Vec<Affine>,
+    pub output: Affine,
+    pub output_norm: Affine,
 }
 
 /// The tables of words, positions and token types that the encoder has, and the norm of their sum.
@@ -59,7 +50,7 @@ pub(crate) struct Embeddings {
     /// The loaded tables that `position` was made from, by name, so that a bundle is saved unchanged.
     #[cfg(feature = "train")]
     pub raw: Vec<(&'static str, Tensor)>,
-    pub norm: Option<LayerNorm>,
+    pub norm: Option<Affine>,
 }
 
 /// Layers, with their shared bias and final norm.
@@ -69,7 +60,7 @@ pub(crate) struct Stack {
     /// `[buckets, heads]`, added to the scores of all of them.
     pub relative_bias: Option<Tensor>,
     /// After the last layer, if the norms are before the layers' steps.
-    pub final_norm: Option<LayerNorm>,
+    pub final_norm: Option<Affine>,
 }
 
 /// The weights of an encoder, f32 (the words' table may be f16) on one device.
@@ -85,53 +76,30 @@ pub(crate) struct Transformer {
 /// Returns a tensor by its name in a weight file and its shape.
 type GetTensor<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
 
-/// A map's or norm's name in reports and checkpoints of training, and its name in the weight file.
+/// The name of a map or a norm in reports and checkpoints of training, and its name in the weight file.
 type Names = [String; 2];
 
-impl Linear {
-    fn build<E>(
-        names: Names,
-        [outputs, inputs]: [usize; 2],
-        bias: bool,
-        get: GetTensor<'_, E>,
-    ) -> Result<Self, E> {
+impl Affine {
+    fn build<E>(names: Names, shape: &[usize], bias: bool, get: GetTensor<'_, E>) -> Result<Self, E> {
         let [_, name] = &names;
         Ok(Self {
-            weight: get(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: bias.then(|| get(&format!("{name}.bias"), &[outputs])).transpose()?,
+            weight: get(&format!("{name}.weight"), shape)?,
+            bias: bias.then(|| get(&format!("{name}.bias"), &shape[..1])).transpose()?,
             #[cfg(feature = "train")]
             names,
         })
     }
-}
 
-impl LayerNorm {
-    fn build<E>(names: Names, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
-        let ([_, name], shape) = (&names, [config.hidden_size]);
-        Ok(Self {
-            weight: get(&format!("{name}.weight"), &shape)?,
-            bias: config.norm_bias.then(|| get(&format!("{name}.bias"), &shape)).transpose()?,
-            eps: config.layer_norm_eps,
-            #[cfg(feature = "train")]
-            names,
-        })
+    fn of_norm<E>(names: Names, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
+        Self::build(names, &[config.hidden_size], config.norm_bias, get)
     }
 
     #[cfg(feature = "train")]
     fn tensors(&mut self) -> impl Iterator<Item = (Names, &mut Tensor)> {
-        tensors(&self.names, &mut self.weight, &mut self.bias)
+        let Self { weight, bias, names } = self;
+        let all = [("weight", Some(weight)), ("bias", bias.as_mut())].into_iter();
+        all.filter_map(|(kind, own)| Some((names.each_ref().map(|name| format!("{name}.{kind}")), own?)))
     }
-}
-
-/// The tensors of a map or a norm.
-#[cfg(feature = "train")]
-fn tensors<'a>(
-    names: &'a Names,
-    weight: &'a mut Tensor,
-    bias: &'a mut Option<Tensor>,
-) -> impl Iterator<Item = (Names, &'a mut Tensor)> {
-    let all = [("weight", Some(weight)), ("bias", bias.as_mut())].into_iter();
-    all.filter_map(|(kind, own)| Some((names.each_ref().map(|name| format!("{name}.{kind}")), own?)))
 }
 
 impl Layer {
@@ -149,7 +117,7 @@ impl Layer {
             let shape = [outputs / files.len(), inputs];
             let parts = own.iter().zip(files);
             parts
-                .map(|(own, file)| Linear::build(names(own, file), shape, bias, get))
+                .map(|(own, file)| Affine::build(names(own, file), &shape, bias, get))
                 .collect::<Result<Vec<_>, E>>()
         };
         let (inner, width) = match (step.gated, layout.inner.len()) {
@@ -167,7 +135,7 @@ impl Layer {
             maps(&["attention_output"], &[layout.attention_output], square, bias)?.remove(0);
         let inner = maps(inner, layout.inner, [width, m], step.bias)?;
         let output = maps(&["output"], &[layout.output], [m, step.inner_size], step.bias)?.remove(0);
-        let mut norm = |own: &str, file: &str| LayerNorm::build(names(own, file), config, get);
+        let mut norm = |own: &str, file: &str| Affine::of_norm(names(own, file), config, get);
         let has_norm = config.has_attention_norm(index);
         Ok(Self {
             span: config.spans[index],
@@ -209,7 +177,7 @@ impl Embeddings {
             #[cfg(feature = "train")]
             raw,
             norm: match config.embedding_norm {
-                true => Some(LayerNorm::build(
+                true => Some(Affine::of_norm(
                     ["embeddings.norm", layout.embedding_norm].map(str::to_owned),
                     config,
                     get,
@@ -230,7 +198,7 @@ impl Embeddings {
         let word = WordTable::held(&map("embeddings.word", &self.word.tensor()?)?)?;
         let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
         let mut norm = self.norm.clone();
-        for ([name, _], own) in norm.iter_mut().flat_map(LayerNorm::tensors) {
+        for ([name, _], own) in norm.iter_mut().flat_map(Affine::tensors) {
             *own = map(&name, own)?;
         }
         Ok(Self { word, position, raw: self.raw.clone(), norm })
@@ -290,12 +258,12 @@ impl Stack {
             let Layer { projections, attention_output, inner, output, attention_norm, output_norm, .. } =
                 layer;
             let maps = projections.iter_mut().chain([attention_output]).chain(inner).chain([output]);
-            all.extend(maps.flat_map(|map| tensors(&map.names, &mut map.weight, &mut map.bias)));
-            all.extend(attention_norm.iter_mut().chain([output_norm]).flat_map(LayerNorm::tensors));
+            let norms = attention_norm.iter_mut().chain([output_norm]);
+            all.extend(maps.chain(norms).flat_map(Affine::tensors));
         }
         let names = [RELATIVE_BIAS, layout.relative_bias].map(str::to_owned);
         all.extend(self.relative_bias.as_mut().map(|bias| (names, bias)));
-        all.extend(self.final_norm.iter_mut().flat_map(LayerNorm::tensors));
+        all.extend(self.final_norm.iter_mut().flat_map(Affine::tensors));
         all
     }
 
@@ -365,7 +333,7 @@ impl Transformer {
         let final_norm = match config.norms {
             Norms::After => None,
             Norms::Before => {
-                Some(LayerNorm::build(["final_norm", layout.final_norm].map(str::to_owned), &config, get)?)
+                Some(Affine::of_norm(["final_norm", layout.final_norm].map(str::to_owned), &config, get)?)
             }
         };
         let stack = Stack { layers, relative_bias, final_norm };
@@ -402,7 +370,7 @@ impl Transformer {
         let Self { layout, embeddings, mut stack, .. } = self.clone();
         let mut all = vec![(layout.word.to_owned(), embeddings.word.tensor()?)];
         let mut norm = embeddings.norm;
-        let norm = norm.iter_mut().flat_map(LayerNorm::tensors);
+        let norm = norm.iter_mut().flat_map(Affine::tensors);
         all.extend(norm.map(|([_, name], own)| (name, own.clone())));
         all.extend(embeddings.raw.into_iter().map(|(name, table)| (name.to_owned(), table)));
         all.extend(stack.tensors(layout).into_iter().map(|([_, name], own)| (name, own.clone())));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::config::{EncoderPrecision, FeedForward, Norms, TransformerConfig};
 use super::super::kernels;
 use super::super::rotation::Rotation;
-use super::super::transformer::{Layer, Linear};
+use super::super::transformer::{Affine, Layer};
 use super::attention::{Attention, attend};
 use super::linear::PackedLinear;
 use super::norm::{PackedNorm, to_vec};
@@ -47,7 +47,7 @@ impl PackedLayer {
         config: &TransformerConfig,
         precision: EncoderPrecision,
     ) -> candle_core::Result<Self> {
-        let linear = |linears: &[Linear]| {
+        let linear = |linears: &[Affine]| {
             let (mut weight, mut bias) = (Vec::new(), Vec::new());
             for linear in linears {
                 weight.extend(to_vec(&linear.weight)?);
@@ -58,7 +58,7 @@ impl PackedLayer {
             }
             Ok::<_, candle_core::Error>((weight, bias))
         };
-        let one = std::slice::from_ref;
+        let (one, eps) = (std::slice::from_ref, config.layer_norm_eps);
         let maps = [
             linear(&layer.projections)?,
             linear(one(&layer.attention_output))?,
@@ -69,10 +69,14 @@ impl PackedLayer {
         Ok(Self {
             qkv,
             attention_output,
-            attention_norm: layer.attention_norm.as_ref().map(PackedNorm::new).transpose()?,
+            attention_norm: layer
+                .attention_norm
+                .as_ref()
+                .map(|norm| PackedNorm::new(norm, eps))
+                .transpose()?,
             inner,
             output,
-            output_norm: PackedNorm::new(&layer.output_norm)?,
+            output_norm: PackedNorm::new(&layer.output_norm, eps)?,
             heads: config.heads,
             window: layer.span.window,
             rotation,

@@ -53,7 +53,7 @@ impl PackedTransformer {
             position: e.position.as_ref().map_or_else(|| Ok(Vec::new()), to_vec)?,
             position_table: config.position_table,
             max_positions: config.max_positions,
-            norm: e.norm.as_ref().map(PackedNorm::new).transpose()?,
+            norm: e.norm.as_ref().map(|norm| PackedNorm::new(norm, config.layer_norm_eps)).transpose()?,
             layers: PackedLayers::new(&transformer.stack.first(layers), config, precision)?,
         })
     }
@@ -129,6 +129,7 @@ impl PackedLayers {
             .layers
             .iter()
             .map(|layer| PackedLayer::new(layer, layer.span.theta.map(&mut rotation), config, precision));
+        let final_norm = stack.final_norm.as_ref();
         let relative = stack.relative_bias.as_ref().zip(config.relative_positions);
         let bias = |(table, relative)| {
             Ok::<_, candle_core::Error>(PlaceBias::new(
@@ -141,7 +142,7 @@ impl PackedLayers {
         Ok(Self {
             layers: layers.collect::<candle_core::Result<_>>()?,
             bias: relative.map(bias).transpose()?,
-            final_norm: stack.final_norm.as_ref().map(PackedNorm::new).transpose()?,
+            final_norm: final_norm.map(|norm| PackedNorm::new(norm, config.layer_norm_eps)).transpose()?,
         })
     }
 
