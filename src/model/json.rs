@@ -1,6 +1,6 @@
 //! Settings files: JSON objects whose fields are taken one by one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::de::{DeserializeOwned, Error};
 use serde_json::{Map, Value};
@@ -77,11 +77,6 @@ impl Settings {
     pub(super) fn bad(&self, what: &str, found: usize, expected: impl std::fmt::Display) -> ModelError {
         ModelError::bad_config(&self.path, what, found, expected)
     }
-}
-
-/// Reads one field of a file and ignores the others.
-pub(super) fn field<T: DeserializeOwned>(path: &Path, name: &str) -> Result<T, ModelError> {
-    Settings::read(path)?.need(name)
 }
 
 fn says_something(value: &Value) -> bool {

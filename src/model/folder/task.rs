@@ -8,7 +8,7 @@ use super::modules::{self, activation};
 use crate::model::dense::DenseActivation;
 use crate::model::error::{ModelError, shortened};
 use crate::model::files::{self, CONFIG_FILE, ENCODER_FILE, MODULES_FILE, PROMPTS_FILE};
-use crate::model::json::{self, Settings};
+use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
 
 /// The purpose of a model according to the two files.
@@ -190,12 +190,8 @@ pub(in crate::model) fn check_weights(
     }
     let index = dir.join("model.safetensors.index.json");
     if index.exists() {
-        return Err(ModelError::unsupported(
-            &index,
-            "weights in",
-            "several files",
-            "one file, model.safetensors",
-        ));
+        let supported = "one file, model.safetensors";
+        return Err(ModelError::unsupported(&index, "weights in", "several files", supported));
     }
     match [
         "pytorch_model.bin",
@@ -223,5 +219,5 @@ pub(in crate::model) fn check_weights(
 
 /// The `model_type` of a folder's `config.json`.
 pub(in crate::model) fn model_type(dir: &Path) -> Result<String, ModelError> {
-    json::field(&dir.join(CONFIG_FILE), "model_type")
+    Settings::read(dir.join(CONFIG_FILE))?.need("model_type")
 }

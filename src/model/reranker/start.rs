@@ -6,7 +6,7 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::head::{self, HeadNames};
 use super::{Pooler, Reranker, Transformer};
@@ -27,6 +27,8 @@ const DEFAULT_TOKENS: usize = 256;
 const NEW_WEIGHTS: f32 = 0.02;
 /// The release whose format the folder has.
 const RELEASE: &str = "6.2.0";
+/// The file stores f16; this makes other libraries compute in f32, as this crate does.
+const IN_F32: &str = "float32";
 /// Files of tokenizers that only other libraries read.
 const VOCABULARIES: [&str; 4] = ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model"];
 
@@ -208,20 +210,19 @@ impl StartingWeights {
                 }
             }
         }
-        let mut files = vec![(CONFIG_FILE, changed(base, CONFIG_FILE, in_f32())?)];
+        let mut made =
+            vec![(CONFIG_FILE, changed(base, CONFIG_FILE, json!({ "torch_dtype": null, "dtype": IN_F32 }))?)];
         if let Some(most) = max_tokens {
             let most = most.min(reranker.parts.source.config.max_positions);
-            files.push((
-                TOKENIZER_CONFIG_FILE,
-                changed(base, TOKENIZER_CONFIG_FILE, json!({ "model_max_length": most }))?,
-            ));
-            let body = changed(base, LENGTH_FILE, json!({}))?;
-            if body.get("max_seq_length").is_some() {
-                files.push((LENGTH_FILE, changed(base, LENGTH_FILE, json!({ "max_seq_length": most }))?));
+            let length = json!({ "model_max_length": most });
+            made.push((TOKENIZER_CONFIG_FILE, changed(base, TOKENIZER_CONFIG_FILE, length)?));
+            let own: Map<String, Value> = files::read_json_or_default(&base.join(LENGTH_FILE))?;
+            if own.contains_key("max_seq_length") {
+                made.push((LENGTH_FILE, changed(base, LENGTH_FILE, json!({ "max_seq_length": most }))?));
             }
         }
         let body = reranker.parts.transformer()?.named()?;
-        Ok(Self { body, head, files })
+        Ok(Self { body, head, files: made })
     }
 
     fn of_encoder(
@@ -233,12 +234,8 @@ impl StartingWeights {
     ) -> Result<Self, ModelError> {
         let encoder = LoadOptions::new().lazy_encoder(true).encoder(base)?;
         if encoder.folder().text.lowercase {
-            return Err(ModelError::unsupported(
-                base.join(LENGTH_FILE),
-                "do_lower_case of a reranker's base",
-                "true",
-                "false",
-            ));
+            let what = "do_lower_case of a reranker's base";
+            return Err(ModelError::unsupported(base.join(LENGTH_FILE), what, "true", "false"));
         }
         let config = encoder.config();
         let m = config.hidden_size;
@@ -276,12 +273,12 @@ impl StartingWeights {
         let most = max_tokens.unwrap_or(DEFAULT_TOKENS).min(config.max_positions);
         // A classifier with one output. Releases 4 and 5 of sentence-transformers look for its activation in
         // `config.json`.
-        let mut config = json!({
+        let config = json!({
             "architectures": [format!("{}ForSequenceClassification", names.class)],
             "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "num_labels": null,
             "sentence_transformers": {"activation_fn": activation.class(), "version": RELEASE},
+            "torch_dtype": null, "dtype": IN_F32,
         });
-        merge(&mut config, in_f32());
         let of_library = json!({
             "__version__": {"sentence_transformers": RELEASE}, "activation_fn": activation.class(),
             "default_prompt_name": null, "model_type": "CrossEncoder", "prompts": {},
@@ -308,22 +305,14 @@ impl StartingWeights {
 
 /// A file of the base with other settings; those that are null are left out.
 fn changed(base: &Path, name: &str, changes: Value) -> Result<Value, ModelError> {
-    let mut settings = Value::Object(files::read_json_or_default(&base.join(name))?);
-    merge(&mut settings, changes.clone());
-    let is_out = |name: &String| changes.get(name).is_some_and(Value::is_null);
-    settings.as_object_mut().into_iter().for_each(|fields| fields.retain(|name, _| !is_out(name)));
-    Ok(settings)
-}
-
-fn merge(settings: &mut Value, changes: Value) {
-    if let (Value::Object(fields), Value::Object(changes)) = (settings, changes) {
-        fields.extend(changes);
+    let mut settings: Map<String, Value> = files::read_json_or_default(&base.join(name))?;
+    for (name, value) in changes.as_object().into_iter().flatten() {
+        match value {
+            Value::Null => settings.remove(name),
+            value => settings.insert(name.clone(), value.clone()),
+        };
     }
-}
-
-/// The file stores f16; this makes other libraries compute in f32, as this crate does.
-fn in_f32() -> Value {
-    json!({ "torch_dtype": null, "dtype": "float32" })
+    Ok(Value::Object(settings))
 }
 
 impl Reranker {
