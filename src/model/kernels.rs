@@ -3,32 +3,12 @@
 //! Plain loops without branches, compiled for the widest instruction set of the
 //! machine at run time by `pulp`. They work in place on f32 slices.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Simd;
 
 use super::config::Activation;
+use crate::product::dispatched;
 
 const LANES: usize = 16;
-
-/// Functions whose body is compiled for every instruction set `S` and selected at run time.
-///
-/// Not closures, which `pulp` also accepts: they are not always inlined and then miss the instruction set.
-macro_rules! dispatched {
-    ($($(#[$attribute:meta])* fn $name:ident<$S:ident>($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
-        $(#[$attribute])*
-        pub(crate) fn $name($($argument: $type),*) {
-            struct Call<T>(T);
-            impl WithSimd for Call<($($type,)*)> {
-                type Output = ();
-                #[inline(always)]
-                fn with_simd<$S: Simd>(self, _: $S) {
-                    let Self(($($argument,)*)) = self;
-                    $body
-                }
-            }
-            Arch::new().dispatch(Call(($($argument,)*)));
-        }
-    )*};
-}
 
 /// `a * b + c`, rounded once if the processor supports it.
 #[inline(always)]

@@ -3,6 +3,28 @@
 //! One side is packed into [`Panels`] once and kept; the other is read in place. Every product is one chain
 //! of additions along the dimensions, so its value depends on neither the tiling nor the number of threads.
 
+/// Functions whose body is compiled for every instruction set `S` and selected at run time.
+///
+/// Not closures, which `pulp` also accepts: they are not always inlined and then miss the instruction set.
+macro_rules! dispatched {
+    ($($(#[$attribute:meta])* fn $name:ident<$S:ident>($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+        $(#[$attribute])*
+        pub(crate) fn $name($($argument: $type),*) {
+            struct Call<T>(T);
+            impl pulp::WithSimd for Call<($($type,)*)> {
+                type Output = ();
+                #[inline(always)]
+                fn with_simd<$S: pulp::Simd>(self, _: $S) {
+                    let Self(($($argument,)*)) = self;
+                    $body
+                }
+            }
+            pulp::Arch::new().dispatch(Call(($($argument,)*)));
+        }
+    )*};
+}
+pub(crate) use dispatched;
+
 #[expect(unsafe_code, reason = "loads without checks, in the innermost loop")]
 mod block;
 pub(crate) mod bytes;

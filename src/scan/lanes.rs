@@ -22,12 +22,10 @@ pub(super) trait Lanes: Copy {
     /// Values per vector: at most [`MAX_WIDTH`].
     const WIDTH: usize;
 
-    fn zero(self) -> Self::Vector;
     /// Loads `WIDTH` values; panics if `values` has fewer.
     fn load(self, values: &[f32]) -> Self::Vector;
     /// Loads and widens `WIDTH` values; panics if `values` has fewer.
     fn widen(self, values: &[f16]) -> Self::Vector;
-    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a * b + sum`, rounded once.
     fn multiply_add(self, a: Self::Vector, b: Self::Vector, sum: Self::Vector) -> Self::Vector;
     /// `|a - b| + sum`.
@@ -98,7 +96,7 @@ pub(super) fn sums<L: Lanes, T: Term>(lanes: L, query: &[f32], rows: &[&[f16]], 
 #[inline(always)]
 fn sum<L: Lanes, T: Term>(lanes: L, query: &[f32], row: &[f16]) -> f32 {
     let width = L::WIDTH;
-    let mut partial = [lanes.zero(); UNROLL];
+    let mut partial = [lanes.load(&[0.0; MAX_WIDTH]); UNROLL];
 
     let mut row_chunks = row.chunks_exact(UNROLL * width);
     let mut query_chunks = query.chunks_exact(UNROLL * width);
@@ -126,5 +124,7 @@ fn sum<L: Lanes, T: Term>(lanes: L, query: &[f32], row: &[f16]) -> f32 {
     }
 
     let [a, b, c, d] = partial;
-    lanes.total(lanes.add(lanes.add(a, b), lanes.add(c, d)))
+    // Multiplied by 1, which is exact.
+    let add = |a, b| lanes.multiply_add(a, lanes.load(&[1.0; MAX_WIDTH]), b);
+    lanes.total(add(add(a, b), add(c, d)))
 }

@@ -149,12 +149,6 @@ impl Lanes for Avx2 {
     const WIDTH: usize = 8;
 
     #[inline(always)]
-    fn zero(self) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_setzero_ps() }
-    }
-
-    #[inline(always)]
     fn load(self, values: &[f32]) -> __m256 {
         let values = &values[..Self::WIDTH];
         // SAFETY: `self` proves AVX2; the slice above has 8 values, and any alignment will do.
@@ -166,12 +160,6 @@ impl Lanes for Avx2 {
         let values = &values[..Self::WIDTH];
         // SAFETY: `self` proves F16C; the slice above has 8 values, and any alignment will do.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(values.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_add_ps(a, b) }
     }
 
     #[inline(always)]
@@ -202,12 +190,6 @@ impl Lanes for Avx512 {
     const WIDTH: usize = 16;
 
     #[inline(always)]
-    fn zero(self) -> __m512 {
-        // SAFETY: `self` proves AVX-512F.
-        unsafe { _mm512_setzero_ps() }
-    }
-
-    #[inline(always)]
     fn load(self, values: &[f32]) -> __m512 {
         let values = &values[..Self::WIDTH];
         // SAFETY: `self` proves AVX-512F; the slice above has 16 values, and any alignment will do.
@@ -219,12 +201,6 @@ impl Lanes for Avx512 {
         let values = &values[..Self::WIDTH];
         // SAFETY: `self` proves AVX-512F; the slice above has 16 values, and any alignment will do.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(values.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512F.
-        unsafe { _mm512_add_ps(a, b) }
     }
 
     #[inline(always)]

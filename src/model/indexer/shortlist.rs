@@ -6,14 +6,13 @@
 
 use std::num::NonZeroUsize;
 
-use pulp::{Arch, Simd, WithSimd};
-
 use super::super::kernels::{log_softmax_entropy, products_of_rows};
 use super::LevelWeights;
 use crate::ids::{LeafId, Row};
 use crate::model::Role;
 use crate::model::packed::products_in_bytes;
 use crate::product::bytes::{BytePanels, ByteRows};
+use crate::product::dispatched;
 use crate::scan::Ranked;
 use crate::tree::{Beam, ScoredLeaf};
 
@@ -71,7 +70,7 @@ impl Shortlist {
     pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> (Beam, f32) {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());
-        let mut logits = Vec::new();
+        let mut logits = vec![0.0; self.bytes.rows()];
         products_in_bytes(&self.bytes, &[], &quantised, None, &mut logits);
 
         let of_document = role == Role::Document;
@@ -114,7 +113,7 @@ fn norm(values: impl Iterator<Item = f32>) -> f32 {
 }
 
 /// Bounds on the logits of all children: from `logit - bound` to `logit + bound`.
-struct Bounds<'a> {
+pub(crate) struct Bounds<'a> {
     logits: &'a [f32],
     norms: &'a [f32],
     errors: &'a [f32],
@@ -133,7 +132,7 @@ impl Bounds<'_> {
     fn may_be_among(&self, n: NonZeroUsize) -> Vec<u32> {
         let groups = self.logits.len().div_ceil(GROUP);
         let (mut least, mut most) = (vec![f32::NEG_INFINITY; groups], vec![f32::NEG_INFINITY; groups]);
-        Arch::new().dispatch(Greatest { of: self, least: &mut least, most: &mut most });
+        greatest_of_groups(self, &mut least, &mut most);
         // `n` groups have a child whose logit is at least this, so at least `n` children do.
         let threshold = nth_greatest(&mut least, n);
         let in_reach = (0..groups).filter(|group| most[*group] >= threshold);
@@ -148,19 +147,9 @@ impl Bounds<'_> {
     }
 }
 
-/// The greatest bounds of groups: child c is in group `c % groups`, so that groups are adjacent.
-struct Greatest<'a, 'b> {
-    of: &'a Bounds<'b>,
-    least: &'a mut [f32],
-    most: &'a mut [f32],
-}
-
-impl WithSimd for Greatest<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { of, least, most } = self;
+dispatched! {
+    /// The greatest bounds of groups: child c is in group `c % groups`, so that groups are adjacent.
+    fn greatest_of_groups<S>(of: &Bounds<'_>, least: &mut [f32], most: &mut [f32]) {
         let groups = least.len();
         let children = of.logits.chunks(groups).zip(of.norms.chunks(groups)).zip(of.errors.chunks(groups));
         for ((logits, norms), errors) in children {

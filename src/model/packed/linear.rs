@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::super::config::{Activation, EncoderPrecision};
 use super::super::kernels;
 use crate::product::bytes::{ByteKernel, BytePanels, ByteRows};
-use crate::product::{BLOCK_ROWS, Block, NO_PRODUCTS, PANEL, Panels, put};
+use crate::product::{BLOCK_ROWS, Block, NO_PRODUCTS, PANEL, Panels, dispatched, put};
 
 /// A linear map, its weights packed.
 pub(in crate::model) struct PackedLinear {
@@ -70,6 +70,7 @@ impl PackedLinear {
             }
             Weight::Int8(weight) => {
                 bytes.quantise(x, weight.dim());
+                out.resize(bytes.count() * weight.rows(), 0.0);
                 products_in_bytes(weight, bias, bytes, activation, out);
             }
         }
@@ -119,32 +120,15 @@ impl WithSimd for Apply<'_> {
     }
 }
 
-/// `x W^T + b` in eight bits; `out` becomes `[n, outputs]`. An empty bias is zeros.
-pub(in crate::model) fn products_in_bytes(
-    weight: &BytePanels,
-    bias: &[f32],
-    x: &ByteRows,
-    activation: Option<Activation>,
-    out: &mut Vec<f32>,
-) {
-    out.resize(x.count() * weight.rows(), 0.0);
-    Arch::new().dispatch(ApplyBytes { weight, bias, x, activation, out });
-}
-
-struct ApplyBytes<'a> {
-    weight: &'a BytePanels,
-    bias: &'a [f32],
-    x: &'a ByteRows,
-    activation: Option<Activation>,
-    out: &'a mut [f32],
-}
-
-impl WithSimd for ApplyBytes<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { weight, bias, x, activation, out } = self;
+dispatched! {
+    /// `x W^T + b` in eight bits, to `out`, `[n, outputs]`. An empty bias is zeros.
+    fn products_in_bytes<S>(
+        weight: &BytePanels,
+        bias: &[f32],
+        x: &ByteRows,
+        activation: Option<Activation>,
+        out: &mut [f32],
+    ) {
         let outputs = weight.rows();
         let kernel = ByteKernel::best();
         let mut sums = [[0; PANEL]; BLOCK_ROWS];

@@ -10,8 +10,6 @@ mod scalar;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
-use pulp::{Arch, Simd, WithSimd};
-
 use super::memory::SetMemory;
 use super::{BLOCK_ROWS, PANEL};
 
@@ -141,7 +139,7 @@ impl ByteRows {
         self.values.resize(n * self.stride, 0);
         self.scales.resize(n, 0.0);
         self.offsets.resize(n, 0.0);
-        Arch::new().dispatch(Quantise { x, dim, rows: self });
+        quantise(x, dim, &mut self.values, self.stride, &mut self.scales, &mut self.offsets);
     }
 
     /// Number of rows.
@@ -157,21 +155,19 @@ impl ByteRows {
     }
 }
 
-struct Quantise<'a> {
-    x: &'a [f32],
-    dim: usize,
-    rows: &'a mut ByteRows,
-}
-
-impl WithSimd for Quantise<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { x, dim, rows: ByteRows { values, stride, scales, offsets } } = self;
+dispatched! {
+    /// Writes rows of `dim` values in eight bits, `[n, stride]`.
+    fn quantise<S>(
+        x: &[f32],
+        dim: usize,
+        values: &mut [u8],
+        stride: usize,
+        scales: &mut [f32],
+        offsets: &mut [f32],
+    ) {
         let factors = scales.iter_mut().zip(offsets);
         for ((row, values), (scale, offset)) in
-            x.chunks_exact(dim).zip(values.chunks_exact_mut(*stride)).zip(factors)
+            x.chunks_exact(dim).zip(values.chunks_exact_mut(stride)).zip(factors)
         {
             let (least, most, poison) = range(row);
             *scale = (most - least) / 255.0;
