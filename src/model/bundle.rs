@@ -366,8 +366,8 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     Ok(manifest)
 }
 
-/// The files of an encoder that a bundle copies, by their paths inside its directory. The weights are among them
-/// only if they are in the folder of a module.
+/// The files of an encoder that a bundle copies, by their paths inside its directory. The weights are among
+/// them only if they are in the folder of a module.
 fn carried_files(dir: &Path) -> Result<Vec<String>, ModelError> {
     let own = CARRIED_FILES.into_iter().filter(|name| dir.join(name).exists()).map(str::to_owned);
     Ok(own.chain(files::module_files(dir)?).collect())

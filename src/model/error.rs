@@ -16,8 +16,8 @@ pub enum ModelError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// A file that is not read: it is not a regular file, is too large, is a pointer of Git LFS, or holds weights
-    /// in an unsupported format.
+    /// A file that is not read: it is not a regular file, is too large, is a pointer of Git LFS, or holds
+    /// weights in an unsupported format.
     #[error("{} {problem}", path.display())]
     BadFile {
         /// The file.
@@ -77,8 +77,8 @@ pub enum ModelError {
         /// The error of the parser.
         source: safetensors::SafeTensorError,
     },
-    /// A tensor of a weight file is missing, has another shape than the configuration requires, or holds a NaN or
-    /// an infinity.
+    /// A tensor of a weight file is missing, has another shape than the configuration requires, or holds a
+    /// NaN or an infinity.
     #[error("{}: tensor `{name}` {problem}", path.display())]
     BadTensor {
         /// The weight file.

@@ -14,8 +14,8 @@ use super::words::{Token, WordTable};
 use layout::Layout;
 pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 
-/// A weight and a bias: those of a map `y = x W^T + b`, with W as checkpoints store it, `[out, in]`, or those of
-/// a layer normalisation over the last dimension, `[m]`.
+/// A weight and a bias: those of a map `y = x W^T + b`, with W as checkpoints store it, `[out, in]`, or those
+/// of a layer normalisation over the last dimension, `[m]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Affine {
     pub weight: Tensor,

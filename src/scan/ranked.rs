@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use crate::ids::Row;
 
-/// A row and its score, ordered from best to worst: the greatest score first, then the lower row. NaN is worse than
-/// every number, and both zeros are the same.
+/// A row and its score, ordered from best to worst: the greatest score first, then the lower row. NaN is
+/// worse than every number, and both zeros are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ranked(u64);
 

@@ -60,8 +60,8 @@ pub(super) fn read(dir: &Path, folder: &mut Folder) -> Result<(), ModelError> {
     };
     folder.truncate_dim = settings.take("truncate_dim")?;
     settings.refuse_rest()?;
-    // The prompt of a role: the first non-empty one of these names, or the default prompt if none of the names
-    // exists. The library writes empty prompts since release 5, and they mean no prompt.
+    // The prompt of a role: the first non-empty one of these names, or the default prompt if none of the
+    // names exists. The library writes empty prompts since release 5, and they mean no prompt.
     let of = |name: &str| prompts.get(name).map(|text| text.as_deref().filter(|text| !text.is_empty()));
     let find = |names: &[&str]| {
         let named: Vec<_> = names.iter().filter_map(|name| of(name)).collect();

@@ -9,8 +9,8 @@ use candle_core::{CpuStorage, CudaStorage, CustomOp3, D, Error, Layout, Result, 
 
 use crate::model::autograd::operation::{GpuOperand as Operand, Gradients, filled};
 
-/// An operation on a GPU: its name, its output by its name and operands, and the gradients of its operands from
-/// its output and the gradient of that, which is contiguous.
+/// An operation on a GPU: its name, its output by its name and operands, and the gradients of its operands
+/// from its output and the gradient of that, which is contiguous.
 pub(super) struct OnGpu<F, B>(pub &'static str, pub F, pub B);
 
 impl<F, B> CustomOp3 for OnGpu<F, B>

@@ -65,8 +65,8 @@ impl Shortlist {
     }
 
     /// The `beam` most probable leaves for an input of the classifier, `[width]` f32, finite; the lower id
-    /// first among equals. Also returns the entropy of the choice among all leaves, in nats. Probabilities and
-    /// entropy have the small error of the products in eight bits.
+    /// first among equals. Also returns the entropy of the choice among all leaves, in nats. Probabilities
+    /// and entropy have the small error of the products in eight bits.
     pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> (Beam, f32) {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());
