@@ -1,3 +1,5 @@
+use pulp::WithSimd;
+
 use super::*;
 use crate::product::tests::on_every_instruction_set;
 
