@@ -78,8 +78,8 @@ impl Encoder {
             pooling: folder.pooling.clone(),
             pools_prompt: folder.include_prompt,
             modules: folder.modules.clone(),
-            width: pooler.width(),
-            dim: pooler.dim(),
+            width: pooler.width,
+            dim: pooler.dim,
             is_unit: pooler.is_unit(),
             similarity: folder.similarity,
         })

@@ -92,7 +92,7 @@ impl Encoder {
 
     /// Width m of the embeddings.
     pub fn dim(&self) -> usize {
-        self.pooler.dim()
+        self.pooler.dim
     }
 
     /// How embeddings are compared, from the model's folder; cosine by default.

@@ -252,8 +252,9 @@ struct QueryScorer<'a> {
     bases: Vec<Vec<f32>>,
     hidden: Vec<f32>,
     multiply_adds: u64,
-    /// Entropy of the choice among the children scored last, in nats.
-    entropy: f32,
+    /// Level and number of each node whose children were scored, and the entropy of the choice among them, in
+    /// nats.
+    nodes: Vec<(usize, u32, f32)>,
 }
 
 impl<'a> QueryScorer<'a> {
@@ -269,7 +270,7 @@ impl<'a> QueryScorer<'a> {
             }
         };
         let bases = vec![Vec::new(); indexer.weights.levels.len()];
-        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, entropy: 0.0 }
+        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, nodes: Vec::new() }
     }
 
     /// The most probable leaves from the shortlist, if that is faster, and the entropy of the choice.
@@ -336,7 +337,10 @@ impl LevelScorer for QueryScorer<'_> {
             }
             None => self.product(path, &weights.classifier, out),
         }
-        log_softmax_entropy(out, self.indexer.logit_scale, &mut self.entropy);
+        let mut entropy = 0.0;
+        log_softmax_entropy(out, self.indexer.logit_scale, &mut entropy);
+        let b = self.indexer.shape.branching_factor();
+        self.nodes.push((path.len(), path.iter().fold(0, |node, &child| node * b + child), entropy));
     }
 }
 

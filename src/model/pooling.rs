@@ -59,9 +59,9 @@ pub(crate) struct Pooler {
     /// Width of the hidden states.
     hidden: usize,
     /// Width before truncation.
-    width: usize,
+    pub width: usize,
     /// Width of the embeddings.
-    dim: usize,
+    pub dim: usize,
 }
 
 /// Keeps the gradient of a zero vector's norm finite.
@@ -80,16 +80,6 @@ impl Pooler {
             Step::LayerNorm(_) | Step::Normalise => width,
         });
         Self { modes, steps, hidden, width, dim: dim.map_or(width, |dim| dim.min(width)) }
-    }
-
-    /// Width of the embeddings.
-    pub(crate) fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// Width of the embeddings before truncation.
-    pub(crate) fn width(&self) -> usize {
-        self.width
     }
 
     /// Whether embeddings have unit norm.
@@ -342,7 +332,7 @@ mod tests {
                     let pooler = Pooler::new(modes.clone(), steps, m, dim);
                     let packed = pooler.packed(&hidden, skip);
                     let padded = pooler.padded(&padded, &lengths, skip).unwrap();
-                    assert_eq!(padded.dims(), [3, pooler.dim()]);
+                    assert_eq!(padded.dims(), [3, pooler.dim]);
                     let padded: Vec<f32> = padded.flatten_all().unwrap().to_vec1().unwrap();
                     for (a, b) in packed.iter().zip(&padded) {
                         assert!((a - b).abs() < 1e-6, "{modes:?}, {skip}: {packed:?} {padded:?}");

@@ -17,7 +17,7 @@ use crate::disk::Mapping;
 #[derive(Clone, Debug)]
 pub(crate) struct WordTable {
     rows: usize,
-    width: usize,
+    pub(super) width: usize,
     values: Values,
     /// For each token, its row and the row's factor; `None` if each token has its own row.
     tokens: Option<Arc<[Token]>>,
@@ -64,11 +64,6 @@ impl WordTable {
             return Err(ModelError::OutsideTable { what: "a token's row", found, rows: self.rows });
         }
         Ok(Self { tokens: Some(tokens.into()), ..self })
-    }
-
-    /// Width of a row.
-    pub(crate) fn width(&self) -> usize {
-        self.width
     }
 
     /// A tensor with a row for each token, f32 or f16; converted if necessary.

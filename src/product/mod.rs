@@ -41,8 +41,10 @@ pub(crate) struct Panels {
     /// `[panel, dim, PANEL]`: the values of `PANEL` rows in one dimension are adjacent; the last panel is
     /// padded with zeros.
     values: SetMemory<f32>,
-    rows: usize,
-    dim: usize,
+    /// Number of packed rows.
+    pub rows: usize,
+    /// Values in a row.
+    pub dim: usize,
 }
 
 impl Panels {
@@ -68,16 +70,6 @@ impl Panels {
             (count(rows, dim), dim)
         });
         filled.map(|(values, (rows, dim))| Self { values, rows, dim })
-    }
-
-    /// Values in a row.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// Number of packed rows.
-    pub fn rows(&self) -> usize {
-        self.rows
     }
 
     /// The panels, each with the number of its first row and of its rows.

@@ -192,17 +192,13 @@ const BLOCK_ROWS: usize = 64;
 /// One query, to be scored with any number of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
-    kernel: Kernel,
+    pub kernel: Kernel,
     similarity: Similarity,
-    query: &'a [f32],
+    /// What rows are scored with.
+    pub query: &'a [f32],
 }
 
 impl<'a> Scanner<'a> {
-    /// Its instruction set.
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
-    }
-
     /// The score of one row.
     ///
     /// # Shapes
@@ -211,11 +207,6 @@ impl<'a> Scanner<'a> {
         let mut score = [0.0];
         self.kernel.score(self.similarity, self.query, &[row], &mut score);
         score[0]
-    }
-
-    /// The query that rows are scored with.
-    pub fn query(&self) -> &'a [f32] {
-        self.query
     }
 
     /// Prepares to score rows.

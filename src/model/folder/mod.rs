@@ -141,7 +141,7 @@ impl Folder {
         };
         let steps = self.modules.iter().map(step).collect::<Result<_, ModelError>>()?;
         let pooler = Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim);
-        let (what, width) = ("number of dimensions to keep", pooler.width());
+        let (what, width) = ("number of dimensions to keep", pooler.width);
         match self.truncate_dim {
             Some(dim) if dim == 0 || dim > width => {
                 Err(ModelError::bad_config(dir, what, dim, format!("1 to the encoder's {width}")))

@@ -70,7 +70,7 @@ impl Shortlist {
     pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> (Beam, f32) {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());
-        let mut logits = vec![0.0; self.bytes.rows()];
+        let mut logits = vec![0.0; self.bytes.rows];
         products_in_bytes(&self.bytes, &[], &quantised, None, &mut logits);
 
         let of_document = role == Role::Document;
@@ -207,7 +207,7 @@ mod tests {
                 let input = values(dim, &mut random);
                 let mut scorer = QueryScorer::new(&indexer, &input);
                 let plain = beam_search(indexer.shape, &mut scorer, beam);
-                let (cost, entropy) = (scorer.multiply_adds, scorer.entropy);
+                let (cost, (.., entropy)) = (scorer.multiply_adds, scorer.nodes[0]);
                 let mut scorer = QueryScorer::new(&indexer, &input);
                 let (short, own) = scorer.shortlisted(beam, Role::Document).expect("it pays");
                 assert_eq!(scorer.multiply_adds, cost);

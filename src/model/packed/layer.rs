@@ -135,7 +135,7 @@ impl PackedLayer {
         let Scratch { qkv, context, output, bytes, .. } = scratch;
         self.qkv.apply(x, None, self.attention_output.first(), bytes, qkv);
         if let Some(rotation) = &self.rotation {
-            let m = self.heads * rotation.width();
+            let m = self.heads * rotation.width;
             rotation.turn(qkv, 3 * m, 2 * m, lengths, 1.0);
         }
         let attention = Attention { heads: self.heads, window: self.window, bias };

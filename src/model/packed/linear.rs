@@ -65,12 +65,12 @@ impl PackedLinear {
         let bias = &self.bias;
         match &self.weight {
             Weight::F32(weight) => {
-                out.resize(x.len() / weight.dim() * weight.rows(), 0.0);
+                out.resize(x.len() / weight.dim * weight.rows, 0.0);
                 Arch::new().dispatch(Apply { weight, bias, x, activation, after: next, out });
             }
             Weight::Int8(weight) => {
-                bytes.quantise(x, weight.dim());
-                out.resize(bytes.count() * weight.rows(), 0.0);
+                bytes.quantise(x, weight.dim);
+                out.resize(bytes.count() * weight.rows, 0.0);
                 products_in_bytes(weight, bias, bytes, activation, out);
             }
         }
@@ -92,7 +92,7 @@ impl WithSimd for Apply<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { weight, bias, x, activation, after, out } = self;
-        let (inputs, outputs) = (weight.dim(), weight.rows());
+        let (inputs, outputs) = (weight.dim, weight.rows);
         let mut products = NO_PRODUCTS;
         for panel in weight.panels() {
             let columns = panel.first..panel.first + panel.rows;
@@ -129,7 +129,7 @@ dispatched! {
         activation: Option<Activation>,
         out: &mut [f32],
     ) {
-        let outputs = weight.rows();
+        let outputs = weight.rows;
         let kernel = ByteKernel::best();
         let mut sums = [[0; PANEL]; BLOCK_ROWS];
         let mut products = [0.0; PANEL];

@@ -74,7 +74,7 @@ impl PackedTransformer {
         texts: &[&[u32]],
         added: &dyn Fn(usize, usize) -> Option<&'a [f32]>,
     ) -> Result<PackedHidden, ModelError> {
-        let m = self.words.width();
+        let m = self.words.width;
         let lengths: Vec<usize> = texts.iter().map(|t| t.len()).collect();
         let outside = |found| ModelError::OutsideTable { what: "a text", found, rows: self.max_positions };
         if let Some(&length) = lengths.iter().find(|&&length| length > self.max_positions) {

@@ -28,8 +28,10 @@ pub(crate) struct BytePanels {
     /// values.
     scales: Vec<[f32; PANEL]>,
     sums: Vec<[f32; PANEL]>,
-    rows: usize,
-    dim: usize,
+    /// Number of packed rows.
+    pub rows: usize,
+    /// Values in a row.
+    pub dim: usize,
 }
 
 impl BytePanels {
@@ -46,16 +48,6 @@ impl BytePanels {
             (super::count(rows, dim), dim, fill(rows, dim, values))
         });
         filled.map(|(values, (rows, dim, (scales, sums)))| Self { values, scales, sums, rows, dim })
-    }
-
-    /// Values in a row.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// Number of packed rows.
-    pub fn rows(&self) -> usize {
-        self.rows
     }
 
     /// The values that a row represents.
