@@ -29,8 +29,10 @@ pub(crate) enum Family {
     MpNet,
     NomicBert,
     ModernBert,
-    /// Only a table of words: model2vec, and sentence-transformers' StaticEmbedding.
-    Static,
+    /// Only a table of words, as model2vec writes it.
+    Model2vec,
+    /// Only a table of words, as sentence-transformers' StaticEmbedding.
+    StaticEmbedding,
 }
 
 /// The feed-forward activation.
@@ -180,10 +182,11 @@ impl TransformerConfig {
     /// [`ModelError::BadSetting`].
     pub(crate) fn of_table(
         path: &Path,
+        family: Family,
         [vocab_size, hidden_size]: [usize; 2],
         max_positions: usize,
     ) -> Result<Self, ModelError> {
-        let base = Self { embedding_norm: false, heads: 1, ..Self::new(Family::Static) };
+        let base = Self { embedding_norm: false, heads: 1, ..Self::new(family) };
         let mut config = Self { vocab_size, hidden_size, max_positions, ..base };
         config.feed_forward.inner_size = 1;
         config.check(path)?;

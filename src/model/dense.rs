@@ -46,15 +46,10 @@ impl DenseActivation {
 
     /// The name of the torch class.
     #[cfg(feature = "train")]
-    pub(super) fn class(self) -> &'static str {
-        match self {
-            Self::Identity => "torch.nn.modules.linear.Identity",
-            Self::Tanh => "torch.nn.modules.activation.Tanh",
-            Self::Relu => "torch.nn.modules.activation.ReLU",
-            Self::Gelu => "torch.nn.modules.activation.GELU",
-            Self::Sigmoid => "torch.nn.modules.activation.Sigmoid",
-            Self::Silu => "torch.nn.modules.activation.SiLU",
-        }
+    pub(super) fn class(self) -> String {
+        let module = if self == Self::Identity { "linear" } else { "activation" };
+        let name = Self::NAMES.into_iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name);
+        format!("torch.nn.modules.{module}.{name}")
     }
 
     pub(super) fn apply(self, x: f32) -> f32 {

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::config::Family;
 use super::encoder::Encoder;
 use super::error::ModelError;
-use super::folder::{self, Module, Prompt, StaticForm};
+use super::folder::{self, Module, Prompt};
 use super::pooling::PoolingMode;
 use crate::scan::Similarity;
 
@@ -64,9 +65,10 @@ impl Encoder {
     pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
         let (folder, pooler, config, dir) = (self.folder(), &self.pooler, self.config(), self.dir());
         Ok(EncoderDescription {
-            architecture: match StaticForm::of(dir)? {
-                Some(form) => form.name().to_owned(),
-                None => folder::model_type(dir)?,
+            architecture: match config.family {
+                Family::Model2vec => folder::MODEL2VEC.to_owned(),
+                Family::StaticEmbedding => folder::STATIC_EMBEDDING.to_owned(),
+                _ => folder::model_type(dir)?,
             },
             layers: config.layers,
             hidden_size: config.hidden_size,

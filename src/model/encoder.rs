@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::describe::ReadText;
 use super::error::ModelError;
-use super::files::{self, TOKENIZER_FILE};
-use super::folder::{self, Folder, Prompt, StaticForm};
+use super::files::{self, CONFIG_FILE, TOKENIZER_FILE};
+use super::folder::{self, Folder, Prompt};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
 use super::parts::{EncoderFiles, LazyParts};
@@ -366,26 +366,22 @@ impl LoadOptions {
         settings: &EncoderSettings,
         unchecked: BTreeMap<PathBuf, String>,
     ) -> Result<Encoder, ModelError> {
-        let form = StaticForm::of(dir)?;
-        let config_path = dir.join("config.json");
-        let (is_static, tokenizer) = (form.is_some(), dir.join(files::tokenizer_file(dir)));
+        let family = folder::static_family(dir)?;
+        let config_path = dir.join(CONFIG_FILE);
+        let tokenizer = dir.join(files::tokenizer_file(dir));
         for (is_there, missing) in
-            [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
+            [(family.is_some() || config_path.exists(), CONFIG_FILE), (tokenizer.exists(), TOKENIZER_FILE)]
         {
             if !is_there {
                 return Err(ModelError::not_a_model(dir, missing));
             }
         }
-        let config = match form {
+        let config = match family {
             Some(_) if self.precision == EncoderPrecision::Int8 => {
-                return Err(ModelError::unsupported(
-                    dir,
-                    "precision",
-                    self.precision,
-                    "f32: a table of token vectors has no matrix products",
-                ));
+                let supported = "f32: a table of token vectors has no matrix products";
+                return Err(ModelError::unsupported(dir, "precision", self.precision, supported));
             }
-            Some(_) => folder::static_config(dir)?,
+            Some(family) => folder::static_config(dir, family)?,
             None => TransformerConfig::from_file(&config_path)?,
         };
         let (folder, settings) = Folder::read(dir, &config, settings)?;

@@ -178,12 +178,7 @@ pub(super) fn check_digest(path: &Path, sha256: &str) -> Result<(), ModelError> 
 
 /// Settings from a JSON file.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
-    read_json_within(path, JSON_BYTES)
-}
-
-/// Settings from a JSON file of at most `most` bytes.
-pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> Result<T, ModelError> {
-    serde_json::from_slice(&read(path, most)?).map_err(|source| ModelError::json(path, source))
+    serde_json::from_slice(&read(path, most_bytes(path))?).map_err(|source| ModelError::json(path, source))
 }
 
 /// Settings from an optional JSON file.

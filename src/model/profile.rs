@@ -135,7 +135,7 @@ impl Bundle {
         if !self.has_tree() || !path.exists() {
             return Ok(None);
         }
-        let Report { routing } = files::read_json_within(&path, files::REPORT_BYTES)?;
+        let Report { routing } = files::read_json(&path)?;
         let leaves = self.model().indexer().shape().leaves();
         if let Some(profiles) = &routing {
             for profile in [&profiles.documents, &profiles.queries] {

@@ -283,7 +283,7 @@ fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Resu
     let (tokens, m) = (config.vocab_size, config.hidden_size);
     let numbers = |name: &str| {
         let is_there = config.layers == 0 && weights.shape(name).is_some();
-        is_there.then(|| weights.numbers(name, tokens)).transpose()
+        is_there.then(|| weights.numbers(name, &[tokens])).transpose()
     };
     let (rows, factors) = (numbers(layout::MAPPING)?, numbers(layout::WEIGHTS)?);
     if rows.is_none() && factors.is_none() {

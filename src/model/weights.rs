@@ -96,25 +96,24 @@ impl Weights {
 
     /// The values of the named tensor in f32, as [`Self::get`].
     pub(super) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        self.values_of(name, shape, &FLOATS)
-    }
-
-    /// Per-token numbers of a table, of any type, in f32.
-    pub(crate) fn numbers(&self, name: &str, count: usize) -> Result<Vec<f32>, ModelError> {
-        self.values_of(name, &[count], &NUMBERS)
-    }
-
-    fn values_of(&self, name: &str, shape: &[usize], dtypes: &[Dtype]) -> Result<Vec<f32>, ModelError> {
-        let stored = self.find(name, shape)?;
-        if !dtypes.contains(&stored.dtype) {
-            return Err(self.missing(name));
+        match FLOATS.contains(&self.find(name, shape)?.dtype) {
+            true => self.numbers(name, shape),
+            false => Err(self.missing(name)),
         }
+    }
+
+    /// The numbers of the named tensor, of any type, in f32.
+    pub(crate) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let stored = self.find(name, shape)?;
         let mut values = Vec::new();
         let room = values.try_reserve_exact(shape.iter().product());
         room.map_err(|_| ModelError::io("read", &self.path, std::io::ErrorKind::OutOfMemory.into()))?;
         widen(stored.dtype, &self.all()[stored.place.clone()], &mut values);
         self.check_finite(name, &values)?;
-        Ok(values)
+        match values.len() == shape.iter().product::<usize>() {
+            true => Ok(values),
+            false => Err(self.missing(name)),
+        }
     }
 
     /// The bytes of the named tensor, if it has this type.
@@ -174,11 +173,7 @@ impl Weights {
 const FLOATS: [Dtype; 4] = [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::F64];
 /// Types of the tables that are read from their file; model2vec's integers have no scale.
 const MAPPED: [Dtype; 4] = [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::I8];
-/// Types of the numbers of a table's tokens.
-const NUMBERS: [Dtype; 8] =
-    [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::F64, Dtype::I32, Dtype::U32, Dtype::I64, Dtype::U64];
-
-/// Appends numbers to `out` in f32.
+/// Appends numbers to `out` in f32; nothing for a type that is not read.
 pub(super) fn widen(dtype: Dtype, data: &[u8], out: &mut Vec<f32>) {
     fn each<const N: usize>(data: &[u8], out: &mut Vec<f32>, number: impl Fn([u8; N]) -> f32) {
         out.extend(data.as_chunks::<N>().0.iter().map(|&own| number(own)));

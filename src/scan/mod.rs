@@ -46,21 +46,17 @@ pub enum Similarity {
     /// Computed as a dot product of the query at unit norm with a stored row, whose norm is at most 1 and
     /// smaller by at most the imprecision of f16. So it is between -1 and 1 apart from the rounding of the
     /// sum, and is clamped to that range.
-    Cosine,
+    Cosine = 1,
     /// The dot product, for any norm.
-    DotProduct,
+    DotProduct = 2,
     /// The negated sum of absolute differences (L1 distance), at most 0.
-    Manhattan,
+    Manhattan = 3,
 }
 
 impl Similarity {
     /// The code of this similarity in a file; never 0.
     pub fn code(self) -> u8 {
-        match self {
-            Self::Cosine => 1,
-            Self::DotProduct => 2,
-            Self::Manhattan => 3,
-        }
+        self as u8
     }
 
     /// Whether it is computed as a dot product.

@@ -14,7 +14,6 @@ use super::query::carried;
 use super::{BundleManifest, INDEXER_FILE, MANIFEST_FILE, carried_files};
 use crate::disk::{Backend, FileSystem, names};
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
-use crate::model::folder::StaticForm;
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
 
 /// Modules under names that every release of sentence-transformers accepts.
@@ -138,9 +137,9 @@ impl BundleParts<'_> {
     /// sentence-transformers has other defaults.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         let (base, mut defaults) = (self.base_encoder, Vec::new());
-        let form = StaticForm::of(self.base)?;
+        let is_static = base.config().layers == 0;
         let has_modules = self.base.join("modules.json").exists();
-        if form.is_some() && !has_modules {
+        if is_static && !has_modules {
             let modules = match base.pooler.is_unit() {
                 true => format!("[\n  {STATIC_MODULE},\n  {NORMALIZE_MODULE}\n]\n"),
                 false => format!("[\n  {STATIC_MODULE}\n]\n"),
@@ -153,7 +152,7 @@ impl BundleParts<'_> {
             defaults.push(("modules.json", DEFAULT_MODULES.to_owned()));
             defaults.push(("1_Pooling/config.json", format!("{pooling:#}\n")));
         }
-        if form.is_none() && !self.base.join(LENGTH_FILE).exists() {
+        if !is_static && !self.base.join(LENGTH_FILE).exists() {
             let length = serde_json::json!({ "max_seq_length": base.max_tokens() });
             defaults.push((LENGTH_FILE, format!("{length:#}\n")));
         }

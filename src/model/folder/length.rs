@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Folder;
 use crate::model::config::MOST_TOKENS;
 use crate::model::error::ModelError;
-use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
+use crate::model::files::{self, LENGTH_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 use crate::model::json::Settings;
 
 /// Its names for other families in releases of the library before 2.
@@ -140,7 +140,7 @@ fn bert_normalizer(dir: &Path) -> Result<Value, ModelError> {
     if !files::is_there(&path) {
         return Ok(Value::Null);
     }
-    let File { normalizer } = files::read_json_within(&path, TOKENIZER_BYTES)?;
+    let File { normalizer } = files::read_json(&path)?;
     let is_bert = normalizer.get("type").and_then(Value::as_str) == Some("BertNormalizer");
     Ok(if is_bert { normalizer } else { Value::Null })
 }

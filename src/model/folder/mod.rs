@@ -25,10 +25,11 @@ use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
 pub use modules::Module;
+pub(super) use modules::STATIC_EMBEDDING;
 #[cfg(feature = "hub")]
 pub(super) use modules::{module_folders, table_folder};
 pub use prompts::{Prompt, PromptSource};
-pub(super) use statics::{StaticForm, config as static_config};
+pub(super) use statics::{MODEL2VEC, config as static_config, family as static_family};
 #[cfg(feature = "train")]
 pub(super) use task::is_reranker;
 pub(super) use task::{check_weights, model_type, modern_head, reranker};
@@ -75,14 +76,14 @@ impl Folder {
         given: &EncoderSettings,
     ) -> Result<(Self, EncoderSettings), ModelError> {
         let mut folder = Self::new();
-        let form = if config.family == Family::Static { StaticForm::of(dir)? } else { None };
-        if form.is_none() {
+        if config.layers > 0 {
             task::check(dir)?;
         }
         prompts::read(dir, &mut folder)?;
-        match form {
-            Some(form) => statics::read(dir, form, config.hidden_size, &mut folder)?,
-            None => {
+        match config.family {
+            Family::Model2vec => statics::model2vec(dir, config.hidden_size, &mut folder)?,
+            Family::StaticEmbedding => statics::read(dir, config.hidden_size, &mut folder)?,
+            _ => {
                 modules::read(dir, config.hidden_size, &mut folder)?;
                 length::read(dir, config.max_positions, &mut folder)?;
             }

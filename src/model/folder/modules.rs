@@ -40,7 +40,7 @@ const SUPPORTED: &str =
 const FOLDERS: &str =
     "the model's own folder for the first one, a number and its name, as in 1_Pooling, for others";
 /// The module that is a table of token vectors.
-pub(super) const STATIC_EMBEDDING: &str = "StaticEmbedding";
+pub(in crate::model) const STATIC_EMBEDDING: &str = "StaticEmbedding";
 /// Most modules after the pooling, and most widths in a chain.
 const MOST_MODULES: usize = 16;
 const MOST_WIDTH: usize = 1 << 16;

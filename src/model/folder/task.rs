@@ -93,15 +93,9 @@ pub(in crate::model) fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
     Ok(Purpose::read(dir)?.is_reranker)
 }
 
-/// ModernBERT's settings for the head of its classifier.
-pub(in crate::model) struct ModernHead {
-    pub pooling: PoolingMode,
-    pub activation: DenseActivation,
-    pub eps: f32,
-}
-
-/// Reads it; the defaults are those of transformers.
-pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError> {
+/// The pooling, the activation and the norm's epsilon of the head of ModernBERT's classifier; the defaults are
+/// those of transformers.
+pub(in crate::model) fn modern_head(dir: &Path) -> Result<(PoolingMode, DenseActivation, f32), ModelError> {
     let mut config = Settings::read(dir.join(CONFIG_FILE))?;
     config.check(&[("norm_bias", "false")])?;
     let pooling = match config.take::<String>("classifier_pooling")?.as_deref().unwrap_or("cls") {
@@ -113,12 +107,10 @@ pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError
         "gelu" => DenseActivation::Gelu,
         "relu" => DenseActivation::Relu,
         "silu" | "swish" => DenseActivation::Silu,
-        other => {
-            return Err(config.unsupported("classifier_activation", other, "gelu, relu, silu"));
-        }
+        other => return Err(config.unsupported("classifier_activation", other, "gelu, relu, silu")),
     };
     const EPS: f32 = 1e-5;
-    Ok(ModernHead { pooling, activation, eps: config.take("norm_eps")?.unwrap_or(EPS) })
+    Ok((pooling, activation, config.or("norm_eps", EPS)?))
 }
 
 /// Refuses unsupported settings that change the weights or their use.

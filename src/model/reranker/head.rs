@@ -50,10 +50,10 @@ pub(super) fn load(dir: &Path, weights: &Weights, m: usize) -> Result<(Pooler, H
     };
     let (mut pooling, mut activation, mut norm) = (PoolingMode::Cls, names.activation, None);
     if let Some(name) = names.norm {
-        let settings = folder::modern_head(dir)?;
-        (pooling, activation) = (settings.pooling, settings.activation);
+        let eps;
+        (pooling, activation, eps) = folder::modern_head(dir)?;
         let weight = weights.get(&format!("{name}.weight"), &[m])?;
-        norm = Some(Step::LayerNorm(LayerNorm::new(&weight, settings.eps)?));
+        norm = Some(Step::LayerNorm(LayerNorm::new(&weight, eps)?));
     }
     let mut steps = vec![dense(names.inner, m, activation)?];
     steps.extend(norm);

@@ -33,7 +33,7 @@ impl Family {
             Self::MpNet => std::slice::from_ref(&MPNET),
             Self::NomicBert => &NOMIC_BERT,
             Self::ModernBert => std::slice::from_ref(&MODERNBERT),
-            Self::Static => &STATIC,
+            Self::Model2vec | Self::StaticEmbedding => &STATIC,
         }
     }
 }
