@@ -93,8 +93,8 @@ pub(in crate::model) fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
     Ok(Purpose::read(dir)?.is_reranker)
 }
 
-/// The pooling, the activation and the norm's epsilon of the head of ModernBERT's classifier; the defaults are
-/// those of transformers.
+/// The pooling, the activation and the norm's epsilon of the head of ModernBERT's classifier; the defaults
+/// are those of transformers.
 pub(in crate::model) fn modern_head(dir: &Path) -> Result<(PoolingMode, DenseActivation, f32), ModelError> {
     let mut config = Settings::read(dir.join(CONFIG_FILE))?;
     config.check(&[("norm_bias", "false")])?;
