@@ -6,13 +6,12 @@
 //!
 //! `MODEL` is a bundle or a base model, `DATA` a folder in the BEIR layout, `PRECISION` f32 or int8. `OUT`
 //! gets `documents.f32` and `queries.f32` (rows of unit norm, little-endian, without a header) and
-//! `dataset.json`: the width, the ids of the queries and their relevant rows. An interrupted run resumes if
-//! started with the same arguments.
+//! `dataset.json`: the width, the ids of the queries and their relevant rows.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use ehi::data::Dataset;
@@ -35,17 +34,6 @@ fn run() -> Result<(), Box<dyn Error>> {
     };
     let out = Path::new(out);
     fs::create_dir_all(out)?;
-    // The output of an interrupted run counts only for the same arguments.
-    let begun = out.join("unfinished.json");
-    let own = serde_json::to_vec(
-        &[[model, data, split].as_slice(), &precision.iter().collect::<Vec<_>>()].concat(),
-    )?;
-    if fs::read(&begun).ok() != Some(own.clone()) {
-        for name in ["documents.f32", "queries.f32", "dataset.json"] {
-            let _ = fs::remove_file(out.join(name));
-        }
-        fs::write(&begun, own)?;
-    }
     let precision = precision.first().map_or(Ok(EncoderPrecision::F32), |given| given.parse())?;
     let encoder = LoadOptions::new().encoder_precision(precision).encoder(model)?;
     let dataset = Dataset::open(data)?;
@@ -75,24 +63,20 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     write_rows(&encoder, &texts, Role::Query, &out.join("queries.f32"))?;
     let about = serde_json::json!({ "dim": encoder.dim(), "documents": rows.len(), "queries": queries });
-    fs::write(out.join("dataset.json"), serde_json::to_vec(&about)?)?;
-    Ok(fs::remove_file(begun)?)
+    Ok(fs::write(out.join("dataset.json"), serde_json::to_vec(&about)?)?)
 }
 
-/// Appends the rows of the texts that are not in the file yet, in whole blocks.
+/// Writes the rows of the texts.
 fn write_rows(encoder: &Encoder, texts: &[String], role: Role, path: &Path) -> Result<(), Box<dyn Error>> {
-    let mut file = File::options().create(true).append(true).open(path)?;
-    let block_bytes = (TEXTS_PER_BLOCK * encoder.dim() * size_of::<f32>()) as u64;
-    let blocks = file.metadata()?.len() / block_bytes;
-    file.set_len(blocks * block_bytes)?;
-    for block in texts.chunks(TEXTS_PER_BLOCK).skip(blocks as usize) {
+    let mut file = BufWriter::new(File::create(path)?);
+    for block in texts.chunks(TEXTS_PER_BLOCK) {
         let block: Vec<&str> = block.iter().map(String::as_str).collect();
-        let mut bytes = Vec::with_capacity(block_bytes as usize);
         for row in encoder.embed(&block, role)?.chunks_exact(encoder.dim()) {
             let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt();
-            bytes.extend(row.iter().flat_map(|x| (x / norm).to_le_bytes()));
+            for x in row {
+                file.write_all(&(x / norm).to_le_bytes())?;
+            }
         }
-        file.write_all(&bytes)?;
     }
     Ok(file.flush()?)
 }

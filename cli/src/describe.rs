@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use ehi::model::{
-    DenseActivation, Encoder, EncoderDescription, ModuleDescription, PoolingMode, Prompt, PromptSource,
+    DenseActivation, DenseModule, Encoder, EncoderDescription, Module, PoolingMode, Prompt, PromptSource,
     ReadText, Role,
 };
 use ehi::{Bundle, Index};
@@ -89,10 +89,10 @@ fn write(out: &mut dyn Write, args: &Args, described: &Described) -> io::Result<
     writeln!(out, "pooling:            {}{without}", modes.join(", then "))?;
     for module in &encoder.modules {
         match module {
-            ModuleDescription::Dense { inputs, outputs, activation: with } => {
+            Module::Dense(DenseModule { inputs, outputs, activation: with, .. }) => {
                 writeln!(out, "then:               {inputs} to {outputs} dimensions, {}", activation(*with))?;
             }
-            ModuleDescription::Normalize => writeln!(out, "then:               unit norm")?,
+            Module::Normalize => writeln!(out, "then:               unit norm")?,
             _ => {}
         }
     }

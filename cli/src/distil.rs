@@ -104,8 +104,7 @@ pub fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::R
     };
     writeln!(
         out,
-        "a {} query encoder of {:.1} MB from {} texts, {} of them judged questions, in {:.0} s",
-        report.kind,
+        "a query encoder of {:.1} MB from {} texts, {} of them judged questions, in {:.0} s",
         report.bytes as f64 / 1e6,
         report.texts,
         report.questions,

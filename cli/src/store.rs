@@ -233,7 +233,7 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         None => writeln!(out, "query encoder  none; `ehi distil` makes one")?,
         Some(report) => {
             let size = report.bytes as f64 / 1e6;
-            writeln!(out, "query encoder  {}, {size:.1} MB; {}", report.kind, report.sentence)?;
+            writeln!(out, "query encoder  {size:.1} MB; {}", report.sentence)?;
         }
     }
     let bytes = stats.bytes;

@@ -36,15 +36,15 @@ impl Panels {
     /// # Panics
     /// If `rows` is ragged or there are no packed rows.
     pub fn nearest(&self, rows: &[f32]) -> Nearest {
-        assert!(self.rows() > 0, "nothing to be near to");
-        let n = count(rows, self.dim());
+        assert!(self.rows > 0, "nothing to be near to");
+        let n = count(rows, self.dim);
         let mut assignments = vec![0; n];
         let mut similarities = vec![f32::NEG_INFINITY; n];
         let arch = Arch::new();
         assignments
             .par_chunks_mut(TASK_ROWS)
             .zip(similarities.par_chunks_mut(TASK_ROWS))
-            .zip(rows.par_chunks(TASK_ROWS * self.dim()))
+            .zip(rows.par_chunks(TASK_ROWS * self.dim))
             .for_each(|((assignments, similarities), rows)| {
                 let sink = BestSink { assignments, similarities };
                 arch.dispatch(BlockProduct { panels: self, rows, sink });
@@ -61,7 +61,7 @@ impl Panels {
     /// # Panics
     /// If `queries` is ragged or `out` has another size.
     pub fn dot_products(&self, queries: &[f32], out: &mut [f32]) {
-        let (n, dim, packed) = (count(queries, self.dim()), self.dim(), self.rows());
+        let (n, dim, packed) = (count(queries, self.dim), self.dim, self.rows);
         assert_eq!(out.len(), n * packed, "out must be [queries, rows]");
         if out.is_empty() {
             return;
@@ -125,7 +125,7 @@ impl<K: Sink> WithSimd for BlockProduct<'_, K> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { panels, rows, mut sink } = self;
-        let dim = panels.dim();
+        let dim = panels.dim;
         let mut products = NO_PRODUCTS;
         for panel in panels.panels() {
             let blocks = rows.chunks(dim * BLOCK_ROWS).zip((0..).step_by(BLOCK_ROWS));

@@ -84,16 +84,16 @@ impl Chunk {
         let panels = Panels::pack(rows, dim);
         Self {
             // All equal, so that the first centroid is drawn uniformly; 2 is the maximum.
-            dissimilarities: vec![2.0; panels.rows()],
-            tried: Vec::with_capacity(CANDIDATES * panels.rows()),
+            dissimilarities: vec![2.0; panels.rows],
+            tried: Vec::with_capacity(CANDIDATES * panels.rows),
             panels,
         }
     }
 
     /// Sums the dissimilarities that remain with each candidate.
     fn try_all(&mut self, candidates: &[f32]) -> [f64; CANDIDATES] {
-        let rows = self.panels.rows();
-        self.tried.resize(candidates.len() / self.panels.dim() * rows, 0.0);
+        let rows = self.panels.rows;
+        self.tried.resize(candidates.len() / self.panels.dim * rows, 0.0);
         self.panels.dot_products(candidates, &mut self.tried);
         let mut left = [0.0; CANDIDATES];
         for (tried, left) in self.tried.chunks_exact_mut(rows).zip(&mut left) {
@@ -107,7 +107,7 @@ impl Chunk {
 
     /// Makes the candidate a centroid.
     fn take(&mut self, candidate: usize) {
-        let rows = self.panels.rows();
+        let rows = self.panels.rows;
         self.dissimilarities.copy_from_slice(&self.tried[candidate * rows..][..rows]);
     }
 }

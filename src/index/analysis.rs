@@ -131,7 +131,7 @@ impl Analysis<'_> {
                             Piece::Characters(run) => tell(Found::Run(run)),
                         }),
                     };
-                    tokens = self.encoder.words(part, tell_token)?.filter(|_| part == text);
+                    tokens = self.encoder.tokenizer()?.words(part, tell_token)?.filter(|_| part == text);
                 }
             }
         }

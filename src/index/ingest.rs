@@ -202,7 +202,8 @@ impl Ingest<'_> {
             if self.passages.is_some() || title.len() + text.len() <= room {
                 return Ok(0);
             }
-            Ok(encoder.tokens(title, &mut |_| {})? + encoder.tokens(text, &mut |_| {})?)
+            let tokenizer = encoder.tokenizer()?;
+            Ok(tokenizer.tokens(title, &mut |_| {})? + tokenizer.tokens(text, &mut |_| {})?)
         };
         let (terms, tokens) = match self.analyzer {
             None => (None, count()?),
@@ -276,8 +277,8 @@ pub(super) fn cut_document(
     let Document { title, text, .. } = document;
     let (most, overlap) = (passages.tokens as usize, passages.overlap as usize);
     let (mut own, mut starts) = (Vec::new(), Vec::new());
-    encoder.token_starts(title, &mut own)?;
-    encoder.token_starts(text, &mut starts)?;
+    encoder.tokenizer()?.starts(title, &mut own)?;
+    encoder.tokenizer()?.starts(text, &mut starts)?;
     // Two texts tokenised separately may differ from both as one.
     let beside = own.len() + if own.is_empty() { 0 } else { TITLE_SLACK };
     let most = most.min(room.saturating_sub(beside).max(most / 2));
@@ -321,8 +322,9 @@ impl Lexer for Counting<'_> {
 
 /// [`Document::embedding_text`], cut to what the encoder reads, so that no long text is copied.
 fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Result<Cow<'a, str>> {
+    let tokenizer = encoder.tokenizer()?;
     Ok(match (document.title.as_str(), document.text.as_str()) {
-        ("", text) | (text, "") => Cow::Borrowed(encoder.head(text)?),
-        (title, text) => Cow::Owned(format!("{} {}", encoder.head(title)?, encoder.head(text)?)),
+        ("", text) | (text, "") => Cow::Borrowed(tokenizer.head(text)),
+        (title, text) => Cow::Owned(format!("{} {}", tokenizer.head(title), tokenizer.head(text))),
     })
 }

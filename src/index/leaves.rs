@@ -163,7 +163,7 @@ impl ActiveModel {
             let block: Vec<&str> = block.iter().map(String::as_str).collect();
             let rows = model.encoder.embed(&block, Role::Query)?;
             for (text, row) in block.iter().zip(rows.chunks_exact(model.encoder.dim())) {
-                let (_, sample) = model.indexer.route_observed(&unit(row), NonZeroUsize::MIN, Role::Query);
+                let sample = model.indexer.route(&unit(row), NonZeroUsize::MIN, Role::Query).sample;
                 let query = LeafQuery { text: (*text).to_owned(), probability: sample.top_probability };
                 by_leaf.entry(sample.leaf).or_default().push(query);
             }

@@ -36,7 +36,7 @@ impl<'a> Bench<'a> {
         partitions: &[Partition<'_>],
         on_block: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Vec<QueryFigures>, E> {
-        let (count, dim) = (self.documents.rows(), self.documents.dim());
+        let (count, dim) = (self.documents.rows, self.documents.dim);
         let numbers: Vec<Vec<usize>> =
             partitions.iter().map(|partition| doubling(partition.sizes().len()).collect()).collect();
         let mut figures = vec![QueryFigures::new(Setting::Exact, count)];

@@ -162,7 +162,7 @@ impl<'a> Partition<'a> {
                 numbers.iter().map(route).collect()
             }
             Router::Centroids(centroids) => {
-                let mut scores = vec![0f32; centroids.rows()];
+                let mut scores = vec![0f32; centroids.rows];
                 centroids.dot_products(unit, &mut scores);
                 let mut order: Vec<usize> = (0..scores.len()).collect();
                 order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));

@@ -16,7 +16,6 @@ use super::error::ModelError;
 use super::files::{self, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE};
 use super::indexer::Indexer;
 use super::load::LoadOptions;
-use super::parts::Unchecked;
 use super::query_encoder::{DistilReport, FastEncoder, QueryEncoderEntry};
 use super::settings::EncoderSettings;
 use crate::ids::ModelHash;
@@ -115,7 +114,7 @@ impl Bundle {
     ///
     /// # Errors
     /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
-    /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
+    /// [`ModelError::Checksum`] for a damaged file, [`ModelError::BadSetting`] for one
     /// of another format, and every error of [`Encoder::load`](super::Encoder::load).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().bundle(dir)
@@ -191,29 +190,24 @@ impl LoadOptions {
         }
         let mut manifest = read_manifest(&path)?;
         let entry = manifest.query_encoder.take();
-        let listed = manifest.files.iter().map(|(name, sha256)| {
-            let unchecked =
-                Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
-            (name, unchecked)
-        });
         // The encoder's files are checked while it is loaded.
-        let of_encoder =
-            |name: &str| files::TOKENIZER_FILES.contains(&name) || files::ENCODER_FILES.contains(&name);
-        let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
-        others.iter().try_for_each(|(_, file)| file.check())?;
+        let of_encoder = |path: &Path| {
+            let names = files::TOKENIZER_FILES.into_iter().chain(files::ENCODER_FILES);
+            names.into_iter().any(|name| dir.join(name) == path)
+        };
+        let listed = manifest.files.iter().map(|(name, sha256)| (dir.join(name), sha256.clone()));
+        let (unchecked, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            listed.partition(|(path, _)| of_encoder(path));
+        others.iter().try_for_each(|(path, sha256)| files::check_digest(path, sha256))?;
         // A file that the loader would read but the manifest does not list would change the
         // model without changing its hash.
-        let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
-        let modules = files::module_files(&dir)?;
-        let own = CARRIED_FILES
-            .into_iter()
-            .chain([ENCODER_FILE, INDEXER_FILE])
-            .chain(modules.iter().map(String::as_str));
-        if let Some(name) = own.into_iter().find(unlisted) {
+        let weights = [ENCODER_FILE, INDEXER_FILE].map(str::to_owned);
+        let weights = weights.into_iter().filter(|name| dir.join(name).exists());
+        let mut own = carried_files(&dir)?.into_iter().chain(weights);
+        if let Some(name) = own.find(|name| !manifest.files.contains_key(name)) {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
-        let unchecked = encoder_files.into_iter().map(|(_, file)| file).collect();
         let encoder = self.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
         if encoder.dim() != manifest.dim {
             return Err(ModelError::bad_config(
@@ -231,7 +225,10 @@ impl LoadOptions {
         let warn = |error: &ModelError| {
             tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
         };
-        let open = |entry| query::open(&dir, entry, &manifest.encoder_digest(), &encoder);
+        let open = |entry| {
+            let entry = query::parse(&dir, entry, &manifest.encoder_digest())?;
+            Ok(query::of_entry(&dir, entry, &encoder))
+        };
         let opened = entry.clone().map(open).transpose();
         let unreadable = entry.filter(|_| opened.is_err());
         let query = opened.inspect_err(warn).unwrap_or_default();
@@ -310,11 +307,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     // Read the version first: another format may have other fields.
     let Version { format_version } = files::read_json(path)?;
     if format_version != BUNDLE_FORMAT {
-        return Err(ModelError::UnsupportedBundle {
-            path: path.to_owned(),
-            found: format_version,
-            supported: BUNDLE_FORMAT,
-        });
+        let problem =
+            format!("bundle format {format_version} is not known; this version reads {BUNDLE_FORMAT}");
+        return Err(ModelError::BadSetting { path: path.to_owned(), problem });
     }
     let manifest: BundleManifest = files::read_json(path)?;
     let weights = [ENCODER_FILE, INDEXER_FILE];
@@ -349,13 +344,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     Ok(manifest)
 }
 
-/// Size limit of a bundle's file.
-pub(super) fn most_bytes(name: &str) -> u64 {
-    match name {
-        name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,
-        INDEXER_FILE => files::WEIGHTS_BYTES,
-        name if name.ends_with(TOKENIZER_FILE) => files::TOKENIZER_BYTES,
-        REPORT_FILE => files::REPORT_BYTES,
-        _ => files::JSON_BYTES,
-    }
+/// The files of an encoder that a bundle copies, by their paths inside its directory. The weights are among
+/// them only if they are in the folder of a module.
+fn carried_files(dir: &Path) -> Result<Vec<String>, ModelError> {
+    let own = CARRIED_FILES.into_iter().filter(|name| dir.join(name).exists()).map(str::to_owned);
+    Ok(own.chain(files::module_files(dir)?).collect())
 }

@@ -11,6 +11,9 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Serialize};
+
 use super::error::ModelError;
 pub(crate) use relative::RelativePositions;
 
@@ -26,8 +29,10 @@ pub(crate) enum Family {
     MpNet,
     NomicBert,
     ModernBert,
-    /// Only a table of words: model2vec, and sentence-transformers' StaticEmbedding.
-    Static,
+    /// Only a table of words, as model2vec writes it.
+    Model2vec,
+    /// Only a table of words, as sentence-transformers' StaticEmbedding.
+    StaticEmbedding,
 }
 
 /// The feed-forward activation.
@@ -44,7 +49,8 @@ pub(crate) enum Activation {
 }
 
 /// Number format of the encoder's matrix products when texts are embedded. It does not affect training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum EncoderPrecision {
     /// 32-bit floating point, as in training and in every published figure of a model.
@@ -58,31 +64,15 @@ pub enum EncoderPrecision {
 
 impl fmt::Display for EncoderPrecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::Int8 => "int8",
-        })
+        self.serialize(f)
     }
 }
 
-/// A text that does not name an [`EncoderPrecision`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{got}` is neither f32 nor int8")]
-#[non_exhaustive]
-pub struct ParsePrecisionError {
-    /// The text given.
-    pub got: String,
-}
-
 impl FromStr for EncoderPrecision {
-    type Err = ParsePrecisionError;
+    type Err = serde::de::value::Error;
 
-    fn from_str(text: &str) -> Result<Self, ParsePrecisionError> {
-        match text.trim() {
-            "f32" => Ok(Self::F32),
-            "int8" => Ok(Self::Int8),
-            other => Err(ParsePrecisionError { got: other.to_owned() }),
-        }
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::deserialize(text.trim().into_deserializer())
     }
 }
 
@@ -124,16 +114,6 @@ pub(crate) struct FeedForward {
     pub bias: bool,
 }
 
-/// The sizes of an encoder.
-struct Sizes {
-    vocab_size: usize,
-    hidden_size: usize,
-    layers: usize,
-    heads: usize,
-    inner_size: usize,
-    max_positions: usize,
-}
-
 /// The description of an encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TransformerConfig {
@@ -165,7 +145,7 @@ impl TransformerConfig {
     /// Reads a `config.json`.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for a setting that is not implemented, [`ModelError::BadConfig`] for
+    /// [`ModelError::BadSetting`] for a setting that is not implemented, [`ModelError::BadSetting`] for
     /// impossible sizes.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let config = families::read(path)?;
@@ -173,26 +153,25 @@ impl TransformerConfig {
         Ok(config)
     }
 
-    /// A BERT of these sizes without positions and token types.
-    fn new(family: Family, sizes: Sizes) -> Self {
-        let Sizes { vocab_size, hidden_size, layers, heads, inner_size, max_positions } = sizes;
+    /// A BERT without sizes, positions and token types.
+    fn new(family: Family) -> Self {
         let activation = Activation::GeluErf;
         Self {
             family,
-            vocab_size,
-            hidden_size,
-            layers,
-            heads,
-            max_positions,
+            vocab_size: 0,
+            hidden_size: 0,
+            layers: 0,
+            heads: 0,
+            max_positions: 0,
             position_table: None,
             relative_positions: None,
             type_vocab_size: 0,
             embedding_norm: true,
             norms: Norms::After,
-            layer_norm_eps: 0.0,
+            layer_norm_eps: 1e-12,
             norm_bias: true,
             attention_bias: true,
-            feed_forward: FeedForward { inner_size, activation, gated: false, bias: true },
+            feed_forward: FeedForward { inner_size: 0, activation, gated: false, bias: true },
             spans: Vec::new(),
         }
     }
@@ -200,14 +179,16 @@ impl TransformerConfig {
     /// The description of a table of vectors of tokens, `[tokens, width]`, whose file is `path`.
     ///
     /// # Errors
-    /// [`ModelError::BadConfig`].
+    /// [`ModelError::BadSetting`].
     pub(crate) fn of_table(
         path: &Path,
+        family: Family,
         [vocab_size, hidden_size]: [usize; 2],
         max_positions: usize,
     ) -> Result<Self, ModelError> {
-        let sizes = Sizes { vocab_size, hidden_size, layers: 0, heads: 1, inner_size: 1, max_positions };
-        let config = Self { embedding_norm: false, ..Self::new(Family::Static, sizes) };
+        let base = Self { embedding_norm: false, heads: 1, ..Self::new(family) };
+        let mut config = Self { vocab_size, hidden_size, max_positions, ..base };
+        config.feed_forward.inner_size = 1;
         config.check(path)?;
         Ok(config)
     }
@@ -266,4 +247,4 @@ pub(crate) fn places(table: Option<PositionTable>, ids: &[u32]) -> impl Iterator
 }
 
 /// Far above the sizes of real encoders; larger values mean a damaged file and would only exhaust memory.
-const MAX_CONFIG_VALUE: usize = 1 << 24;
+pub(super) const MAX_CONFIG_VALUE: usize = 1 << 24;

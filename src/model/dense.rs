@@ -1,7 +1,5 @@
 //! The Dense module of sentence-transformers: a linear map of an embedding, and an activation.
 
-use std::path::Path;
-
 use candle_core::Tensor;
 use serde::Serialize;
 
@@ -9,11 +7,12 @@ use super::error::ModelError;
 use super::weights::Weights;
 
 /// The activation of a Dense module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DenseActivation {
     /// Nothing.
+    #[default]
     Identity,
     /// The hyperbolic tangent.
     Tanh,
@@ -47,15 +46,10 @@ impl DenseActivation {
 
     /// The name of the torch class.
     #[cfg(feature = "train")]
-    pub(super) fn class(self) -> &'static str {
-        match self {
-            Self::Identity => "torch.nn.modules.linear.Identity",
-            Self::Tanh => "torch.nn.modules.activation.Tanh",
-            Self::Relu => "torch.nn.modules.activation.ReLU",
-            Self::Gelu => "torch.nn.modules.activation.GELU",
-            Self::Sigmoid => "torch.nn.modules.activation.Sigmoid",
-            Self::Silu => "torch.nn.modules.activation.SiLU",
-        }
+    pub(super) fn class(self) -> String {
+        let module = if self == Self::Identity { "linear" } else { "activation" };
+        let name = Self::NAMES.into_iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name);
+        format!("torch.nn.modules.{module}.{name}")
     }
 
     pub(super) fn apply(self, x: f32) -> f32 {
@@ -85,19 +79,29 @@ impl DenseActivation {
     }
 }
 
-/// The sizes and options of a [`Dense`], from its folder.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DenseConfig {
+/// A linear map after the pooling, from its folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DenseModule {
+    /// Folder inside that of the model.
+    #[serde(skip)]
+    pub(crate) folder: String,
+    /// Dimensions before it.
     pub inputs: usize,
+    /// Dimensions after it.
     pub outputs: usize,
-    pub bias: bool,
+    #[serde(skip)]
+    pub(crate) bias: bool,
+    /// Activation of its outputs.
     pub activation: DenseActivation,
     /// Whether the input is added to the output, through a separate map if the widths differ.
-    pub residual: bool,
+    #[serde(skip)]
+    pub(crate) residual: bool,
 }
 
 /// A linear map with an activation. Training an encoder does not change it; training a reranker uses its own
 /// maps ([`Self::map`]).
+#[derive(Clone)]
 pub(crate) struct Dense {
     activation: DenseActivation,
     residual: bool,
@@ -118,14 +122,9 @@ struct Map {
 }
 
 impl Dense {
-    /// Reads the weights of a module's folder.
-    pub(crate) fn load(path: &Path, config: &DenseConfig) -> Result<Self, ModelError> {
-        Self::of(&Weights::from_file(path)?, "linear", config)
-    }
-
     /// Reads a map from a file by name.
-    pub(super) fn of(weights: &Weights, name: &str, config: &DenseConfig) -> Result<Self, ModelError> {
-        let DenseConfig { inputs, outputs, bias, activation, residual } = *config;
+    pub(super) fn of(weights: &Weights, name: &str, config: &DenseModule) -> Result<Self, ModelError> {
+        let DenseModule { inputs, outputs, bias, activation, residual, .. } = *config;
         let bias = match bias {
             true => Some(weights.get(&format!("{name}.bias"), &[outputs])?),
             false => None,
@@ -146,16 +145,13 @@ impl Dense {
     /// `bias`. Only for [`Self::forward`]: [`Self::apply`] keeps using the loaded weights.
     #[cfg(feature = "train")]
     pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
-        let (columns, bias) = &self.linear.tensors;
-        let columns = map("weight", columns)?;
-        let bias = bias.as_ref().map(|bias| map("bias", bias)).transpose()?;
-        let linear = Map { tensors: (columns, bias), ..self.linear.clone() };
-        Ok(Self {
-            activation: self.activation,
-            residual: self.residual,
-            linear,
-            projection: self.projection.clone(),
-        })
+        let mut new = self.clone();
+        let (columns, bias) = &mut new.linear.tensors;
+        *columns = map("weight", columns)?;
+        if let Some(bias) = bias {
+            *bias = map("bias", bias)?;
+        }
+        Ok(new)
     }
 
     /// Shapes: `[inputs]` to `[outputs]`.

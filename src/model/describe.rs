@@ -1,14 +1,12 @@
 //! A description of an encoder for display.
 
-use std::path::Path;
-
 use serde::Serialize;
 
-use super::config::TransformerConfig;
-use super::dense::DenseActivation;
+use super::config::Family;
+use super::encoder::Encoder;
 use super::error::ModelError;
-use super::folder::{self, Folder, Module, Prompt, StaticForm};
-use super::pooling::{Pooler, PoolingMode};
+use super::folder::{self, Module, Prompt};
+use super::pooling::PoolingMode;
 use crate::scan::Similarity;
 
 /// The steps of an encoder, in order.
@@ -36,7 +34,7 @@ pub struct EncoderDescription {
     /// Whether the tokens of a prompt are pooled too.
     pub pools_prompt: bool,
     /// Modules after the pooling.
-    pub modules: Vec<ModuleDescription>,
+    pub modules: Vec<Module>,
     /// Dimensions of the modules' output.
     pub width: usize,
     /// Dimensions of embeddings: all of `width`, or the first of them.
@@ -59,56 +57,31 @@ pub struct ReadText {
     pub pooled_from: usize,
 }
 
-/// A module after the pooling.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "module")]
-#[non_exhaustive]
-pub enum ModuleDescription {
-    /// A linear map, then an activation.
-    Dense {
-        /// Dimensions before it.
-        inputs: usize,
-        /// Dimensions after it.
-        outputs: usize,
-        /// Activation of its outputs.
-        activation: DenseActivation,
-    },
-    /// Unit L2 norm.
-    Normalize,
-}
-
-impl EncoderDescription {
-    pub(super) fn of(
-        folder: &Folder,
-        pooler: &Pooler,
-        config: &TransformerConfig,
-        dir: &Path,
-    ) -> Result<Self, ModelError> {
-        let module = |module: &Module| match module {
-            Module::Normalise => ModuleDescription::Normalize,
-            Module::Dense(_, dense) => ModuleDescription::Dense {
-                inputs: dense.inputs,
-                outputs: dense.outputs,
-                activation: dense.activation,
-            },
-        };
-        Ok(Self {
-            architecture: match StaticForm::of(dir)? {
-                Some(form) => form.name().to_owned(),
-                None => folder::model_type(dir)?,
+impl Encoder {
+    /// Describes the encoder for display.
+    ///
+    /// # Errors
+    /// Those of reading `config.json`.
+    pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
+        let (folder, pooler, config, dir) = (self.folder(), &self.pooler, self.config(), self.dir());
+        Ok(EncoderDescription {
+            architecture: match config.family {
+                Family::Model2vec => folder::MODEL2VEC.to_owned(),
+                Family::StaticEmbedding => folder::STATIC_EMBEDDING.to_owned(),
+                _ => folder::model_type(dir)?,
             },
             layers: config.layers,
             hidden_size: config.hidden_size,
             vocabulary: config.vocab_size,
             query_prompt: folder.query_prompt.clone(),
             document_prompt: folder.document_prompt.clone(),
-            lowercase: folder.lowercase,
-            max_tokens: folder.max_tokens,
+            lowercase: folder.text.lowercase,
+            max_tokens: folder.text.max_tokens,
             pooling: folder.pooling.clone(),
             pools_prompt: folder.include_prompt,
-            modules: folder.modules.iter().map(module).collect(),
-            width: pooler.width(),
-            dim: pooler.dim(),
+            modules: folder.modules.clone(),
+            width: pooler.width,
+            dim: pooler.dim,
             is_unit: pooler.is_unit(),
             similarity: folder.similarity,
         })

@@ -13,9 +13,7 @@ mod attention;
 use super::autograd;
 use super::config::{self, Activation, Norms, TransformerConfig};
 use super::rotation::Rotation;
-#[cfg(test)]
-use super::transformer::Transformer;
-use super::transformer::{Embeddings, Layer, LayerNorm, Linear, Stack};
+use super::transformer::{Affine, Embeddings, Layer, Stack};
 pub(crate) use attention::AttentionMask;
 
 /// Number format of the encoder's matrix products in training.
@@ -84,7 +82,7 @@ pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> candle_core::
     }
 }
 
-impl Linear {
+impl Affine {
     /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
     fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
         let Program::Composed(precision) = program else {
@@ -135,7 +133,7 @@ impl Linear {
 /// # Shapes
 /// `x` `[batch, tokens, in]`; outputs `[batch, tokens, out]`.
 fn forward_all<const N: usize>(
-    maps: &[Linear],
+    maps: &[Affine],
     x: &Tensor,
     program: Program,
 ) -> candle_core::Result<[Tensor; N]> {
@@ -146,21 +144,24 @@ fn forward_all<const N: usize>(
     outputs.try_into().map_err(|_| candle_core::Error::msg("a layer has too many or too few maps"))
 }
 
-impl LayerNorm {
-    /// Shapes: `[.., m]` to `[.., m]`.
-    fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
+impl Affine {
+    /// Layer normalisation.
+    ///
+    /// # Shapes
+    /// `[.., m]` to `[.., m]`.
+    fn norm(&self, x: &Tensor, eps: f64, program: Program) -> candle_core::Result<Tensor> {
         let bias = match &self.bias {
             Some(bias) => bias.clone(),
             None => self.weight.zeros_like()?,
         };
         if program == Program::Fused {
-            return autograd::layer_norm(x, &self.weight, &bias, self.eps as f32);
+            return autograd::layer_norm(x, &self.weight, &bias, eps as f32);
         }
         #[cfg(feature = "cuda")]
         if x.device().is_cuda() {
-            return super::gpu::layer_norm(x, &self.weight, &bias, self.eps as f32);
+            return super::gpu::layer_norm(x, &self.weight, &bias, eps as f32);
         }
-        candle_nn::ops::layer_norm_slow(x, &self.weight, &bias, self.eps as f32)
+        candle_nn::ops::layer_norm_slow(x, &self.weight, &bias, eps as f32)
     }
 }
 
@@ -176,21 +177,22 @@ impl Layer {
         bias: Option<&Tensor>,
         config: &TransformerConfig,
     ) -> candle_core::Result<Tensor> {
-        let program = mask.program();
+        let (program, eps) = (mask.program(), config.layer_norm_eps);
         match config.norms {
             Norms::After => {
                 let attended = (self.attend(x, mask, bias, config)? + x)?;
                 let x = match &self.attention_norm {
-                    Some(norm) => norm.forward(&attended, program)?,
+                    Some(norm) => norm.norm(&attended, eps, program)?,
                     None => attended,
                 };
                 let added = self.feed(&x, program, config)?;
-                self.output_norm.forward(&(added + x)?, program)
+                self.output_norm.norm(&(added + x)?, eps, program)
             }
             Norms::Before => {
-                let normed = self.attention_norm.as_ref().map(|norm| norm.forward(x, program)).transpose()?;
+                let normed =
+                    self.attention_norm.as_ref().map(|norm| norm.norm(x, eps, program)).transpose()?;
                 let x = (self.attend(normed.as_ref().unwrap_or(x), mask, bias, config)? + x)?;
-                let added = self.feed(&self.output_norm.forward(&x, program)?, program, config)?;
+                let added = self.feed(&self.output_norm.norm(&x, eps, program)?, program, config)?;
                 added + x
             }
         }
@@ -252,7 +254,7 @@ impl Stack {
             x = layer.forward(&x, mask, bias.as_ref(), config)?;
         }
         match &self.final_norm {
-            Some(norm) => norm.forward(&x, mask.program()),
+            Some(norm) => norm.norm(&x, config.layer_norm_eps, mask.program()),
             None => Ok(x),
         }
     }
@@ -279,7 +281,9 @@ impl Embeddings {
             _ => table.index_select(of, 0)?.reshape((batch, tokens, ())),
         };
         let words = rows(&self.word.tensor()?, &flat)?.to_dtype(DType::F32)?;
-        let normed = |x: Tensor| self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x, program));
+        let normed = |x: Tensor| {
+            self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.norm(&x, config.layer_norm_eps, program))
+        };
         let Some(position) = &self.position else { return normed(words) };
         let x = match config.position_table {
             None => words.broadcast_add(position)?,
@@ -296,24 +300,6 @@ impl Embeddings {
             }
         };
         normed(x)
-    }
-}
-
-#[cfg(test)]
-impl Transformer {
-    /// Hidden states of a padded batch after the last layer, every operation differentiable.
-    ///
-    /// # Shapes
-    /// `ids` `[batch, tokens]` u32, with any padding after each length; output `[batch, tokens, m]` f32.
-    pub(super) fn forward(
-        &self,
-        ids: &Tensor,
-        lengths: &[usize],
-        program: Program,
-    ) -> candle_core::Result<Tensor> {
-        let mask = AttentionMask::with_program(lengths, ids.dim(1)?, ids.device(), program)?;
-        let x = self.embeddings.forward(ids, program, &self.config)?;
-        self.stack.forward(x, &mask, &self.config)
     }
 }
 

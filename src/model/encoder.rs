@@ -1,21 +1,22 @@
 //! The text encoder E_theta: tokenise, transform, pool, normalise.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
 use super::config::{EncoderPrecision, TransformerConfig};
-use super::describe::{EncoderDescription, ReadText};
+use super::describe::ReadText;
 use super::error::ModelError;
-use super::files::{self, TOKENIZER_FILE};
-use super::folder::{self, Folder, Prompt, StaticForm, Tokens};
+use super::files::{self, CONFIG_FILE, TOKENIZER_FILE};
+use super::folder::{self, Folder, Prompt};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
-use super::parts::{EncoderFiles, LazyParts, Unchecked};
+use super::parts::{EncoderFiles, LazyParts};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
-use super::tokenize::{TextRules, Token};
+use super::tokenize::{TextTokenizer, Tokens};
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
 use crate::scan::{Similarity, has_direction};
@@ -78,8 +79,8 @@ impl Encoder {
     ///
     /// # Errors
     /// [`ModelError`] names the file and the problem. An unimplemented setting is
-    /// [`ModelError::Unsupported`], a model for another purpose [`ModelError::NotAnEncoder`], weights in
-    /// another format [`ModelError::OtherWeights`].
+    /// [`ModelError::BadSetting`], a model for another purpose [`ModelError::OtherPurpose`], weights in
+    /// another format [`ModelError::BadFile`].
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         LoadOptions::new().encoder(dir)
     }
@@ -91,7 +92,7 @@ impl Encoder {
 
     /// Width m of the embeddings.
     pub fn dim(&self) -> usize {
-        self.pooler.dim()
+        self.pooler.dim
     }
 
     /// How embeddings are compared, from the model's folder; cosine by default.
@@ -112,12 +113,9 @@ impl Encoder {
         &self.settings
     }
 
-    /// Describes the encoder for display.
-    ///
-    /// # Errors
-    /// Those of reading `config.json`.
-    pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
-        EncoderDescription::of(&self.folder, &self.pooler, self.config(), &self.parts.source.dir)
+    /// Its directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.parts.source.dir
     }
 
     /// The settings of the folder.
@@ -129,7 +127,7 @@ impl Encoder {
     /// excludes it.
     ///
     /// # Errors
-    /// [`ModelError::BadConfig`] for a prompt that leaves no room for a text, [`ModelError::Tokenizer`].
+    /// [`ModelError::BadSetting`] for a prompt that leaves no room for a text, [`ModelError::Tokenizer`].
     pub(crate) fn skipped(&self, role: Role) -> Result<usize, ModelError> {
         let prompt = &self.prompt(role).text;
         if prompt.is_empty() {
@@ -139,7 +137,7 @@ impl Encoder {
         let tokens = match known.get() {
             Some(&tokens) => tokens,
             None => {
-                let tokens = self.parts.tokenizer()?.prompt_tokens(prompt)?;
+                let tokens = self.tokenizer()?.prompt_tokens(prompt)?;
                 *known.get_or_init(|| tokens)
             }
         };
@@ -172,9 +170,12 @@ impl Encoder {
         self.parts.source.text.max_tokens
     }
 
-    /// The start of a text that has the same tokens and embedding as the whole text.
-    pub(crate) fn head<'a>(&self, text: &'a str) -> Result<&'a str, ModelError> {
-        Ok(self.parts.tokenizer()?.head(text))
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`], if this call loads it.
+    pub(crate) fn tokenizer(&self) -> Result<&TextTokenizer, ModelError> {
+        self.parts.tokenizer()
     }
 
     /// Token ids of a text in its role, including prompt and special tokens.
@@ -186,7 +187,7 @@ impl Encoder {
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub fn tokenize(&self, text: &str, role: Role) -> Result<Vec<u32>, ModelError> {
         let prompt = &self.prompt(role).text;
-        let tokenizer = self.parts.tokenizer()?;
+        let tokenizer = self.tokenizer()?;
         if prompt.is_empty() {
             tokenizer.encode(text)
         } else {
@@ -199,10 +200,10 @@ impl Encoder {
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub(crate) fn knows(&self, text: &str) -> Result<bool, ModelError> {
-        if self.folder.tokens == Tokens::Marked {
+        if self.folder.text.tokens == Tokens::Marked {
             return Ok(true);
         }
-        let tokenizer = self.parts.tokenizer()?;
+        let tokenizer = self.tokenizer()?;
         // The first words are nearly always enough.
         let start = text.get(..FIRST_BYTES).and_then(|start| start.rsplit_once(char::is_whitespace));
         match start {
@@ -221,45 +222,15 @@ impl Encoder {
         Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
-    /// Passes all tokens of a text to `tell` in order, without prompt and special tokens. Returns their
-    /// number.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
-        self.parts.tokenizer()?.tokens(text, tell)
-    }
-
-    /// Like [`Self::tokens`], but a word has the same tokens at any position. Returns their number if they
-    /// are the tokens of the text itself.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn words(
-        &self,
-        text: &str,
-        tell: &mut dyn FnMut(Token<'_>),
-    ) -> Result<Option<usize>, ModelError> {
-        self.parts.tokenizer()?.words(text, tell)
-    }
-
     /// The tokens of a question; `None` if they do not cover its text exactly, or some are unknown.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
         if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
         }
-        let tokenizer = self.parts.tokenizer()?;
+        let tokenizer = self.tokenizer()?;
         let all = tokenizer.encode(text)?;
         let words = tokenizer.known_words(&all).filter(|_| all.len() < self.max_tokens());
         Ok(words.map(|words| QuestionTokens { words, all }))
-    }
-
-    /// Appends the byte offsets of all tokens of a text, ascending.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn token_starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
-        self.parts.tokenizer()?.starts(text, out)
     }
 
     /// Number of prompt and special tokens of a document, which count towards [`Self::max_tokens`].
@@ -274,17 +245,17 @@ impl Encoder {
     /// Whether a token is only punctuation. Few texts contain a question mark, so it would have a high but
     /// meaningless weight in a question.
     pub(crate) fn is_punctuation(&self, token: u32) -> bool {
-        self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
+        self.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
     }
 
     /// Whether a token continues the word of the token before it.
     pub(crate) fn continues(&self, token: u32) -> bool {
-        self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
+        self.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
     }
 
     /// A token as written in the vocabulary; empty for an unknown one.
     pub(crate) fn token(&self, token: u32) -> String {
-        self.parts.tokenizer().map(|tokenizer| tokenizer.token(token)).unwrap_or_default()
+        self.tokenizer().map(|tokenizer| tokenizer.token(token)).unwrap_or_default()
     }
 
     /// Embeddings of `texts`, row by row, in order.
@@ -302,7 +273,7 @@ impl Encoder {
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
         // Loaded before starting threads, each of which would load it.
         let packed = self.parts.packed()?;
-        self.parts.tokenizer()?;
+        self.tokenizer()?;
         let skip = self.skipped(role)?;
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
@@ -378,13 +349,13 @@ impl LoadOptions {
     /// As [`Self::encoder`], with settings that override those of the folder.
     ///
     /// # Errors
-    /// Those of [`Encoder::load`], and [`ModelError::BadConfig`] for more dimensions than the encoder has.
+    /// Those of [`Encoder::load`], and [`ModelError::BadSetting`] for more dimensions than the encoder has.
     pub fn encoder_with(
         self,
         dir: impl AsRef<Path>,
         settings: &EncoderSettings,
     ) -> Result<Encoder, ModelError> {
-        self.encoder_of(dir.as_ref(), settings, Vec::new())
+        self.encoder_of(dir.as_ref(), settings, BTreeMap::new())
     }
 
     /// The encoder in `dir`, whose `unchecked` files are checked before use: for a lazy encoder, weights and
@@ -393,42 +364,36 @@ impl LoadOptions {
         self,
         dir: &Path,
         settings: &EncoderSettings,
-        unchecked: Vec<Unchecked>,
+        unchecked: BTreeMap<PathBuf, String>,
     ) -> Result<Encoder, ModelError> {
-        let form = StaticForm::of(dir)?;
-        let config_path = dir.join("config.json");
-        let (is_static, tokenizer) = (form.is_some(), dir.join(files::tokenizer_file(dir)));
+        let family = folder::static_family(dir)?;
+        let config_path = dir.join(CONFIG_FILE);
+        let tokenizer = dir.join(files::tokenizer_file(dir));
         for (is_there, missing) in
-            [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
+            [(family.is_some() || config_path.exists(), CONFIG_FILE), (tokenizer.exists(), TOKENIZER_FILE)]
         {
             if !is_there {
                 return Err(ModelError::not_a_model(dir, missing));
             }
         }
-        let config = match form {
+        let config = match family {
             Some(_) if self.precision == EncoderPrecision::Int8 => {
-                return Err(ModelError::unsupported(
-                    dir,
-                    "precision",
-                    self.precision,
-                    "f32: a table of token vectors has no matrix products",
-                ));
+                let supported = "f32: a table of token vectors has no matrix products";
+                return Err(ModelError::unsupported(dir, "precision", self.precision, supported));
             }
-            Some(_) => folder::static_config(dir)?,
+            Some(family) => folder::static_config(dir, family)?,
             None => TransformerConfig::from_file(&config_path)?,
         };
         let (folder, settings) = Folder::read(dir, &config, settings)?;
         folder::check_weights(dir, dir, "SentenceTransformer")?;
         let weights = dir.join(files::encoder_file(dir));
         let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
-        let text =
-            TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
         let source = EncoderFiles {
             dir: dir.to_owned(),
             weights,
             tokenizer,
             config,
-            text,
+            text: folder.text,
             precision: self.precision,
             unchecked,
         };

@@ -16,21 +16,14 @@ pub enum ModelError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// The path of a file is not a regular file but a pipe, a device or a directory.
-    #[error("{} is not a regular file", path.display())]
-    NotAFile {
-        /// Where the file should be.
-        path: PathBuf,
-    },
-    /// A file exceeds the size limit.
-    #[error("{} has {found} bytes, at most {most} are read", path.display())]
-    FileTooLarge {
+    /// A file that is not read: it is not a regular file, is too large, is a pointer of Git LFS, or holds
+    /// weights in an unsupported format.
+    #[error("{} {problem}", path.display())]
+    BadFile {
         /// The file.
         path: PathBuf,
-        /// Its size.
-        found: u64,
-        /// The limit.
-        most: u64,
+        /// What is wrong with it, and what to do.
+        problem: String,
     },
     /// The directory holds no model in the sentence-transformers layout.
     #[error("{} is not a model directory: {missing} is missing", path.display())]
@@ -40,44 +33,15 @@ pub enum ModelError {
         /// The file that a model directory must have.
         missing: &'static str,
     },
-    /// The model in the directory was not made for embedding texts.
-    #[error("{} holds no encoder of texts: its `{found}` is {kind}", path.display())]
-    NotAnEncoder {
+    /// The model in the directory was made for another purpose.
+    #[error("{} holds no {wanted}: {why}", path.display())]
+    OtherPurpose {
         /// The directory.
         path: PathBuf,
-        /// Its name in the configuration.
-        found: String,
-        /// Description of its purpose.
-        kind: &'static str,
-    },
-    /// The directory does not hold a reranker.
-    #[error("{} holds no reranker: {why}", path.display())]
-    NotAReranker {
-        /// The directory.
-        path: PathBuf,
+        /// What it should hold.
+        wanted: &'static str,
         /// The reason.
         why: String,
-    },
-    /// The weights are in an unsupported format; loading PyTorch's own format may run code.
-    #[error(
-        "{} is not read, only model.safetensors is; to convert the folder: pip install sentence-transformers; \
-         python -c 'from sentence_transformers import {class}; {class}(\"{}\").save_pretrained(\"NEW-DIR\")'",
-        path.display(),
-        model.display()
-    )]
-    OtherWeights {
-        /// The file.
-        path: PathBuf,
-        /// The model's folder.
-        model: PathBuf,
-        /// The class of sentence-transformers that reads it.
-        class: &'static str,
-    },
-    /// The file is a Git LFS pointer.
-    #[error("{} is a pointer of Git LFS and not the file itself: run `git lfs pull` in its folder", path.display())]
-    LfsPointer {
-        /// The file.
-        path: PathBuf,
     },
     /// The directory is a plain base model, without a trained tree.
     #[error(
@@ -97,29 +61,13 @@ pub enum ModelError {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// The configuration asks for an unimplemented feature.
-    #[error("{}: {what} `{found}` is not supported (supported: {supported})", path.display())]
-    Unsupported {
+    /// A setting has an invalid value, or asks for an unimplemented feature.
+    #[error("{}: {problem}", path.display())]
+    BadSetting {
         /// The file.
         path: PathBuf,
-        /// The setting.
-        what: &'static str,
-        /// Its value.
-        found: String,
-        /// Valid values.
-        supported: &'static str,
-    },
-    /// A value in a configuration file is invalid.
-    #[error("{}: {what} is {found}, expected {expected}", path.display())]
-    BadConfig {
-        /// The file.
-        path: PathBuf,
-        /// The setting.
-        what: &'static str,
-        /// Its value.
-        found: u64,
-        /// Valid values.
-        expected: String,
+        /// The setting, its value, and valid values.
+        problem: String,
     },
     /// A safetensors file is truncated or not a safetensors file at all.
     #[error("{} is not a valid safetensors file: {source}", path.display())]
@@ -129,33 +77,16 @@ pub enum ModelError {
         /// The error of the parser.
         source: safetensors::SafeTensorError,
     },
-    /// A weight required by the configuration is missing from the file.
-    #[error("{}: tensor `{name}` is missing", path.display())]
-    MissingTensor {
+    /// A tensor of a weight file is missing, has another shape than the configuration requires, or holds a
+    /// NaN or an infinity.
+    #[error("{}: tensor `{name}` {problem}", path.display())]
+    BadTensor {
         /// The weight file.
         path: PathBuf,
         /// The tensor's name, without any model prefix.
         name: String,
-    },
-    /// A weight does not have the shape required by the configuration.
-    #[error("{}: tensor `{name}` has shape {found:?}, expected {expected:?}", path.display())]
-    TensorShape {
-        /// The weight file.
-        path: PathBuf,
-        /// The tensor's name.
-        name: String,
-        /// Its shape.
-        found: Vec<usize>,
-        /// The required shape.
-        expected: Vec<usize>,
-    },
-    /// A weight is NaN or infinite.
-    #[error("{}: tensor `{name}` holds a NaN or an infinity", path.display())]
-    NonFiniteTensor {
-        /// The weight file.
-        path: PathBuf,
-        /// The tensor's name.
-        name: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// The checksum of a bundle's file differs from that in `ehi.json`.
     #[error("{} does not match the checksum in ehi.json; the bundle is damaged or was edited", path.display())]
@@ -163,27 +94,13 @@ pub enum ModelError {
         /// The file.
         path: PathBuf,
     },
-    /// The bundle was written by another version of this crate.
-    #[error("{}: bundle format {found} is not known; this version reads {supported}", path.display())]
-    UnsupportedBundle {
-        /// The bundle's `ehi.json`.
-        path: PathBuf,
-        /// The format found.
-        found: u32,
-        /// The format that this build reads.
-        supported: u32,
-    },
-    /// The output directory of a bundle is not empty.
-    #[error("{} already exists and is no empty directory; choose another output directory", path.display())]
-    OutputExists {
+    /// The output directory of a model is not empty, or cannot be replaced.
+    #[error("{} {problem}", path.display())]
+    OutputDirectory {
         /// The directory.
         path: PathBuf,
-    },
-    /// The output directory is a link, or named by `.` or `..`, so it cannot be replaced.
-    #[error("{} is a link or no name of its own; give the output directory by its name", path.display())]
-    OutputName {
-        /// The directory.
-        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: &'static str,
     },
     /// The tokenizer file is damaged or could take unbounded memory or time, or the tokenizer refused a text.
     #[error("tokenizer {}: {message}", path.display())]
@@ -255,28 +172,39 @@ impl ModelError {
     /// The error with the start of the found value.
     pub(super) fn unsupported(
         path: impl Into<PathBuf>,
-        what: &'static str,
+        what: &str,
         found: impl ToString,
-        supported: &'static str,
+        supported: &str,
     ) -> Self {
-        Self::Unsupported { path: path.into(), what, found: shortened(&found.to_string()), supported }
+        let found = shortened(&found.to_string());
+        let problem = format!("{what} `{found}` is not supported (supported: {supported})");
+        Self::BadSetting { path: path.into(), problem }
     }
 
     pub(super) fn bad_config(
         path: impl Into<PathBuf>,
-        what: &'static str,
+        what: &str,
         found: usize,
-        expected: impl Into<String>,
+        expected: impl std::fmt::Display,
     ) -> Self {
-        Self::BadConfig { path: path.into(), what, found: found as u64, expected: expected.into() }
+        let problem = format!("{what} is {found}, expected {expected}");
+        Self::BadSetting { path: path.into(), problem }
+    }
+
+    pub(super) fn bad_file(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::BadFile { path: path.into(), problem: problem.into() }
+    }
+
+    pub(super) fn bad_tensor(
+        path: impl Into<PathBuf>,
+        name: impl Into<String>,
+        problem: impl Into<String>,
+    ) -> Self {
+        Self::BadTensor { path: path.into(), name: name.into(), problem: problem.into() }
     }
 
     pub(super) fn missing_tensor(path: impl Into<PathBuf>, name: impl Into<String>) -> Self {
-        Self::MissingTensor { path: path.into(), name: name.into() }
-    }
-
-    pub(super) fn non_finite(path: impl Into<PathBuf>, name: impl Into<String>) -> Self {
-        Self::NonFiniteTensor { path: path.into(), name: name.into() }
+        Self::bad_tensor(path, name, "is missing")
     }
 
     pub(super) fn tensor_shape(
@@ -285,8 +213,7 @@ impl ModelError {
         found: &[usize],
         expected: &[usize],
     ) -> Self {
-        let (found, expected) = (found.to_vec(), expected.to_vec());
-        Self::TensorShape { path: path.into(), name: name.into(), found, expected }
+        Self::bad_tensor(path, name, format!("has shape {found:?}, expected {expected:?}"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names of a model's files, and reading them. Models may come from untrusted sources, so only regular files
 //! up to a size limit are read.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
@@ -17,6 +18,12 @@ pub const MANIFEST_FILE: &str = "ehi.json";
 pub const ENCODER_FILE: &str = "model.safetensors";
 /// Weights of the tree.
 pub const INDEXER_FILE: &str = "indexer.safetensors";
+/// The settings of the encoder as transformers writes it.
+pub(super) const CONFIG_FILE: &str = "config.json";
+/// The chain of modules of a sentence-transformers folder.
+pub(super) const MODULES_FILE: &str = "modules.json";
+/// The tokenizer's settings other than its own file.
+pub(super) const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
 /// The transformer's settings in a sentence-transformers folder.
 pub(super) const LENGTH_FILE: &str = "sentence_bert_config.json";
 /// Prompts, similarity and dimensions of a sentence-transformers folder.
@@ -56,7 +63,7 @@ pub(super) fn module_kind(folder: &str) -> Option<&str> {
 }
 
 /// Files of a module's folder.
-pub(super) const MODULE_FILES: [&str; 3] = ["config.json", ENCODER_FILE, TOKENIZER_FILE];
+pub(super) const MODULE_FILES: [&str; 3] = [CONFIG_FILE, ENCODER_FILE, TOKENIZER_FILE];
 
 /// Whether a path inside a model's directory belongs to a module.
 pub(super) fn is_module_file(name: &str) -> bool {
@@ -64,7 +71,7 @@ pub(super) fn is_module_file(name: &str) -> bool {
         module_kind(folder).is_some_and(|kind| match file {
             ENCODER_FILE => ["Dense", "StaticEmbedding"].contains(&kind),
             TOKENIZER_FILE => folder == STATIC_FOLDER,
-            _ => file == MODULE_FILES[0],
+            _ => file == CONFIG_FILE,
         })
     })
 }
@@ -92,14 +99,26 @@ pub(crate) const REPORT_BYTES: u64 = 64 << 20;
 /// Most bytes of a weight file. Weights are held in memory as a whole.
 pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
 
+/// Size limit of a model's file.
+pub(super) fn most_bytes(path: impl AsRef<Path>) -> u64 {
+    match path.as_ref().file_name().and_then(OsStr::to_str) {
+        Some(ENCODER_FILE | INDEXER_FILE) => WEIGHTS_BYTES,
+        Some(TOKENIZER_FILE) => TOKENIZER_BYTES,
+        Some(REPORT_FILE) => REPORT_BYTES,
+        _ => JSON_BYTES,
+    }
+}
+
 /// Opens a regular file, or a link to one, of at most `most` bytes.
 ///
 /// The file type is checked first: opening a pipe would block.
 pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
     let io = |source| ModelError::io("read", path, source);
     let check = |metadata: &fs::Metadata| match metadata.len() {
-        _ if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
-        found if found > most => Err(ModelError::FileTooLarge { path: path.to_owned(), found, most }),
+        _ if !metadata.is_file() => Err(ModelError::bad_file(path, "is not a regular file")),
+        found if found > most => {
+            Err(ModelError::bad_file(path, format!("has {found} bytes, at most {most} are read")))
+        }
         found => Ok(found),
     };
     check(&fs::metadata(path).map_err(io)?)?;
@@ -116,12 +135,9 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
 
 /// Whether a regular file begins with some bytes.
 pub(super) fn begins_with(path: &Path, start: &[u8]) -> Result<bool, ModelError> {
-    let (file, length) = open(path, u64::MAX)?;
-    let mut head = vec![0; start.len()];
-    if length < start.len() as u64 {
-        return Ok(false);
-    }
-    let read = file.read_exact_at(&mut head, 0);
+    let (file, _) = open(path, u64::MAX)?;
+    let mut head = Vec::new();
+    let read = file.take(start.len() as u64).read_to_end(&mut head);
     read.map_err(|source| ModelError::io("read", path, source))?;
     Ok(head == start)
 }
@@ -144,22 +160,25 @@ fn read_start(file: &File, length: u64, path: &Path) -> Result<Vec<u8>, ModelErr
     read().map_err(|source| ModelError::io("read", path, source))
 }
 
-/// The SHA-256 of a regular file of at most `most` bytes, computed without holding it in memory.
-pub(super) fn digest(path: &Path, most: u64) -> Result<[u8; 32], ModelError> {
-    let (file, length) = open(path, most)?;
+/// The SHA-256 of a model's file in hexadecimal digits, computed without holding it in memory.
+pub(super) fn digest(path: &Path) -> Result<String, ModelError> {
+    let (file, length) = open(path, most_bytes(path))?;
     let mut digest = Sha256::new();
     io::copy(&mut file.take(length), &mut digest).map_err(|source| ModelError::io("read", path, source))?;
-    Ok(digest.finalize().into())
+    Ok(hex(&digest.finalize()))
+}
+
+/// Refuses a model's file with another SHA-256.
+pub(super) fn check_digest(path: &Path, sha256: &str) -> Result<(), ModelError> {
+    match digest(path)? == sha256 {
+        true => Ok(()),
+        false => Err(ModelError::Checksum { path: path.to_owned() }),
+    }
 }
 
 /// Settings from a JSON file.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
-    read_json_within(path, JSON_BYTES)
-}
-
-/// Settings from a JSON file of at most `most` bytes.
-pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> Result<T, ModelError> {
-    serde_json::from_slice(&read(path, most)?).map_err(|source| ModelError::json(path, source))
+    serde_json::from_slice(&read(path, most_bytes(path))?).map_err(|source| ModelError::json(path, source))
 }
 
 /// Settings from an optional JSON file.

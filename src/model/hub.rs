@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use hf_hub::api::sync::ApiBuilder;
 use hf_hub::{Cache, Repo, RepoType};
-use serde::Deserialize;
 
 use super::error::ModelError;
-use super::files;
+use super::files::{self, MODULES_FILE};
 
 /// The paper's encoder: DistilBERT, 6 layers, 768-d (section 3.2 and appendix B).
 pub const DEFAULT_MODEL: &str = "sentence-transformers/msmarco-distilbert-cos-v5";
@@ -16,7 +15,6 @@ pub const DEFAULT_MODEL: &str = "sentence-transformers/msmarco-distilbert-cos-v5
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
 /// The same for sentence-transformers' table of token vectors, which has no settings.
 const OF_TABLE: [&str; 2] = ["tokenizer.json", "model.safetensors"];
-const MODULES: &str = "modules.json";
 
 /// Optional files that change how a model is used.
 const OPTIONAL: [&str; 5] =
@@ -60,7 +58,7 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
             .inspect_err(|reason| tracing::debug!(model = name, reason, "optional file not fetched"))
             .ok()
     };
-    let modules = get_optional(MODULES);
+    let modules = get_optional(MODULES_FILE);
     let mut files = Vec::from_iter(modules.clone());
     for file in required(modules.as_deref())? {
         files.push(get(&file).map_err(error)?);
@@ -86,12 +84,7 @@ fn required(modules: Option<&Path>) -> Result<Vec<String>, ModelError> {
 
 /// Files that the modules of a `modules.json` may have in their own folders.
 fn module_files(path: &Path) -> Result<Vec<String>, ModelError> {
-    #[derive(Deserialize)]
-    struct Module {
-        path: String,
-    }
-    let modules: Vec<Module> = files::read_json(path)?;
-    let folders = modules.into_iter().map(|module| module.path);
+    let folders = super::folder::module_folders(path)?.into_iter();
     let files = folders.flat_map(|folder| files::MODULE_FILES.map(|file| format!("{folder}/{file}")));
     Ok(files.filter(|name| files::is_module_file(name)).collect())
 }

@@ -20,7 +20,7 @@ use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
 use crate::product::bytes::ByteKernel;
 use crate::tree::{Beam, LevelScorer, TreeShape};
-use shortlist::{Best, Shortlist};
+use shortlist::Shortlist;
 
 mod observe;
 mod shortlist;
@@ -70,6 +70,7 @@ impl PartialEq for Indexer {
 #[derive(Clone, Debug)]
 pub(crate) struct Routing {
     pub search: Beam,
+    pub sample: RoutingSample,
     /// Multiply-adds spent in the level networks.
     pub multiply_adds: u64,
 }
@@ -78,7 +79,7 @@ impl Indexer {
     /// Builds an indexer.
     ///
     /// # Errors
-    /// [`ModelError::TensorShape`] for a wrong length.
+    /// [`ModelError::BadTensor`] for a wrong length.
     pub(crate) fn new(
         shape: TreeShape,
         dim: usize,
@@ -137,12 +138,6 @@ impl Indexer {
 
     pub(crate) fn logit_scale(&self) -> f32 {
         self.logit_scale
-    }
-
-    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). On a level with many
-    /// children, a query may get a leaf that is only nearly as probable; a document gets exact results.
-    pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
-        self.route_observed(unit, beam, role).0
     }
 
     /// The most probable leaf of each row: where documents are stored.
@@ -247,8 +242,9 @@ struct QueryScorer<'a> {
     bases: Vec<Vec<f32>>,
     hidden: Vec<f32>,
     multiply_adds: u64,
-    /// Entropy of the choice among the children scored last, in nats.
-    entropy: f32,
+    /// Level and number of each node whose children were scored, and the entropy of the choice among them, in
+    /// nats.
+    nodes: Vec<(usize, u32, f32)>,
 }
 
 impl<'a> QueryScorer<'a> {
@@ -264,11 +260,11 @@ impl<'a> QueryScorer<'a> {
             }
         };
         let bases = vec![Vec::new(); indexer.weights.levels.len()];
-        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, entropy: 0.0 }
+        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, nodes: Vec::new() }
     }
 
-    /// The most probable leaves from the shortlist, if that is faster.
-    fn shortlisted(&mut self, beam: NonZeroUsize, role: Role) -> Option<Best> {
+    /// The most probable leaves from the shortlist, if that is faster, and the entropy of the choice.
+    fn shortlisted(&mut self, beam: NonZeroUsize, role: Role) -> Option<(Beam, f32)> {
         let shortlist =
             self.indexer.shortlist.as_ref().filter(|shortlist| beam.get() <= shortlist.widest())?;
         let level = self.indexer.weights.levels.first()?;
@@ -282,59 +278,40 @@ impl<'a> QueryScorer<'a> {
         let best = shortlist.best(hidden, beam, role);
         // Skipped products count too: the cost of routing is a property of the tree.
         self.multiply_adds += level.classifier.len() as u64;
-        self.entropy = best.entropy;
         Some(best)
     }
 
-    /// `s W^T [z; one-hots]`
-    fn linear(&mut self, path: &[u32], classifier: &[f32], out: &mut [f32]) {
-        let (level, r, b) = (path.len(), self.input.len(), out.len());
+    /// `M^T [z; one-hots]`, for a matrix with a column for each value of `out`.
+    fn product(&mut self, path: &[u32], matrix: &[f32], out: &mut [f32]) {
+        let (level, r, width) = (path.len(), self.input.len(), out.len());
+        let b = self.indexer.shape.branching_factor() as usize;
         if self.bases[level].is_empty() {
-            let mut base = vec![0f32; b];
-            add_weighted_rows(&mut base, classifier, &self.input);
-            self.multiply_adds += (r * b) as u64;
+            let mut base = vec![0f32; width];
+            add_weighted_rows(&mut base, matrix, &self.input);
+            self.multiply_adds += (r * width) as u64;
             self.bases[level] = base;
         }
         out.copy_from_slice(&self.bases[level]);
         for (above, &digit) in path.iter().enumerate() {
-            let row = &classifier[(r + b * above + digit as usize) * b..][..b];
+            let row = &matrix[(r + b * above + digit as usize) * width..][..width];
             out.iter_mut().zip(row).for_each(|(o, w)| *o += w);
         }
-        self.multiply_adds += (level * b) as u64;
-    }
-
-    /// `s W^T F([z; one-hots])`
-    fn transformed(&mut self, path: &[u32], transform: &[f32], classifier: &[f32], out: &mut [f32]) {
-        self.hide(path, transform);
-        out.fill(0.0);
-        add_weighted_rows(out, classifier, &self.hidden);
-        self.multiply_adds += (self.hidden.len() * out.len()) as u64;
+        self.multiply_adds += (level * width) as u64;
     }
 
     /// `F([z; one-hots])`, to `hidden`.
     fn hide(&mut self, path: &[u32], transform: &[f32]) {
-        let (level, r) = (path.len(), self.input.len());
+        let r = self.input.len();
         let b = self.indexer.shape.branching_factor() as usize;
-        let width = r + b * level;
-        if self.bases[level].is_empty() {
-            let mut base = vec![0f32; width];
-            add_weighted_rows(&mut base, transform, &self.input);
-            self.multiply_adds += (r * width) as u64;
-            self.bases[level] = base;
-        }
-        let hidden = &mut self.hidden;
-        hidden.clear();
-        hidden.extend_from_slice(&self.bases[level]);
-        for (above, &digit) in path.iter().enumerate() {
-            let row = &transform[(r + b * above + digit as usize) * width..][..width];
-            hidden.iter_mut().zip(row).for_each(|(h, u)| *h += u);
-        }
+        let mut hidden = std::mem::take(&mut self.hidden);
+        hidden.resize(r + b * path.len(), 0.0);
+        self.product(path, transform, &mut hidden);
         hidden.iter_mut().for_each(|h| *h = h.max(0.0));
         hidden.iter_mut().zip(self.input.iter()).for_each(|(h, u)| *h += u);
         for (above, &digit) in path.iter().enumerate() {
             hidden[r + b * above + digit as usize] += 1.0;
         }
-        self.multiply_adds += (level * width) as u64;
+        self.hidden = hidden;
     }
 }
 
@@ -342,10 +319,18 @@ impl LevelScorer for QueryScorer<'_> {
     fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]) {
         let weights = &self.indexer.weights.levels[path.len()];
         match &weights.transform {
-            Some(transform) => self.transformed(path, transform, &weights.classifier, out),
-            None => self.linear(path, &weights.classifier, out),
+            Some(transform) => {
+                self.hide(path, transform);
+                out.fill(0.0);
+                add_weighted_rows(out, &weights.classifier, &self.hidden);
+                self.multiply_adds += weights.classifier.len() as u64;
+            }
+            None => self.product(path, &weights.classifier, out),
         }
-        log_softmax_entropy(out, self.indexer.logit_scale, &mut self.entropy);
+        let mut entropy = 0.0;
+        log_softmax_entropy(out, self.indexer.logit_scale, &mut entropy);
+        let b = self.indexer.shape.branching_factor();
+        self.nodes.push((path.len(), path.iter().fold(0, |node, &child| node * b + child), entropy));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings files: JSON objects whose fields are taken one by one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::de::{DeserializeOwned, Error};
 use serde_json::{Map, Value};
@@ -35,13 +35,17 @@ impl Settings {
 
     /// Removes and returns a required setting.
     pub(super) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ModelError> {
-        let missing = || ModelError::json(&self.path, Error::custom(format!("missing field `{name}`")));
-        let missing = missing();
-        self.take(name)?.ok_or(missing)
+        let value = self.take(name)?;
+        value.ok_or_else(|| ModelError::json(&self.path, Error::custom(format!("missing field `{name}`"))))
+    }
+
+    /// Removes and returns a setting, or the default if it is absent or null.
+    pub(super) fn or<T: DeserializeOwned>(&mut self, name: &str, default: T) -> Result<T, ModelError> {
+        Ok(self.take(name)?.unwrap_or(default))
     }
 
     /// Removes settings that must have these values unless they are absent or empty.
-    pub(super) fn check(&mut self, supported: &[(&'static str, &'static str)]) -> Result<(), ModelError> {
+    pub(super) fn check(&mut self, supported: &[(&str, &str)]) -> Result<(), ModelError> {
         for &(name, supported) in supported {
             let found = match self.fields.remove(name) {
                 Some(Value::Number(number)) if number.as_f64() == supported.parse().ok() => continue,
@@ -66,23 +70,13 @@ impl Settings {
         }
     }
 
-    pub(super) fn unsupported(
-        &self,
-        what: &'static str,
-        found: impl ToString,
-        supported: &'static str,
-    ) -> ModelError {
+    pub(super) fn unsupported(&self, what: &str, found: impl ToString, supported: &str) -> ModelError {
         ModelError::unsupported(&self.path, what, found, supported)
     }
 
-    pub(super) fn bad(&self, what: &'static str, found: usize, expected: impl Into<String>) -> ModelError {
+    pub(super) fn bad(&self, what: &str, found: usize, expected: impl std::fmt::Display) -> ModelError {
         ModelError::bad_config(&self.path, what, found, expected)
     }
-}
-
-/// Reads one field of a file and ignores the others.
-pub(super) fn field<T: DeserializeOwned>(path: &Path, name: &str) -> Result<T, ModelError> {
-    Settings::read(path)?.need(name)
 }
 
 fn says_something(value: &Value) -> bool {

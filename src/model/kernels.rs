@@ -3,32 +3,12 @@
 //! Plain loops without branches, compiled for the widest instruction set of the
 //! machine at run time by `pulp`. They work in place on f32 slices.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Simd;
 
 use super::config::Activation;
+use crate::product::dispatched;
 
 const LANES: usize = 16;
-
-/// Functions whose body is compiled for every instruction set `S` and selected at run time.
-///
-/// Not closures, which `pulp` also accepts: they are not always inlined and then miss the instruction set.
-macro_rules! dispatched {
-    ($($(#[$attribute:meta])* fn $name:ident<$S:ident>($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
-        $(#[$attribute])*
-        pub(crate) fn $name($($argument: $type),*) {
-            struct Call<T>(T);
-            impl WithSimd for Call<($($type,)*)> {
-                type Output = ();
-                #[inline(always)]
-                fn with_simd<$S: Simd>(self, _: $S) {
-                    let Self(($($argument,)*)) = self;
-                    $body
-                }
-            }
-            Arch::new().dispatch(Call(($($argument,)*)));
-        }
-    )*};
-}
 
 /// `a * b + c`, rounded once if the processor supports it.
 #[inline(always)]
@@ -167,10 +147,12 @@ pub(crate) fn softmax<S: Simd>(row: &mut [f32], scale: f32) {
 dispatched! {
     /// `x = activation(x + bias)` for each row of `bias.len()` values.
     #[cfg(feature = "train")]
-    fn bias_activation<S>(x: &mut [f32], bias: &[f32], activation: Activation) {
+    fn add_bias<S>(x: &mut [f32], bias: &[f32], activation: Option<Activation>) {
         for row in x.chunks_exact_mut(bias.len()) {
             row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
-            activate::<S>(row, activation);
+            if let Some(activation) = activation {
+                activate::<S>(row, activation);
+            }
         }
     }
 
@@ -214,14 +196,6 @@ dispatched! {
                     }
                 }
             }
-        }
-    }
-
-    /// `x = x + bias` for each row of `bias.len()` values.
-    #[cfg(feature = "train")]
-    fn add_bias<S>(x: &mut [f32], bias: &[f32]) {
-        for row in x.chunks_exact_mut(bias.len()) {
-            row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The weights and the tokenizer of an encoder, each loaded on first use.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -19,24 +20,8 @@ pub(super) struct EncoderFiles {
     pub(super) config: TransformerConfig,
     pub(super) text: TextRules,
     pub(super) precision: EncoderPrecision,
-    /// Files whose checksums are still to be verified.
-    pub(super) unchecked: Vec<Unchecked>,
-}
-
-/// A file whose checksum is compared before it is used, with its SHA-256 and its largest size.
-pub(super) struct Unchecked {
-    pub(super) path: PathBuf,
-    pub(super) sha256: String,
-    pub(super) most_bytes: u64,
-}
-
-impl Unchecked {
-    pub(super) fn check(&self) -> Result<(), ModelError> {
-        match files::hex(&files::digest(&self.path, self.most_bytes)?) == self.sha256 {
-            true => Ok(()),
-            false => Err(ModelError::Checksum { path: self.path.clone() }),
-        }
-    }
+    /// Files that are still to be verified, and their SHA-256.
+    pub(super) unchecked: BTreeMap<PathBuf, String>,
 }
 
 /// Parts that are loaded on first use.
@@ -110,6 +95,6 @@ impl EncoderFiles {
 
     /// Verifies the checksum of a file, if it has one.
     fn check(&self, path: &Path) -> Result<(), ModelError> {
-        self.unchecked.iter().filter(|file| file.path == path).try_for_each(Unchecked::check)
+        self.unchecked.get(path).map_or(Ok(()), |sha256| files::check_digest(path, sha256))
     }
 }

@@ -32,6 +32,7 @@ pub enum PoolingMode {
 }
 
 /// A step after the pooling.
+#[derive(Clone)]
 pub(crate) enum Step {
     /// A linear map with an activation.
     Dense(Dense),
@@ -42,6 +43,7 @@ pub(crate) enum Step {
 }
 
 /// Layer normalisation of an embedding, without a bias.
+#[derive(Clone)]
 pub(crate) struct LayerNorm {
     weight: Vec<f32>,
     eps: f32,
@@ -50,15 +52,16 @@ pub(crate) struct LayerNorm {
 }
 
 /// Pooling and the steps after it.
+#[derive(Clone)]
 pub(crate) struct Pooler {
     modes: Vec<PoolingMode>,
     steps: Vec<Step>,
     /// Width of the hidden states.
     hidden: usize,
     /// Width before truncation.
-    width: usize,
+    pub width: usize,
     /// Width of the embeddings.
-    dim: usize,
+    pub dim: usize,
 }
 
 /// Keeps the gradient of a zero vector's norm finite.
@@ -79,16 +82,6 @@ impl Pooler {
         Self { modes, steps, hidden, width, dim: dim.map_or(width, |dim| dim.min(width)) }
     }
 
-    /// Width of the embeddings.
-    pub(crate) fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// Width of the embeddings before truncation.
-    pub(crate) fn width(&self) -> usize {
-        self.width
-    }
-
     /// Whether embeddings have unit norm.
     pub(crate) fn is_unit(&self) -> bool {
         matches!(self.steps.last(), Some(Step::Normalise))
@@ -101,18 +94,15 @@ impl Pooler {
         &self,
         map: &mut dyn FnMut(usize, &str, &Tensor) -> Result<Tensor, E>,
     ) -> Result<Self, E> {
-        let step = |(number, step): (usize, &Step)| {
-            Ok(match step {
-                Step::Dense(dense) => Step::Dense(dense.map(&mut |name, own| map(number, name, own))?),
-                Step::LayerNorm(LayerNorm { weight, eps, tensor }) => {
-                    let tensor = map(number, "weight", tensor)?;
-                    Step::LayerNorm(LayerNorm { weight: weight.clone(), eps: *eps, tensor })
-                }
-                Step::Normalise => Step::Normalise,
-            })
-        };
-        let steps = self.steps.iter().enumerate().map(step).collect::<Result<Vec<_>, E>>()?;
-        Ok(Self { modes: self.modes.clone(), steps, ..*self })
+        let mut new = self.clone();
+        for (number, step) in new.steps.iter_mut().enumerate() {
+            match step {
+                Step::Dense(dense) => *dense = dense.map(&mut |name, own| map(number, name, own))?,
+                Step::LayerNorm(norm) => norm.tensor = map(number, "weight", &norm.tensor)?,
+                Step::Normalise => {}
+            }
+        }
+        Ok(new)
     }
 
     /// Embeddings of packed hidden states; the first `skip` tokens are not pooled.
@@ -342,7 +332,7 @@ mod tests {
                     let pooler = Pooler::new(modes.clone(), steps, m, dim);
                     let packed = pooler.packed(&hidden, skip);
                     let padded = pooler.padded(&padded, &lengths, skip).unwrap();
-                    assert_eq!(padded.dims(), [3, pooler.dim()]);
+                    assert_eq!(padded.dims(), [3, pooler.dim]);
                     let padded: Vec<f32> = padded.flatten_all().unwrap().to_vec1().unwrap();
                     for (a, b) in packed.iter().zip(&padded) {
                         assert!((a - b).abs() < 1e-6, "{modes:?}, {skip}: {packed:?} {padded:?}");

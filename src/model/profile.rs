@@ -58,7 +58,7 @@ impl RoutingProfile {
     pub fn measure(indexer: &Indexer, unit_rows: &[f32]) -> Self {
         let samples: Vec<RoutingSample> = unit_rows
             .par_chunks_exact(indexer.dim())
-            .map(|row| indexer.route_observed(row, BEAM, Role::Document).1)
+            .map(|row| indexer.route(row, BEAM, Role::Document).sample)
             .collect();
         Self::of(&samples, indexer.shape().leaves())
     }
@@ -105,9 +105,7 @@ impl RoutingProfiles {
     pub fn new(documents: RoutingProfile, queries: RoutingProfile) -> Self {
         Self { documents, queries, collection: None }
     }
-}
 
-impl RoutingProfiles {
     /// Documents that the tree was made for.
     pub fn collection(&self) -> usize {
         self.collection.unwrap_or(self.documents.rows)
@@ -125,7 +123,7 @@ impl Bundle {
     /// without a tree or a report, and for a report without profiles.
     ///
     /// # Errors
-    /// [`ModelError::Json`] for a report that is damaged, [`ModelError::BadConfig`] for a
+    /// [`ModelError::Json`] for a report that is damaged, [`ModelError::BadSetting`] for a
     /// profile of another tree, [`ModelError::Io`].
     pub fn routing_profiles(&self) -> Result<Option<RoutingProfiles>, ModelError> {
         #[derive(Deserialize)]
@@ -137,7 +135,7 @@ impl Bundle {
         if !self.has_tree() || !path.exists() {
             return Ok(None);
         }
-        let Report { routing } = files::read_json_within(&path, files::REPORT_BYTES)?;
+        let Report { routing } = files::read_json(&path)?;
         let leaves = self.model().indexer().shape().leaves();
         if let Some(profiles) = &routing {
             for profile in [&profiles.documents, &profiles.queries] {

@@ -6,6 +6,7 @@ mod start;
 #[cfg(feature = "train")]
 pub(crate) use start::RerankerDraft;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -73,8 +74,8 @@ impl Reranker {
     /// or ModernBERT with a head of one output. [`LoadOptions::reranker`] offers other precisions than f32.
     ///
     /// # Errors
-    /// [`ModelError::NotAReranker`] for another model, [`ModelError::Unsupported`] for an unimplemented
-    /// setting, [`ModelError::OtherWeights`]; [`ModelError`] names the file and the problem.
+    /// [`ModelError::OtherPurpose`] for another model, [`ModelError::BadSetting`] for an unimplemented
+    /// setting, [`ModelError::BadFile`]; [`ModelError`] names the file and the problem.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().reranker(dir)
     }
@@ -171,7 +172,7 @@ impl LoadOptions {
             config,
             text: TextRules { max_tokens, ..TextRules::default() },
             precision: self.precision,
-            unchecked: Vec::new(),
+            unchecked: BTreeMap::new(),
         };
         let reranker = Reranker {
             parts: LazyParts::new(source),

@@ -5,8 +5,9 @@ use super::kernels;
 /// Cosines and sines of the angles by which heads are rotated.
 pub(super) struct Rotation {
     /// `[positions, width]`: a position's cosines, then its sines, one for each pair of a head's values.
-    table: Vec<f32>,
-    width: usize,
+    pub(super) table: Vec<f32>,
+    /// Values of a head.
+    pub(super) width: usize,
 }
 
 impl Rotation {
@@ -21,12 +22,6 @@ impl Rotation {
             table.extend(angles.map(f32::sin));
         }
         Self { table, width }
-    }
-
-    /// `[positions, width]`: a position's cosines, then its sines.
-    #[cfg(feature = "train")]
-    pub(super) fn table(&self) -> &[f32] {
-        &self.table
     }
 
     /// Rotates the heads in the first `count` values of each row, with `stride` values between rows, for

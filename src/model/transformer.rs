@@ -7,26 +7,21 @@ mod layout;
 
 use candle_core::Tensor;
 
-use super::config::{Norms, Span, TransformerConfig};
+use super::config::{MAX_CONFIG_VALUE, Norms, Span, TransformerConfig};
 use super::error::ModelError;
 use super::weights::Weights;
 use super::words::{Token, WordTable};
-use layout::{LayerPart, Layout, full_name};
+use layout::Layout;
 pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 
-/// `y = x W^T + b`, with W as checkpoints store it: `[out, in]`.
+/// A weight and a bias: those of a map `y = x W^T + b`, with W as checkpoints store it, `[out, in]`, or those
+/// of a layer normalisation over the last dimension, `[m]`.
 #[derive(Clone, Debug)]
-pub(crate) struct Linear {
+pub(crate) struct Affine {
     pub weight: Tensor,
     pub bias: Option<Tensor>,
-}
-
-/// Layer normalisation over the last dimension.
-#[derive(Clone, Debug)]
-pub(crate) struct LayerNorm {
-    pub weight: Tensor,
-    pub bias: Option<Tensor>,
-    pub eps: f64,
+    #[cfg(feature = "train")]
+    names: Names,
 }
 
 /// One transformer block: attention, then feed-forward, each with residual and norm.
@@ -34,14 +29,14 @@ pub(crate) struct LayerNorm {
 pub(crate) struct Layer {
     pub span: Span,
     /// Query, key and value, or one map with their stacked rows.
-    pub projections: Vec<Linear>,
-    pub attention_output: Linear,
-    pub attention_norm: Option<LayerNorm>,
+    pub projections: Vec<Affine>,
+    pub attention_output: Affine,
+    pub attention_norm: Option<Affine>,
     /// One map; for a gated step the activated and the multiplying map, or one map with the stacked rows of
     /// both.
-    pub inner: Vec<Linear>,
-    pub output: Linear,
-    pub output_norm: LayerNorm,
+    pub inner: Vec<Affine>,
+    pub output: Affine,
+    pub output_norm: Affine,
 }
 
 /// The tables of words, positions and token types that the encoder has, and the norm of their sum.
@@ -55,7 +50,7 @@ pub(crate) struct Embeddings {
     /// The loaded tables that `position` was made from, by name, so that a bundle is saved unchanged.
     #[cfg(feature = "train")]
     pub raw: Vec<(&'static str, Tensor)>,
-    pub norm: Option<LayerNorm>,
+    pub norm: Option<Affine>,
 }
 
 /// Layers, with their shared bias and final norm.
@@ -65,7 +60,7 @@ pub(crate) struct Stack {
     /// `[buckets, heads]`, added to the scores of all of them.
     pub relative_bias: Option<Tensor>,
     /// After the last layer, if the norms are before the layers' steps.
-    pub final_norm: Option<LayerNorm>,
+    pub final_norm: Option<Affine>,
 }
 
 /// The weights of an encoder, f32 (the words' table may be f16) on one device.
@@ -81,38 +76,30 @@ pub(crate) struct Transformer {
 /// Returns a tensor by its name in a weight file and its shape.
 type GetTensor<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
 
-impl Linear {
-    fn build<E>(
-        name: &str,
-        [outputs, inputs]: [usize; 2],
-        bias: bool,
-        get: GetTensor<'_, E>,
-    ) -> Result<Self, E> {
+/// The name of a map or a norm in reports and checkpoints of training, and its name in the weight file.
+type Names = [String; 2];
+
+impl Affine {
+    fn build<E>(names: Names, shape: &[usize], bias: bool, get: GetTensor<'_, E>) -> Result<Self, E> {
+        let [_, name] = &names;
         Ok(Self {
-            weight: get(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: bias.then(|| get(&format!("{name}.bias"), &[outputs])).transpose()?,
+            weight: get(&format!("{name}.weight"), shape)?,
+            bias: bias.then(|| get(&format!("{name}.bias"), &shape[..1])).transpose()?,
+            #[cfg(feature = "train")]
+            names,
         })
     }
-}
 
-impl LayerNorm {
-    fn build<E>(name: &str, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
-        let shape = [config.hidden_size];
-        Ok(Self {
-            weight: get(&format!("{name}.weight"), &shape)?,
-            bias: config.norm_bias.then(|| get(&format!("{name}.bias"), &shape)).transpose()?,
-            eps: config.layer_norm_eps,
-        })
+    fn of_norm<E>(names: Names, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
+        Self::build(names, &[config.hidden_size], config.norm_bias, get)
     }
-}
 
-/// The tensors of a map or a norm, by their names.
-#[cfg(feature = "train")]
-fn pair<'a>(
-    weight: &'a mut Tensor,
-    bias: &'a mut Option<Tensor>,
-) -> impl Iterator<Item = (&'static str, &'a mut Tensor)> {
-    [("weight", weight)].into_iter().chain(bias.as_mut().map(|bias| ("bias", bias)))
+    #[cfg(feature = "train")]
+    fn tensors(&mut self) -> impl Iterator<Item = (Names, &mut Tensor)> {
+        let Self { weight, bias, names } = self;
+        let all = [("weight", Some(weight)), ("bias", bias.as_mut())].into_iter();
+        all.filter_map(|(kind, own)| Some((names.each_ref().map(|name| format!("{name}.{kind}")), own?)))
+    }
 }
 
 impl Layer {
@@ -123,52 +110,41 @@ impl Layer {
         get: GetTensor<'_, E>,
     ) -> Result<Self, E> {
         let (m, step) = (config.hidden_size, config.feed_forward);
-        let name = |part: LayerPart| format!("{}.{index}.{}", layout.layers, part.file);
-        let gated = if step.gated { 2 } else { 1 };
-        let mut maps = |parts: &[LayerPart], [outputs, inputs]: [usize; 2], bias: bool| {
-            let shape = [outputs / parts.len(), inputs];
+        let names = |own: &str, file: &str| {
+            [format!("layer.{index}.{own}"), format!("{}.{index}.{file}", layout.layers)]
+        };
+        let mut maps = |own: &[&str], files: &[&str], [outputs, inputs]: [usize; 2], bias: bool| {
+            let shape = [outputs / files.len(), inputs];
+            let parts = own.iter().zip(files);
             parts
-                .iter()
-                .map(|&part| Linear::build(&name(part), shape, bias, get))
+                .map(|(own, file)| Affine::build(names(own, file), &shape, bias, get))
                 .collect::<Result<Vec<_>, E>>()
         };
-        let projections = maps(layout.projections, [3 * m, m], config.attention_bias)?;
-        let attention_output = maps(&[layout.attention_output], [m, m], config.attention_bias)?.remove(0);
-        let inner = maps(layout.inner, [gated * step.inner_size, m], step.bias)?;
-        let output = maps(&[layout.output], [m, step.inner_size], step.bias)?.remove(0);
-        let mut norm = |part: LayerPart| LayerNorm::build(&name(part), config, get);
+        let (inner, width) = match (step.gated, layout.inner.len()) {
+            (false, _) => (&["intermediate"][..], step.inner_size),
+            (true, 1) => (&["gate_and_intermediate"][..], 2 * step.inner_size),
+            (true, _) => (&["gate", "intermediate"][..], 2 * step.inner_size),
+        };
+        let projections = match layout.projections.len() {
+            1 => &["query_key_value"][..],
+            _ => &["query", "key", "value"],
+        };
+        let (bias, square) = (config.attention_bias, [m, m]);
+        let projections = maps(projections, layout.projections, [3 * m, m], bias)?;
+        let attention_output =
+            maps(&["attention_output"], &[layout.attention_output], square, bias)?.remove(0);
+        let inner = maps(inner, layout.inner, [width, m], step.bias)?;
+        let output = maps(&["output"], &[layout.output], [m, step.inner_size], step.bias)?.remove(0);
+        let mut norm = |own: &str, file: &str| Affine::of_norm(names(own, file), config, get);
         let has_norm = config.has_attention_norm(index);
         Ok(Self {
             span: config.spans[index],
             projections,
             attention_output,
-            attention_norm: has_norm.then(|| norm(layout.attention_norm)).transpose()?,
+            attention_norm: has_norm.then(|| norm("attention_norm", layout.attention_norm)).transpose()?,
             inner,
             output,
-            output_norm: norm(layout.output_norm)?,
-        })
-    }
-
-    /// All tensors, each with its part and its name in the part.
-    #[cfg(feature = "train")]
-    fn tensors<'a>(
-        &'a mut self,
-        layout: &'a Layout,
-    ) -> impl Iterator<Item = (LayerPart, &'static str, &'a mut Tensor)> {
-        let projections = layout.projections.iter().copied().zip(&mut self.projections);
-        let inner = layout.inner.iter().copied().zip(&mut self.inner);
-        let linears = projections
-            .chain([(layout.attention_output, &mut self.attention_output)])
-            .chain(inner)
-            .chain([(layout.output, &mut self.output)])
-            .map(|(part, linear)| (part, &mut linear.weight, &mut linear.bias));
-        let attention_norm = self.attention_norm.as_mut().map(|norm| (layout.attention_norm, norm));
-        let norms = attention_norm
-            .into_iter()
-            .chain([(layout.output_norm, &mut self.output_norm)])
-            .map(|(part, norm)| (part, &mut norm.weight, &mut norm.bias));
-        linears.chain(norms).flat_map(|(part, weight, bias)| {
-            pair(weight, bias).map(move |(kind, tensor)| (part, kind, tensor))
+            output_norm: norm("output_norm", layout.output_norm)?,
         })
     }
 }
@@ -201,7 +177,11 @@ impl Embeddings {
             #[cfg(feature = "train")]
             raw,
             norm: match config.embedding_norm {
-                true => Some(LayerNorm::build(layout.embedding_norm, config, get)?),
+                true => Some(Affine::of_norm(
+                    ["embeddings.norm", layout.embedding_norm].map(str::to_owned),
+                    config,
+                    get,
+                )?),
                 false => None,
             },
         })
@@ -218,8 +198,8 @@ impl Embeddings {
         let word = WordTable::held(&map("embeddings.word", &self.word.tensor()?)?)?;
         let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
         let mut norm = self.norm.clone();
-        for (kind, own) in norm.iter_mut().flat_map(|norm| pair(&mut norm.weight, &mut norm.bias)) {
-            *own = map(&format!("embeddings.norm.{kind}"), own)?;
+        for ([name, _], own) in norm.iter_mut().flat_map(Affine::tensors) {
+            *own = map(&name, own)?;
         }
         Ok(Self { word, position, raw: self.raw.clone(), norm })
     }
@@ -271,6 +251,22 @@ impl Stack {
 
 #[cfg(feature = "train")]
 impl Stack {
+    /// All tensors of the layers, then what they share.
+    fn tensors(&mut self, layout: &Layout) -> Vec<(Names, &mut Tensor)> {
+        let mut all = Vec::new();
+        for layer in &mut self.layers {
+            let Layer { projections, attention_output, inner, output, attention_norm, output_norm, .. } =
+                layer;
+            let maps = projections.iter_mut().chain([attention_output]).chain(inner).chain([output]);
+            let norms = attention_norm.iter_mut().chain([output_norm]);
+            all.extend(maps.chain(norms).flat_map(Affine::tensors));
+        }
+        let names = [RELATIVE_BIAS, layout.relative_bias].map(str::to_owned);
+        all.extend(self.relative_bias.as_mut().map(|bias| (names, bias)));
+        all.extend(self.final_norm.iter_mut().flat_map(Affine::tensors));
+        all
+    }
+
     /// Replaces the last layers and the final norm with those of another stack.
     pub(crate) fn replace_last(&mut self, other: &Self) {
         self.layers.truncate(self.layers.len() - other.layers.len());
@@ -287,20 +283,21 @@ fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Resu
     let (tokens, m) = (config.vocab_size, config.hidden_size);
     let numbers = |name: &str| {
         let is_there = config.layers == 0 && weights.shape(name).is_some();
-        is_there.then(|| weights.numbers(name, tokens)).transpose()
+        is_there.then(|| weights.numbers(name, &[tokens])).transpose()
     };
     let (rows, factors) = (numbers(layout::MAPPING)?, numbers(layout::WEIGHTS)?);
     if rows.is_none() && factors.is_none() {
         return weights.table(layout.word, [tokens, m]);
     }
     let height = match (&rows, weights.shape(layout.word).as_deref()) {
-        (Some(_), Some(&[height, _])) => height,
+        // More rows have no exact number in f32.
+        (Some(_), Some(&[height, _])) if height <= MAX_CONFIG_VALUE => height,
         _ => tokens,
     };
     let token = |id: usize| Token {
         // A negative number is refused like one beyond the last row.
         row: rows.as_ref().map_or(id as u32, |rows| if rows[id] < 0.0 { u32::MAX } else { rows[id] as u32 }),
-        weight: factors.as_ref().map_or(1.0, |factors| factors[id] as f32),
+        weight: factors.as_ref().map_or(1.0, |factors| factors[id]),
     };
     weights.table(layout.word, [height, m])?.shared((0..tokens).map(token).collect())
 }
@@ -310,14 +307,17 @@ impl Transformer {
         let layouts = config.family.layouts();
         let has = |layout: &&Layout| match config.layers {
             0 => weights.shape(layout.word).is_some(),
-            _ => weights.shape(&full_name(layout.layers, 0, layout.projections[0], "weight")).is_some(),
+            _ => {
+                let first = format!("{}.0.{}.weight", layout.layers, layout.projections[0]);
+                weights.shape(&first).is_some()
+            }
         };
         let layout = layouts.iter().find(has).unwrap_or(&layouts[0]);
         let word = words(weights, layout, &config)?;
         Self::build(config, layout, word, &mut |name, shape| weights.get(name, shape))
     }
 
-    fn build<E: From<candle_core::Error>>(
+    pub(super) fn build<E: From<candle_core::Error>>(
         config: TransformerConfig,
         layout: &'static Layout,
         word: WordTable,
@@ -332,7 +332,9 @@ impl Transformer {
         let relative_bias = shape.map(|shape| get(layout.relative_bias, &shape)).transpose()?;
         let final_norm = match config.norms {
             Norms::After => None,
-            Norms::Before => Some(LayerNorm::build(layout.final_norm, &config, get)?),
+            Norms::Before => {
+                Some(Affine::of_norm(["final_norm", layout.final_norm].map(str::to_owned), &config, get)?)
+            }
         };
         let stack = Stack { layers, relative_bias, final_norm };
         Ok(Self {
@@ -342,18 +344,6 @@ impl Transformer {
             embeddings,
             stack,
         })
-    }
-
-    /// A transformer of given tensors, for tests; `layout` is the number of the family's layout.
-    #[cfg(all(test, feature = "train"))]
-    pub(crate) fn of_tensors(
-        config: TransformerConfig,
-        layout: usize,
-        get: &mut dyn FnMut(&str, &[usize]) -> candle_core::Result<Tensor>,
-    ) -> candle_core::Result<Self> {
-        let layout = &config.family.layouts()[layout];
-        let word = WordTable::held(&get(layout.word, &[config.vocab_size, config.hidden_size])?)?;
-        Self::build(config, layout, word, get)
     }
 
     /// The last layers with tensors that `map` makes from the current ones, given names common to all
@@ -366,18 +356,10 @@ impl Transformer {
         map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>,
     ) -> Result<Stack, E> {
         let mut stack = self.stack.last(layers);
-        let first = self.stack.layers.len() - layers;
-        for (index, layer) in stack.layers.iter_mut().enumerate() {
-            for (part, kind, tensor) in layer.tensors(self.layout) {
-                *tensor = map(&format!("layer.{}.{}.{kind}", first + index, part.own), tensor)?;
+        for ([name, _], tensor) in stack.tensors(self.layout) {
+            if shared || name != RELATIVE_BIAS {
+                *tensor = map(&name, tensor)?;
             }
-        }
-        if let (true, Some(bias)) = (shared, &mut stack.relative_bias) {
-            *bias = map("relative_bias", bias)?;
-        }
-        for (kind, own) in stack.final_norm.iter_mut().flat_map(|norm| pair(&mut norm.weight, &mut norm.bias))
-        {
-            *own = map(&format!("final_norm.{kind}"), own)?;
         }
         Ok(stack)
     }
@@ -385,23 +367,17 @@ impl Transformer {
     /// Every tensor under its checkpoint name, without a model prefix.
     #[cfg(feature = "train")]
     pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
-        let mut all = Vec::new();
-        let mut add = |name: String, tensor: &Tensor| all.push((name, tensor.clone()));
-        let (e, layout) = (&self.embeddings, self.layout);
-        let add_norm = |name: &str, norm: &LayerNorm, add: &mut dyn FnMut(String, &Tensor)| {
-            add(format!("{name}.weight"), &norm.weight);
-            norm.bias.iter().for_each(|bias| add(format!("{name}.bias"), bias));
-        };
-        add(layout.word.to_owned(), &e.word.tensor()?);
-        e.norm.iter().for_each(|norm| add_norm(layout.embedding_norm, norm, &mut add));
-        e.raw.iter().for_each(|(name, table)| add((*name).to_owned(), table));
-        for (index, mut layer) in self.stack.layers.iter().cloned().enumerate() {
-            for (part, kind, tensor) in layer.tensors(layout) {
-                add(full_name(layout.layers, index, part, kind), tensor);
-            }
-        }
-        self.stack.relative_bias.iter().for_each(|bias| add(layout.relative_bias.to_owned(), bias));
-        self.stack.final_norm.iter().for_each(|norm| add_norm(layout.final_norm, norm, &mut add));
+        let Self { layout, embeddings, mut stack, .. } = self.clone();
+        let mut all = vec![(layout.word.to_owned(), embeddings.word.tensor()?)];
+        let mut norm = embeddings.norm;
+        let norm = norm.iter_mut().flat_map(Affine::tensors);
+        all.extend(norm.map(|([_, name], own)| (name, own.clone())));
+        all.extend(embeddings.raw.into_iter().map(|(name, table)| (name.to_owned(), table)));
+        all.extend(stack.tensors(layout).into_iter().map(|([_, name], own)| (name, own.clone())));
         Ok(all)
     }
 }
+
+/// The name of the bias shared by all layers.
+#[cfg(feature = "train")]
+const RELATIVE_BIAS: &str = "relative_bias";

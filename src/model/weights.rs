@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use safetensors::tensor::Metadata;
-use safetensors::{Dtype, SafeTensorError};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use super::error::ModelError;
-use super::words::{Numbers, WordTable};
+use super::words::WordTable;
 use crate::disk::Mapping;
 
 /// One weight file, open or in memory.
@@ -25,15 +24,16 @@ pub(crate) struct Weights {
 }
 
 enum Content {
-    File(File),
-    Bytes(Vec<u8>),
+    Mapped(File, Mapping),
+    Held(Vec<u8>),
 }
 
 /// A tensor in the file.
 struct Stored {
     dtype: Dtype,
     shape: Vec<usize>,
-    place: Range<u64>,
+    /// Within the file, which is known to have these bytes.
+    place: Range<usize>,
 }
 
 /// Prefixes under which published checkpoints store an encoder's tensors.
@@ -44,45 +44,44 @@ impl Weights {
     /// Opens a safetensors file and reads its header.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let (file, length) = super::files::open(path, super::files::WEIGHTS_BYTES)?;
-        Self::new(path, Content::File(file), length)
+        if length == 0 {
+            return Err(ModelError::safetensors(path, SafeTensorError::HeaderTooSmall));
+        }
+        let mapping = Mapping::new(&file, length).map_err(|source| ModelError::io("map", path, source))?;
+        Self::new(path, Content::Mapped(file, mapping))
     }
 
     /// Reads the header of a safetensors file in memory; `path` is for messages.
     pub(super) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, ModelError> {
-        let length = bytes.len() as u64;
-        Self::new(path, Content::Bytes(bytes), length)
+        Self::new(path, Content::Held(bytes))
     }
 
-    fn new(path: &Path, content: Content, length: u64) -> Result<Self, ModelError> {
+    fn new(path: &Path, content: Content) -> Result<Self, ModelError> {
         let error = |source| ModelError::safetensors(path, source);
         let mut weights = Self { path: path.to_owned(), content, tensors: HashMap::new() };
-        let mut size = [0; LENGTH_BYTES as usize];
-        if length < LENGTH_BYTES {
-            return Err(error(SafeTensorError::HeaderTooSmall));
-        }
-        weights.read_into(&mut size, 0)?;
-        let size = u64::from_le_bytes(size);
+        let all = weights.all();
         // Before it is parsed.
-        if size > HEADER_BYTES || size > length - LENGTH_BYTES {
+        if all.first_chunk().is_some_and(|size| u64::from_le_bytes(*size) > HEADER_BYTES) {
             return Err(error(SafeTensorError::HeaderTooLarge));
         }
-        let header = weights.read(&(LENGTH_BYTES..LENGTH_BYTES + size))?;
-        let header = std::str::from_utf8(&header).map_err(|e| error(SafeTensorError::InvalidHeader(e)))?;
         // This checks offsets and sizes.
-        let metadata: Metadata = serde_json::from_str(header)
-            .map_err(|e| error(SafeTensorError::InvalidHeaderDeserialization(e)))?;
-        let start = LENGTH_BYTES + size;
-        if start + metadata.data_len() as u64 != length {
-            return Err(error(SafeTensorError::MetadataIncompleteBuffer));
-        }
+        let (size, metadata) = SafeTensors::read_metadata(all).map_err(error)?;
         let tensors = metadata.tensors().into_iter().map(|(name, info)| {
             let bare = PREFIXES.iter().find_map(|p| name.strip_prefix(p)).unwrap_or(&name);
             let (first, end) = info.data_offsets;
-            let place = start + first as u64..start + end as u64;
+            let start = LENGTH_BYTES + size;
+            let place = start + first..start + end;
             (bare.to_owned(), Stored { dtype: info.dtype, shape: info.shape.clone(), place })
         });
         weights.tensors = tensors.collect();
         Ok(weights)
+    }
+
+    fn all(&self) -> &[u8] {
+        match &self.content {
+            Content::Mapped(_, mapping) => mapping.bytes(0..mapping.len()).unwrap_or_default(),
+            Content::Held(bytes) => bytes,
+        }
     }
 
     /// Shape of the named tensor, if the file has it.
@@ -92,120 +91,64 @@ impl Weights {
 
     /// The named tensor in f32, if it has the required shape and finite values.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
-        let stored = self.find(name, shape)?;
-        let dtype = match stored.dtype {
-            Dtype::F32 => DType::F32,
-            Dtype::F16 => DType::F16,
-            Dtype::BF16 => DType::BF16,
-            Dtype::F64 => DType::F64,
-            _ => return Err(self.missing(name)),
-        };
-        let data = self.read(&stored.place)?;
-        self.check_finite(name, stored.dtype, &data)?;
-        Ok(Tensor::from_raw_buffer(&data, dtype, shape, &Device::Cpu)?.to_dtype(DType::F32)?)
+        Ok(Tensor::from_vec(self.values(name, shape)?, shape, &Device::Cpu)?)
     }
 
     /// The values of the named tensor in f32, as [`Self::get`].
     pub(super) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        Ok(self.get(name, shape)?.flatten_all()?.to_vec1()?)
+        match FLOATS.contains(&self.find(name, shape)?.dtype) {
+            true => self.numbers(name, shape),
+            false => Err(self.missing(name)),
+        }
+    }
+
+    /// The numbers of the named tensor, of any type, in f32.
+    pub(crate) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let stored = self.find(name, shape)?;
+        let mut values = Vec::new();
+        let room = values.try_reserve_exact(shape.iter().product());
+        room.map_err(|_| ModelError::io("read", &self.path, std::io::ErrorKind::OutOfMemory.into()))?;
+        widen(stored.dtype, &self.all()[stored.place.clone()], &mut values);
+        self.check_finite(name, &values)?;
+        match values.len() == shape.iter().product::<usize>() {
+            true => Ok(values),
+            false => Err(self.missing(name)),
+        }
     }
 
     /// The bytes of the named tensor, if it has this type.
-    pub(super) fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<Vec<u8>, ModelError> {
+    pub(super) fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&[u8], ModelError> {
         match self.find(name, shape)? {
-            stored if stored.dtype == dtype => self.read(&stored.place),
+            stored if stored.dtype == dtype => Ok(&self.all()[stored.place.clone()]),
             _ => Err(self.missing(name)),
         }
     }
 
-    /// Per-token numbers of a table, of any type, as f64; there are few.
-    pub(crate) fn numbers(&self, name: &str, count: usize) -> Result<Vec<f64>, ModelError> {
-        fn of<const N: usize>(data: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-            data.as_chunks::<N>().0.iter().map(|&own| number(own)).collect()
-        }
-        let stored = self.find(name, &[count])?;
-        let data = self.read(&stored.place)?;
-        self.check_finite(name, stored.dtype, &data)?;
-        Ok(match stored.dtype {
-            Dtype::F16 => of(&data, |own| f16::from_le_bytes(own).to_f64()),
-            Dtype::BF16 => of(&data, |own| bf16::from_le_bytes(own).to_f64()),
-            Dtype::F32 => of(&data, |own| f32::from_le_bytes(own).into()),
-            Dtype::F64 => of(&data, f64::from_le_bytes),
-            Dtype::I32 => of(&data, |own| i32::from_le_bytes(own).into()),
-            Dtype::U32 => of(&data, |own| u32::from_le_bytes(own).into()),
-            Dtype::I64 => of(&data, |own| i64::from_le_bytes(own) as f64),
-            Dtype::U64 => of(&data, |own| u64::from_le_bytes(own) as f64),
-            _ => return Err(self.missing(name)),
-        })
-    }
-
-    /// The named table, mapped from the file if its number type is supported and aligned; otherwise in
-    /// memory.
+    /// The named table, mapped from the file if its rows can be read from there; otherwise in memory.
     pub(crate) fn table(&self, name: &str, [rows, width]: [usize; 2]) -> Result<WordTable, ModelError> {
         let stored = self.find(name, &[rows, width])?;
-        let numbers = match stored.dtype {
-            Dtype::F32 => Numbers::F32,
-            Dtype::F16 => Numbers::F16,
-            Dtype::BF16 => Numbers::Bf16,
-            Dtype::I8 => Numbers::I8,
-            _ => return Ok(WordTable::held(&self.get(name, &[rows, width])?)?),
+        let (Content::Mapped(file, _), true) =
+            (&self.content, MAPPED.contains(&stored.dtype) && !stored.place.is_empty())
+        else {
+            return Ok(WordTable::held(&self.get(name, &[rows, width])?)?);
         };
-        // In parts, to bound memory.
-        let mut part = Vec::new();
-        for start in stored.place.clone().step_by(BYTES_PER_CHECK) {
-            part.resize((stored.place.end - start).min(BYTES_PER_CHECK as u64) as usize, 0);
-            self.read_into(&mut part, start)?;
-            self.check_finite(name, stored.dtype, &part)?;
+        let mut values = Vec::new();
+        for part in self.all()[stored.place.clone()].chunks(BYTES_PER_CHECK) {
+            values.clear();
+            widen(stored.dtype, part, &mut values);
+            self.check_finite(name, &values)?;
         }
-        if let Content::File(file) = &self.content
-            && stored.place.start.is_multiple_of(numbers.bytes() as u64)
-            && !stored.place.is_empty()
-        {
-            let mapping = Mapping::of_part(file, stored.place.clone());
-            let mapping = mapping.map_err(|source| ModelError::io("map", &self.path, source))?;
-            return Ok(WordTable::mapped(mapping, numbers, width));
-        }
-        Ok(WordTable::held(&numbers.tensor(&self.read(&stored.place)?, rows, width)?)?)
+        // A mapping of its own, no page of which has been read.
+        let mapping = Mapping::of_part(file, stored.place.start as u64..stored.place.end as u64);
+        let mapping = mapping.map_err(|source| ModelError::io("map", &self.path, source))?;
+        Ok(WordTable::mapped(mapping, stored.dtype, [rows, width]))
     }
 
-    /// An error unless all numbers are finite in f32.
-    fn check_finite(&self, name: &str, dtype: Dtype, data: &[u8]) -> Result<(), ModelError> {
-        let is_finite = match dtype {
-            Dtype::F16 => data.as_chunks::<2>().0.iter().all(|&own| f16::from_le_bytes(own).is_finite()),
-            Dtype::BF16 => data.as_chunks::<2>().0.iter().all(|&own| bf16::from_le_bytes(own).is_finite()),
-            Dtype::F32 => data.as_chunks::<4>().0.iter().all(|&own| f32::from_le_bytes(own).is_finite()),
-            Dtype::F64 => {
-                data.as_chunks::<8>().0.iter().all(|&own| (f64::from_le_bytes(own) as f32).is_finite())
-            }
-            _ => true,
-        };
-        match is_finite {
+    fn check_finite(&self, name: &str, values: &[f32]) -> Result<(), ModelError> {
+        match values.iter().all(|value| value.is_finite()) {
             true => Ok(()),
-            false => Err(ModelError::non_finite(&self.path, name)),
+            false => Err(ModelError::bad_tensor(&self.path, name, "holds a NaN or an infinity")),
         }
-    }
-
-    fn read(&self, place: &Range<u64>) -> Result<Vec<u8>, ModelError> {
-        let length = (place.end - place.start) as usize;
-        let mut data = Vec::new();
-        data.try_reserve_exact(length).map_err(|_| self.io(std::io::ErrorKind::OutOfMemory.into()))?;
-        data.resize(length, 0);
-        self.read_into(&mut data, place.start)?;
-        Ok(data)
-    }
-
-    fn read_into(&self, data: &mut [u8], start: u64) -> Result<(), ModelError> {
-        match &self.content {
-            Content::File(file) => file.read_exact_at(data, start).map_err(|source| self.io(source)),
-            Content::Bytes(bytes) => {
-                data.copy_from_slice(&bytes[start as usize..][..data.len()]);
-                Ok(())
-            }
-        }
-    }
-
-    fn io(&self, source: std::io::Error) -> ModelError {
-        ModelError::io("read", &self.path, source)
     }
 
     fn missing(&self, name: &str) -> ModelError {
@@ -226,9 +169,39 @@ impl Weights {
     }
 }
 
+/// Types of the numbers of a network.
+const FLOATS: [Dtype; 4] = [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::F64];
+/// Types of the tables that are read from their file; model2vec's integers have no scale.
+const MAPPED: [Dtype; 4] = [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::I8];
+/// Appends numbers to `out` in f32; nothing for a type that is not read.
+pub(super) fn widen(dtype: Dtype, data: &[u8], out: &mut Vec<f32>) {
+    fn each<const N: usize>(data: &[u8], out: &mut Vec<f32>, number: impl Fn([u8; N]) -> f32) {
+        out.extend(data.as_chunks::<N>().0.iter().map(|&own| number(own)));
+    }
+    match dtype {
+        Dtype::F32 => each(data, out, f32::from_le_bytes),
+        Dtype::F16 => match bytemuck::try_cast_slice::<u8, f16>(data) {
+            Ok(own) => {
+                let start = out.len();
+                out.resize(start + own.len(), 0.0);
+                own.convert_to_f32_slice(&mut out[start..]);
+            }
+            Err(_) => each(data, out, |own| f16::from_le_bytes(own).to_f32()),
+        },
+        Dtype::BF16 => each(data, out, |own| bf16::from_le_bytes(own).to_f32()),
+        Dtype::F64 => each(data, out, |own| f64::from_le_bytes(own) as f32),
+        Dtype::I8 => each(data, out, |own| i8::from_le_bytes(own).into()),
+        Dtype::I32 => each(data, out, |own| i32::from_le_bytes(own) as f32),
+        Dtype::U32 => each(data, out, |own| u32::from_le_bytes(own) as f32),
+        Dtype::I64 => each(data, out, |own| i64::from_le_bytes(own) as f32),
+        Dtype::U64 => each(data, out, |own| u64::from_le_bytes(own) as f32),
+        _ => {}
+    }
+}
+
 /// Bytes of the header's length, which precedes it.
-const LENGTH_BYTES: u64 = 8;
+const LENGTH_BYTES: usize = 8;
 /// Most bytes of a header: a thousand times what an encoder of twelve layers needs.
 const HEADER_BYTES: u64 = 16 << 20;
 /// Bytes of a table checked at a time; a multiple of every number's size.
-const BYTES_PER_CHECK: usize = 1 << 20;
+const BYTES_PER_CHECK: usize = 1 << 16;

@@ -7,17 +7,17 @@
 use std::sync::Arc;
 
 use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
+use safetensors::Dtype;
 
 use super::error::ModelError;
+use super::weights::widen;
 use crate::disk::Mapping;
 
 /// The vectors of tokens, `[tokens, m]`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct WordTable {
     rows: usize,
-    width: usize,
+    pub(super) width: usize,
     values: Values,
     /// For each token, its row and the row's factor; `None` if each token has its own row.
     tokens: Option<Arc<[Token]>>,
@@ -34,64 +34,8 @@ pub(super) struct Token {
 enum Values {
     /// f32 or f16, contiguous, on any device.
     Held(Tensor),
-    /// Mapped from a file, at a multiple of a number's size.
-    Mapped(Mapping, Numbers),
-}
-
-/// How numbers are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Numbers {
-    F32,
-    F16,
-    Bf16,
-    /// model2vec's integers, without a scale.
-    I8,
-}
-
-impl Numbers {
-    /// Bytes of one number.
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-            Self::I8 => 1,
-        }
-    }
-
-    /// Appends numbers to `out` in f32.
-    fn widen(self, data: &[u8], out: &mut Vec<f32>) {
-        let start = out.len();
-        out.resize(start + data.len() / self.bytes(), 0.0);
-        let out = &mut out[start..];
-        match self {
-            Self::F32 => {
-                let own = data.as_chunks::<4>().0;
-                out.iter_mut().zip(own).for_each(|(out, &own)| *out = f32::from_le_bytes(own));
-            }
-            Self::F16 => match bytemuck::try_cast_slice::<u8, f16>(data) {
-                Ok(own) => own.convert_to_f32_slice(out),
-                Err(_) => {
-                    let own = data.as_chunks::<2>().0;
-                    out.iter_mut().zip(own).for_each(|(out, &own)| *out = f16::from_le_bytes(own).to_f32());
-                }
-            },
-            Self::Bf16 => {
-                let own = data.as_chunks::<2>().0;
-                out.iter_mut().zip(own).for_each(|(out, &own)| *out = bf16::from_le_bytes(own).to_f32());
-            }
-            Self::I8 => out.iter_mut().zip(data).for_each(|(out, &own)| *out = f32::from(own as i8)),
-        }
-    }
-
-    /// A table in memory: f16 for f16 numbers, otherwise f32.
-    pub(super) fn tensor(self, data: &[u8], rows: usize, width: usize) -> candle_core::Result<Tensor> {
-        if self == Self::F16 {
-            return Tensor::from_raw_buffer(data, DType::F16, &[rows, width], &Device::Cpu);
-        }
-        let mut values = Vec::with_capacity(rows * width);
-        self.widen(data, &mut values);
-        Tensor::from_vec(values, (rows, width), &Device::Cpu)
-    }
+    /// Mapped from a file.
+    Mapped(Mapping, Dtype),
 }
 
 impl WordTable {
@@ -105,10 +49,9 @@ impl WordTable {
         Ok(Self { rows, width, values: Values::Held(table.contiguous()?), tokens: None })
     }
 
-    /// Shapes: `mapping` `[rows, width]`.
-    pub(super) fn mapped(mapping: Mapping, numbers: Numbers, width: usize) -> Self {
-        let rows = (mapping.len() / numbers.bytes()).checked_div(width).unwrap_or(0);
-        Self { rows, width, values: Values::Mapped(mapping, numbers), tokens: None }
+    /// Shapes: `mapping` `[rows, width]` of numbers of this type.
+    pub(super) fn mapped(mapping: Mapping, dtype: Dtype, [rows, width]: [usize; 2]) -> Self {
+        Self { rows, width, values: Values::Mapped(mapping, dtype), tokens: None }
     }
 
     /// The same table for these tokens.
@@ -123,11 +66,6 @@ impl WordTable {
         Ok(Self { tokens: Some(tokens.into()), ..self })
     }
 
-    /// Width of a row.
-    pub(crate) fn width(&self) -> usize {
-        self.width
-    }
-
     /// A tensor with a row for each token, f32 or f16; converted if necessary.
     #[cfg(feature = "train")]
     pub(crate) fn tensor(&self) -> candle_core::Result<Tensor> {
@@ -138,7 +76,15 @@ impl WordTable {
         }
         match &self.values {
             Values::Held(table) => Ok(table.clone()),
-            Values::Mapped(mapping, numbers) => numbers.tensor(whole(mapping)?, self.rows, self.width),
+            Values::Mapped(mapping, Dtype::F16) => {
+                let shape = [self.rows, self.width];
+                Tensor::from_raw_buffer(whole(mapping)?, DType::F16, &shape, &Device::Cpu)
+            }
+            Values::Mapped(mapping, dtype) => {
+                let mut values = Vec::with_capacity(self.rows * self.width);
+                widen(*dtype, whole(mapping)?, &mut values);
+                Tensor::from_vec(values, (self.rows, self.width), &Device::Cpu)
+            }
         }
     }
 
@@ -146,7 +92,7 @@ impl WordTable {
     pub(crate) fn to_read(&self) -> candle_core::Result<Self> {
         match &self.values {
             Values::Held(table) => {
-                let held = Self::held(&table.to_device(&Device::Cpu)?.detach())?;
+                let held = Self::held(&table.to_device(&Device::Cpu)?.detach().to_dtype(DType::F32)?)?;
                 Ok(Self { tokens: self.tokens.clone(), ..held })
             }
             Values::Mapped(..) => Ok(self.clone()),
@@ -162,35 +108,22 @@ impl WordTable {
             Values::Held(table) => {
                 let (storage, layout) = table.storage_and_layout();
                 let start = layout.start_offset();
-                match &*storage {
-                    Storage::Cpu(CpuStorage::F32(table)) => {
-                        self.select(&table[start..], 1, ids, |row, out| out.extend_from_slice(row))
-                    }
-                    Storage::Cpu(CpuStorage::F16(table)) => {
-                        self.select(&table[start..], 1, ids, |row, out| {
-                            let first = out.len();
-                            out.resize(first + row.len(), 0.0);
-                            row.convert_to_f32_slice(&mut out[first..]);
-                        })
-                    }
-                    _ => Err(candle_core::Error::msg("a table of words in main memory, f32 or f16").into()),
-                }
+                let Storage::Cpu(CpuStorage::F32(table)) = &*storage else {
+                    return Err(candle_core::Error::msg("a table of words in main memory, f32").into());
+                };
+                self.select(bytemuck::cast_slice(&table[start..]), Dtype::F32, ids)
             }
-            Values::Mapped(mapping, numbers) => {
-                self.select(whole(mapping)?, numbers.bytes(), ids, |row, out| numbers.widen(row, out))
-            }
+            Values::Mapped(mapping, dtype) => self.select(whole(mapping)?, *dtype, ids),
         }
     }
 
-    /// `size`: elements of `table` per number.
-    fn select<'a, T>(
+    fn select<'a>(
         &self,
-        table: &[T],
-        size: usize,
+        table: &[u8],
+        dtype: Dtype,
         ids: impl Iterator<Item = &'a u32>,
-        add: impl Fn(&[T], &mut Vec<f32>),
     ) -> Result<Vec<f32>, ModelError> {
-        let width = self.width * size;
+        let width = self.width * dtype.bitsize() / 8;
         let mut out = Vec::with_capacity(ids.size_hint().0 * self.width);
         for &id in ids {
             let found = id as usize;
@@ -204,7 +137,7 @@ impl WordTable {
             };
             let row = table.get(place * width..).and_then(|rest| rest.get(..width));
             let start = out.len();
-            add(row.ok_or_else(|| outside(self.rows))?, &mut out);
+            widen(dtype, row.ok_or_else(|| outside(self.rows))?, &mut out);
             if weight != 1.0 {
                 out[start..].iter_mut().for_each(|value| *value *= weight);
             }
@@ -221,33 +154,39 @@ fn whole(mapping: &Mapping) -> candle_core::Result<&[u8]> {
 mod tests {
     use std::os::unix::fs::FileExt;
 
+    use half::{bf16, f16};
+
     use super::*;
 
     #[test]
     fn every_kind_of_number_gives_the_same_rows_mapped_and_held() {
         const WIDTH: usize = 3;
         let values: Vec<i8> = (0..5 * WIDTH as i8).map(|i| i * 7 % 11 - 5).collect();
-        let of = |numbers: Numbers| -> Vec<u8> {
-            let each = |&value: &i8| match numbers {
-                Numbers::F32 => f32::from(value).to_le_bytes().to_vec(),
-                Numbers::F16 => f16::from_f32(value.into()).to_le_bytes().to_vec(),
-                Numbers::Bf16 => bf16::from_f32(value.into()).to_le_bytes().to_vec(),
-                Numbers::I8 => value.to_le_bytes().to_vec(),
+        let of = |dtype: Dtype| -> Vec<u8> {
+            let each = |&value: &i8| match dtype {
+                Dtype::F32 => f32::from(value).to_le_bytes().to_vec(),
+                Dtype::F16 => f16::from_f32(value.into()).to_le_bytes().to_vec(),
+                Dtype::BF16 => bf16::from_f32(value.into()).to_le_bytes().to_vec(),
+                _ => value.to_le_bytes().to_vec(),
             };
             values.iter().flat_map(each).collect()
         };
         let ids = [4u32, 0, 4, 2];
         let row = |id: u32| values[id as usize * WIDTH..][..WIDTH].iter().map(|&value| f32::from(value));
         let want: Vec<f32> = ids.into_iter().flat_map(row).collect();
-        for numbers in [Numbers::F32, Numbers::F16, Numbers::Bf16, Numbers::I8] {
-            let bytes = of(numbers);
+        for (dtype, start) in
+            [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::I8].into_iter().flat_map(|own| [(own, 8), (own, 9)])
+        {
+            let bytes = of(dtype);
             let file = tempfile::tempfile().unwrap();
-            file.write_all_at(&bytes, 8).unwrap();
-            let mapping = Mapping::of_part(&file, 8..8 + bytes.len() as u64).unwrap();
-            let mapped = WordTable::mapped(mapping, numbers, WIDTH);
-            let held = WordTable::held(&numbers.tensor(&bytes, 5, WIDTH).unwrap()).unwrap();
+            file.write_all_at(&bytes, start).unwrap();
+            let mapping = Mapping::of_part(&file, start..start + bytes.len() as u64).unwrap();
+            let mapped = WordTable::mapped(mapping, dtype, [5, WIDTH]);
+            let mut wide = Vec::new();
+            widen(dtype, &bytes, &mut wide);
+            let held = WordTable::held(&Tensor::from_vec(wide, (5, WIDTH), &Device::Cpu).unwrap()).unwrap();
             for table in [mapped.to_read().unwrap(), mapped, held.to_read().unwrap(), held] {
-                assert_eq!(table.rows(ids.iter()).unwrap(), want, "{numbers:?}");
+                assert_eq!(table.rows(ids.iter()).unwrap(), want, "{dtype:?} {start}");
                 assert_eq!(table.rows([].iter()).unwrap(), [0f32; 0]);
                 let error = table.rows([1, 5].iter()).unwrap_err();
                 assert!(matches!(error, ModelError::OutsideTable { found: 5, rows: 5, .. }), "{error}");

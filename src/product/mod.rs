@@ -3,6 +3,28 @@
 //! One side is packed into [`Panels`] once and kept; the other is read in place. Every product is one chain
 //! of additions along the dimensions, so its value depends on neither the tiling nor the number of threads.
 
+/// Functions whose body is compiled for every instruction set `S` and selected at run time.
+///
+/// Not closures, which `pulp` also accepts: they are not always inlined and then miss the instruction set.
+macro_rules! dispatched {
+    ($($(#[$attribute:meta])* fn $name:ident<$S:ident>($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+        $(#[$attribute])*
+        pub(crate) fn $name($($argument: $type),*) {
+            struct Call<T>(T);
+            impl pulp::WithSimd for Call<($($type,)*)> {
+                type Output = ();
+                #[inline(always)]
+                fn with_simd<$S: pulp::Simd>(self, _: $S) {
+                    let Self(($($argument,)*)) = self;
+                    $body
+                }
+            }
+            pulp::Arch::new().dispatch(Call(($($argument,)*)));
+        }
+    )*};
+}
+pub(crate) use dispatched;
+
 #[expect(unsafe_code, reason = "loads without checks, in the innermost loop")]
 mod block;
 pub(crate) mod bytes;
@@ -19,8 +41,10 @@ pub(crate) struct Panels {
     /// `[panel, dim, PANEL]`: the values of `PANEL` rows in one dimension are adjacent; the last panel is
     /// padded with zeros.
     values: SetMemory<f32>,
-    rows: usize,
-    dim: usize,
+    /// Number of packed rows.
+    pub rows: usize,
+    /// Values in a row.
+    pub dim: usize,
 }
 
 impl Panels {
@@ -46,16 +70,6 @@ impl Panels {
             (count(rows, dim), dim)
         });
         filled.map(|(values, (rows, dim))| Self { values, rows, dim })
-    }
-
-    /// Values in a row.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// Number of packed rows.
-    pub fn rows(&self) -> usize {
-        self.rows
     }
 
     /// The panels, each with the number of its first row and of its rows.

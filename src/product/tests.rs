@@ -80,7 +80,7 @@ fn panels_hold_their_rows_and_zeros() {
     for (n, dim) in [(1, 1), (47, 5), (48, 5), (49, 3), (100, 7)] {
         let rows = values(n * dim);
         let panels = Panels::pack(&rows, dim);
-        assert_eq!((panels.rows(), panels.dim()), (n, dim));
+        assert_eq!((panels.rows, panels.dim), (n, dim));
         let mut seen = 0;
         for panel in panels.panels() {
             assert_eq!(panel.first, seen);
@@ -101,7 +101,7 @@ fn sets_packed_together_are_those_packed_alone() {
     let (first, second) = (values(50 * 3), values(100 * 7));
     let [a, b] = Panels::pack_together([(&first, 3), (&second, 7)]);
     for (together, alone) in [(a, Panels::pack(&first, 3)), (b, Panels::pack(&second, 7))] {
-        assert_eq!((together.rows(), together.dim()), (alone.rows(), alone.dim()));
+        assert_eq!((together.rows, together.dim), (alone.rows, alone.dim));
         assert_eq!(together.panels().count(), alone.panels().count());
         for (together, alone) in together.panels().zip(alone.panels()) {
             assert_eq!(together.first, alone.first);

@@ -2,6 +2,8 @@
 
 use half::f16;
 
+use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
+
 /// Widest vector of any kernel, in values.
 const MAX_WIDTH: usize = 16;
 
@@ -20,20 +22,16 @@ pub(super) trait Lanes: Copy {
     /// Values per vector: at most [`MAX_WIDTH`].
     const WIDTH: usize;
 
-    fn zero(self) -> Self::Vector;
     /// Loads `WIDTH` values; panics if `values` has fewer.
     fn load(self, values: &[f32]) -> Self::Vector;
     /// Loads and widens `WIDTH` values; panics if `values` has fewer.
     fn widen(self, values: &[f16]) -> Self::Vector;
-    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a * b + sum`, rounded once.
     fn multiply_add(self, a: Self::Vector, b: Self::Vector, sum: Self::Vector) -> Self::Vector;
     /// `|a - b| + sum`.
     fn distance_add(self, a: Self::Vector, b: Self::Vector, sum: Self::Vector) -> Self::Vector;
     /// The sum of the values of one vector.
     fn total(self, vector: Self::Vector) -> f32;
-    /// Prefetches `row`.
-    fn prefetch(self, _row: &[f16]) {}
 }
 
 /// What a pair of values adds to its row's sum; 0 for a pair of zeros.
@@ -72,19 +70,24 @@ impl Term for AbsoluteDifference {
     }
 }
 
+#[inline(always)]
+fn prefetch_row(row: &[f16]) {
+    row.chunks(CACHE_LINE_BYTES / size_of::<f16>()).for_each(|line| prefetch(line.as_ptr()));
+}
+
 /// The sum of the terms of each row with `query`.
 #[inline(always)]
 pub(super) fn sums<L: Lanes, T: Term>(lanes: L, query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {
     let apart = |pair: &[&[f16]]| pair[0].as_ptr_range().end != pair[1].as_ptr();
     let start = &rows[..rows.len().min(PREFETCH_ROWS)];
-    start.windows(2).filter(|pair| apart(pair)).for_each(|pair| lanes.prefetch(pair[1]));
+    start.windows(2).filter(|pair| apart(pair)).for_each(|pair| prefetch_row(pair[1]));
     for (i, (row, out)) in rows.iter().zip(sums).enumerate() {
         // Processors predict consecutive rows themselves, and explicit prefetches slow that down; for rows
         // elsewhere, they double the speed.
         if let Some(pair) = rows.get(i + PREFETCH_ROWS - 1..=i + PREFETCH_ROWS)
             && apart(pair)
         {
-            lanes.prefetch(pair[1]);
+            prefetch_row(pair[1]);
         }
         *out = sum::<L, T>(lanes, query, row);
     }
@@ -93,7 +96,7 @@ pub(super) fn sums<L: Lanes, T: Term>(lanes: L, query: &[f32], rows: &[&[f16]], 
 #[inline(always)]
 fn sum<L: Lanes, T: Term>(lanes: L, query: &[f32], row: &[f16]) -> f32 {
     let width = L::WIDTH;
-    let mut partial = [lanes.zero(); UNROLL];
+    let mut partial = [lanes.load(&[0.0; MAX_WIDTH]); UNROLL];
 
     let mut row_chunks = row.chunks_exact(UNROLL * width);
     let mut query_chunks = query.chunks_exact(UNROLL * width);
@@ -121,5 +124,7 @@ fn sum<L: Lanes, T: Term>(lanes: L, query: &[f32], row: &[f16]) -> f32 {
     }
 
     let [a, b, c, d] = partial;
-    lanes.total(lanes.add(lanes.add(a, b), lanes.add(c, d)))
+    // Multiplied by 1, which is exact.
+    let add = |a, b| lanes.multiply_add(a, lanes.load(&[1.0; MAX_WIDTH]), b);
+    lanes.total(add(add(a, b), add(c, d)))
 }

@@ -8,6 +8,7 @@ mod lanes;
 #[cfg(target_arch = "aarch64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod neon;
+mod ranked;
 mod rounded;
 mod scalar;
 mod topk;
@@ -15,6 +16,7 @@ mod topk;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
+pub(crate) use ranked::Ranked;
 pub(crate) use rounded::unit_to_store;
 pub(crate) use topk::{Tied, TopK};
 
@@ -44,21 +46,17 @@ pub enum Similarity {
     /// Computed as a dot product of the query at unit norm with a stored row, whose norm is at most 1 and
     /// smaller by at most the imprecision of f16. So it is between -1 and 1 apart from the rounding of the
     /// sum, and is clamped to that range.
-    Cosine,
+    Cosine = 1,
     /// The dot product, for any norm.
-    DotProduct,
+    DotProduct = 2,
     /// The negated sum of absolute differences (L1 distance), at most 0.
-    Manhattan,
+    Manhattan = 3,
 }
 
 impl Similarity {
     /// The code of this similarity in a file; never 0.
     pub fn code(self) -> u8 {
-        match self {
-            Self::Cosine => 1,
-            Self::DotProduct => 2,
-            Self::Manhattan => 3,
-        }
+        self as u8
     }
 
     /// Whether it is computed as a dot product.
@@ -190,17 +188,13 @@ const BLOCK_ROWS: usize = 64;
 /// One query, to be scored with any number of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
-    kernel: Kernel,
+    pub kernel: Kernel,
     similarity: Similarity,
-    query: &'a [f32],
+    /// What rows are scored with.
+    pub query: &'a [f32],
 }
 
 impl<'a> Scanner<'a> {
-    /// Its instruction set.
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
-    }
-
     /// The score of one row.
     ///
     /// # Shapes
@@ -209,11 +203,6 @@ impl<'a> Scanner<'a> {
         let mut score = [0.0];
         self.kernel.score(self.similarity, self.query, &[row], &mut score);
         score[0]
-    }
-
-    /// The query that rows are scored with.
-    pub fn query(&self) -> &'a [f32] {
-        self.query
     }
 
     /// Prepares to score rows.

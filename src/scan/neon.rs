@@ -32,12 +32,6 @@ impl Lanes for Neon {
     const WIDTH: usize = 4;
 
     #[inline(always)]
-    fn zero(self) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vdupq_n_f32(0.0) }
-    }
-
-    #[inline(always)]
     fn load(self, values: &[f32]) -> float32x4_t {
         let values = &values[..Self::WIDTH];
         // SAFETY: `self` proves NEON; the slice above has 4 values.
@@ -60,12 +54,6 @@ impl Lanes for Neon {
             );
         }
         widened
-    }
-
-    #[inline(always)]
-    fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vaddq_f32(a, b) }
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! The best few of many scores.
 
+use super::Ranked;
 use crate::ids::Row;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -19,7 +20,7 @@ pub(crate) type DocumentOf = Arc<dyn Fn(Row) -> Option<Row> + Send + Sync>;
 pub(crate) struct TopK {
     k: usize,
     /// At most `k` entries, the worst on top.
-    heap: BinaryHeap<Entry>,
+    heap: BinaryHeap<Ranked>,
     /// Rows with the worst score in the heap, for which there was no room.
     ties: Vec<Row>,
     /// Used instead of the heap if several rows may belong to one document.
@@ -42,9 +43,9 @@ pub(crate) struct Tied {
 struct BestOfDocuments {
     of: DocumentOf,
     /// The best row of each document.
-    best: HashMap<Row, Entry>,
+    best: HashMap<Row, Ranked>,
     /// The same in order, best first, each with its document.
-    order: BTreeMap<Entry, Row>,
+    order: BTreeMap<Ranked, Row>,
     /// A row whose document could not be read.
     failed: Option<Row>,
 }
@@ -67,7 +68,7 @@ impl TopK {
     ///
     /// The same row offered twice counts twice, unless documents are known.
     pub fn push(&mut self, score: f32, row: Row) {
-        let entry = Entry::new(score, row);
+        let entry = Ranked::new(score, row);
         if let Some(documents) = &mut self.documents {
             documents.push(self.k, entry, &mut self.ties);
             return;
@@ -77,7 +78,7 @@ impl TopK {
             return;
         }
         let Some(mut worst) = self.heap.peek_mut() else { return };
-        match entry.compare_scores(&worst) {
+        match entry.compare_scores(*worst) {
             Ordering::Greater => {}
             Ordering::Equal => self.ties.push(row),
             Ordering::Less => {
@@ -102,10 +103,10 @@ impl TopK {
             rows.iter().for_each(|&row| self.push(score, row));
         }
         for entry in other.heap {
-            self.push(entry.score, entry.row);
+            self.push(entry.score(), entry.row());
         }
         if let Some(others) = other.documents {
-            others.order.into_keys().for_each(|entry| self.push(entry.score, entry.row));
+            others.order.into_keys().for_each(|entry| self.push(entry.score(), entry.row()));
             if let Some(documents) = &mut self.documents {
                 documents.failed = documents.failed.or(others.failed);
             }
@@ -123,7 +124,7 @@ impl TopK {
             None => self.heap.peek().filter(|_| self.heap.len() >= self.k),
             Some(documents) => documents.worst(self.k),
         };
-        worst.map(|entry| entry.score)
+        worst.map(|entry| entry.score())
     }
 
     /// A row that was left out because its document could not be read.
@@ -140,17 +141,17 @@ impl TopK {
 
     /// The kept rows, with all that have the k-th best score.
     pub fn into_tied(self) -> Tied {
-        let sorted: Vec<Entry> = match &self.documents {
+        let sorted: Vec<Ranked> = match &self.documents {
             None => self.heap.into_sorted_vec(),
             Some(documents) => documents.order.keys().copied().collect(),
         };
         let Some(&worst) = sorted.last() else { return Tied::default() };
-        let above = sorted.partition_point(|entry| entry.compare_scores(&worst).is_lt());
-        let pair = |entry: &Entry| (entry.score, entry.row);
+        let above = sorted.partition_point(|entry| entry.compare_scores(worst).is_lt());
+        let pair = |entry: &Ranked| (entry.score(), entry.row());
         let mut tied: Vec<(f32, Row)> = sorted[above..].iter().map(pair).collect();
         let room = tied.len();
         if !self.ties.is_empty() {
-            tied.extend(self.ties.iter().map(|&row| (worst.score, row)));
+            tied.extend(self.ties.iter().map(|&row| (worst.score(), row)));
             tied.sort_unstable_by_key(|&(_, row)| row);
             if let Some(documents) = &self.documents {
                 // A document that returned with a better row has left rows behind.
@@ -158,7 +159,7 @@ impl TopK {
                 tied.retain(|&(score, row)| {
                     let Some(document) = (documents.of)(row) else { return false };
                     let best = documents.best.get(&document);
-                    best.is_none_or(|best| best.score.total_cmp(&score).is_eq()) && seen.insert(document)
+                    best.is_none_or(|best| best.score().total_cmp(&score).is_eq()) && seen.insert(document)
                 });
             }
         }
@@ -167,43 +168,43 @@ impl TopK {
 }
 
 /// Keeps a displaced row while it has the same score as the worst remaining one.
-fn keep_tie(displaced: Entry, worst: Option<&Entry>, ties: &mut Vec<Row>) {
+fn keep_tie(displaced: Ranked, worst: Option<&Ranked>, ties: &mut Vec<Row>) {
     match worst {
-        Some(worst) if worst.compare_scores(&displaced).is_eq() => ties.push(displaced.row),
+        Some(worst) if worst.compare_scores(displaced).is_eq() => ties.push(displaced.row()),
         _ => ties.clear(),
     }
 }
 
 impl BestOfDocuments {
-    fn worst(&self, k: usize) -> Option<&Entry> {
+    fn worst(&self, k: usize) -> Option<&Ranked> {
         self.order.last_key_value().filter(|_| self.order.len() >= k).map(|(entry, _)| entry)
     }
 
     /// A row with the score of the worst of `k` goes to `ties`.
-    fn push(&mut self, k: usize, entry: Entry, ties: &mut Vec<Row>) {
+    fn push(&mut self, k: usize, entry: Ranked, ties: &mut Vec<Row>) {
         if k == 0 {
             return;
         }
         let worst = self.worst(k).copied();
-        if worst.is_some_and(|worst| entry.compare_scores(&worst).is_gt()) {
+        if worst.is_some_and(|worst| entry.compare_scores(worst).is_gt()) {
             return;
         }
-        let Some(document) = (self.of)(entry.row) else {
-            self.failed = self.failed.or(Some(entry.row));
+        let Some(document) = (self.of)(entry.row()) else {
+            self.failed = self.failed.or(Some(entry.row()));
             return;
         };
         let known = self.best.get(&document).copied();
         if known.is_some_and(|known| entry >= known) {
             return;
         }
-        let is_tie = worst.is_some_and(|worst| entry.compare_scores(&worst).is_eq());
+        let is_tie = worst.is_some_and(|worst| entry.compare_scores(worst).is_eq());
         let displaced = match known {
             Some(known) => {
                 self.order.remove(&known);
                 None
             }
             None if is_tie => {
-                ties.push(entry.row);
+                ties.push(entry.row());
                 return;
             }
             None if worst.is_some() => self.order.pop_last(),
@@ -216,7 +217,7 @@ impl BestOfDocuments {
         self.order.insert(entry, document);
         match (displaced, worst, self.worst(k)) {
             (Some((displaced, _)), ..) => keep_tie(displaced, self.worst(k), ties),
-            (None, Some(before), Some(now)) if now.compare_scores(&before).is_lt() => ties.clear(),
+            (None, Some(before), Some(now)) if now.compare_scores(before).is_lt() => ties.clear(),
             _ => {}
         }
     }
@@ -227,46 +228,6 @@ impl fmt::Debug for BestOfDocuments {
         f.debug_struct("BestOfDocuments").field("order", &self.order).finish_non_exhaustive()
     }
 }
-
-/// Ordered from best to worst: the smallest entry is the best.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    score: f32,
-    row: Row,
-}
-
-impl Entry {
-    fn new(score: f32, row: Row) -> Self {
-        // `total_cmp` puts NaN with a sign bit below every number, and would distinguish -0 from 0.
-        let score = if score.is_nan() { f32::NAN.copysign(-1.0) } else { score + 0.0 };
-        Self { score, row }
-    }
-
-    /// The better score is the lesser one.
-    fn compare_scores(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score)
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.compare_scores(other).then(self.row.cmp(&other.row))
-    }
-}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Entry {}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 
 use super::lanes::{self, Lanes, Term};
 use crate::codes::{self, BLOCK_ROWS, TABLE};
-use crate::prefetch::{CACHE_LINE_BYTES, prefetch as prefetch_line};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -145,20 +144,9 @@ impl Avx512 {
     }
 }
 
-#[inline(always)]
-fn prefetch(row: &[f16]) {
-    row.chunks(CACHE_LINE_BYTES / size_of::<f16>()).for_each(|line| prefetch_line(line.as_ptr()));
-}
-
 impl Lanes for Avx2 {
     type Vector = __m256;
     const WIDTH: usize = 8;
-
-    #[inline(always)]
-    fn zero(self) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_setzero_ps() }
-    }
 
     #[inline(always)]
     fn load(self, values: &[f32]) -> __m256 {
@@ -172,12 +160,6 @@ impl Lanes for Avx2 {
         let values = &values[..Self::WIDTH];
         // SAFETY: `self` proves F16C; the slice above has 8 values, and any alignment will do.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(values.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_add_ps(a, b) }
     }
 
     #[inline(always)]
@@ -201,22 +183,11 @@ impl Lanes for Avx2 {
             _mm_cvtss_f32(_mm_add_ss(halves, _mm_movehdup_ps(halves)))
         }
     }
-
-    #[inline(always)]
-    fn prefetch(self, row: &[f16]) {
-        prefetch(row);
-    }
 }
 
 impl Lanes for Avx512 {
     type Vector = __m512;
     const WIDTH: usize = 16;
-
-    #[inline(always)]
-    fn zero(self) -> __m512 {
-        // SAFETY: `self` proves AVX-512F.
-        unsafe { _mm512_setzero_ps() }
-    }
 
     #[inline(always)]
     fn load(self, values: &[f32]) -> __m512 {
@@ -230,12 +201,6 @@ impl Lanes for Avx512 {
         let values = &values[..Self::WIDTH];
         // SAFETY: `self` proves AVX-512F; the slice above has 16 values, and any alignment will do.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(values.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512F.
-        unsafe { _mm512_add_ps(a, b) }
     }
 
     #[inline(always)]
@@ -254,10 +219,5 @@ impl Lanes for Avx512 {
     fn total(self, vector: __m512) -> f32 {
         // SAFETY: `self` proves AVX-512F.
         unsafe { _mm512_reduce_add_ps(vector) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, row: &[f16]) {
-        prefetch(row);
     }
 }

@@ -208,8 +208,8 @@ fn masses(nearest: &[(u32, f32)], temperature: f32) -> Vec<f32> {
 /// # Shapes
 /// `packed` are the document rows, `rows` `[n, dim]`; n lists of `depth`.
 pub(crate) fn nearest_documents(packed: &Panels, rows: &[f32], depth: usize) -> Vec<Vec<(u32, f32)>> {
-    let documents = packed.rows();
-    let mut scores = vec![0f32; rows.len() / packed.dim() * documents];
+    let documents = packed.rows;
+    let mut scores = vec![0f32; rows.len() / packed.dim * documents];
     packed.dot_products(rows, &mut scores);
     // As large as the corpus, so the result is copied out.
     let mut order: Vec<(u32, f32)> = Vec::with_capacity(documents);

@@ -113,7 +113,7 @@ impl<'a> Head<'a> {
 
     /// Width of the embeddings.
     pub(crate) fn dim(&self) -> usize {
-        self.pooler.dim()
+        self.pooler.dim
     }
 
     /// Adds variables that follow the layers.

@@ -122,7 +122,7 @@ fn tokens(
     if ids.len() > most {
         let last = ids[ids.len() - 1];
         ids.truncate(most);
-        if encoder.folder().tokens == Tokens::Marked {
+        if encoder.folder().text.tokens == Tokens::Marked {
             ids[most - 1] = last;
         }
     }

@@ -529,7 +529,7 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
     fs::create_dir(&out).unwrap();
     fs::write(out.join("mine"), "").unwrap();
     let error = fit(support::config(FLAT));
-    assert!(matches!(error, Error::Model(ModelError::OutputExists { .. })), "{error}");
+    assert!(matches!(error, Error::Model(ModelError::OutputDirectory { .. })), "{error}");
     assert_eq!(names(&out), ["mine"]);
 }
 

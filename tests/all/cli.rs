@@ -86,7 +86,7 @@ fn texts_are_encoded_as_asked() {
     let (exact, close) = (score("f32"), score("int8"));
     assert!(exact != close && (exact - close).abs() < 0.02, "{exact} and {close}");
     let wrong = flow.run("search", &["--encoder-precision", "int4", "cell"]);
-    assert!(wrong.code == Some(2) && wrong.err.contains("neither f32 nor int8"), "{}", wrong.err);
+    assert!(wrong.code == Some(2) && wrong.err.contains("expected `f32` or `int8`"), "{}", wrong.err);
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn reports_without_a_reference_or_damaged_ones() {
     let mut other = whole;
     other["routing"]["queries"]["leaf_shares"] = json!([1.0]);
     let error = health(Some(&other.to_string())).unwrap_err();
-    assert!(matches!(error, Error::Model(ModelError::BadConfig { found: 1, .. })), "{error}");
+    assert!(matches!(error, Error::Model(ModelError::BadSetting { .. })), "{error}");
     for bad in ["{", "[]", "{\"routing\": 3}"] {
         let error = health(Some(bad)).unwrap_err();
         assert!(matches!(error, Error::Model(ModelError::Json { .. })), "{bad}: {error}");

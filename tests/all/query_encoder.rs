@@ -272,7 +272,7 @@ fn the_program_distils_searches_and_evaluates() {
     let bundle = copied(&dir);
     let (model, data) = (text(bundle.path()).to_owned(), text(dataset()).to_owned());
     let said = ehi(["distil", "--model", &model, "--data", &data, "--passes", "2"]).ok();
-    assert!(said.contains("a static query encoder of") && said.contains("searches use the"), "{said}");
+    assert!(said.contains("a query encoder of") && said.contains("searches use the"), "{said}");
     let (index, corpus) = (dir.path().join("index"), dir.path().join("corpus.jsonl"));
     fs::write(&corpus, corpus_lines(&documents(STORED))).unwrap();
     let index = text(&index);

@@ -129,7 +129,7 @@ fn in_eight_bits_the_order_stays() {
 #[test]
 fn what_is_no_reranker_is_refused() {
     let error = Reranker::open(base_model()).unwrap_err();
-    assert!(matches!(error, ModelError::NotAReranker { .. }), "{error}");
+    assert!(matches!(error, ModelError::OtherPurpose { .. }), "{error}");
     let error = Encoder::load(&fixture("6.2", "identity")).unwrap_err();
     assert!(error.to_string().contains("cross-encoder") && error.to_string().contains("--rerank"), "{error}");
 
@@ -163,7 +163,7 @@ fn what_is_no_reranker_is_refused() {
     }
     let dir = copied();
     fs::rename(dir.path().join("model.safetensors"), dir.path().join("pytorch_model.bin")).unwrap();
-    assert!(matches!(Reranker::open(dir.path()), Err(ModelError::OtherWeights { .. })));
+    assert!(matches!(Reranker::open(dir.path()), Err(ModelError::BadFile { .. })));
 }
 
 fn index(dir: &TempDir) -> Index {

@@ -259,7 +259,7 @@ fn what_cannot_be_trained_is_refused() {
     let base = dir.path().join("nomic");
     folder("nomic-bert", "mean", &base);
     let error = error_of(&base, config(), &set());
-    assert!(matches!(error, Error::Model(ModelError::Unsupported { .. })), "{error}");
+    assert!(matches!(error, Error::Model(ModelError::BadSetting { .. })), "{error}");
     assert!(error.to_string().contains("nomic_bert") && error.to_string().contains("xlm-roberta"), "{error}");
     let error = error_of(dir.path(), config(), &set());
     assert!(matches!(error, Error::Model(ModelError::NotAModel { .. })), "{error}");
@@ -270,7 +270,7 @@ fn what_cannot_be_trained_is_refused() {
     settings["architectures"] = json!(["BertForMaskedLM"]);
     fs::write(masked.join("config.json"), settings.to_string()).unwrap();
     let error = error_of(&masked, config(), &set());
-    assert!(matches!(error, Error::Model(ModelError::NotAnEncoder { .. })), "{error}");
+    assert!(matches!(error, Error::Model(ModelError::OtherPurpose { .. })), "{error}");
 
     let pair = || [("a question".to_owned(), "one".to_owned())];
     let one = TrainingSet::from_pairs([Document::new("one", "", "the only text")], pair(), 0.0).unwrap();
@@ -290,7 +290,7 @@ fn what_cannot_be_trained_is_refused() {
     fs::write(dir.path().join("out/kept"), "kept").unwrap();
     let trainer = RerankerTrainer::builder().base(existing()).output(dir.path().join("out"));
     let error = trainer.fit(&set()).unwrap_err();
-    assert!(matches!(error, Error::Model(ModelError::OutputExists { .. })), "{error}");
+    assert!(matches!(error, Error::Model(ModelError::OutputDirectory { .. })), "{error}");
     assert_eq!(fs::read(dir.path().join("out/kept")).unwrap(), b"kept");
     // A link would be replaced, not its target.
     fs::create_dir(dir.path().join("empty")).unwrap();
@@ -298,7 +298,7 @@ fn what_cannot_be_trained_is_refused() {
     for output in [dir.path().join("link"), dir.path().join("empty/..")] {
         let trainer = RerankerTrainer::builder().base(existing()).output(output);
         let error = trainer.fit(&set()).unwrap_err();
-        assert!(matches!(error, Error::Model(ModelError::OutputName { .. })), "{error}");
+        assert!(matches!(error, Error::Model(ModelError::OutputDirectory { .. })), "{error}");
     }
     // Files next to the output do not belong to the run.
     fs::create_dir(dir.path().join("new.partial")).unwrap();

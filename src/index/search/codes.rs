@@ -139,7 +139,7 @@ impl<'a> CodeFilter<'a> {
     ) {
         let StoredCodes { blocks, mut factors, mut shifts, mut means } = codes;
         let run = rows.run();
-        let query = self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query()));
+        let query = self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query));
         let threshold = threshold(top).max(self.floor);
         let (mut at, mut place) = (0, run.first_place());
         let block_bytes = query.tables.len();
@@ -153,7 +153,7 @@ impl<'a> CodeFilter<'a> {
                 [0; BLOCK_ROWS]
             } else {
                 prefetch_first(blocks.get(rest..).unwrap_or_default(), block_bytes);
-                scanner.kernel().code_sums(query, block)
+                scanner.kernel.code_sums(query, block)
             };
             let first = at;
             while at < end {
@@ -214,7 +214,7 @@ impl<'a> CodeFilter<'a> {
         if needed(top) == f32::NEG_INFINITY && first < candidates.len() {
             candidates.select_nth_unstable(first);
             survivors.fetch(&candidates[..first])?;
-            survivors.tighten(&candidates[..first], scanner.kernel());
+            survivors.tighten(&candidates[..first], scanner.kernel);
             read += survivors.score(top.k(), f32::NEG_INFINITY, scanner, top)?;
             read += survivors.score(usize::MAX, needed(top), scanner, top)?;
             survivors.tight.clear();
@@ -230,7 +230,7 @@ impl<'a> CodeFilter<'a> {
             // The threshold only rises.
             let reached = needed(top);
             let within = round.partition_point(|candidate| candidate.reaches(reached));
-            survivors.tighten(&round[..within], scanner.kernel());
+            survivors.tighten(&round[..within], scanner.kernel);
             read += survivors.score(usize::MAX, reached, scanner, top)?;
             survivors.tight.clear();
             if within < round.len() {

@@ -97,14 +97,14 @@ impl<'a> LeafCursor<'a> {
         self.returned.extend(self.visited.iter().map(|scored| scored.leaf));
         let started = Instant::now();
         let beam = NonZeroUsize::new(self.width).unwrap_or(NonZeroUsize::MIN);
-        let (routing, sample) = self.indexer.route_observed(self.unit, beam, Role::Query);
+        let routing = self.indexer.route(self.unit, beam, Role::Query);
         self.elapsed += started.elapsed();
         // For a tree of one level, any width costs one product.
         match one_level {
             true => self.multiply_adds = routing.multiply_adds,
             false => self.multiply_adds += routing.multiply_adds,
         }
-        self.sample.get_or_insert(sample);
+        self.sample.get_or_insert(routing.sample);
         self.pending = routing.search.leaves.into_iter();
     }
 }

@@ -5,8 +5,7 @@ use sha2::{Digest, Sha256};
 use super::*;
 use crate::SearchRequest;
 use crate::model::{
-    DistilReport, EncodeMicroseconds, HeadWeights, QueryEncoderEntry, QueryEncoderKind, SIGNALS,
-    StaticWeights, hex,
+    DistilReport, EncodeMicroseconds, HeadWeights, QueryEncoderEntry, SIGNALS, StaticWeights, hex,
 };
 use crate::search::QueryEncoder;
 
@@ -32,7 +31,6 @@ pub(super) fn made(number: u64) -> (QueryEncoderEntry, Vec<u8>) {
     let bytes = weights.to_bytes().unwrap();
     let sha256 = hex(&Sha256::digest(&bytes));
     let report = DistilReport {
-        kind: QueryEncoderKind::Static,
         texts: 1,
         questions: 0,
         passes: 1,

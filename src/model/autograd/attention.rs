@@ -4,10 +4,12 @@
 //! weights are recomputed in the backward pass, which costs less than keeping them and their many views in
 //! the graph.
 
+use std::sync::Arc;
+
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, Layout, Result, Shape, Tensor};
 
-use super::operation::{self, Operand, Operation, apply};
+use super::operation::{Gradients, OnCpu, Operand, apply};
 use super::{on_cpu, slice};
 use crate::model::kernels;
 
@@ -26,12 +28,22 @@ pub(crate) fn attention(
     heads: usize,
     window: Option<usize>,
 ) -> Result<Tensor> {
-    let attention = Attention { lengths: lengths.to_vec(), heads, window, is_biased: bias.is_some() };
+    let attention =
+        Arc::new(Attention { lengths: lengths.to_vec(), heads, window, is_biased: bias.is_some() });
+    let again = Arc::clone(&attention);
+    let operation = OnCpu(
+        "attention",
+        move |operands: [Operand<'_>; 3]| {
+            let out = attention.forward(&attention.operands(operands)?)?;
+            Ok((CpuStorage::F32(out), operands[0].1.shape().clone()))
+        },
+        move |operands: [&Tensor; 3], _: &Tensor, gradient: &Tensor| again.backward(operands, gradient),
+    );
     let query = query.contiguous()?;
     match bias {
-        None => apply([&query, &key.contiguous()?, &value.contiguous()?], attention),
+        None => apply([&query, &key.contiguous()?, &value.contiguous()?], operation),
         // An operation has at most three operands.
-        Some(bias) => apply([&query, &Tensor::cat(&[key, value], 2)?, bias], attention),
+        Some(bias) => apply([&query, &Tensor::cat(&[key, value], 2)?, bias], operation),
     }
 }
 
@@ -65,20 +77,8 @@ struct Operands<'a> {
     width: usize,
 }
 
-/// The gradients of [`Operands`].
-struct Gradients {
-    /// Gradients of queries, keys and values, `[texts, tokens, m]`.
-    rows: [Vec<f32>; 3],
-    bias: Option<Vec<f32>>,
-}
-
-/// Views of one text's rows by head.
-struct Heads {
-    /// `[heads, length, width]`
-    rows: Layout,
-    /// `[heads, width, length]`
-    transposed: Layout,
-}
+/// Views of one text's rows by head: `[heads, length, width]`, and transposed, `[heads, width, length]`.
+type Heads = [Layout; 2];
 
 /// Sizes of one text's attention.
 #[derive(Clone, Copy)]
@@ -110,10 +110,10 @@ impl Sizes {
     fn views(self, rows: Rows<'_>) -> Heads {
         let Self { heads, text, tokens, length, width, .. } = self;
         let (stride, offset) = (rows.stride, rows.offset + text * tokens * rows.stride);
-        Heads {
-            rows: Layout::new(Shape::from((heads, length, width)), vec![width, stride, 1], offset),
-            transposed: Layout::new(Shape::from((heads, width, length)), vec![width, 1, stride], offset),
-        }
+        [
+            Layout::new(Shape::from((heads, length, width)), vec![width, stride, 1], offset),
+            Layout::new(Shape::from((heads, width, length)), vec![width, 1, stride], offset),
+        ]
     }
 
     fn scale(self) -> f32 {
@@ -121,10 +121,10 @@ impl Sizes {
     }
 
     /// Attention weights `[heads, length, length]`.
-    fn weights(self, of: &Operands<'_>, q: &Heads, k: &Heads) -> Result<CpuStorage> {
+    fn weights(self, of: &Operands<'_>, [q, _]: &Heads, [_, k]: &Heads) -> Result<CpuStorage> {
         let Self { heads, length, width, tokens, window, .. } = self;
         let shape = (heads, length, length, width);
-        let mut scores = of.query.storage.matmul(of.key.storage, shape, &q.rows, &k.transposed)?;
+        let mut scores = of.query.storage.matmul(of.key.storage, shape, q, k)?;
         let values = values_mut(&mut scores)?;
         let mut scale = self.scale();
         if let Some(bias) = of.bias {
@@ -147,12 +147,12 @@ impl Sizes {
     }
 
     /// `weights` as `[heads, length, length]`, and transposed.
-    fn square(self) -> (Layout, Layout) {
+    fn square(self) -> Heads {
         let Self { heads, length, .. } = self;
         let rows = Layout::contiguous((heads, length, length));
         let transposed =
             Layout::new(Shape::from((heads, length, length)), vec![length * length, 1, length], 0);
-        (rows, transposed)
+        [rows, transposed]
     }
 
     /// Writes `[heads, length, width]` to the text's rows of `out`, `[texts, tokens, heads * width]`.
@@ -212,62 +212,46 @@ impl Attention {
             let [q, k, v] = [of.query, of.key, of.value].map(|rows| sizes.views(rows));
             let Sizes { heads, length, width, .. } = sizes;
             let weights = sizes.weights(of, &q, &k)?;
-            let (square, _) = sizes.square();
-            let context =
-                weights.matmul(of.value.storage, (heads, length, width, length), &square, &v.rows)?;
+            let [square, _] = sizes.square();
+            let context = weights.matmul(of.value.storage, (heads, length, width, length), &square, &v[0])?;
             sizes.put(&context, &mut out)?;
         }
         Ok(out)
     }
 
-    fn gradients(&self, of: &Operands<'_>, gradient: Rows<'_>) -> Result<Gradients> {
+    /// The gradients of queries, keys and values, `[texts, tokens, m]`, and of the bias.
+    fn gradients(&self, of: &Operands<'_>, gradient: Rows<'_>) -> Result<([Vec<f32>; 3], Option<Vec<f32>>)> {
         let mut rows: [Vec<f32>; 3] =
             std::array::from_fn(|_| vec![0f32; of.texts * of.tokens * self.heads * of.width]);
         let mut bias = of.bias.map(|bias| vec![0f32; bias.len()]);
         for sizes in self.sizes(of) {
             let [q, k, v, g] = [of.query, of.key, of.value, gradient].map(|rows| sizes.views(rows));
             let Sizes { heads, length, width, .. } = sizes;
-            let (square, transposed) = sizes.square();
+            let [square, transposed] = sizes.square();
             let (wide, narrow) = ((heads, length, length, width), (heads, length, width, length));
             let weights = sizes.weights(of, &q, &k)?;
-            let dv = weights.matmul(gradient.storage, narrow, &transposed, &g.rows)?;
-            let mut scores = gradient.storage.matmul(of.value.storage, wide, &g.rows, &v.transposed)?;
+            let dv = weights.matmul(gradient.storage, narrow, &transposed, &g[0])?;
+            let mut scores = gradient.storage.matmul(of.value.storage, wide, &g[0], &v[1])?;
             let own = weights.as_slice::<f32>()?;
             kernels::softmax_gradient(values_mut(&mut scores)?, own, length, sizes.scale());
             if let Some(total) = &mut bias {
                 sizes.add_to_bias(scores.as_slice::<f32>()?, 1.0 / sizes.scale(), total);
             }
-            let dq = scores.matmul(of.key.storage, narrow, &square, &k.rows)?;
-            let dk = scores.matmul(of.query.storage, narrow, &transposed, &q.rows)?;
+            let dq = scores.matmul(of.key.storage, narrow, &square, &k[0])?;
+            let dk = scores.matmul(of.query.storage, narrow, &transposed, &q[0])?;
             for (part, out) in [dq, dk, dv].iter().zip(&mut rows) {
                 sizes.put(part, out)?;
             }
         }
-        Ok(Gradients { rows, bias })
-    }
-}
-
-impl Operation for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
+        Ok((rows, bias))
     }
 
-    fn on_cpu(&self, operands: [Operand<'_>; 3]) -> Result<(CpuStorage, Shape)> {
-        let out = self.forward(&self.operands(operands)?)?;
-        Ok((CpuStorage::F32(out), operands[0].1.shape().clone()))
-    }
-
-    fn backward(
-        &self,
-        [query, second, third]: [&Tensor; 3],
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<operation::Gradients> {
+    fn backward(&self, [query, second, third]: [&Tensor; 3], gradient: &Tensor) -> Result<Gradients> {
         let guards = [query, second, third, gradient].map(|tensor| tensor.storage_and_layout());
         let operand =
             |at: usize| Ok::<Operand<'_>, candle_core::Error>((on_cpu(&guards[at].0)?, guards[at].1));
         let of = self.operands([operand(0)?, operand(1)?, operand(2)?])?;
-        let Gradients { rows: [dq, dk, dv], bias } = self.gradients(&of, Rows::new(operand(3)?)?)?;
+        let ([dq, dk, dv], bias) = self.gradients(&of, Rows::new(operand(3)?)?)?;
         let tensor = |values: Vec<f32>| Tensor::from_vec(values, query.shape(), query.device());
         let (dk, dv) = (tensor(dk)?, tensor(dv)?);
         let (second, third) = match bias {

@@ -36,7 +36,7 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tenso
         |[x, w, bias]: [Operand<'_>; 3]| {
             let (mut y, shape) = forward(x, w)?;
             if let CpuStorage::F32(y) = &mut y {
-                kernels::add_bias(y, slice(bias)?);
+                kernels::add_bias(y, slice(bias)?, None);
             }
             Ok((y, shape))
         },

@@ -41,27 +41,19 @@ fn changed(x: Operand<'_>, kernel: impl FnOnce(&mut [f32])) -> Result<(CpuStorag
     Ok((CpuStorage::F32(y), x.1.shape().clone()))
 }
 
-/// Runs a kernel over the values of tensors.
-fn over<R, const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
-    let guards = tensors.map(Tensor::storage_and_layout);
-    let mut values = [&[][..]; N];
-    for (values, (storage, layout)) in values.iter_mut().zip(&guards) {
-        *values = slice((on_cpu(storage)?, layout))?;
-    }
-    Ok(kernel(values))
-}
-
 /// A gradient modified by a kernel that also reads two tensors.
 fn gradient_by(
     gradient: &Tensor,
     tensors: [&Tensor; 2],
     kernel: impl FnOnce(&mut [f32], &[f32], &[f32]),
 ) -> Result<Tensor> {
-    let changed = over([gradient, tensors[0], tensors[1]], |[gradient, a, b]| {
-        let mut changed = gradient.to_vec();
-        kernel(&mut changed, a, b);
-        changed
-    })?;
+    let guards = [gradient, tensors[0], tensors[1]].map(Tensor::storage_and_layout);
+    let mut values = [&[][..]; 3];
+    for (values, (storage, layout)) in values.iter_mut().zip(&guards) {
+        *values = slice((on_cpu(storage)?, layout))?;
+    }
+    let mut changed = values[0].to_vec();
+    kernel(&mut changed, values[1], values[2]);
     Tensor::from_vec(changed, gradient.shape(), gradient.device())
 }
 
@@ -95,7 +87,7 @@ pub(crate) fn bias_activation(x: &Tensor, bias: &Tensor, activation: Activation)
         "bias-activation",
         move |[x, bias, _]: [Operand<'_>; 3]| {
             let bias = slice(bias)?;
-            changed(x, |y| kernels::bias_activation(y, bias, activation))
+            changed(x, |y| kernels::add_bias(y, bias, Some(activation)))
         },
         move |[x, bias, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
             let kernel = |dx: &mut [f32], x: &[f32], bias: &[f32]| {

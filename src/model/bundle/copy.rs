@@ -7,7 +7,7 @@ use std::path::Path;
 use super::query::{MANIFEST_NEW, QUERY_ENCODER_NEW};
 use super::{
     Bundle, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, QueryEncoderEntry,
-    REPORT_FILE, most_bytes,
+    REPORT_FILE,
 };
 use crate::disk::{Backend, Kind, OpenMode};
 use crate::model::files;
@@ -30,7 +30,7 @@ impl Bundle {
                 make(folder)?;
                 folders.insert(folder.to_owned());
             }
-            write(backend, &path, &files::read(&self.dir.join(name), most_bytes(name))?)?;
+            write(backend, &path, &files::read(&self.dir.join(name), files::most_bytes(name))?)?;
         }
         let fast = self.fast();
         let fast = fast.as_ref().and_then(|fast| match fast.bytes() {
@@ -91,17 +91,23 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
 }
 
 /// Folders of modules in a directory.
-fn module_folders(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
-    let names = backend.list(dir).map_err(|e| ModelError::io("read", dir, e))?;
-    let names = names.into_iter().filter_map(|name| name.into_string().ok());
-    Ok(names.filter(|name| files::module_kind(name).is_some()).collect())
+pub(super) fn module_folders(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
+    names(backend, dir, |name| files::module_kind(name).is_some())
 }
 
 /// Names of the files of query encoders in a directory, in use or not.
 pub(super) fn query_encoder_files(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
+    names(backend, dir, QueryEncoderEntry::is_file_name)
+}
+
+fn names(
+    backend: &dyn Backend,
+    dir: &Path,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<String>, ModelError> {
     let names = backend.list(dir).map_err(|e| ModelError::io("read", dir, e))?;
     let names = names.into_iter().filter_map(|name| name.into_string().ok());
-    Ok(names.filter(|name| QueryEncoderEntry::is_file_name(name)).collect())
+    Ok(names.filter(|name| is_wanted(name)).collect())
 }
 
 pub(super) fn write(backend: &dyn Backend, path: &Path, content: &[u8]) -> Result<(), ModelError> {

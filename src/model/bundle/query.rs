@@ -16,25 +16,16 @@ use crate::model::query_encoder::{FastEncoder, QueryEncoderEntry};
 pub(super) const MANIFEST_NEW: &str = "ehi.json.new";
 pub(super) const QUERY_ENCODER_NEW: &str = "query.safetensors.new";
 
-/// The query encoder named by a manifest, next to the encoder of documents.
-///
-/// # Errors
-/// The problem with the entry; the model works without it.
-pub(super) fn open(
-    dir: &Path,
-    entry: Value,
-    digest: &str,
-    encoder: &Encoder,
-) -> Result<FastEncoder, ModelError> {
-    Ok(of_entry(dir, parse(dir, entry, digest)?, encoder))
-}
-
-fn of_entry(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEncoder {
+/// The query encoder of an entry, next to the encoder of documents.
+pub(super) fn of_entry(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEncoder {
     FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim())
 }
 
-/// `digest`: the digest of the encoder of documents.
-fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
+/// Parses an entry for the encoder of documents with this digest.
+///
+/// # Errors
+/// The problem with the entry; the model works without it.
+pub(super) fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
     let path = dir.join(MANIFEST_FILE);
     let entry: QueryEncoderEntry =
         serde_json::from_value(entry).map_err(|source| ModelError::json(&path, source))?;
@@ -94,17 +85,19 @@ impl Bundle {
         backend: &dyn Backend,
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<Option<FastEncoder>, ModelError> {
-        let (path, staged) = (self.dir.join(MANIFEST_FILE), self.dir.join(MANIFEST_NEW));
+        let replace = |staged: &str, file: &str, content: &[u8]| {
+            let (staged, path) = (self.dir.join(staged), self.dir.join(file));
+            write(backend, &staged, content)?;
+            backend.rename(&staged, &path).map_err(|e| ModelError::io("replace", &path, e))?;
+            backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))
+        };
         let fast = match new {
             Some((entry, bytes)) => {
                 let entry = QueryEncoderEntry { encoder: self.encoder_digest(), ..entry };
                 let of = |entry| of_entry(&self.dir, entry, self.model.encoder());
                 // An intact file with this content is not rewritten: it may be in use.
                 if of(entry.clone()).bytes().is_err() {
-                    let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));
-                    write(backend, &staged, bytes)?;
-                    backend.rename(&staged, &file).map_err(|e| ModelError::io("replace", &file, e))?;
-                    backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
+                    replace(QUERY_ENCODER_NEW, &entry.file, bytes)?;
                 }
                 let fast = of(entry);
                 fast.load()?;
@@ -112,10 +105,9 @@ impl Bundle {
             }
             None => None,
         };
+        let path = self.dir.join(MANIFEST_FILE);
         let json = self.manifest.to_json(&path, fast.as_ref().map(FastEncoder::entry))?;
-        write(backend, &staged, &json)?;
-        backend.rename(&staged, &path).map_err(|e| ModelError::io("replace", &path, e))?;
-        backend.sync_directory(&self.dir).map_err(|e| ModelError::io("sync", &self.dir, e))?;
+        replace(MANIFEST_NEW, MANIFEST_FILE, &json)?;
         Ok(fast)
     }
 

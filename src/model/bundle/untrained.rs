@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::{
-    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, files,
-    most_bytes,
+    Bundle, BundleManifest, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, carried_files, files,
 };
 use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
@@ -38,7 +37,7 @@ impl Bundle {
     /// and change its hash and its embeddings.
     ///
     /// # Errors
-    /// Those of [`Self::from_encoder`], and [`ModelError::BadConfig`] for more dimensions than the encoder
+    /// Those of [`Self::from_encoder`], and [`ModelError::BadSetting`] for more dimensions than the encoder
     /// has.
     pub fn from_encoder_with(dir: impl AsRef<Path>, settings: &EncoderSettings) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();
@@ -51,14 +50,10 @@ impl Bundle {
         if !dir.join(weights).exists() {
             return Err(ModelError::not_a_model(dir, ENCODER_FILE));
         }
-        let modules = files::module_files(&dir)?;
-        let carried = CARRIED_FILES.into_iter().filter(|name| dir.join(name).exists());
-        let carried = carried.chain(modules.iter().map(String::as_str));
-        let digest = |name: &str| -> Result<_, ModelError> {
-            let sha256 = files::digest(&dir.join(name), most_bytes(name))?;
-            Ok((name.to_owned(), files::hex(&sha256)))
-        };
-        let files = carried.chain([weights]).map(digest).collect::<Result<_, _>>()?;
+        let names = carried_files(&dir)?.into_iter().chain([weights.to_owned()]);
+        let digest = |name: String| Ok((files::digest(&dir.join(&name))?, name));
+        let digests = names.map(digest).collect::<Result<Vec<_>, ModelError>>()?;
+        let files = digests.into_iter().map(|(digest, name)| (name, digest)).collect();
         let indexer = Indexer::single_leaf(encoder.dim())?;
         let manifest = BundleManifest::new(&encoder, &indexer, files);
         Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))

@@ -1,6 +1,6 @@
 //! Writes a bundle atomically.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -9,12 +9,11 @@ use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::copy::write;
+use super::copy::{module_folders, write};
 use super::query::carried;
-use super::{BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, most_bytes};
-use crate::disk::{FileSystem, names};
+use super::{BundleManifest, INDEXER_FILE, MANIFEST_FILE, carried_files};
+use crate::disk::{Backend, FileSystem, names};
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
-use crate::model::folder::StaticForm;
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
 
 /// Modules under names that every release of sentence-transformers accepts.
@@ -62,30 +61,25 @@ impl BundleParts<'_> {
 
     fn fill(&self, partial: &Path) -> Result<(), ModelError> {
         let weights = files::encoder_file(self.base);
-        let mut names = vec![weights.to_owned(), INDEXER_FILE.to_owned()];
-        let defaults = if self.encoder.is_some() { self.defaults()? } else { Vec::new() };
-        let modules = files::module_files(self.base)?;
-        let of_base = CARRIED_FILES.into_iter().chain(modules.iter().map(String::as_str));
-        let made = defaults.iter().map(|(name, _)| *name);
-        let names_in_base: BTreeSet<&str> = of_base.chain(made).collect();
-        for name in names_in_base.into_iter().filter(|name| *name != weights) {
-            let source = self.base.join(name);
-            let of_base = name != PROMPTS_FILE || defaults.iter().all(|(own, _)| *own != name);
-            if of_base && source.exists() {
-                write_synced(&partial.join(name), &files::read(&source, most_bytes(name))?)?;
-            } else if let Some((_, content)) = defaults.iter().find(|(own, _)| *own == name) {
-                write_synced(&partial.join(name), content.as_bytes())?;
-            } else {
-                continue;
-            }
-            names.push(name.to_owned());
+        let names = carried_files(self.base)?.into_iter().filter(|name| name != weights);
+        let mut contents: BTreeMap<String, Option<String>> = names.map(|name| (name, None)).collect();
+        if self.encoder.is_some() {
+            contents
+                .extend(self.defaults()?.into_iter().map(|(name, content)| (name.to_owned(), Some(content))));
+        }
+        let mut files = BTreeMap::new();
+        for (name, content) in contents {
+            let content = match content {
+                Some(content) => content.into_bytes(),
+                None => files::read(&self.base.join(&name), files::most_bytes(&name))?,
+            };
+            write_synced(&partial.join(&name), &content)?;
+            files.insert(name, hex(&Sha256::digest(&content)));
         }
         self.write_encoder(partial.join(weights))?;
         self.indexer.save(&partial.join(INDEXER_FILE))?;
-        let mut files = BTreeMap::new();
-        for name in names {
-            let content = write_again(&partial.join(&name), &name)?;
-            files.insert(name, hex(&Sha256::digest(&content)));
+        for name in [weights, INDEXER_FILE] {
+            files.insert(name.to_owned(), hex(&Sha256::digest(write_again(&partial.join(name))?)));
         }
         let manifest = BundleManifest::new(self.base_encoder, self.indexer, files);
         // The query encoder was made for this encoder, but measured with another tree.
@@ -129,7 +123,7 @@ impl BundleParts<'_> {
     fn write_encoder(&self, path: PathBuf) -> Result<(), ModelError> {
         let Some(encoder) = &self.encoder else {
             let source = self.base.join(files::encoder_file(self.base));
-            return write_synced(&path, &files::read(&source, most_bytes(ENCODER_FILE))?);
+            return write_synced(&path, &files::read(&source, files::WEIGHTS_BYTES)?);
         };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|e| ModelError::io("create", folder, e))?;
@@ -141,9 +135,9 @@ impl BundleParts<'_> {
     /// sentence-transformers has other defaults.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         let (base, mut defaults) = (self.base_encoder, Vec::new());
-        let form = StaticForm::of(self.base)?;
+        let is_static = base.config().layers == 0;
         let has_modules = self.base.join("modules.json").exists();
-        if form.is_some() && !has_modules {
+        if is_static && !has_modules {
             let modules = match base.pooler.is_unit() {
                 true => format!("[\n  {STATIC_MODULE},\n  {NORMALIZE_MODULE}\n]\n"),
                 false => format!("[\n  {STATIC_MODULE}\n]\n"),
@@ -156,7 +150,7 @@ impl BundleParts<'_> {
             defaults.push(("modules.json", DEFAULT_MODULES.to_owned()));
             defaults.push(("1_Pooling/config.json", format!("{pooling:#}\n")));
         }
-        if form.is_none() && !self.base.join(LENGTH_FILE).exists() {
+        if !is_static && !self.base.join(LENGTH_FILE).exists() {
             let length = serde_json::json!({ "max_seq_length": base.max_tokens() });
             defaults.push((LENGTH_FILE, format!("{length:#}\n")));
         }
@@ -222,8 +216,8 @@ const MOST_PARTIAL: u32 = 1000;
 
 /// Rewrites a file with ordinary permissions: the safetensors writer creates files readable only by their
 /// owner.
-pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, ModelError> {
-    let content = files::read(path, most_bytes(name))?;
+pub(in crate::model) fn write_again(path: &Path) -> Result<Vec<u8>, ModelError> {
+    let content = files::read(path, files::WEIGHTS_BYTES)?;
     fs::remove_file(path).map_err(|e| ModelError::io("replace", path, e))?;
     write_synced(path, &content)?;
     Ok(content)
@@ -233,14 +227,16 @@ pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, 
 pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
     let is_link = fs::symlink_metadata(out).is_ok_and(|metadata| metadata.is_symlink());
     if is_link || !matches!(out.components().next_back(), Some(Component::Normal(_))) {
-        return Err(ModelError::OutputName { path: out.to_owned() });
+        let problem = "is a link or no name of its own; give the output directory by its name";
+        return Err(ModelError::OutputDirectory { path: out.to_owned(), problem });
     }
     let occupied = match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_some(),
         Err(_) => out.exists(),
     };
     if occupied {
-        return Err(ModelError::OutputExists { path: out.to_owned() });
+        let problem = "already exists and is no empty directory; choose another output directory";
+        return Err(ModelError::OutputDirectory { path: out.to_owned(), problem });
     }
     Ok(())
 }
@@ -263,16 +259,8 @@ pub(in crate::model) fn write_synced(path: &Path, content: &[u8]) -> Result<(), 
 
 /// Syncs a directory and the folders of a bundle in it.
 pub(in crate::model) fn sync_dir(dir: &Path) -> Result<(), ModelError> {
-    let sync = |dir: &Path| {
-        let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
-        synced.map_err(|e| ModelError::io("sync", dir, e))
-    };
-    let entries = fs::read_dir(dir).map_err(|e| ModelError::io("read", dir, e))?;
-    for entry in entries {
-        let entry = entry.map_err(|e| ModelError::io("read", dir, e))?;
-        if entry.file_name().to_str().is_some_and(|name| files::module_kind(name).is_some()) {
-            sync(&entry.path())?;
-        }
-    }
-    sync(dir)
+    let folders = module_folders(&FileSystem, dir)?.into_iter().map(|folder| dir.join(folder));
+    folders
+        .chain([dir.to_owned()])
+        .try_for_each(|dir| FileSystem.sync_directory(&dir).map_err(|e| ModelError::io("sync", &dir, e)))
 }

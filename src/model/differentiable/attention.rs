@@ -136,7 +136,7 @@ pub(super) fn rotate(
         return autograd::rotate(x, rotation);
     }
     let (batch, tokens, m) = x.dims3()?;
-    let table = Tensor::from_slice(rotation.table(), (tokens, 1, width), x.device())?;
+    let table = Tensor::from_slice(&rotation.table, (tokens, 1, width), x.device())?;
     let (cosines, sines) = (table.narrow(2, 0, width / 2)?, table.narrow(2, width / 2, width / 2)?);
     let x = x.reshape((batch, tokens, m / width, width))?;
     let (first, second) = (x.narrow(3, 0, width / 2)?, x.narrow(3, width / 2, width / 2)?);

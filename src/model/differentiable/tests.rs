@@ -6,6 +6,8 @@ use crate::model::config::{
     Activation, EncoderPrecision, Family, FeedForward, PositionTable, RelativePositions, Span,
 };
 use crate::model::packed::{PackedLayers, PackedTransformer};
+use crate::model::transformer::Transformer;
+use crate::model::words::WordTable;
 use candle_core::{Device, Var};
 
 const HIDDEN: usize = 24;
@@ -86,6 +88,29 @@ fn descriptions() -> Vec<(&'static str, TransformerConfig, usize)> {
         ("modernbert", modern, 0),
         ("modernbert, biases", biased, 0),
     ]
+}
+
+impl Transformer {
+    /// Hidden states of a padded batch after the last layer, every operation differentiable.
+    ///
+    /// # Shapes
+    /// `ids` `[batch, tokens]` u32, with any padding after each length; output `[batch, tokens, m]` f32.
+    fn forward(&self, ids: &Tensor, lengths: &[usize], program: Program) -> candle_core::Result<Tensor> {
+        let mask = AttentionMask::with_program(lengths, ids.dim(1)?, ids.device(), program)?;
+        let x = self.embeddings.forward(ids, program, &self.config)?;
+        self.stack.forward(x, &mask, &self.config)
+    }
+
+    /// A transformer of given tensors; `layout` is the number of the family's layout.
+    fn of_tensors(
+        config: TransformerConfig,
+        layout: usize,
+        get: &mut dyn FnMut(&str, &[usize]) -> candle_core::Result<Tensor>,
+    ) -> candle_core::Result<Self> {
+        let layout = &config.family.layouts()[layout];
+        let word = WordTable::held(&get(layout.word, &[config.vocab_size, config.hidden_size])?)?;
+        Self::build(config, layout, word, get)
+    }
 }
 
 /// A small random BERT whose tensors are all variables.

@@ -10,75 +10,63 @@ use crate::model::files::{self, CARD_FILE};
 use crate::model::settings::EncoderSettings;
 
 struct Family {
-    owner: &'static str,
-    /// Separated by spaces.
+    /// With their owners, separated by spaces.
     names: &'static str,
     query: &'static str,
     document: &'static str,
 }
 
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 4] = [
     Family {
-        owner: "intfloat",
-        names: "e5-small e5-base e5-large e5-small-v2 e5-base-v2 e5-large-v2 \
-                multilingual-e5-small multilingual-e5-base multilingual-e5-large",
+        names: "intfloat/e5-small intfloat/e5-base intfloat/e5-large \
+                intfloat/e5-small-v2 intfloat/e5-base-v2 intfloat/e5-large-v2 \
+                intfloat/multilingual-e5-small intfloat/multilingual-e5-base intfloat/multilingual-e5-large",
         query: "query: ",
         document: "passage: ",
     },
     Family {
-        owner: "baai",
-        names: "bge-small-en bge-base-en bge-large-en \
-                bge-small-en-v1.5 bge-base-en-v1.5 bge-large-en-v1.5",
+        names: "baai/bge-small-en baai/bge-base-en baai/bge-large-en \
+                baai/bge-small-en-v1.5 baai/bge-base-en-v1.5 baai/bge-large-en-v1.5 \
+                mixedbread-ai/mxbai-embed-large-v1 mixedbread-ai/mxbai-embed-xsmall-v1",
         query: "Represent this sentence for searching relevant passages: ",
         document: "",
     },
     Family {
-        owner: "baai",
-        names: "bge-small-zh bge-base-zh bge-large-zh \
-                bge-small-zh-v1.5 bge-base-zh-v1.5 bge-large-zh-v1.5",
+        names: "baai/bge-small-zh baai/bge-base-zh baai/bge-large-zh \
+                baai/bge-small-zh-v1.5 baai/bge-base-zh-v1.5 baai/bge-large-zh-v1.5",
         query: "\u{4e3a}\u{8fd9}\u{4e2a}\u{53e5}\u{5b50}\u{751f}\u{6210}\u{8868}\u{793a}\u{4ee5}\u{7528}\
                 \u{4e8e}\u{68c0}\u{7d22}\u{76f8}\u{5173}\u{6587}\u{7ae0}\u{ff1a}",
         document: "",
     },
     Family {
-        owner: "nomic-ai",
-        names: "nomic-embed-text-v1 nomic-embed-text-v1.5 nomic-embed-text-v1-unsupervised \
-                nomic-embed-text-v1-ablated",
+        names: "nomic-ai/nomic-embed-text-v1 nomic-ai/nomic-embed-text-v1.5 \
+                nomic-ai/nomic-embed-text-v1-unsupervised nomic-ai/nomic-embed-text-v1-ablated",
         query: "search_query: ",
         document: "search_document: ",
     },
-    Family {
-        owner: "mixedbread-ai",
-        names: "mxbai-embed-large-v1 mxbai-embed-xsmall-v1",
-        query: "Represent this sentence for searching relevant passages: ",
-        document: "",
-    },
 ];
 
-/// The prompts that the card of the model in `dir` gives, for roles without a prompt in the folder.
+/// The prompts that the card of the model in `dir` gives.
 ///
 /// # Errors
 /// Those of reading its card.
-pub(super) fn prompts(dir: &Path, said: &[bool; 2]) -> Result<EncoderSettings, ModelError> {
-    let mut settings = EncoderSettings::default();
+pub(super) fn prompts(dir: &Path) -> Result<EncoderSettings, ModelError> {
     let names = names(dir)?;
-    let Some(family) = FAMILIES.iter().find(|family| names.iter().any(|name| family.has(name))) else {
-        return Ok(settings);
+    let family = FAMILIES.iter().find(|family| names.iter().any(|name| family.has(name)));
+    let prompt = |text: fn(&Family) -> &'static str| {
+        family.map(text).filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let [query, document] = [family.query, family.document].map(|text| Some(text.to_owned()));
-    if said == &[false; 2] {
-        settings.query_prompt = query.filter(|text| !text.is_empty());
-        settings.document_prompt = document.filter(|text| !text.is_empty());
-    }
-    Ok(settings)
+    let (query_prompt, document_prompt) = (prompt(|own| own.query), prompt(|own| own.document));
+    Ok(EncoderSettings { query_prompt, document_prompt, dim: None })
 }
 
 impl Family {
     /// Whether a name, in lower case, is that of one of its models, with or without the owner.
     fn has(&self, name: &str) -> bool {
-        let bare =
-            name.strip_prefix(self.owner).map_or(name, |rest| rest.trim_start_matches(['/', '_', '-']));
-        self.names.split(' ').any(|own| own == bare)
+        self.names.split(' ').filter_map(|own| own.split_once('/')).any(|(owner, bare)| {
+            let own = name.strip_prefix(owner).map_or(name, |rest| rest.trim_start_matches(['/', '_', '-']));
+            own == bare
+        })
     }
 }
 

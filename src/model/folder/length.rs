@@ -5,16 +5,11 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Folder;
 use crate::model::config::MOST_TOKENS;
 use crate::model::error::ModelError;
-use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_FILE};
+use crate::model::files::{self, LENGTH_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 use crate::model::json::Settings;
-
-/// Settings of the Transformer module other than those of the transformer.
-pub(super) struct Body {
-    pub max_tokens: usize,
-    pub lowercase: bool,
-}
 
 /// Its names for other families in releases of the library before 2.
 const FORMER_FILES: [&str; 6] = [
@@ -25,7 +20,6 @@ const FORMER_FILES: [&str; 6] = [
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 ];
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The shortest useful pair for a reranker: four special tokens, and one or two tokens of each text.
 const SHORTEST_PAIR: usize = 8;
 
@@ -38,7 +32,8 @@ const OF_RERANKER: [(&str, &str); 3] = [
     ("do_lower_case", "false"),
 ];
 
-pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
+/// Reads the module's settings into `folder`.
+pub(super) fn read(dir: &Path, positions: usize, folder: &mut Folder) -> Result<(), ModelError> {
     let path = dir.join(LENGTH_FILE);
     let former = FORMER_FILES.into_iter().find(|name| dir.join(name).exists());
     if let Some(name) = former.filter(|_| !files::is_there(&path)) {
@@ -46,13 +41,14 @@ pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
         return Err(ModelError::unsupported(dir, "name of a file", name, supported));
     }
     let (mut config, said) = body(dir, &OF_ENCODER, "last_hidden_state")?;
-    let lowercase = config.take("do_lower_case")?.unwrap_or(false);
+    folder.text.lowercase = config.or("do_lower_case", false)?;
     config.refuse_rest()?;
     let of_tokenizer = tokenizer_length(dir)?;
     let said = said.map(|length| (length, path));
-    let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG))));
+    let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG_FILE))));
     let (length, file) = said.unwrap_or((positions, dir.join("config.json")));
-    Ok(Body { max_tokens: within(length.min(positions), &file)?, lowercase })
+    folder.text.max_tokens = within(length.min(positions), &file)?;
+    Ok(())
 }
 
 /// The longest pair of texts that a cross-encoder reads.
@@ -72,7 +68,7 @@ pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result
 /// The module's settings and the longest text. `output` is the transformer's output for a text.
 fn body(
     dir: &Path,
-    supported: &[(&'static str, &'static str)],
+    supported: &[(&str, &str)],
     output: &str,
 ) -> Result<(Settings, Option<usize>), ModelError> {
     let mut config = Settings::read_or_none(dir.join(LENGTH_FILE))?;
@@ -105,7 +101,7 @@ fn within(found: usize, path: &Path) -> Result<usize, ModelError> {
 
 /// `model_max_length`, unless it is the huge number that means no limit.
 pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, ModelError> {
-    let mut config = Settings::read_or_none(dir.join(TOKENIZER_CONFIG))?;
+    let mut config = Settings::read_or_none(dir.join(TOKENIZER_CONFIG_FILE))?;
     config.check(&[("truncation_side", "right")])?;
     // The library rebuilds a BERT normalizer from them.
     let mut said = Vec::new();
@@ -144,7 +140,7 @@ fn bert_normalizer(dir: &Path) -> Result<Value, ModelError> {
     if !files::is_there(&path) {
         return Ok(Value::Null);
     }
-    let File { normalizer } = files::read_json_within(&path, TOKENIZER_BYTES)?;
+    let File { normalizer } = files::read_json(&path)?;
     let is_bert = normalizer.get("type").and_then(Value::as_str) == Some("BertNormalizer");
     Ok(if is_bert { normalizer } else { Value::Null })
 }

@@ -12,37 +12,27 @@ mod task;
 
 use std::path::Path;
 
-use super::config::{Family, TransformerConfig};
+use super::config::{Family, MOST_TOKENS, TransformerConfig};
 use super::dense::Dense;
 use super::error::ModelError;
 use super::files::{self, MANIFEST_FILE};
 use super::json::Settings;
 use super::pooling::{Pooler, PoolingMode, Step};
 use super::settings::EncoderSettings;
+use super::tokenize::TextRules;
+use super::weights::Weights;
 use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
-pub(crate) use modules::Module;
+pub use modules::Module;
+pub(super) use modules::STATIC_EMBEDDING;
 #[cfg(feature = "hub")]
-pub(super) use modules::table_folder;
+pub(super) use modules::{module_folders, table_folder};
 pub use prompts::{Prompt, PromptSource};
-pub(super) use statics::{StaticForm, config as static_config};
+pub(super) use statics::{MODEL2VEC, config as static_config, family as static_family};
 #[cfg(feature = "train")]
 pub(super) use task::is_reranker;
 pub(super) use task::{check_weights, model_type, modern_head, reranker};
-
-/// Which of a text's tokens an encoder reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tokens {
-    /// All tokens, with the special ones added by the tokenizer.
-    #[default]
-    Marked,
-    /// All tokens, without special ones.
-    Bare,
-    /// Known tokens at the start of a text, which is first truncated to the characters of `length` tokens of
-    /// median length.
-    Known { length: Option<usize> },
-}
 
 /// The settings of a folder for turning a text into an embedding, without those of the transformer itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,12 +41,8 @@ pub(crate) struct Folder {
     /// Whether the tokens of the prompt are pooled too.
     pub include_prompt: bool,
     pub modules: Vec<Module>,
-    /// The longest text, in tokens.
-    pub max_tokens: usize,
-    /// Which of a text's tokens are read.
-    pub tokens: Tokens,
-    /// Whether texts are lowercased before the tokenizer's own normalizer.
-    pub lowercase: bool,
+    /// How texts are tokenised.
+    pub text: TextRules,
     /// Dimensions that embeddings keep.
     pub truncate_dim: Option<usize>,
     pub similarity: Similarity,
@@ -65,6 +51,20 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
+    /// The settings of a folder that states none: the mean over all tokens, of unit norm.
+    fn new() -> Self {
+        Self {
+            pooling: vec![PoolingMode::Mean],
+            include_prompt: true,
+            modules: vec![Module::Normalize],
+            text: TextRules { max_tokens: MOST_TOKENS, ..TextRules::default() },
+            truncate_dim: None,
+            similarity: Similarity::Cosine,
+            query_prompt: Prompt::default(),
+            document_prompt: Prompt::default(),
+        }
+    }
+
     /// Reads the folder of an encoder or a bundle, and the settings that are not in its files. `given`
     /// overrides both.
     ///
@@ -75,35 +75,30 @@ impl Folder {
         config: &TransformerConfig,
         given: &EncoderSettings,
     ) -> Result<(Self, EncoderSettings), ModelError> {
+        let mut folder = Self::new();
+        if config.layers > 0 {
+            task::check(dir)?;
+        }
+        prompts::read(dir, &mut folder)?;
+        match config.family {
+            Family::Model2vec => statics::model2vec(dir, config.hidden_size, &mut folder)?,
+            Family::StaticEmbedding => statics::read(dir, config.hidden_size, &mut folder)?,
+            _ => {
+                modules::read(dir, config.hidden_size, &mut folder)?;
+                length::read(dir, config.max_positions, &mut folder)?;
+            }
+        }
         let path = dir.join(MANIFEST_FILE);
         let (settings, source) = match path.exists() {
             true => {
                 let own: Option<EncoderSettings> = Settings::read(path)?.take("encoder")?;
                 (given.or(&own.unwrap_or_default()), PromptSource::Settings)
             }
-            // Kept as settings, so that a copy under another name has the same prompts.
-            false => (given.or(&families::prompts(dir, &prompts::said(dir)?)?), PromptSource::Card),
-        };
-        let mut folder = match if config.family == Family::Static { StaticForm::of(dir)? } else { None } {
-            Some(form) => statics::read(dir, form, config.hidden_size)?,
-            None => {
-                task::check(dir)?;
-                let chain = modules::read(dir, config.hidden_size)?;
-                let body = length::read(dir, config.max_positions)?;
-                let said = prompts::read(dir)?;
-                Self {
-                    pooling: chain.pooling,
-                    include_prompt: chain.include_prompt,
-                    modules: chain.modules,
-                    max_tokens: body.max_tokens,
-                    tokens: Tokens::Marked,
-                    lowercase: body.lowercase,
-                    truncate_dim: said.truncate_dim,
-                    similarity: said.similarity,
-                    query_prompt: said.query,
-                    document_prompt: said.document,
-                }
+            false if folder.query_prompt.text.is_empty() && folder.document_prompt.text.is_empty() => {
+                // Kept as settings, so that a copy under another name has the same prompts.
+                (given.or(&families::prompts(dir)?), PromptSource::Card)
             }
+            false => (given.clone(), PromptSource::Card),
         };
         folder.truncate_dim = settings.dim.or(folder.truncate_dim);
         for (prompt, text, given) in [
@@ -115,30 +110,7 @@ impl Folder {
                 *prompt = Prompt { text: text.clone(), source };
             }
         }
-        folder.check_dim(dir, config.hidden_size)?;
         Ok((folder, settings))
-    }
-
-    /// Width of the embeddings before truncation.
-    fn width(&self, hidden: usize) -> usize {
-        let pooled = self.pooling.len() * hidden;
-        self.modules.iter().fold(pooled, |width, module| match module {
-            Module::Dense(_, dense) => dense.outputs,
-            Module::Normalise => width,
-        })
-    }
-
-    fn check_dim(&self, dir: &Path, hidden: usize) -> Result<(), ModelError> {
-        let width = self.width(hidden);
-        match self.truncate_dim {
-            Some(dim) if dim == 0 || dim > width => Err(ModelError::bad_config(
-                dir,
-                "number of dimensions to keep",
-                dim,
-                format!("1 to the encoder's {width}"),
-            )),
-            _ => Ok(()),
-        }
     }
 
     /// Whether texts are encoded identically; the source of a prompt is ignored.
@@ -153,18 +125,29 @@ impl Folder {
     }
 
     /// The pooling with the weights of the modules after it.
+    ///
+    /// # Errors
+    /// Those of reading the weights; [`ModelError::BadSetting`] for more dimensions than the encoder has.
     pub(crate) fn pooler(&self, dir: &Path, hidden: usize) -> Result<Pooler, ModelError> {
         let step = |module: &Module| {
             Ok(match module {
-                Module::Dense(folder, config) => {
-                    let path = dir.join(folder);
+                Module::Dense(config) => {
+                    let path = dir.join(&config.folder);
                     check_weights(&path, dir, "SentenceTransformer")?;
-                    Step::Dense(Dense::load(&path.join(files::ENCODER_FILE), config)?)
+                    let weights = Weights::from_file(&path.join(files::ENCODER_FILE))?;
+                    Step::Dense(Dense::of(&weights, "linear", config)?)
                 }
-                Module::Normalise => Step::Normalise,
+                Module::Normalize => Step::Normalise,
             })
         };
         let steps = self.modules.iter().map(step).collect::<Result<_, ModelError>>()?;
-        Ok(Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim))
+        let pooler = Pooler::new(self.pooling.clone(), steps, hidden, self.truncate_dim);
+        let (what, width) = ("number of dimensions to keep", pooler.width);
+        match self.truncate_dim {
+            Some(dim) if dim == 0 || dim > width => {
+                Err(ModelError::bad_config(dir, what, dim, format!("1 to the encoder's {width}")))
+            }
+            _ => Ok(pooler),
+        }
     }
 }

@@ -2,32 +2,29 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::dense::{DenseActivation, DenseConfig};
+use super::Folder;
+use crate::model::dense::{DenseActivation, DenseModule};
 use crate::model::error::ModelError;
-use crate::model::files;
+use crate::model::files::{self, MODULES_FILE};
 use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
 
 /// A module after the pooling.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Module {
-    /// Its folder and settings.
-    Dense(String, DenseConfig),
-    Normalise,
-}
-
-/// The settings of a chain of modules.
-pub(super) struct Chain {
-    pub pooling: Vec<PoolingMode>,
-    pub include_prompt: bool,
-    pub modules: Vec<Module>,
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "module")]
+#[non_exhaustive]
+pub enum Module {
+    /// A linear map, then an activation.
+    Dense(DenseModule),
+    /// Unit L2 norm.
+    Normalize,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct ModuleEntry {
     path: String,
     #[serde(rename = "type")]
     class: String,
@@ -43,8 +40,7 @@ const SUPPORTED: &str =
 const FOLDERS: &str =
     "the model's own folder for the first one, a number and its name, as in 1_Pooling, for others";
 /// The module that is a table of token vectors.
-pub(super) const STATIC_EMBEDDING: &str = "StaticEmbedding";
-pub(super) const FILE: &str = "modules.json";
+pub(in crate::model) const STATIC_EMBEDDING: &str = "StaticEmbedding";
 /// Most modules after the pooling, and most widths in a chain.
 const MOST_MODULES: usize = 16;
 const MOST_WIDTH: usize = 1 << 16;
@@ -52,7 +48,7 @@ const MOST_WIDTH: usize = 1 << 16;
 const ENDS: [(&str, &str); 2] =
     [("module_input_name", "sentence_embedding"), ("module_output_name", "sentence_embedding")];
 
-impl Entry {
+impl ModuleEntry {
     /// The name of a class of sentence-transformers.
     fn class(&self) -> Option<&str> {
         self.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next())
@@ -68,39 +64,32 @@ impl Entry {
     }
 }
 
-impl Chain {
-    /// Mean pooling and the modules after it.
-    fn mean(modules: Vec<Module>) -> Self {
-        Self { pooling: vec![PoolingMode::Mean], include_prompt: true, modules }
-    }
-}
-
 /// The folder of the first module if it is a table of token vectors; `path` need not exist.
 pub(in crate::model) fn table_folder(path: &Path) -> Result<Option<String>, ModelError> {
-    let entries: Vec<Entry> = files::read_json_or_default(path)?;
+    let entries: Vec<ModuleEntry> = files::read_json_or_default(path)?;
     let first = entries.into_iter().next();
     Ok(first.filter(|entry| entry.class() == Some(STATIC_EMBEDDING)).map(|entry| entry.path))
 }
 
-/// Reads `modules.json`; without one: mean pooling and unit norm.
-pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
-    let path = dir.join(FILE);
+/// Reads `modules.json` into `folder`; without one, it keeps its defaults.
+pub(super) fn read(dir: &Path, hidden: usize, folder: &mut Folder) -> Result<(), ModelError> {
+    let path = dir.join(MODULES_FILE);
     if !files::is_there(&path) {
-        return Ok(Chain::mean(vec![Module::Normalise]));
+        return Ok(());
     }
     let no = |what, found: &str, supported| ModelError::unsupported(&path, what, found, supported);
-    let entries: Vec<Entry> = files::read_json(&path)?;
+    let entries: Vec<ModuleEntry> = files::read_json(&path)?;
     if entries.len() > MOST_MODULES {
         return Err(no("number of modules", &entries.len().to_string(), "at most 16"));
     }
-    let mut chain: Option<Chain> = None;
-    let mut width = hidden;
+    folder.modules.clear();
+    let (mut is_pooled, mut width) = (false, hidden);
     for (place, entry) in entries.iter().enumerate() {
         let (class, is_first) = (entry.class().unwrap_or_default(), place == 0);
         let is_known = match class {
             STATIC_EMBEDDING | "Transformer" => is_first,
-            "Pooling" => place == 1 && chain.is_none(),
-            "Dense" | "Normalize" => chain.is_some(),
+            "Pooling" => place == 1 && !is_pooled,
+            "Dense" | "Normalize" => is_pooled,
             _ => false,
         };
         if !is_known {
@@ -113,33 +102,39 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
             return Err(no("folder of a module", &entry.path, FOLDERS));
         }
         let config = dir.join(&entry.path).join("config.json");
-        match (class, &mut chain) {
-            (STATIC_EMBEDDING, _) => chain = Some(Chain::mean(Vec::new())),
-            ("Pooling", _) => {
-                let own = read_pooling(&config)?;
-                width = own.pooling.len() * hidden;
-                chain = Some(own);
+        match class {
+            "Pooling" => {
+                read_pooling(&config, folder)?;
+                width = folder.pooling.len() * hidden;
             }
-            ("Dense", Some(chain)) => {
-                let dense = read_dense(&config, width)?;
+            "Dense" => {
+                let dense = read_dense(&config, entry.path.clone(), width)?;
                 width = dense.outputs;
-                chain.modules.push(Module::Dense(entry.path.clone(), dense));
+                folder.modules.push(Module::Dense(dense));
             }
-            ("Normalize", Some(chain)) => {
+            "Normalize" => {
                 // Has settings only since release 6.
                 Settings::read_or_none(config)?.check(&ENDS)?;
-                chain.modules.push(Module::Normalise);
+                folder.modules.push(Module::Normalize);
             }
             _ => {}
         }
+        is_pooled |= class != "Transformer";
     }
-    chain.ok_or_else(|| no("chain of modules", "without Pooling", SUPPORTED))
+    if is_pooled { Ok(()) } else { Err(no("chain of modules", "without Pooling", SUPPORTED)) }
+}
+
+/// The folders of the modules of a `modules.json`.
+#[cfg(feature = "hub")]
+pub(in crate::model) fn module_folders(path: &Path) -> Result<Vec<String>, ModelError> {
+    let entries: Vec<ModuleEntry> = files::read_json(path)?;
+    Ok(entries.into_iter().map(|entry| entry.path).collect())
 }
 
 /// Refuses a chain with anything but the Transformer; `modules.json` may be absent.
 pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
-    let path = dir.join(FILE);
-    let entries: Vec<Entry> = files::read_json_or_default(&path)?;
+    let path = dir.join(MODULES_FILE);
+    let entries: Vec<ModuleEntry> = files::read_json_or_default(&path)?;
     for (place, entry) in entries.iter().enumerate() {
         let is_one = place == 0 && entry.class() == Some("Transformer");
         if !(is_one && entry.path.is_empty() && entry.kwargs.is_empty()) {
@@ -152,7 +147,7 @@ pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
 }
 
 /// Both spellings: a setting for each mode, and since release 5.4 a mode or a list of them.
-fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
+fn read_pooling(path: &Path, folder: &mut Folder) -> Result<(), ModelError> {
     /// Older and newer names of the modes, in the order in which older files concatenate them.
     const MODES: [(&str, &str, PoolingMode); 6] = [
         ("pooling_mode_cls_token", "cls", PoolingMode::Cls),
@@ -185,16 +180,15 @@ fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
     if pooling.is_empty() {
         pooling.push(PoolingMode::Mean);
     }
-    let include_prompt = config.take("include_prompt")?.unwrap_or(true);
+    (folder.pooling, folder.include_prompt) = (pooling, config.or("include_prompt", true)?);
     // Repeats the transformer's width; the library uses the transformer's.
     for width in ["word_embedding_dimension", "embedding_dimension"] {
         config.fields.remove(width);
     }
-    config.refuse_rest()?;
-    Ok(Chain { pooling, include_prompt, modules: Vec::new() })
+    config.refuse_rest()
 }
 
-fn read_dense(path: &Path, width: usize) -> Result<DenseConfig, ModelError> {
+fn read_dense(path: &Path, folder: String, width: usize) -> Result<DenseModule, ModelError> {
     let mut config = Settings::read(path)?;
     config.check(&ENDS)?;
     let (inputs, outputs) = (config.need("in_features")?, config.need("out_features")?);
@@ -204,13 +198,14 @@ fn read_dense(path: &Path, width: usize) -> Result<DenseConfig, ModelError> {
     if outputs == 0 || outputs > MOST_WIDTH {
         return Err(config.bad("out_features", outputs, format!("1 to {MOST_WIDTH}")));
     }
-    let dense = DenseConfig {
+    let dense = DenseModule {
+        folder,
         inputs,
         outputs,
-        bias: config.take("bias")?.unwrap_or(true),
+        bias: config.or("bias", true)?,
         // The library's default.
         activation: activation(&mut config, "activation_function")?.unwrap_or(DenseActivation::Tanh),
-        residual: config.take("use_residual")?.unwrap_or(false),
+        residual: config.or("use_residual", false)?,
     };
     config.refuse_rest()?;
     Ok(dense)

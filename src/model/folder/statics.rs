@@ -10,52 +10,34 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Folder, Module, Tokens, modules, prompts};
-use crate::model::config::{MOST_TOKENS, TransformerConfig};
+use super::{Folder, Module, modules};
+use crate::model::config::{Family, MOST_TOKENS, TransformerConfig};
 use crate::model::error::ModelError;
-use crate::model::files;
+use crate::model::files::{self, CONFIG_FILE, MODULES_FILE};
 use crate::model::json::Settings;
-use crate::model::pooling::PoolingMode;
+use crate::model::tokenize::{TextRules, Tokens};
 use crate::model::transformer::{STATIC_TABLES, TOKEN_ROWS};
 use crate::model::weights::Weights;
 
-/// The form of a static encoder's folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::model) enum StaticForm {
-    Model2vec,
-    SentenceTransformers,
-}
-
-const CONFIG: &str = "config.json";
-const MODEL2VEC: &str = "model2vec";
+pub(in crate::model) const MODEL2VEC: &str = "model2vec";
 /// The library's default for the longest text.
 const DEFAULT_LENGTH: usize = 512;
 
-impl StaticForm {
-    /// The form of the folder if it is that of a static encoder.
-    pub(in crate::model) fn of(dir: &Path) -> Result<Option<Self>, ModelError> {
-        let config = Settings::read_or_none(dir.join(CONFIG))?.fields;
-        let says = |name: &str| config.get(name).filter(|value| !value.is_null());
-        // The first releases wrote how the table was made, but no `model_type`.
-        let is_first = says("model_type").is_none()
-            && ["apply_pca", "tokenizer_name"].into_iter().any(|name| says(name).is_some());
-        if is_first || says("model_type").and_then(Value::as_str) == Some(MODEL2VEC) {
-            return Ok(Some(Self::Model2vec));
-        }
-        Ok(modules::table_folder(&dir.join(modules::FILE))?.map(|_| Self::SentenceTransformers))
+/// The family of a static encoder's folder; `None` for another folder.
+pub(in crate::model) fn family(dir: &Path) -> Result<Option<Family>, ModelError> {
+    let config = Settings::read_or_none(dir.join(CONFIG_FILE))?.fields;
+    let says = |name: &str| config.get(name).filter(|value| !value.is_null());
+    // The first releases wrote how the table was made, but no `model_type`.
+    let is_first = says("model_type").is_none()
+        && ["apply_pca", "tokenizer_name"].into_iter().any(|name| says(name).is_some());
+    if is_first || says("model_type").and_then(Value::as_str) == Some(MODEL2VEC) {
+        return Ok(Some(Family::Model2vec));
     }
-
-    /// The name of the architecture.
-    pub(in crate::model) fn name(self) -> &'static str {
-        match self {
-            Self::Model2vec => MODEL2VEC,
-            Self::SentenceTransformers => modules::STATIC_EMBEDDING,
-        }
-    }
+    Ok(modules::table_folder(&dir.join(MODULES_FILE))?.map(|_| Family::StaticEmbedding))
 }
 
 /// The description of the table, with the sizes from its file.
-pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelError> {
+pub(in crate::model) fn config(dir: &Path, family: Family) -> Result<TransformerConfig, ModelError> {
     super::check_weights(dir, dir, "SentenceTransformer")?;
     let path = dir.join(files::encoder_file(dir));
     let weights = Weights::from_file(&path)?;
@@ -68,46 +50,30 @@ pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelErr
         return Err(ModelError::tensor_shape(path, name, &table, &[0, 0]));
     };
     let tokens = of_tokens.as_deref().and_then(|shape| shape.first()).copied().unwrap_or(rows);
-    TransformerConfig::of_table(&path, [tokens, width], MOST_TOKENS)
+    TransformerConfig::of_table(&path, family, [tokens, width], MOST_TOKENS)
 }
 
-/// Reads the settings of the folder.
-pub(super) fn read(dir: &Path, form: StaticForm, width: usize) -> Result<Folder, ModelError> {
-    let said = prompts::read(dir)?;
-    let (modules, max_tokens, tokens) = match form {
-        StaticForm::Model2vec => model2vec(dir, width)?,
-        StaticForm::SentenceTransformers => {
-            let chain = modules::read(dir, width)?;
-            (chain.modules, tokenizer_length(dir)?, Tokens::Bare)
+/// Reads the settings of a folder of sentence-transformers.
+pub(super) fn read(dir: &Path, width: usize, folder: &mut Folder) -> Result<(), ModelError> {
+    modules::read(dir, width, folder)?;
+    let max_tokens = tokenizer_length(dir)?.min(MOST_TOKENS);
+    folder.text = TextRules { max_tokens, tokens: Tokens::Bare, lowercase: false };
+    Ok(())
+}
+
+/// Reads the settings of a folder of model2vec.
+pub(super) fn model2vec(dir: &Path, width: usize, folder: &mut Folder) -> Result<(), ModelError> {
+    let mut config = Settings::read(dir.join(CONFIG_FILE))?;
+    let normalises = config.or("normalize", false)?;
+    let own = if normalises { vec![Module::Normalize] } else { Vec::new() };
+    let listed = dir.join(MODULES_FILE);
+    if files::is_there(&listed) {
+        modules::read(dir, width, folder)?;
+        if folder.modules != own {
+            let supported = "StaticEmbedding, and Normalize where config.json's normalize is true";
+            let found = "another than config.json's";
+            return Err(ModelError::unsupported(listed, "list of modules", found, supported));
         }
-    };
-    Ok(Folder {
-        pooling: vec![PoolingMode::Mean],
-        include_prompt: true,
-        modules,
-        max_tokens: max_tokens.min(MOST_TOKENS),
-        tokens,
-        lowercase: false,
-        truncate_dim: said.truncate_dim,
-        similarity: said.similarity,
-        query_prompt: said.query,
-        document_prompt: said.document,
-    })
-}
-
-fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), ModelError> {
-    let mut config = Settings::read(dir.join(CONFIG))?;
-    let normalises = config.take("normalize")?.unwrap_or(false);
-    let own = if normalises { vec![Module::Normalise] } else { Vec::new() };
-    let listed = dir.join(modules::FILE);
-    if files::is_there(&listed) && modules::read(dir, width)?.modules != own {
-        let supported = "StaticEmbedding, and Normalize where config.json's normalize is true";
-        return Err(ModelError::unsupported(
-            listed,
-            "list of modules",
-            "another than config.json's",
-            supported,
-        ));
     }
     // Absent, null for none, or a number.
     let default = if config.fields.contains_key("max_length") { None } else { Some(DEFAULT_LENGTH) };
@@ -115,7 +81,10 @@ fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), M
     if length == Some(0) {
         return Err(config.bad("max_length", 0, "1 and more"));
     }
-    Ok((own, length.unwrap_or(MOST_TOKENS), Tokens::Known { length }))
+    folder.modules = own;
+    let max_tokens = length.unwrap_or(MOST_TOKENS).min(MOST_TOKENS);
+    folder.text = TextRules { max_tokens, tokens: Tokens::Known { length }, lowercase: false };
+    Ok(())
 }
 
 /// The tokenizer's own maximum length.
@@ -125,7 +94,7 @@ fn tokenizer_length(dir: &Path) -> Result<usize, ModelError> {
         truncation: Option<Map<String, Value>>,
     }
     let path = dir.join(files::tokenizer_file(dir));
-    let File { truncation } = files::read_json_within(&path, files::TOKENIZER_BYTES)?;
+    let File { truncation } = files::read_json(&path)?;
     let Some(fields) = truncation else { return Ok(MOST_TOKENS) };
     let mut truncation = Settings { path, fields };
     truncation.check(&[("direction", "Right")])?;

@@ -7,11 +7,9 @@ use serde_json::{Map, Value};
 use super::modules::{self, activation};
 use crate::model::dense::DenseActivation;
 use crate::model::error::{ModelError, shortened};
-use crate::model::files::{self, ENCODER_FILE, PROMPTS_FILE};
-use crate::model::json::{self, Settings};
+use crate::model::files::{self, CONFIG_FILE, ENCODER_FILE, MODULES_FILE, PROMPTS_FILE};
+use crate::model::json::Settings;
 use crate::model::pooling::PoolingMode;
-
-const CONFIG: &str = "config.json";
 
 /// The purpose of a model according to the two files.
 struct Purpose {
@@ -25,7 +23,7 @@ struct Purpose {
 
 impl Purpose {
     fn read(dir: &Path) -> Result<Self, ModelError> {
-        let mut config = Settings::read(dir.join(CONFIG))?;
+        let mut config = Settings::read(dir.join(CONFIG_FILE))?;
         let mut of_library = Settings::read_or_none(dir.join(PROMPTS_FILE))?;
         let classes: Vec<String> = config.take("architectures")?.unwrap_or_default();
         let classifies = classes.iter().any(|name| name.ends_with(CLASSIFIER));
@@ -33,7 +31,7 @@ impl Purpose {
             .into_iter()
             .any(|name| config.fields.get(name).is_some_and(|value| !value.is_null()));
         let is_one = of_library.take("model_type")? == Some("CrossEncoder".to_owned()) || has_activation;
-        let is_reranker = is_one || classifies && !files::is_there(&dir.join(modules::FILE));
+        let is_reranker = is_one || classifies && !files::is_there(&dir.join(MODULES_FILE));
         Ok(Self { config, of_library, class: classes.into_iter().next(), is_reranker })
     }
 
@@ -47,9 +45,9 @@ impl Purpose {
 /// Reads the activation after the head of a cross-encoder with one output.
 pub(in crate::model) fn reranker(dir: &Path) -> Result<DenseActivation, ModelError> {
     let mut purpose = Purpose::read(dir)?;
-    let no = |why: String| Err(ModelError::NotAReranker { path: dir.to_owned(), why });
+    let no = |why: String| Err(ModelError::OtherPurpose { path: dir.to_owned(), wanted: "reranker", why });
     if !purpose.is_reranker {
-        if files::is_there(&dir.join(modules::FILE)) {
+        if files::is_there(&dir.join(MODULES_FILE)) {
             return no("its modules.json, without `model_type` CrossEncoder next to it, makes it an encoder"
                 .to_owned());
         }
@@ -95,16 +93,10 @@ pub(in crate::model) fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
     Ok(Purpose::read(dir)?.is_reranker)
 }
 
-/// ModernBERT's settings for the head of its classifier.
-pub(in crate::model) struct ModernHead {
-    pub pooling: PoolingMode,
-    pub activation: DenseActivation,
-    pub eps: f32,
-}
-
-/// Reads it; the defaults are those of transformers.
-pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError> {
-    let mut config = Settings::read(dir.join(CONFIG))?;
+/// The pooling, the activation and the norm's epsilon of the head of ModernBERT's classifier; the defaults
+/// are those of transformers.
+pub(in crate::model) fn modern_head(dir: &Path) -> Result<(PoolingMode, DenseActivation, f32), ModelError> {
+    let mut config = Settings::read(dir.join(CONFIG_FILE))?;
     config.check(&[("norm_bias", "false")])?;
     let pooling = match config.take::<String>("classifier_pooling")?.as_deref().unwrap_or("cls") {
         "cls" => PoolingMode::Cls,
@@ -115,12 +107,10 @@ pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError
         "gelu" => DenseActivation::Gelu,
         "relu" => DenseActivation::Relu,
         "silu" | "swish" => DenseActivation::Silu,
-        other => {
-            return Err(config.unsupported("classifier_activation", other, "gelu, relu, silu"));
-        }
+        other => return Err(config.unsupported("classifier_activation", other, "gelu, relu, silu")),
     };
     const EPS: f32 = 1e-5;
-    Ok(ModernHead { pooling, activation, eps: config.take("norm_eps")?.unwrap_or(EPS) })
+    Ok((pooling, activation, config.or("norm_eps", EPS)?))
 }
 
 /// Refuses unsupported settings that change the weights or their use.
@@ -139,7 +129,8 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
     let mut purpose = Purpose::read(dir)?;
     check_extras(dir, &mut purpose.config)?;
     let error = |found: &str, kind| {
-        Err(ModelError::NotAnEncoder { path: dir.to_owned(), found: shortened(found), kind })
+        let why = format!("its `{}` is {kind}", shortened(found));
+        Err(ModelError::OtherPurpose { path: dir.to_owned(), wanted: "encoder of texts", why })
     };
     if purpose.is_reranker {
         let labels = purpose.labels()?;
@@ -151,7 +142,7 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
         };
         return error(purpose.class.as_deref().unwrap_or("CrossEncoder"), kind);
     }
-    let is_encoder = files::is_there(&dir.join(modules::FILE));
+    let is_encoder = files::is_there(&dir.join(MODULES_FILE));
     let Some(name) = purpose.class.filter(|_| !is_encoder) else { return Ok(()) };
     let kind = [
         ("ForMaskedLM", "a language model that fills in masked words"),
@@ -181,18 +172,18 @@ pub(in crate::model) fn check_weights(
 ) -> Result<(), ModelError> {
     if let Some(path) = files::ENCODER_FILES.iter().map(|name| dir.join(name)).find(|path| path.exists()) {
         return match files::begins_with(&path, LFS_POINTER)? {
-            true => Err(ModelError::LfsPointer { path }),
+            true => {
+                let problem =
+                    "is a pointer of Git LFS and not the file itself: run `git lfs pull` in its folder";
+                Err(ModelError::bad_file(path, problem))
+            }
             false => Ok(()),
         };
     }
     let index = dir.join("model.safetensors.index.json");
     if index.exists() {
-        return Err(ModelError::unsupported(
-            &index,
-            "weights in",
-            "several files",
-            "one file, model.safetensors",
-        ));
+        let supported = "one file, model.safetensors";
+        return Err(ModelError::unsupported(&index, "weights in", "several files", supported));
     }
     match [
         "pytorch_model.bin",
@@ -205,12 +196,20 @@ pub(in crate::model) fn check_weights(
     .map(|name| dir.join(name))
     .find(|path| path.exists())
     {
-        Some(path) => Err(ModelError::OtherWeights { path, model: model.to_owned(), class }),
+        // Loading PyTorch's own format may run code.
+        Some(path) => Err(ModelError::bad_file(
+            path,
+            format!(
+                "is not read, only model.safetensors is; to convert the folder: pip install sentence-transformers; \
+                 python -c 'from sentence_transformers import {class}; {class}(\"{}\").save_pretrained(\"NEW-DIR\")'",
+                model.display()
+            ),
+        )),
         None => Err(ModelError::not_a_model(dir, ENCODER_FILE)),
     }
 }
 
 /// The `model_type` of a folder's `config.json`.
 pub(in crate::model) fn model_type(dir: &Path) -> Result<String, ModelError> {
-    json::field(&dir.join(CONFIG), "model_type")
+    Settings::read(dir.join(CONFIG_FILE))?.need("model_type")
 }

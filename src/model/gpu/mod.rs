@@ -13,10 +13,8 @@ use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 mod operation;
 mod reshape;
 
-use super::autograd::operation::{
-    GpuOperand as Operand, Gradients, Operation, apply, apply_without_gradients,
-};
-use operation::{ptx, rows_of, view};
+use super::autograd::operation::{GpuOperand as Operand, apply};
+use operation::{OnGpu, apply_without_gradients, ptx, rows_of, view};
 use reshape::column_sums;
 pub(super) use reshape::permute;
 
@@ -25,7 +23,16 @@ pub(super) use reshape::permute;
 /// # Shapes
 /// `x` `[.., m]` and the output; `weight` and `bias` `[m]`; all f32.
 pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
-    apply([&x.contiguous()?, weight, bias], LayerNorm(epsilon))
+    let operation = OnGpu(
+        "layer_norm",
+        move |name, operands: [Operand<'_>; 3]| by_rows(name, operands, 1, epsilon),
+        move |[x, weight, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let of = |name| of_rows(name, [x, weight, gradient], epsilon);
+            let (dx, dw) = (of("layer_norm_gradient")?, of("layer_norm_weight_gradient")?);
+            Ok([Some(dx), Some(column_sums(&dw)?), Some(column_sums(gradient)?)])
+        },
+    );
+    apply([&x.contiguous()?, weight, bias], operation)
 }
 
 /// `softmax(scale * scores + mask)` over the last dimension.
@@ -35,13 +42,32 @@ pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f3
 /// f32.
 pub(super) fn softmax(scores: &Tensor, mask: &Tensor, scale: f32) -> Result<Tensor> {
     let (_, heads, tokens, _) = scores.dims4()?;
-    let softmax = Softmax { group: (heads * tokens) as u32, scale };
-    apply([&scores.contiguous()?, &mask.contiguous()?], softmax)
+    let group = (heads * tokens) as u32;
+    let operation = OnGpu(
+        "softmax",
+        move |name, [scores, mask, _]: [Operand<'_>; 3]| by_rows(name, [scores, mask, mask], group, scale),
+        move |_: [&Tensor; 3], y: &Tensor, gradient: &Tensor| {
+            Ok([Some(of_rows("softmax_gradient", [y, y, gradient], scale)?), None, None])
+        },
+    );
+    apply([&scores.contiguous()?, &mask.contiguous()?], operation)
 }
 
 /// `x + bias` over the last dimension, followed by GELU if `gelu`.
 pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
-    apply([&x.contiguous()?, bias], Bias { gelu })
+    let operation = OnGpu(
+        if gelu { "bias_gelu" } else { "bias" },
+        |name, [x, bias, _]: [Operand<'_>; 3]| by_rows(name, [x, bias, bias], 1, 1.0),
+        move |[x, bias, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let dx = match gelu {
+                true => of_rows("bias_gelu_gradient", [x, bias, gradient], 1.0)?,
+                false => gradient.clone(),
+            };
+            let db = column_sums(&dx)?;
+            Ok([Some(dx), Some(db), None])
+        },
+    );
+    apply([&x.contiguous()?, bias], operation)
 }
 
 /// Rows of a table.
@@ -49,140 +75,47 @@ pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
 /// # Shapes
 /// `table` `[n, m]` f32; `ids` `[k]` u32, each below n; output `[k, m]`.
 pub(super) fn rows(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
-    apply([table, ids], Rows)
+    let operation = OnGpu(
+        "gather",
+        |name, [table, ids, _]: [Operand<'_>; 3]| {
+            let shape = Shape::from((ids.1.shape().elem_count(), table.1.shape().dim(D::Minus1)?));
+            by_ids(name, table, ids, shape)
+        },
+        |[table, ids, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let shape = table.shape();
+            let sums = apply_without_gradients("scatter", [gradient, ids], |name, [x, ids, _]| {
+                by_ids(name, x, ids, shape.clone())
+            })?;
+            Ok([Some(sums), None, None])
+        },
+    );
+    apply([table, ids], operation)
+}
+
+/// The output of a kernel by rows, without gradients.
+fn of_rows(name: &'static str, operands: [&Tensor; 3], scale: f32) -> Result<Tensor> {
+    apply_without_gradients(name, operands, |name, operands| by_rows(name, operands, 1, scale))
 }
 
 /// Launches a kernel with one warp per row.
-#[derive(Clone, Copy)]
-struct Kernel {
+fn by_rows(
     name: &'static str,
+    [a, b, c]: [Operand<'_>; 3],
     group: u32,
     scale: f32,
-}
-
-impl Kernel {
-    fn new(name: &'static str) -> Self {
-        Self { name, group: 1, scale: 1.0 }
-    }
-
-    fn scaled(name: &'static str, scale: f32) -> Self {
-        Self { scale, ..Self::new(name) }
-    }
-}
-
-impl Operation for Kernel {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn on_gpu(&self, [a, b, c]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        let shape = a.1.shape().clone();
-        let (rows, width) = rows_of(&shape)?;
-        let device = a.0.device();
-        let function = device.get_or_load_custom_func(self.name, "ehi", ptx()?)?;
-        // SAFETY: the kernel writes every element, because a warp processes a whole row.
-        let mut out = unsafe { device.alloc::<f32>(shape.elem_count())? };
-        let (a, b, c) = (view::<f32>(a)?, view::<f32>(b)?, view::<f32>(c)?);
-        let mut launch = function.builder();
-        launch.arg(&a).arg(&b).arg(&c).arg(&mut out).arg(&rows).arg(&width).arg(&self.group).arg(&self.scale);
-        // SAFETY: the signature matches kernels.cu, and the callers check the shapes of the operands.
-        unsafe { launch.launch(a_warp_each(rows)) }.map_err(Error::wrap)?;
-        Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), shape))
-    }
-}
-
-struct LayerNorm(f32);
-
-impl Operation for LayerNorm {
-    fn name(&self) -> &'static str {
-        "layer_norm"
-    }
-
-    fn on_gpu(&self, operands: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        Kernel::scaled(self.name(), self.0).on_gpu(operands)
-    }
-
-    fn backward(&self, [x, weight, _]: [&Tensor; 3], _y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
-        let of = |name| apply_without_gradients([x, weight, gradient], Kernel::scaled(name, self.0));
-        let (dx, dw) = (of("layer_norm_gradient")?, of("layer_norm_weight_gradient")?);
-        Ok([Some(dx), Some(column_sums(&dw)?), Some(column_sums(gradient)?)])
-    }
-}
-
-struct Softmax {
-    group: u32,
-    scale: f32,
-}
-
-impl Operation for Softmax {
-    fn name(&self) -> &'static str {
-        "softmax"
-    }
-
-    fn on_gpu(&self, [scores, mask, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        let kernel = Kernel { group: self.group, ..Kernel::scaled(self.name(), self.scale) };
-        kernel.on_gpu([scores, mask, mask])
-    }
-
-    fn backward(&self, _: [&Tensor; 3], y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
-        let kernel = Kernel::scaled("softmax_gradient", self.scale);
-        Ok([Some(apply_without_gradients([y, y, gradient], kernel)?), None, None])
-    }
-}
-
-struct Bias {
-    gelu: bool,
-}
-
-impl Operation for Bias {
-    fn name(&self) -> &'static str {
-        if self.gelu { "bias_gelu" } else { "bias" }
-    }
-
-    fn on_gpu(&self, [x, bias, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        Kernel::new(self.name()).on_gpu([x, bias, bias])
-    }
-
-    fn backward(&self, [x, bias, _]: [&Tensor; 3], _y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
-        let dx = match self.gelu {
-            true => apply_without_gradients([x, bias, gradient], Kernel::new("bias_gelu_gradient"))?,
-            false => gradient.clone(),
-        };
-        let db = column_sums(&dx)?;
-        Ok([Some(dx), Some(db), None])
-    }
-}
-
-struct Rows;
-
-impl Operation for Rows {
-    fn name(&self) -> &'static str {
-        "gather"
-    }
-
-    fn on_gpu(&self, [table, ids, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        let shape = Shape::from((ids.1.shape().elem_count(), table.1.shape().dim(D::Minus1)?));
-        by_ids(self.name(), table, ids, shape)
-    }
-
-    fn backward(&self, [table, ids, _]: [&Tensor; 3], _y: &Tensor, gradient: &Tensor) -> Result<Gradients> {
-        let scatter = Scatter { table: table.shape().clone() };
-        Ok([Some(apply_without_gradients([gradient, ids], scatter)?), None, None])
-    }
-}
-
-struct Scatter {
-    table: Shape,
-}
-
-impl Operation for Scatter {
-    fn name(&self) -> &'static str {
-        "scatter"
-    }
-
-    fn on_gpu(&self, [x, ids, _]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-        by_ids(self.name(), x, ids, self.table.clone())
-    }
+) -> Result<(CudaStorage, Shape)> {
+    let shape = a.1.shape().clone();
+    let (rows, width) = rows_of(&shape)?;
+    let device = a.0.device();
+    let function = device.get_or_load_custom_func(name, "ehi", ptx()?)?;
+    // SAFETY: the kernel writes every element, because a warp processes a whole row.
+    let mut out = unsafe { device.alloc::<f32>(shape.elem_count())? };
+    let (a, b, c) = (view::<f32>(a)?, view::<f32>(b)?, view::<f32>(c)?);
+    let mut launch = function.builder();
+    launch.arg(&a).arg(&b).arg(&c).arg(&mut out).arg(&rows).arg(&width).arg(&group).arg(&scale);
+    // SAFETY: the signature matches kernels.cu, and the callers check the shapes of the operands.
+    unsafe { launch.launch(a_warp_each(rows)) }.map_err(Error::wrap)?;
+    Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), shape))
 }
 
 /// Launches a kernel over the rows that `ids` name, with an output of zeros.

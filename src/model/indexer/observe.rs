@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use super::{Indexer, QueryScorer, Routing};
 use crate::ids::LeafId;
 use crate::model::Role;
-use crate::tree::{Beam, LevelScorer, beam_search};
+use crate::tree::{LevelScorer, beam_search};
 
 /// The tree's confidence for one embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,59 +20,28 @@ pub(crate) struct RoutingSample {
     pub leaf: LeafId,
 }
 
-impl RoutingSample {
-    fn of(search: &Beam, entropy: f32) -> Self {
+impl Indexer {
+    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). On a level with many
+    /// children, a query may get a leaf that is only nearly as probable; a document gets exact results.
+    pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
+        let mut scorer = QueryScorer::new(self, unit);
+        let (search, entropy) = scorer.shortlisted(beam, role).unwrap_or_else(|| {
+            let search = beam_search(self.shape, &mut scorer, beam);
+            let mut number = search.leaves.first().map_or(0, |best| best.leaf.0);
+            let mut entropy = 0.0;
+            for level in (0..self.shape.height() as usize).rev() {
+                number /= self.shape.branching_factor();
+                // The children of every node above a reached leaf were scored.
+                let node = scorer.nodes.iter().find(|node| (node.0, node.1) == (level, number));
+                entropy += node.map_or(0.0, |node| node.2);
+            }
+            (search, entropy)
+        });
         let best = search.leaves.first();
         let top_probability = best.map_or(0.0, |best| best.log_probability.exp());
-        Self { entropy, top_probability, leaf: best.map_or(LeafId(0), |best| best.leaf) }
-    }
-}
-
-/// A scorer that records the entropy of each node's choice.
-struct Observer<'a> {
-    scorer: QueryScorer<'a>,
-    branching_factor: u32,
-    /// Level and number of a node, and the entropy of the choice among its children.
-    nodes: Vec<(usize, u32, f32)>,
-}
-
-impl LevelScorer for Observer<'_> {
-    fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]) {
-        self.scorer.child_log_probabilities(path, out);
-        let number = path.iter().fold(0, |node, &child| node * self.branching_factor + child);
-        self.nodes.push((path.len(), number, self.scorer.entropy));
-    }
-}
-
-impl Indexer {
-    /// As [`Self::route`], with the tree's confidence.
-    pub(crate) fn route_observed(
-        &self,
-        unit: &[f32],
-        beam: NonZeroUsize,
-        role: Role,
-    ) -> (Routing, RoutingSample) {
-        let mut scorer = QueryScorer::new(self, unit);
-        if let Some(best) = scorer.shortlisted(beam, role) {
-            let entropy = best.entropy;
-            let search = best.into_beam();
-            let sample = RoutingSample::of(&search, entropy);
-            return (Routing { search, multiply_adds: scorer.multiply_adds }, sample);
-        }
-        let branching_factor = self.shape.branching_factor();
-        let mut observer = Observer { scorer, branching_factor, nodes: Vec::new() };
-        let search = beam_search(self.shape, &mut observer, beam);
-        let leaf = search.leaves.first().map_or(LeafId(0), |best| best.leaf);
-        let mut entropy = 0.0;
-        let (mut number, mut level) = (leaf.0, self.shape.height() as usize);
-        while level > 0 {
-            (number, level) = (number / branching_factor, level - 1);
-            // The children of every node above a reached leaf were scored.
-            let node = observer.nodes.iter().find(|node| (node.0, node.1) == (level, number));
-            entropy += node.map_or(0.0, |node| node.2);
-        }
-        let sample = RoutingSample::of(&search, entropy);
-        (Routing { search, multiply_adds: observer.scorer.multiply_adds }, sample)
+        let sample =
+            RoutingSample { entropy, top_probability, leaf: best.map_or(LeafId(0), |best| best.leaf) };
+        Routing { search, sample, multiply_adds: scorer.multiply_adds }
     }
 
     /// The probability of each node on the path to each leaf, starting below the root: products of the

@@ -6,13 +6,14 @@
 
 use std::num::NonZeroUsize;
 
-use pulp::{Arch, Simd, WithSimd};
-
 use super::super::kernels::{log_softmax_entropy, products_of_rows};
 use super::LevelWeights;
-use crate::ids::LeafId;
+use crate::ids::{LeafId, Row};
 use crate::model::Role;
+use crate::model::packed::products_in_bytes;
 use crate::product::bytes::{BytePanels, ByteRows};
+use crate::product::dispatched;
+use crate::scan::Ranked;
 use crate::tree::{Beam, ScoredLeaf};
 
 /// Fewest children for which products in eight bits save time.
@@ -33,20 +34,6 @@ pub(super) struct Shortlist {
     /// For each child `[B]`: the norm of its weights, and that of their quantisation error in `bytes`.
     norms: Vec<f32>,
     errors: Vec<f32>,
-}
-
-/// The result of [`Shortlist::best`].
-pub(super) struct Best {
-    /// Most probable first.
-    pub leaves: Vec<ScoredLeaf>,
-    /// Entropy of the choice among the leaves, in nats, with the error of the products in eight bits.
-    pub entropy: f32,
-}
-
-impl Best {
-    pub fn into_beam(self) -> Beam {
-        Beam { leaves: self.leaves, expanded: vec![1] }
-    }
 }
 
 impl Shortlist {
@@ -78,19 +65,20 @@ impl Shortlist {
     }
 
     /// The `beam` most probable leaves for an input of the classifier, `[width]` f32, finite; the lower id
-    /// first among equals. Their probabilities have the same small error as the entropy.
-    pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> Best {
+    /// first among equals. Also returns the entropy of the choice among all leaves, in nats. Probabilities
+    /// and entropy have the small error of the products in eight bits.
+    pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> (Beam, f32) {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());
-        let mut logits = Vec::new();
-        self.bytes.products_of(&quantised, 0, &mut logits);
+        let mut logits = vec![0.0; self.bytes.rows];
+        products_in_bytes(&self.bytes, &[], &quantised, None, &mut logits);
 
         let of_document = role == Role::Document;
         let best = self.greatest(&mut logits, &quantised, of_document.then_some(input), beam);
         let mut entropy = 0.0;
         log_softmax_entropy(&mut logits, 1.0, &mut entropy);
         let scored = |child: u32| ScoredLeaf { leaf: LeafId(child), log_probability: logits[child as usize] };
-        Best { leaves: best.into_iter().map(scored).collect(), entropy }
+        (Beam { leaves: best.into_iter().map(scored).collect(), expanded: vec![1] }, entropy)
     }
 
     /// The children with the `n` greatest logits, the greatest first, the lower number first among equals.
@@ -114,7 +102,7 @@ impl Shortlist {
         if let Some(input) = input {
             products_of_rows(logits, &self.rows, input, &children);
         }
-        children.sort_unstable_by_key(|&child| Place::new(logits[child as usize], child));
+        children.sort_unstable_by_key(|&child| Ranked::new(logits[child as usize], Row(child)));
         children.truncate(n.get());
         children
     }
@@ -124,24 +112,8 @@ fn norm(values: impl Iterator<Item = f32>) -> f32 {
     values.map(|x| x * x).sum::<f32>().sqrt()
 }
 
-/// A child and its logit, as one integer, which sorts faster than a pair: the greatest logit first, then the
-/// lower number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place(u64);
-
-impl Place {
-    #[inline(always)]
-    fn new(logit: f32, child: u32) -> Self {
-        // Merges both zeros. Then maps to unsigned integers in the order of the logits: the sign bit is
-        // flipped, and all other bits if it was set.
-        let bits = (logit + 0.0).to_bits();
-        let rising = bits ^ (((bits as i32 >> 31) as u32) | 1 << 31);
-        Self(u64::from(!rising) << 32 | u64::from(child))
-    }
-}
-
 /// Bounds on the logits of all children: from `logit - bound` to `logit + bound`.
-struct Bounds<'a> {
+pub(crate) struct Bounds<'a> {
     logits: &'a [f32],
     norms: &'a [f32],
     errors: &'a [f32],
@@ -160,7 +132,7 @@ impl Bounds<'_> {
     fn may_be_among(&self, n: NonZeroUsize) -> Vec<u32> {
         let groups = self.logits.len().div_ceil(GROUP);
         let (mut least, mut most) = (vec![f32::NEG_INFINITY; groups], vec![f32::NEG_INFINITY; groups]);
-        Arch::new().dispatch(Greatest { of: self, least: &mut least, most: &mut most });
+        greatest_of_groups(self, &mut least, &mut most);
         // `n` groups have a child whose logit is at least this, so at least `n` children do.
         let threshold = nth_greatest(&mut least, n);
         let in_reach = (0..groups).filter(|group| most[*group] >= threshold);
@@ -175,19 +147,9 @@ impl Bounds<'_> {
     }
 }
 
-/// The greatest bounds of groups: child c is in group `c % groups`, so that groups are adjacent.
-struct Greatest<'a, 'b> {
-    of: &'a Bounds<'b>,
-    least: &'a mut [f32],
-    most: &'a mut [f32],
-}
-
-impl WithSimd for Greatest<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { of, least, most } = self;
+dispatched! {
+    /// The greatest bounds of groups: child c is in group `c % groups`, so that groups are adjacent.
+    fn greatest_of_groups<S>(of: &Bounds<'_>, least: &mut [f32], most: &mut [f32]) {
         let groups = least.len();
         let children = of.logits.chunks(groups).zip(of.norms.chunks(groups)).zip(of.errors.chunks(groups));
         for ((logits, norms), errors) in children {
@@ -245,15 +207,11 @@ mod tests {
                 let input = values(dim, &mut random);
                 let mut scorer = QueryScorer::new(&indexer, &input);
                 let plain = beam_search(indexer.shape, &mut scorer, beam);
-                let (cost, entropy) = (scorer.multiply_adds, scorer.entropy);
+                let (cost, (.., entropy)) = (scorer.multiply_adds, scorer.nodes[0]);
                 let mut scorer = QueryScorer::new(&indexer, &input);
-                let short = scorer.shortlisted(beam, Role::Document).expect("it pays");
+                let (short, own) = scorer.shortlisted(beam, Role::Document).expect("it pays");
                 assert_eq!(scorer.multiply_adds, cost);
-                assert!(
-                    (short.entropy - entropy).abs() < 0.05 * entropy.max(0.1),
-                    "{} {entropy}",
-                    short.entropy
-                );
+                assert!((own - entropy).abs() < 0.05 * entropy.max(0.1), "{own} {entropy}");
                 assert_eq!(short.leaves.len(), beam.get());
                 for (a, b) in short.leaves.iter().zip(&plain.leaves) {
                     assert_eq!(a.leaf, b.leaf, "{children}, {dim}, {beam}");
@@ -276,7 +234,7 @@ mod tests {
                 let range = plain[0].log_probability - plain[plain.len() - 1].log_probability;
                 let least = plain[beam.get() - 1].log_probability;
                 let short = QueryScorer::new(&indexer, &input).shortlisted(beam, Role::Query);
-                let short = short.expect("it pays").leaves;
+                let short = short.expect("it pays").0.leaves;
                 assert_eq!(short.len(), beam.get());
                 assert!(short.is_sorted_by(|a, b| a.log_probability >= b.log_probability));
                 for own in &short {
@@ -313,9 +271,10 @@ mod tests {
             |children: u32| LevelWeights { transform: None, classifier: vec![0.25; 8 * children as usize] };
         let level = [same(512)];
         let shortlist = Shortlist::new(&level, 512, 1.0).unwrap();
-        let best = shortlist.best(&values(8, &mut random), NonZeroUsize::new(3).unwrap(), Role::Query);
+        let (best, entropy) =
+            shortlist.best(&values(8, &mut random), NonZeroUsize::new(3).unwrap(), Role::Query);
         assert_eq!(best.leaves.iter().map(|scored| scored.leaf.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert!((best.entropy - 512f32.ln()).abs() < 1e-3);
+        assert!((entropy - 512f32.ln()).abs() < 1e-3);
         assert!(Shortlist::new(&[same(40)], 40, 1.0).is_none());
         let mut broken = same(512);
         broken.classifier[77] = f32::NAN;

@@ -1,3 +1,5 @@
+use pulp::WithSimd;
+
 use super::*;
 use crate::product::tests::on_every_instruction_set;
 
@@ -47,12 +49,12 @@ fn activations_match_their_definitions() {
     for i in -1000..=1000 {
         let x = i as f32 * 0.01;
         let mut erf_form = [x - 0.5];
-        bias_activation(&mut erf_form, &[0.5], Activation::GeluErf);
+        add_bias(&mut erf_form, &[0.5], Some(Activation::GeluErf));
         let y = f64::from(x);
         let want = 0.5 * y * (1.0 + erf_reference(y / 2f64.sqrt()));
         assert!((f64::from(erf_form[0]) - want).abs() < 5e-7 * (1.0 + y.abs()), "gelu({x})");
         let mut tanh_form = [x];
-        bias_activation(&mut tanh_form, &[0.0], Activation::GeluTanh);
+        add_bias(&mut tanh_form, &[0.0], Some(Activation::GeluTanh));
         let want =
             0.5 * y * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y * y * y)).tanh());
         assert!((f64::from(tanh_form[0]) - want).abs() < 5e-7 * (1.0 + y.abs()), "gelu_tanh({x})");
@@ -60,11 +62,11 @@ fn activations_match_their_definitions() {
     for i in -1000..=1000 {
         let y = f64::from(i) * 0.1;
         let mut silu = [y as f32];
-        bias_activation(&mut silu, &[0.0], Activation::Silu);
+        add_bias(&mut silu, &[0.0], Some(Activation::Silu));
         assert!((f64::from(silu[0]) - y / (1.0 + (-y).exp())).abs() < 5e-7 * (1.0 + y.abs()), "silu({y})");
     }
     let mut relu = [-1.0, 2.0];
-    bias_activation(&mut relu, &[0.0, 1.0], Activation::Relu);
+    add_bias(&mut relu, &[0.0, 1.0], Some(Activation::Relu));
     assert_eq!(relu, [0.0, 3.0]);
 }
 

@@ -180,7 +180,7 @@ mod tests {
         let qkv: Vec<f32> = (0..tokens * 3 * m).map(value).collect();
         let relative = RelativePositions { buckets: 8, farthest: 100 };
         let table: Vec<f32> = (0..8 * heads).map(|i| value(i + 5)).collect();
-        let bias = PlaceBias::of_values(&table, relative, heads, positions);
+        let bias = PlaceBias::new(&table, relative, heads, positions);
         for window in [None, Some(0), Some(1), Some(8), Some(47), Some(64), Some(1000)] {
             for bias in [None, Some(&bias)] {
                 let mut context = vec![f32::NAN; 3];

@@ -1,11 +1,13 @@
 //! One encoder layer, its weights packed.
 
+use std::sync::Arc;
+
 use super::super::config::{EncoderPrecision, FeedForward, Norms, TransformerConfig};
 use super::super::kernels;
 use super::super::rotation::Rotation;
-use super::super::transformer::{Layer, Linear};
+use super::super::transformer::{Affine, Layer};
 use super::attention::{Attention, attend};
-use super::linear::{PackedLinear, Then};
+use super::linear::PackedLinear;
 use super::norm::{PackedNorm, to_vec};
 use super::places::PlaceBias;
 use crate::product::bytes::ByteRows;
@@ -21,17 +23,9 @@ pub(super) struct PackedLayer {
     output_norm: PackedNorm,
     heads: usize,
     window: Option<usize>,
+    rotation: Option<Arc<Rotation>>,
     norms: Norms,
     feed_forward: FeedForward,
-}
-
-/// The parts of a pass that a layer needs in addition to its own weights.
-pub(super) struct Shared<'a> {
-    pub lengths: &'a [usize],
-    pub rotation: Option<&'a Rotation>,
-    pub bias: Option<&'a PlaceBias>,
-    /// Memory read after the layer, to be prefetched.
-    pub next: &'a [f32],
 }
 
 /// Matrices that the layers of one pass share.
@@ -49,10 +43,11 @@ pub(super) struct Scratch {
 impl PackedLayer {
     pub(super) fn new(
         layer: &Layer,
+        rotation: Option<Arc<Rotation>>,
         config: &TransformerConfig,
         precision: EncoderPrecision,
     ) -> candle_core::Result<Self> {
-        let linear = |linears: &[Linear]| {
+        let linear = |linears: &[Affine]| {
             let (mut weight, mut bias) = (Vec::new(), Vec::new());
             for linear in linears {
                 weight.extend(to_vec(&linear.weight)?);
@@ -63,7 +58,7 @@ impl PackedLayer {
             }
             Ok::<_, candle_core::Error>((weight, bias))
         };
-        let one = std::slice::from_ref;
+        let (one, eps) = (std::slice::from_ref, config.layer_norm_eps);
         let maps = [
             linear(&layer.projections)?,
             linear(one(&layer.attention_output))?,
@@ -74,12 +69,17 @@ impl PackedLayer {
         Ok(Self {
             qkv,
             attention_output,
-            attention_norm: layer.attention_norm.as_ref().map(PackedNorm::new).transpose()?,
+            attention_norm: layer
+                .attention_norm
+                .as_ref()
+                .map(|norm| PackedNorm::new(norm, eps))
+                .transpose()?,
             inner,
             output,
-            output_norm: PackedNorm::new(&layer.output_norm)?,
+            output_norm: PackedNorm::new(&layer.output_norm, eps)?,
             heads: config.heads,
             window: layer.span.window,
+            rotation,
             norms: config.norms,
             feed_forward: config.feed_forward,
         })
@@ -90,17 +90,27 @@ impl PackedLayer {
         self.qkv.first()
     }
 
-    /// Shapes: `x` `[sum of lengths, m]`, f32, replaced.
-    pub(super) fn forward(&self, x: &mut Vec<f32>, shared: &Shared<'_>, scratch: &mut Scratch) {
+    /// `next` is the memory read after the layer, to be prefetched.
+    ///
+    /// # Shapes
+    /// `x` `[sum of lengths, m]`, f32, replaced.
+    pub(super) fn forward(
+        &self,
+        x: &mut Vec<f32>,
+        lengths: &[usize],
+        bias: Option<&PlaceBias>,
+        next: &[f32],
+        scratch: &mut Scratch,
+    ) {
         match self.norms {
             Norms::After => {
-                self.attend(x, shared, scratch);
+                self.attend(x, lengths, bias, scratch);
                 let Scratch { wide, inner, output, bytes, .. } = scratch;
                 if let Some(norm) = &self.attention_norm {
                     norm.apply_to_sum(output, x);
                 }
                 // `output` is now the residual, and `x` receives the value to add.
-                self.feed(output, shared.next, wide, inner, bytes, x);
+                self.feed(output, next, wide, inner, bytes, x);
                 self.output_norm.apply_to_sum(x, output);
             }
             Norms::Before => {
@@ -109,11 +119,11 @@ impl PackedLayer {
                     Some(norm) => norm.apply(x, &mut normed),
                     None => x.as_slice(),
                 };
-                self.attend(read, shared, scratch);
+                self.attend(read, lengths, bias, scratch);
                 kernels::add(x, &scratch.output);
                 let read = self.output_norm.apply(x, &mut normed);
                 let Scratch { wide, inner, output, bytes, .. } = scratch;
-                self.feed(read, shared.next, wide, inner, bytes, output);
+                self.feed(read, next, wide, inner, bytes, output);
                 kernels::add(x, output);
                 scratch.normed = normed;
             }
@@ -121,15 +131,16 @@ impl PackedLayer {
     }
 
     /// Writes the attention of `x` to `scratch.output`.
-    fn attend(&self, x: &[f32], shared: &Shared<'_>, scratch: &mut Scratch) {
+    fn attend(&self, x: &[f32], lengths: &[usize], bias: Option<&PlaceBias>, scratch: &mut Scratch) {
         let Scratch { qkv, context, output, bytes, .. } = scratch;
-        self.qkv.apply(x, Then::Nothing, self.attention_output.first(), bytes, qkv);
-        if let (Some(rotation), Some(m)) = (shared.rotation, context_width(qkv, shared.lengths)) {
-            rotation.turn(qkv, 3 * m, 2 * m, shared.lengths, 1.0);
+        self.qkv.apply(x, None, self.attention_output.first(), bytes, qkv);
+        if let Some(rotation) = &self.rotation {
+            let m = self.heads * rotation.width;
+            rotation.turn(qkv, 3 * m, 2 * m, lengths, 1.0);
         }
-        let attention = Attention { heads: self.heads, window: self.window, bias: shared.bias };
-        attend(qkv, shared.lengths, attention, context);
-        self.attention_output.apply(context, Then::Nothing, self.inner.first(), bytes, output);
+        let attention = Attention { heads: self.heads, window: self.window, bias };
+        attend(qkv, lengths, attention, context);
+        self.attention_output.apply(context, None, self.inner.first(), bytes, output);
     }
 
     /// Writes the feed-forward step of `x` to `out`.
@@ -145,17 +156,12 @@ impl PackedLayer {
         let FeedForward { activation, inner_size, gated, .. } = self.feed_forward;
         let output = self.output.first();
         if gated {
-            self.inner.apply(x, Then::Nothing, output, bytes, wide);
+            self.inner.apply(x, None, output, bytes, wide);
             inner.resize(wide.len() / 2, 0.0);
             kernels::gate_rows(wide, inner_size, activation, inner);
         } else {
-            self.inner.apply(x, Then::Activation(activation), output, bytes, inner);
+            self.inner.apply(x, Some(activation), output, bytes, inner);
         }
-        self.output.apply(inner, Then::Nothing, next, bytes, out);
+        self.output.apply(inner, None, next, bytes, out);
     }
-}
-
-/// The width m of `qkv`, `[tokens, 3m]`; `None` without tokens.
-fn context_width(qkv: &[f32], lengths: &[usize]) -> Option<usize> {
-    qkv.len().checked_div(3 * lengths.iter().sum::<usize>())
 }

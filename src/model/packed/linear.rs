@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::super::config::{Activation, EncoderPrecision};
 use super::super::kernels;
 use crate::product::bytes::{ByteKernel, BytePanels, ByteRows};
-use crate::product::{BLOCK_ROWS, Block, NO_PRODUCTS, PANEL, Panels, put};
+use crate::product::{BLOCK_ROWS, Block, NO_PRODUCTS, PANEL, Panels, dispatched, put};
 
 /// A linear map, its weights packed.
 pub(in crate::model) struct PackedLinear {
@@ -19,22 +19,13 @@ enum Weight {
     Int8(BytePanels),
 }
 
-/// A step on the outputs while they are in the cache.
-#[derive(Clone, Copy)]
-pub(in crate::model) enum Then {
-    Nothing,
-    Activation(Activation),
-}
-
-impl Then {
-    /// Writes the outputs of a row.
-    #[inline(always)]
-    fn put<S: Simd>(self, products: &mut [f32; PANEL], out: &mut [f32]) {
-        if let Self::Activation(activation) = self {
-            kernels::activate::<S>(products, activation);
-        }
-        put(products, out);
+/// Writes the outputs of a row, activated while they are in the cache.
+#[inline(always)]
+fn put_activated<S: Simd>(activation: Option<Activation>, products: &mut [f32; PANEL], out: &mut [f32]) {
+    if let Some(activation) = activation {
+        kernels::activate::<S>(products, activation);
     }
+    put(products, out);
 }
 
 impl PackedLinear {
@@ -66,7 +57,7 @@ impl PackedLinear {
     pub(in crate::model) fn apply(
         &self,
         x: &[f32],
-        then: Then,
+        activation: Option<Activation>,
         next: &[f32],
         bytes: &mut ByteRows,
         out: &mut Vec<f32>,
@@ -74,13 +65,13 @@ impl PackedLinear {
         let bias = &self.bias;
         match &self.weight {
             Weight::F32(weight) => {
-                out.resize(x.len() / weight.dim() * weight.rows(), 0.0);
-                Arch::new().dispatch(Apply { weight, bias, x, then, after: next, out });
+                out.resize(x.len() / weight.dim * weight.rows, 0.0);
+                Arch::new().dispatch(Apply { weight, bias, x, activation, after: next, out });
             }
             Weight::Int8(weight) => {
-                bytes.quantise(x, weight.dim());
-                out.resize(bytes.count() * weight.rows(), 0.0);
-                Arch::new().dispatch(ApplyBytes { weight, bias, x: bytes, then, out });
+                bytes.quantise(x, weight.dim);
+                out.resize(bytes.count() * weight.rows, 0.0);
+                products_in_bytes(weight, bias, bytes, activation, out);
             }
         }
     }
@@ -90,7 +81,7 @@ struct Apply<'a> {
     weight: &'a Panels,
     bias: &'a [f32],
     x: &'a [f32],
-    then: Then,
+    activation: Option<Activation>,
     after: &'a [f32],
     out: &'a mut [f32],
 }
@@ -100,8 +91,8 @@ impl WithSimd for Apply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { weight, bias, x, then, after, out } = self;
-        let (inputs, outputs) = (weight.dim(), weight.rows());
+        let Self { weight, bias, x, activation, after, out } = self;
+        let (inputs, outputs) = (weight.dim, weight.rows);
         let mut products = NO_PRODUCTS;
         for panel in weight.panels() {
             let columns = panel.first..panel.first + panel.rows;
@@ -122,34 +113,29 @@ impl WithSimd for Apply<'_> {
                     products: &mut products,
                 });
                 for (out, products) in out.chunks_exact_mut(outputs).zip(&mut products) {
-                    then.put::<S>(products, &mut out[columns.clone()]);
+                    put_activated::<S>(activation, products, &mut out[columns.clone()]);
                 }
             }
         }
     }
 }
 
-struct ApplyBytes<'a> {
-    weight: &'a BytePanels,
-    bias: &'a [f32],
-    x: &'a ByteRows,
-    then: Then,
-    out: &'a mut [f32],
-}
-
-impl WithSimd for ApplyBytes<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { weight, bias, x, then, out } = self;
-        let outputs = weight.rows();
+dispatched! {
+    /// `x W^T + b` in eight bits, to `out`, `[n, outputs]`. An empty bias is zeros.
+    fn products_in_bytes<S>(
+        weight: &BytePanels,
+        bias: &[f32],
+        x: &ByteRows,
+        activation: Option<Activation>,
+        out: &mut [f32],
+    ) {
+        let outputs = weight.rows;
         let kernel = ByteKernel::best();
         let mut sums = [[0; PANEL]; BLOCK_ROWS];
         let mut products = [0.0; PANEL];
         for panel in weight.panels() {
             let columns = panel.first..panel.first + panel.rows;
-            let own = padded(&bias[columns.clone()]);
+            let own = padded(bias.get(columns.clone()).unwrap_or_default());
             let blocks = out.chunks_mut(outputs * BLOCK_ROWS).zip((0..).step_by(BLOCK_ROWS));
             for (out, first) in blocks {
                 kernel.products(x, first, out.len() / outputs, &panel, &mut sums);
@@ -161,7 +147,7 @@ impl WithSimd for ApplyBytes<'_> {
                     {
                         *product = own_scale * (scale * sum as f32 + offset * own_sum) + bias;
                     }
-                    then.put::<S>(&mut products, &mut out[columns.clone()]);
+                    put_activated::<S>(activation, &mut products, &mut out[columns.clone()]);
                 }
             }
         }

@@ -9,13 +9,15 @@ mod linear;
 mod norm;
 mod places;
 
+use std::sync::Arc;
+
 use super::config::{self, EncoderPrecision, PositionTable, TransformerConfig};
 use super::error::ModelError;
 use super::rotation::Rotation;
 use super::transformer::{Stack, Transformer};
 use super::words::WordTable;
-use layer::{PackedLayer, Scratch, Shared};
-pub(super) use linear::{PackedLinear, Then};
+use layer::{PackedLayer, Scratch};
+pub(super) use linear::{PackedLinear, products_in_bytes};
 use norm::{PackedNorm, to_vec};
 use places::PlaceBias;
 
@@ -51,7 +53,7 @@ impl PackedTransformer {
             position: e.position.as_ref().map_or_else(|| Ok(Vec::new()), to_vec)?,
             position_table: config.position_table,
             max_positions: config.max_positions,
-            norm: e.norm.as_ref().map(PackedNorm::new).transpose()?,
+            norm: e.norm.as_ref().map(|norm| PackedNorm::new(norm, config.layer_norm_eps)).transpose()?,
             layers: PackedLayers::new(&transformer.stack.first(layers), config, precision)?,
         })
     }
@@ -72,7 +74,7 @@ impl PackedTransformer {
         texts: &[&[u32]],
         added: &dyn Fn(usize, usize) -> Option<&'a [f32]>,
     ) -> Result<PackedHidden, ModelError> {
-        let m = self.words.width();
+        let m = self.words.width;
         let lengths: Vec<usize> = texts.iter().map(|t| t.len()).collect();
         let outside = |found| ModelError::OutsideTable { what: "a text", found, rows: self.max_positions };
         if let Some(&length) = lengths.iter().find(|&&length| length > self.max_positions) {
@@ -103,9 +105,6 @@ impl PackedTransformer {
 /// Only the layers, applied to hidden states from another pass.
 pub(crate) struct PackedLayers {
     layers: Vec<PackedLayer>,
-    /// For each layer with a rotation, its number in `rotations`.
-    rotation_of: Vec<Option<usize>>,
-    rotations: Vec<Rotation>,
     bias: Option<PlaceBias>,
     final_norm: Option<PackedNorm>,
 }
@@ -117,41 +116,46 @@ impl PackedLayers {
         config: &TransformerConfig,
         precision: EncoderPrecision,
     ) -> candle_core::Result<Self> {
-        let layers = stack.layers.iter().map(|layer| PackedLayer::new(layer, config, precision));
-        let mut thetas = Vec::new();
-        let mut number = |theta: f32| {
-            let known = thetas.iter().position(|&other| other == theta);
-            known.unwrap_or_else(|| {
-                thetas.push(theta);
-                thetas.len() - 1
-            })
+        let mut rotations: Vec<(f32, Arc<Rotation>)> = Vec::new();
+        let mut rotation = |theta: f32| {
+            if let Some((_, known)) = rotations.iter().find(|(own, _)| *own == theta) {
+                return Arc::clone(known);
+            }
+            let new = Arc::new(Rotation::new(theta, config.head_size(), config.rotated_positions()));
+            rotations.push((theta, Arc::clone(&new)));
+            new
         };
-        let rotation_of = stack.layers.iter().map(|layer| layer.span.theta.map(&mut number)).collect();
-        let places = config.rotated_positions();
+        let layers = stack
+            .layers
+            .iter()
+            .map(|layer| PackedLayer::new(layer, layer.span.theta.map(&mut rotation), config, precision));
+        let final_norm = stack.final_norm.as_ref();
         let relative = stack.relative_bias.as_ref().zip(config.relative_positions);
+        let bias = |(table, relative)| {
+            Ok::<_, candle_core::Error>(PlaceBias::new(
+                &to_vec(table)?,
+                relative,
+                config.heads,
+                config.max_positions,
+            ))
+        };
         Ok(Self {
             layers: layers.collect::<candle_core::Result<_>>()?,
-            rotation_of,
-            rotations: thetas.iter().map(|&theta| Rotation::new(theta, config.head_size(), places)).collect(),
-            bias: relative.map(|(table, relative)| PlaceBias::new(table, relative, config)).transpose()?,
-            final_norm: stack.final_norm.as_ref().map(PackedNorm::new).transpose()?,
+            bias: relative.map(bias).transpose()?,
+            final_norm: final_norm.map(|norm| PackedNorm::new(norm, config.layer_norm_eps)).transpose()?,
         })
     }
 
     /// Shapes: `values` `[sum of lengths, m]`; the same on return.
     pub(crate) fn forward(&self, mut hidden: PackedHidden) -> PackedHidden {
         let mut scratch = Scratch::default();
-        for (i, (layer, rotation)) in self.layers.iter().zip(&self.rotation_of).enumerate() {
-            let shared = Shared {
-                lengths: &hidden.lengths,
-                rotation: rotation.map(|number| &self.rotations[number]),
-                bias: self.bias.as_ref(),
-                next: self.layers.get(i + 1).map_or(&[][..], PackedLayer::first),
-            };
-            layer.forward(&mut hidden.values, &shared, &mut scratch);
+        let PackedHidden { values, lengths } = &mut hidden;
+        for (i, layer) in self.layers.iter().enumerate() {
+            let next = self.layers.get(i + 1).map_or(&[][..], PackedLayer::first);
+            layer.forward(values, lengths, self.bias.as_ref(), next, &mut scratch);
         }
         if let Some(norm) = &self.final_norm {
-            norm.apply_in_place(&mut hidden.values);
+            norm.apply_in_place(values);
         }
         hidden
     }

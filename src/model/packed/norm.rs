@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 
 use super::super::kernels;
-use super::super::transformer::LayerNorm;
+use super::super::transformer::Affine;
 
 /// Layer normalisation, its weights in memory.
 pub(super) struct PackedNorm {
@@ -18,10 +18,10 @@ pub(super) fn to_vec(t: &Tensor) -> candle_core::Result<Vec<f32>> {
 }
 
 impl PackedNorm {
-    pub(super) fn new(norm: &LayerNorm) -> candle_core::Result<Self> {
+    pub(super) fn new(norm: &Affine, eps: f64) -> candle_core::Result<Self> {
         let weight = to_vec(&norm.weight)?;
         let bias = norm.bias.as_ref().map_or_else(|| Ok(vec![0.0; weight.len()]), to_vec)?;
-        Ok(Self { weight, bias, eps: norm.eps as f32 })
+        Ok(Self { weight, bias, eps: eps as f32 })
     }
 
     /// `x = norm(x + residual)`.

@@ -1,9 +1,6 @@
 //! Biases added to attention scores by the distance of tokens.
 
-use candle_core::Tensor;
-
-use super::super::config::{RelativePositions, TransformerConfig};
-use super::norm::to_vec;
+use super::super::config::RelativePositions;
 
 /// Biases added to the scores of each head, by the key's distance before or after the query.
 pub(super) struct PlaceBias {
@@ -14,20 +11,7 @@ pub(super) struct PlaceBias {
 
 impl PlaceBias {
     /// Shapes: `table` `[buckets, heads]`.
-    pub(super) fn new(
-        table: &Tensor,
-        relative: RelativePositions,
-        config: &TransformerConfig,
-    ) -> candle_core::Result<Self> {
-        Ok(Self::of_values(&to_vec(table)?, relative, config.heads, config.max_positions))
-    }
-
-    pub(super) fn of_values(
-        table: &[f32],
-        relative: RelativePositions,
-        heads: usize,
-        positions: usize,
-    ) -> Self {
+    pub(super) fn new(table: &[f32], relative: RelativePositions, heads: usize, positions: usize) -> Self {
         let farthest = positions as isize - 1;
         let mut values = Vec::with_capacity(heads * (2 * positions - 1));
         for head in 0..heads {

@@ -4,23 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::super::error::ModelError;
 
-/// Kinds of query encoders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum QueryEncoderKind {
-    /// A learned vector and weight for each token, and a small head after their mean.
-    Static,
-}
-
-impl std::fmt::Display for QueryEncoderKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Static => f.write_str("static"),
-        }
-    }
-}
-
 /// Search quality of an encoder on held-out judged questions: means over the questions, each between 0 and 1.
 /// Every document is scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,8 +57,6 @@ pub struct EncodeMicroseconds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DistilReport {
-    /// The kind of query encoder.
-    pub kind: QueryEncoderKind,
     /// Texts that it was trained on.
     pub texts: usize,
     /// Judged questions among them.

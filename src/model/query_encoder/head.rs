@@ -1,7 +1,7 @@
 //! `A p + b + C relu(D p + e)`, in eight bits.
 
 use super::super::config::{Activation, EncoderPrecision};
-use super::super::packed::{PackedLinear, Then};
+use super::super::packed::PackedLinear;
 use super::weights::HeadWeights;
 use crate::product::bytes::ByteRows;
 
@@ -28,9 +28,9 @@ impl Head {
     pub fn apply(&self, mean: &[f32]) -> Vec<f32> {
         let mut bytes = ByteRows::default();
         let (mut out, mut hidden, mut more) = (Vec::new(), Vec::new(), Vec::new());
-        self.linear.apply(mean, Then::Nothing, &[], &mut bytes, &mut out);
-        self.hidden.apply(mean, Then::Activation(Activation::Relu), &[], &mut bytes, &mut hidden);
-        self.output.apply(&hidden, Then::Nothing, &[], &mut bytes, &mut more);
+        self.linear.apply(mean, None, &[], &mut bytes, &mut out);
+        self.hidden.apply(mean, Some(Activation::Relu), &[], &mut bytes, &mut hidden);
+        self.output.apply(&hidden, None, &[], &mut bytes, &mut more);
         out.iter_mut().zip(&more).for_each(|(x, y)| *x += y);
         out
     }

@@ -22,9 +22,7 @@ use head::Head;
 use table::TokenTable;
 
 pub(crate) use entry::QueryEncoderEntry;
-pub use entry::{
-    DistilReport, EncodeMicroseconds, EncoderQuality, QueryEncoderKind, SignificantDifference, TreeQuality,
-};
+pub use entry::{DistilReport, EncodeMicroseconds, EncoderQuality, SignificantDifference, TreeQuality};
 #[cfg(feature = "train")]
 pub(crate) use table::SIGNALS;
 use table::Signals;
@@ -43,14 +41,15 @@ pub(crate) struct FastEncoder {
     /// Vocabulary size and width of the full encoder.
     vocabulary: usize,
     dim: usize,
-    loaded: OnceLock<Loaded>,
+    loaded: OnceLock<LoadedQueryEncoder>,
     usable: OnceLock<bool>,
 }
 
-struct Loaded {
+/// The weights of a query encoder.
+pub(crate) struct LoadedQueryEncoder {
     table: TokenTable,
     head: Head,
-    confidence: [f32; table::SIGNALS],
+    confidence: Signals,
 }
 
 /// The embedding of a question by a query encoder.
@@ -109,11 +108,11 @@ impl FastEncoder {
         *self.usable.get_or_init(|| self.load().is_ok())
     }
 
-    fn loaded(&self) -> Result<&Loaded, ModelError> {
+    fn loaded(&self) -> Result<&LoadedQueryEncoder, ModelError> {
         if let Some(loaded) = self.loaded.get() {
             return Ok(loaded);
         }
-        let loaded = Loaded::from_bytes(self.bytes()?, &self.path, self.vocabulary, self.dim)?;
+        let loaded = LoadedQueryEncoder::from_bytes(self.bytes()?, &self.path, self.vocabulary, self.dim)?;
         Ok(self.loaded.get_or_init(|| loaded))
     }
 
@@ -132,12 +131,7 @@ impl FastEncoder {
     }
 }
 
-impl Loaded {
-    fn from_bytes(bytes: Vec<u8>, path: &Path, vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
-        let weights = weights::Stored::read(bytes, path, vocabulary, dim)?;
-        Ok(Self { table: weights.table, head: Head::new(weights.head), confidence: weights.confidence })
-    }
-
+impl LoadedQueryEncoder {
     /// The head's output, its norm, and the signals of the confidence.
     fn read(&self, tokens: &[u32]) -> Result<(Vec<f32>, f32, Signals), ModelError> {
         let mean = self.table.mean(tokens)?;
@@ -146,7 +140,8 @@ impl Loaded {
         Ok((row, norm, mean.signals(tokens.len(), norm)))
     }
 
-    fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
+    /// As [`FastEncoder::embed`].
+    pub fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
         let (mut row, norm, signals) = self.read(tokens)?;
         if norm.is_finite() && norm > 0.0 {
             row.iter_mut().for_each(|x| *x /= norm);
@@ -156,27 +151,11 @@ impl Loaded {
         let confidence = signals.iter().zip(&self.confidence).map(|(signal, weight)| signal * weight).sum();
         Ok(FastEmbedding { row, confidence })
     }
-}
-
-/// A query encoder in memory, for measurements before it is written.
-#[cfg(feature = "train")]
-pub(crate) struct UnwrittenQueryEncoder(Loaded);
-
-#[cfg(feature = "train")]
-impl UnwrittenQueryEncoder {
-    /// Parses the bytes as if read from a file.
-    pub fn new(bytes: &[u8], vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
-        Ok(Self(Loaded::from_bytes(bytes.to_vec(), Path::new("query.safetensors"), vocabulary, dim)?))
-    }
-
-    /// As [`FastEncoder::embed`].
-    pub fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
-        self.0.embed(tokens)
-    }
 
     /// The signals of its confidence.
+    #[cfg(feature = "train")]
     pub fn signals(&self, tokens: &[u32]) -> Result<Signals, ModelError> {
-        Ok(self.0.read(tokens)?.2)
+        Ok(self.read(tokens)?.2)
     }
 }
 
@@ -188,7 +167,9 @@ pub fn fuzz_query_encoder(
     vocabulary: usize,
     dim: usize,
 ) -> Option<impl Fn(&[u32]) -> Option<Vec<f32>> + use<>> {
-    let loaded = Loaded::from_bytes(bytes.to_vec(), Path::new("query.safetensors"), vocabulary, dim).ok()?;
+    let loaded =
+        LoadedQueryEncoder::from_bytes(bytes.to_vec(), Path::new("query.safetensors"), vocabulary, dim)
+            .ok()?;
     Some(move |tokens: &[u32]| Some(loaded.embed(tokens).ok()?.row))
 }
 

@@ -26,8 +26,8 @@ fn weights(seed: u64) -> StaticWeights {
     }
 }
 
-fn loaded(bytes: &[u8]) -> Result<Loaded, ModelError> {
-    Loaded::from_bytes(bytes.to_vec(), Path::new("query.safetensors"), VOCABULARY, DIM)
+fn loaded(bytes: &[u8]) -> Result<LoadedQueryEncoder, ModelError> {
+    LoadedQueryEncoder::from_bytes(bytes.to_vec(), Path::new("query.safetensors"), VOCABULARY, DIM)
 }
 
 /// The definition, in f64.
@@ -92,16 +92,17 @@ fn files_of_another_kind_are_refused() {
     for end in [0, 7, 8, 100, sound.len() - 1] {
         assert!(loaded(&sound[..end]).is_err(), "{end} bytes");
     }
-    let other =
-        |vocabulary, dim| Loaded::from_bytes(sound.clone(), Path::new("q"), vocabulary, dim).map(drop);
-    assert!(matches!(other(VOCABULARY + 1, DIM), Err(ModelError::TensorShape { .. })));
-    assert!(matches!(other(VOCABULARY, DIM + 1), Err(ModelError::TensorShape { .. })));
+    let other = |vocabulary, dim| {
+        LoadedQueryEncoder::from_bytes(sound.clone(), Path::new("q"), vocabulary, dim).map(drop)
+    };
+    assert!(matches!(other(VOCABULARY + 1, DIM), Err(ModelError::BadTensor { .. })));
+    assert!(matches!(other(VOCABULARY, DIM + 1), Err(ModelError::BadTensor { .. })));
     let mut flat = weights(3);
     (flat.head.hidden, flat.head.hidden_bias, flat.head.output) = (Vec::new(), Vec::new(), Vec::new());
-    assert!(matches!(loaded(&flat.to_bytes().unwrap()), Err(ModelError::TensorShape { .. })));
+    assert!(matches!(loaded(&flat.to_bytes().unwrap()), Err(ModelError::BadTensor { .. })));
     let mut broken = weights(3);
     broken.head.bias[2] = f32::NAN;
-    assert!(matches!(loaded(&broken.to_bytes().unwrap()), Err(ModelError::NonFiniteTensor { .. })));
+    assert!(matches!(loaded(&broken.to_bytes().unwrap()), Err(ModelError::BadTensor { .. })));
     // Like the fuzzer, mostly in the header.
     for at in (0..sound.len()).filter(|at| *at < 1_200 || at % 7 == 0) {
         let mut bytes = sound.clone();

@@ -11,6 +11,7 @@ use safetensors::tensor::TensorView;
 use super::super::error::ModelError;
 use super::super::weights::Weights;
 use super::table::{SIGNALS, TokenTable};
+use super::{Head, LoadedQueryEncoder};
 
 /// Names of the tensors.
 const TOKENS: &str = "tokens";
@@ -59,13 +60,6 @@ pub(crate) struct StaticWeights {
     pub confidence: [f32; SIGNALS],
 }
 
-/// The content of a file.
-pub(super) struct Stored {
-    pub table: TokenTable,
-    pub head: HeadWeights,
-    pub confidence: [f32; SIGNALS],
-}
-
 #[cfg(feature = "train")]
 impl StaticWeights {
     /// The content of the file: vectors of tokens in eight bits with a scale each, matrices in f16, the rest
@@ -105,20 +99,24 @@ impl StaticWeights {
     }
 }
 
-impl Stored {
+impl LoadedQueryEncoder {
     /// Reads a file for an encoder with this vocabulary size and embedding width.
     ///
     /// # Errors
-    /// [`ModelError::Safetensors`], [`ModelError::MissingTensor`], [`ModelError::TensorShape`],
-    /// [`ModelError::NonFiniteTensor`].
-    pub fn read(bytes: Vec<u8>, path: &Path, vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
+    /// [`ModelError::Safetensors`], [`ModelError::BadTensor`].
+    pub fn from_bytes(
+        bytes: Vec<u8>,
+        path: &Path,
+        vocabulary: usize,
+        dim: usize,
+    ) -> Result<Self, ModelError> {
         let file = Weights::from_bytes(path, bytes)?;
         let width = file.shape(HIDDEN_BIAS).and_then(|shape| shape.first().copied()).unwrap_or_default();
         if width == 0 {
             return Err(ModelError::tensor_shape(path, HIDDEN_BIAS, &[0], &[2 * dim]));
         }
         let values = file.bytes(TOKENS, Dtype::I8, &[vocabulary, dim])?;
-        let values: Vec<i8> = values.into_iter().map(|x| x as i8).collect();
+        let values: Vec<i8> = values.iter().map(|x| *x as i8).collect();
         let scales = file.values(SCALES, &[vocabulary])?;
         let norm = |(row, scale): (&[i8], &f32)| {
             scale * (row.iter().map(|x| i32::from(*x) * i32::from(*x)).sum::<i32>() as f32).sqrt()
@@ -126,13 +124,13 @@ impl Stored {
         let norms = values.chunks_exact(dim).zip(&scales).map(norm).collect();
         let seen = file.bytes(SEEN, Dtype::U8, &[vocabulary])?.iter().map(|x| *x != 0).collect();
         let weights = file.values(WEIGHTS, &[vocabulary])?;
-        let head = HeadWeights {
+        let head = Head::new(HeadWeights {
             linear: file.values(LINEAR, &[dim, dim])?,
             bias: file.values(BIAS, &[dim])?,
             hidden: file.values(HIDDEN, &[width, dim])?,
             hidden_bias: file.values(HIDDEN_BIAS, &[width])?,
             output: file.values(OUTPUT, &[dim, width])?,
-        };
+        });
         let mut confidence = [0.0; SIGNALS];
         confidence.copy_from_slice(&file.values(CONFIDENCE, &[SIGNALS])?);
         Ok(Self { table: TokenTable { values, scales, weights, norms, seen, dim }, head, confidence })

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::model::dense::{Dense, DenseActivation, DenseConfig};
+use crate::model::dense::{Dense, DenseActivation, DenseModule};
 use crate::model::error::ModelError;
 use crate::model::folder;
 use crate::model::pooling::{LayerNorm, Pooler, PoolingMode, Step};
@@ -41,19 +41,19 @@ pub(super) fn load(dir: &Path, weights: &Weights, m: usize) -> Result<(Pooler, H
     let known = [ROBERTA, DISTILBERT, BERT, MODERNBERT];
     let names = known.into_iter().find(|names| names.parts().into_iter().all(has)).ok_or_else(|| {
         let why = "its weights have no classifier of BERT's, RoBERTa's or ModernBERT's form".to_owned();
-        ModelError::NotAReranker { path: dir.to_owned(), why }
+        ModelError::OtherPurpose { path: dir.to_owned(), wanted: "reranker", why }
     })?;
     let dense = |name: &str, outputs, activation| {
         let bias = weights.shape(&format!("{name}.bias")).is_some();
-        let config = DenseConfig { inputs: m, outputs, bias, activation, residual: false };
+        let config = DenseModule { inputs: m, outputs, bias, activation, ..DenseModule::default() };
         Ok::<_, ModelError>(Step::Dense(Dense::of(weights, name, &config)?))
     };
     let (mut pooling, mut activation, mut norm) = (PoolingMode::Cls, names.activation, None);
     if let Some(name) = names.norm {
-        let settings = folder::modern_head(dir)?;
-        (pooling, activation) = (settings.pooling, settings.activation);
+        let eps;
+        (pooling, activation, eps) = folder::modern_head(dir)?;
         let weight = weights.get(&format!("{name}.weight"), &[m])?;
-        norm = Some(Step::LayerNorm(LayerNorm::new(&weight, settings.eps)?));
+        norm = Some(Step::LayerNorm(LayerNorm::new(&weight, eps)?));
     }
     let mut steps = vec![dense(names.inner, m, activation)?];
     steps.extend(norm);

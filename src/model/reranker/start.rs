@@ -6,16 +6,17 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::head::{self, HeadNames};
 use super::{Pooler, Reranker, Transformer};
-use crate::model::bundle::{
-    CARRIED_FILES, make_partial, most_bytes, sync_dir, write_again, write_synced, write_tensors,
-};
+use crate::model::bundle::{CARRIED_FILES, make_partial, sync_dir, write_again, write_synced, write_tensors};
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
-use crate::model::files::{self, ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+use crate::model::files::{
+    self, CONFIG_FILE, ENCODER_FILE, LENGTH_FILE, MANIFEST_FILE, MODULES_FILE, PROMPTS_FILE,
+    TOKENIZER_CONFIG_FILE, TOKENIZER_FILE,
+};
 use crate::model::tokenize::Token;
 use crate::model::weights::Weights;
 use crate::model::{Bundle, LoadOptions, folder};
@@ -24,13 +25,10 @@ use crate::model::{Bundle, LoadOptions, folder};
 const DEFAULT_TOKENS: usize = 256;
 /// Standard deviation of new weights, as in BERT.
 const NEW_WEIGHTS: f32 = 0.02;
-const CONFIG: &str = "config.json";
-const MODULES: &str = "modules.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const BODY_CONFIG: &str = "sentence_bert_config.json";
-const LIBRARY_CONFIG: &str = "config_sentence_transformers.json";
 /// The release whose format the folder has.
 const RELEASE: &str = "6.2.0";
+/// The file stores f16; this makes other libraries compute in f32, as this crate does.
+const IN_F32: &str = "float32";
 /// Files of tokenizers that only other libraries read.
 const VOCABULARIES: [&str; 4] = ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model"];
 
@@ -63,7 +61,7 @@ impl Names {
         let found = folder::model_type(dir)?;
         FAMILIES.into_iter().find(|family| family.model_type == found).ok_or_else(|| {
             let supported = "bert, roberta, xlm-roberta, camembert, mpnet, distilbert, modernbert";
-            ModelError::unsupported(dir.join(CONFIG), "model_type of a reranker", found, supported)
+            ModelError::unsupported(dir.join(CONFIG_FILE), "model_type of a reranker", found, supported)
         })
     }
 
@@ -90,7 +88,7 @@ impl RerankerDraft {
     ///
     /// # Errors
     /// Those of [`Reranker::open`] and [`Encoder::load`](crate::model::Encoder::load),
-    /// [`ModelError::OutputExists`], [`ModelError::Unsupported`] for a family without a known head.
+    /// [`ModelError::OutputDirectory`], [`ModelError::BadSetting`] for a family without a known head.
     pub(crate) fn new(
         base: &Path,
         out: &Path,
@@ -98,7 +96,7 @@ impl RerankerDraft {
         activation: DenseActivation,
         rng: &mut ChaCha8Rng,
     ) -> Result<Self, ModelError> {
-        for missing in [CONFIG, TOKENIZER_FILE] {
+        for missing in [CONFIG_FILE, TOKENIZER_FILE] {
             if !base.join(missing).exists() {
                 return Err(ModelError::not_a_model(base, missing));
             }
@@ -116,11 +114,8 @@ impl RerankerDraft {
         for name in CARRIED_FILES.into_iter().chain(VOCABULARIES) {
             let source = base.join(name);
             let made = parts.files.iter().any(|(own, _)| *own == name);
-            if !made && parts.carries(name) && source.exists() {
-                write_synced(
-                    &dir.join(name),
-                    &files::read(&source, most_bytes(name).max(files::TOKENIZER_BYTES))?,
-                )?;
+            if !made && source.exists() {
+                write_synced(&dir.join(name), &files::read(&source, files::TOKENIZER_BYTES)?)?;
             }
         }
         for (name, json) in &parts.files {
@@ -189,7 +184,7 @@ impl Names {
         let head = head.iter().map(|(name, tensor)| (self.of_head(name), tensor.clone()));
         let path = dir.join(ENCODER_FILE);
         write_tensors(&body.chain(head).collect::<Vec<_>>(), dtype, &path)?;
-        write_again(&path, ENCODER_FILE).map(|_| ())
+        write_again(&path).map(|_| ())
     }
 }
 
@@ -200,7 +195,6 @@ struct StartingWeights {
     head: Vec<(String, Tensor)>,
     /// Files that differ from those of the base.
     files: Vec<(&'static str, Value)>,
-    of_encoder: bool,
 }
 
 impl StartingWeights {
@@ -216,20 +210,19 @@ impl StartingWeights {
                 }
             }
         }
-        let mut files = vec![(CONFIG, changed(base, CONFIG, in_f32())?)];
+        let mut made =
+            vec![(CONFIG_FILE, changed(base, CONFIG_FILE, json!({ "torch_dtype": null, "dtype": IN_F32 }))?)];
         if let Some(most) = max_tokens {
             let most = most.min(reranker.parts.source.config.max_positions);
-            files.push((
-                TOKENIZER_CONFIG,
-                changed(base, TOKENIZER_CONFIG, json!({ "model_max_length": most }))?,
-            ));
-            let body = changed(base, BODY_CONFIG, json!({}))?;
-            if body.get("max_seq_length").is_some() {
-                files.push((BODY_CONFIG, changed(base, BODY_CONFIG, json!({ "max_seq_length": most }))?));
+            let length = json!({ "model_max_length": most });
+            made.push((TOKENIZER_CONFIG_FILE, changed(base, TOKENIZER_CONFIG_FILE, length)?));
+            let own: Map<String, Value> = files::read_json_or_default(&base.join(LENGTH_FILE))?;
+            if own.contains_key("max_seq_length") {
+                made.push((LENGTH_FILE, changed(base, LENGTH_FILE, json!({ "max_seq_length": most }))?));
             }
         }
         let body = reranker.parts.transformer()?.named()?;
-        Ok(Self { body, head, files, of_encoder: false })
+        Ok(Self { body, head, files: made })
     }
 
     fn of_encoder(
@@ -240,13 +233,9 @@ impl StartingWeights {
         rng: &mut ChaCha8Rng,
     ) -> Result<Self, ModelError> {
         let encoder = LoadOptions::new().lazy_encoder(true).encoder(base)?;
-        if encoder.folder().lowercase {
-            return Err(ModelError::unsupported(
-                base.join(BODY_CONFIG),
-                "do_lower_case of a reranker's base",
-                "true",
-                "false",
-            ));
+        if encoder.folder().text.lowercase {
+            let what = "do_lower_case of a reranker's base";
+            return Err(ModelError::unsupported(base.join(LENGTH_FILE), what, "true", "false"));
         }
         let config = encoder.config();
         let m = config.hidden_size;
@@ -284,12 +273,12 @@ impl StartingWeights {
         let most = max_tokens.unwrap_or(DEFAULT_TOKENS).min(config.max_positions);
         // A classifier with one output. Releases 4 and 5 of sentence-transformers look for its activation in
         // `config.json`.
-        let mut config = json!({
+        let config = json!({
             "architectures": [format!("{}ForSequenceClassification", names.class)],
             "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "num_labels": null,
             "sentence_transformers": {"activation_fn": activation.class(), "version": RELEASE},
+            "torch_dtype": null, "dtype": IN_F32,
         });
-        merge(&mut config, in_f32());
         let of_library = json!({
             "__version__": {"sentence_transformers": RELEASE}, "activation_fn": activation.class(),
             "default_prompt_name": null, "model_type": "CrossEncoder", "prompts": {},
@@ -301,39 +290,29 @@ impl StartingWeights {
             "module_output_name": "scores",
         });
         let files = vec![
-            (CONFIG, changed(base, CONFIG, config)?),
-            (TOKENIZER_CONFIG, changed(base, TOKENIZER_CONFIG, json!({ "model_max_length": most }))?),
-            (LIBRARY_CONFIG, of_library),
-            (MODULES, json!([{"idx": 0, "name": "0", "path": "", "type": class}])),
-            (BODY_CONFIG, of_body),
+            (CONFIG_FILE, changed(base, CONFIG_FILE, config)?),
+            (
+                TOKENIZER_CONFIG_FILE,
+                changed(base, TOKENIZER_CONFIG_FILE, json!({ "model_max_length": most }))?,
+            ),
+            (PROMPTS_FILE, of_library),
+            (MODULES_FILE, json!([{"idx": 0, "name": "0", "path": "", "type": class}])),
+            (LENGTH_FILE, of_body),
         ];
-        Ok(Self { body: encoder.transformer()?.named()?, head, files, of_encoder: true })
-    }
-
-    /// Whether a file of the base also applies to the reranker.
-    fn carries(&self, name: &str) -> bool {
-        !self.of_encoder || ![LIBRARY_CONFIG, MODULES, BODY_CONFIG].contains(&name)
+        Ok(Self { body: encoder.transformer()?.named()?, head, files })
     }
 }
 
 /// A file of the base with other settings; those that are null are left out.
 fn changed(base: &Path, name: &str, changes: Value) -> Result<Value, ModelError> {
-    let mut settings = Value::Object(files::read_json_or_default(&base.join(name))?);
-    merge(&mut settings, changes.clone());
-    let is_out = |name: &String| changes.get(name).is_some_and(Value::is_null);
-    settings.as_object_mut().into_iter().for_each(|fields| fields.retain(|name, _| !is_out(name)));
-    Ok(settings)
-}
-
-fn merge(settings: &mut Value, changes: Value) {
-    if let (Value::Object(fields), Value::Object(changes)) = (settings, changes) {
-        fields.extend(changes);
+    let mut settings: Map<String, Value> = files::read_json_or_default(&base.join(name))?;
+    for (name, value) in changes.as_object().into_iter().flatten() {
+        match value {
+            Value::Null => settings.remove(name),
+            value => settings.insert(name.clone(), value.clone()),
+        };
     }
-}
-
-/// The file stores f16; this makes other libraries compute in f32, as this crate does.
-fn in_f32() -> Value {
-    json!({ "torch_dtype": null, "dtype": "float32" })
+    Ok(Value::Object(settings))
 }
 
 impl Reranker {

@@ -13,7 +13,7 @@ use tokenizers::{
 };
 
 use super::pipeline;
-use super::vocabulary::{List, Model};
+use super::vocabulary::Model;
 
 /// Most tokens in addition to the model's vocabulary.
 const MOST_ADDED: usize = 65_536;
@@ -36,7 +36,7 @@ struct File<'a> {
     version: Option<String>,
     truncation: Option<Truncation>,
     #[serde(default)]
-    added_tokens: List<AddedToken, MOST_ADDED>,
+    added_tokens: Vec<AddedToken>,
     #[serde(borrow)]
     normalizer: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -68,13 +68,12 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
             pipeline::shortened(&direction)
         ));
     }
-    let normalizer = pipeline::json(file.normalizer, "normalizer")?;
-    let normalizer = if lowercase { Some(lowercased(normalizer)) } else { normalizer };
-    let normalizer = pipeline::read::<NormalizerWrapper>(normalizer, "normalizer")?;
-    let json = pipeline::json(file.pre_tokenizer, "pre-tokenizer")?;
-    let pre_tokenizer = pipeline::read::<PreTokenizerWrapper>(json, "pre-tokenizer")?;
-    let json = pipeline::json(file.post_processor, "post-processor")?;
-    let post_processor = pipeline::read::<PostProcessorWrapper>(json, "post-processor")?;
+    let edit = |own| if lowercase { Some(lowercased(own)) } else { own };
+    let normalizer = pipeline::read::<NormalizerWrapper>(file.normalizer, "normalizer", edit)?;
+    let pre_tokenizer =
+        pipeline::read::<PreTokenizerWrapper>(file.pre_tokenizer, "pre-tokenizer", |own| own)?;
+    let post_processor =
+        pipeline::read::<PostProcessorWrapper>(file.post_processor, "post-processor", |own| own)?;
 
     let growth = normalizer.as_ref().map_or(Ok(1.0), |(_, own)| pipeline::check_normalizer(own))?;
     pre_tokenizer.as_ref().map_or(Ok(()), |(_, own)| pipeline::check_pre_tokenizer(own))?;
@@ -84,7 +83,10 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
             "the post-processor adds {special} special tokens to a text, of {max_tokens} tokens in all"
         ));
     }
-    let tokens = file.added_tokens.0;
+    let tokens = file.added_tokens;
+    if tokens.len() > MOST_ADDED {
+        return Err(format!("{} added tokens, at most {MOST_ADDED} are allowed", tokens.len()));
+    }
     if tokens.iter().any(|token| token.content.len() > LONGEST_ADDED) {
         return Err(format!("added tokens of at most {LONGEST_ADDED} bytes are allowed"));
     }

@@ -40,10 +40,22 @@ use tokenizers::{Encoding, Model, ModelWrapper, OffsetType, PreTokenizer, Tokeni
 
 use super::error::ModelError;
 use super::files;
-use super::folder::Tokens;
+
+/// Which of a text's tokens an encoder reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// All tokens, with the special ones added by the tokenizer.
+    #[default]
+    Marked,
+    /// All tokens, without special ones.
+    Bare,
+    /// Known tokens at the start of a text, which is first truncated to the characters of `length` tokens of
+    /// median length.
+    Known { length: Option<usize> },
+}
 
 /// Rules for tokenising texts that are not in the tokenizer's file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct TextRules {
     /// Most tokens of a text, including special ones.
     pub max_tokens: usize,
@@ -181,33 +193,25 @@ impl TextTokenizer {
     ///
     /// Only the start of a long text is read, as in [`Self::encode`].
     pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Result<Pair, ModelError> {
-        let mut encodings = Vec::with_capacity(2);
-        for (text, type_id) in [(first, 0), (second, 1)] {
+        let read = |text: &str, type_id: u32| {
             // The tokenizer's own call stops at the maximum length, and would not tell which text is longer.
-            let whole = |text: &str| {
-                guard(&self.path, || {
-                    self.untruncated(text, type_id, OffsetType::None).map_err(|e| e.to_string())
-                })
-            };
-            let encoding = match start(text, self.first) {
-                Start::Whole(text) => Some(whole(text)?),
-                // A truncated text must have more tokens than are kept.
-                Start::Words(text) => Some(whole(text)?).filter(|encoding| encoding.len() >= self.max_tokens),
-                Start::Chars(_) => None,
-            };
-            encodings.push(match encoding {
-                Some(encoding) => encoding,
-                None => {
-                    let _one = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-                    whole(self.head(text))?
+            let whole = |text: &str| self.piece(text, type_id, OffsetType::None);
+            match start(text, self.first) {
+                Start::Whole(text) => return whole(text),
+                Start::Words(text) => {
+                    let encoding = whole(text)?;
+                    // A truncated text must have more tokens than are kept.
+                    if encoding.len() >= self.max_tokens {
+                        return Ok(encoding);
+                    }
                 }
-            });
-        }
-        let second = encodings.pop();
-        let first = encodings.pop().unwrap_or_default();
-        let encoding = guard(&self.path, || {
-            self.tokenizer.post_process(first, second, true).map_err(|e| e.to_string())
-        })?;
+                Start::Chars(_) => {}
+            }
+            let _one = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+            whole(self.head(text))
+        };
+        let (first, second) = (read(first, 0)?, read(second, 1)?);
+        let encoding = guard(&self.path, || self.tokenizer.post_process(first, Some(second), true))?;
         let types = encoding.get_type_ids().to_vec();
         Ok(Pair { ids: self.ids(encoding)?, types })
     }
@@ -251,19 +255,16 @@ impl TextTokenizer {
     ///
     /// A long text is tokenised in pieces, which end at white space if possible.
     pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
-        let (mut rest, mut all) = (text, 0);
-        while !rest.is_empty() {
-            let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
-                start(rest, BYTES_OF_TERMS);
-            rest = &rest[piece.len()..];
-            let encoding = self.piece(piece, OffsetType::None)?;
+        let mut all = 0;
+        for (_, piece) in pieces(text) {
+            let encoding = self.piece(piece, 0, OffsetType::None)?;
             all += encoding.len();
             if !encoding.get_ids().iter().any(|id| self.special.contains(id)) {
                 encoding.get_ids().iter().for_each(|&id| tell(Token::Known(id)));
                 continue;
             }
             // Finding the offsets of tokens takes time.
-            let encoding = self.piece(piece, OffsetType::Byte)?;
+            let encoding = self.piece(piece, 0, OffsetType::Byte)?;
             for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
                 tell(match self.special.contains(&id) {
                     true => Token::Unknown(piece.get(start..end).unwrap_or_default()),
@@ -289,7 +290,7 @@ impl TextTokenizer {
 
     fn needs_spaces(&self) -> bool {
         let words = |text: &str| {
-            let piece = self.piece(text, OffsetType::None).ok()?;
+            let piece = self.piece(text, 0, OffsetType::None).ok()?;
             Some(self.words_among(piece.get_ids()))
         };
         *self.spaces.get_or_init(|| spaced::is_needed(words))
@@ -312,33 +313,26 @@ impl TextTokenizer {
 
     /// Appends the byte offsets of all tokens of a text, ascending.
     pub(crate) fn starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
-        let mut at = 0;
-        while at < text.len() {
-            let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
-                start(&text[at..], BYTES_OF_TERMS);
-            let encoding = self.piece(piece, OffsetType::Byte)?;
+        for (at, piece) in pieces(text) {
+            let encoding = self.piece(piece, 0, OffsetType::Byte)?;
             out.extend(encoding.get_offsets().iter().map(|&(start, _)| (at + start) as u32));
-            at += piece.len();
         }
         out.sort_unstable();
         Ok(())
     }
 
-    /// All tokens of a text of some kilobytes.
-    fn piece(&self, text: &str, offsets: OffsetType) -> Result<Encoding, ModelError> {
-        guard(&self.path, || self.untruncated(text, 0, offsets).map_err(|e| e.to_string()))
-    }
-
     /// All tokens of a text. The tokenizer's own calls stop at its maximum length.
-    fn untruncated(&self, text: &str, type_id: u32, offsets: OffsetType) -> tokenizers::Result<Encoding> {
+    fn piece(&self, text: &str, type_id: u32, offsets: OffsetType) -> Result<Encoding, ModelError> {
         let tokenizer = &self.tokenizer;
-        let mut text =
-            tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
-        if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-            pre_tokenizer.pre_tokenize(&mut text)?;
-        }
-        tokenizer.get_model().tokenize_in_pretokenized(&mut text, None)?;
-        text.into_encoding(None, type_id, offsets)
+        guard(&self.path, || -> tokenizers::Result<Encoding> {
+            let added = tokenizer.get_added_vocabulary();
+            let mut text = added.extract_and_normalize(tokenizer.get_normalizer(), text);
+            if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+                pre_tokenizer.pre_tokenize(&mut text)?;
+            }
+            tokenizer.get_model().tokenize_in_pretokenized(&mut text, None)?;
+            text.into_encoding(None, type_id, offsets)
+        })
     }
 
     /// Whether a token continues the word of the token before it; always `false` for models other than
@@ -363,12 +357,9 @@ impl TextTokenizer {
 
     fn encoding(&self, text: &str, offsets: bool) -> Result<Encoding, ModelError> {
         let marked = self.tokens == Tokens::Marked;
-        guard(&self.path, || {
-            let encoding = match offsets {
-                true => self.tokenizer.encode(text, marked),
-                false => self.tokenizer.encode_fast(text, marked),
-            };
-            encoding.map_err(|e| e.to_string())
+        guard(&self.path, || match offsets {
+            true => self.tokenizer.encode(text, marked),
+            false => self.tokenizer.encode_fast(text, marked),
         })
     }
 
@@ -406,10 +397,12 @@ fn median_chars(tokenizer: &Tokenizer) -> usize {
 }
 
 /// Runs the tokenizers library. A panic in it becomes an error of the file.
-fn guard<T>(path: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T, ModelError> {
-    let result = catch_unwind(AssertUnwindSafe(run));
-    let result = result.unwrap_or_else(|_| Err("the tokenizers library panicked over this file".to_owned()));
-    result.map_err(|message| ModelError::Tokenizer { path: path.to_owned(), message })
+fn guard<T, E: ToString>(path: &Path, run: impl FnOnce() -> Result<T, E>) -> Result<T, ModelError> {
+    let error = |message: String| ModelError::Tokenizer { path: path.to_owned(), message };
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|e| error(e.to_string())),
+        Err(_) => Err(error("the tokenizers library panicked over this file".to_owned())),
+    }
 }
 
 /// The start of a text, about `limit` bytes if the text is longer.
@@ -422,6 +415,17 @@ fn start(text: &str, limit: usize) -> Start<'_> {
         Some(at) if at > limit / 2 => Start::Words(&text[..at]),
         _ => Start::Chars(&text[..end]),
     }
+}
+
+/// The pieces of a text that are tokenised one after another, with their offsets.
+fn pieces(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
+            start(&text[at..], BYTES_OF_TERMS);
+        at += piece.len();
+        (!piece.is_empty()).then_some((at - piece.len(), piece))
+    })
 }
 
 /// The first character boundary at or after a byte.

@@ -26,29 +26,21 @@ const SEQUENCES: [&str; 3] = ["normalizers", "pretokenizers", "processors"];
 /// Settings of older files, which the library writes under other names.
 const FORMER_SETTINGS: [&str; 2] = ["add_prefix_space", "str_rep"];
 
-/// The JSON of a part.
-///
-/// # Errors
-/// The problem with it.
-pub(super) fn json(raw: Option<&RawValue>, what: &str) -> Result<Option<Value>, String> {
-    let Some(raw) = raw.map(RawValue::get) else { return Ok(None) };
-    match raw.len() {
-        length if length > LONGEST_PART => {
-            Err(format!("the {what} has {length} bytes, at most {LONGEST_PART} are read"))
-        }
-        _ => serde_json::from_str(raw).map(Some).map_err(|e| format!("{what}: {e}")),
-    }
-}
-
-/// A part as the tokenizers library reads it, and its serialised form.
+/// A part as the tokenizers library reads it from JSON that `edit` may change, and its serialised form.
 ///
 /// # Errors
 /// The problem with it, or the setting that the library ignores.
 pub(super) fn read<T: for<'de> Deserialize<'de> + Serialize>(
-    json: Option<Value>,
+    raw: Option<&RawValue>,
     what: &str,
+    edit: impl FnOnce(Option<Value>) -> Option<Value>,
 ) -> Result<Option<(T, Value)>, String> {
-    let Some(json) = json else { return Ok(None) };
+    let length = raw.map_or(0, |raw| raw.get().len());
+    if length > LONGEST_PART {
+        return Err(format!("the {what} has {length} bytes, at most {LONGEST_PART} are read"));
+    }
+    let json = raw.map(|raw| serde_json::from_str(raw.get())).transpose();
+    let Some(json) = edit(json.map_err(|e| format!("{what}: {e}"))?) else { return Ok(None) };
     let mut patterns = 0;
     check("", &json, &mut patterns)?;
     if patterns > MOST_PARTS {

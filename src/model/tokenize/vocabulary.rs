@@ -44,11 +44,11 @@ pub(super) struct Model {
 
 enum Entries {
     Table(Vocab),
-    Scored(Vec<(String, f64)>),
+    Scored(List<(String, f64), MOST_ENTRIES>),
 }
 
 /// A list of at most `MOST` elements.
-pub(super) struct List<T, const MOST: usize>(pub Vec<T>);
+struct List<T, const MOST: usize>(Vec<T>);
 
 /// `["a", "b"]`, or `"a b"` in older files, where the first line may be their version.
 #[derive(Deserialize)]
@@ -81,6 +81,13 @@ impl Model {
                 return Err(format!("{name} has {} bytes, at most {most} are allowed", text.len()));
             }
         }
+        let longest = match &self.vocab {
+            Entries::Table(table) => table.keys().map(String::len).max().unwrap_or(0),
+            Entries::Scored(pieces) => pieces.0.iter().map(|(piece, _)| piece.len()).max().unwrap_or(0),
+        };
+        if longest > LONGEST_ENTRY {
+            return Err(format!("an entry of {longest} bytes, at most {LONGEST_ENTRY}"));
+        }
         let kind = self.kind();
         let prefix = self.continuing_subword_prefix.ok_or("continuing_subword_prefix is missing");
         let unknown = self.unk_token.ok_or("unk_token is missing");
@@ -97,7 +104,7 @@ impl Model {
             ("WordLevel", Entries::Table(vocab)) => {
                 WordLevel::builder().vocab(vocab).unk_token(unknown?).build().map(ModelWrapper::from)
             }
-            ("Unigram", Entries::Scored(vocab)) => {
+            ("Unigram", Entries::Scored(List(vocab))) => {
                 let bytes: usize = vocab.iter().map(|(piece, _)| piece.len()).sum();
                 if bytes > MOST_UNIGRAM_BYTES {
                     return Err(format!("the pieces have {bytes} bytes, at most {MOST_UNIGRAM_BYTES}"));
@@ -109,7 +116,7 @@ impl Model {
                     return Err("dropout gives a text different ids each time; set it to null".to_owned());
                 }
                 let prefix = prefix.unwrap_or_default();
-                let merges = merges(self.merges.ok_or("merges are missing")?.0, &vocab, prefix.len())?;
+                let merges = merges(self.merges.ok_or("merges are missing")?.0, longest, prefix.len())?;
                 let mut builder = BPE::builder()
                     .vocab_and_merges(vocab, merges)
                     .continuing_subword_prefix(prefix)
@@ -143,9 +150,8 @@ impl Model {
     }
 }
 
-/// The merges of a BPE model.
-fn merges(list: Vec<Merge>, vocab: &Vocab, prefix: usize) -> Result<Merges, String> {
-    let longest = vocab.keys().map(String::len).max().unwrap_or(0);
+/// The merges of a BPE model whose longest entry has `longest` bytes.
+fn merges(list: Vec<Merge>, longest: usize, prefix: usize) -> Result<Merges, String> {
     let mut merges = Merges::new();
     for merge in list {
         let (left, right) = match merge {
@@ -166,16 +172,6 @@ fn merges(list: Vec<Merge>, vocab: &Vocab, prefix: usize) -> Result<Merges, Stri
     Ok(merges)
 }
 
-fn check_entry<E: Error>(entry: &str, before: usize) -> Result<(), E> {
-    if entry.len() > LONGEST_ENTRY {
-        return Err(E::custom(format!("an entry of {} bytes, at most {LONGEST_ENTRY}", entry.len())));
-    }
-    if before >= MOST_ENTRIES {
-        return Err(E::custom(format!("more than {MOST_ENTRIES} entries")));
-    }
-    Ok(())
-}
-
 impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct EntriesVisitor;
@@ -190,53 +186,45 @@ impl<'de> Deserialize<'de> for Entries {
             fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Entries, A::Error> {
                 let mut table = Vocab::new();
                 while let Some((token, id)) = access.next_entry::<String, u32>()? {
-                    check_entry(&token, table.len())?;
+                    if table.len() >= MOST_ENTRIES {
+                        return Err(A::Error::custom(format!("more than {MOST_ENTRIES} entries")));
+                    }
                     table.insert(token, id);
                 }
                 Ok(Entries::Table(table))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Entries, A::Error> {
-                let mut scored = Vec::new();
-                while let Some((piece, score)) = access.next_element::<(String, f64)>()? {
-                    check_entry(&piece, scored.len())?;
-                    scored.push((piece, score));
-                }
-                Ok(Entries::Scored(scored))
+            fn visit_seq<A: SeqAccess<'de>>(self, access: A) -> Result<Entries, A::Error> {
+                ListVisitor(PhantomData).visit_seq(access).map(Entries::Scored)
             }
         }
         deserializer.deserialize_any(EntriesVisitor)
     }
 }
 
-impl<T, const MOST: usize> Default for List<T, MOST> {
-    fn default() -> Self {
-        Self(Vec::new())
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for List<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for List<T, MOST> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ListVisitor<T, const MOST: usize>(PhantomData<T>);
+struct ListVisitor<T, const MOST: usize>(PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for ListVisitor<T, MOST> {
-            type Value = List<T, MOST>;
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for ListVisitor<T, MOST> {
+    type Value = List<T, MOST>;
 
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                write!(f, "a list of at most {MOST} elements")
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "a list of at most {MOST} elements")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<List<T, MOST>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(element) = access.next_element()? {
+            if list.len() >= MOST {
+                return Err(A::Error::invalid_length(MOST + 1, &self));
             }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<List<T, MOST>, A::Error> {
-                let mut list = Vec::new();
-                while let Some(element) = access.next_element()? {
-                    if list.len() >= MOST {
-                        return Err(A::Error::invalid_length(MOST + 1, &self));
-                    }
-                    list.push(element);
-                }
-                Ok(List(list))
-            }
+            list.push(element);
         }
-        deserializer.deserialize_seq(ListVisitor(PhantomData))
+        Ok(List(list))
     }
 }

@@ -12,46 +12,28 @@ pub(crate) struct Layout {
     /// Prefix of a layer's number.
     pub layers: &'static str,
     /// Queries, keys and values: three maps, or one with their stacked rows.
-    pub projections: &'static [LayerPart],
-    pub attention_output: LayerPart,
-    pub attention_norm: LayerPart,
+    pub projections: &'static [&'static str],
+    pub attention_output: &'static str,
+    pub attention_norm: &'static str,
     /// The first step of the feed-forward: one map; if gated, two, the activated one first, or one map with
     /// the stacked rows of both.
-    pub inner: &'static [LayerPart],
-    pub output: LayerPart,
-    pub output_norm: LayerPart,
+    pub inner: &'static [&'static str],
+    pub output: &'static str,
+    pub output_norm: &'static str,
     pub relative_bias: &'static str,
     pub final_norm: &'static str,
 }
 
-/// A map or norm of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LayerPart {
-    /// Its name in reports and checkpoints of training.
-    pub own: &'static str,
-    /// Its name in the weight file.
-    pub file: &'static str,
-}
-
-const fn part(own: &'static str, file: &'static str) -> LayerPart {
-    LayerPart { own, file }
-}
-
-/// A tensor's name in the weight file.
-pub(crate) fn full_name(layers: &str, layer: usize, part: LayerPart, kind: &str) -> String {
-    format!("{layers}.{layer}.{}.{kind}", part.file)
-}
-
 impl Family {
     /// The layouts of the family's checkpoints.
-    pub(super) fn layouts(self) -> &'static [Layout] {
+    pub(in crate::model) fn layouts(self) -> &'static [Layout] {
         match self {
             Self::Bert => std::slice::from_ref(&BERT),
             Self::DistilBert => std::slice::from_ref(&DISTILBERT),
             Self::MpNet => std::slice::from_ref(&MPNET),
             Self::NomicBert => &NOMIC_BERT,
             Self::ModernBert => std::slice::from_ref(&MODERNBERT),
-            Self::Static => &STATIC,
+            Self::Model2vec | Self::StaticEmbedding => &STATIC,
         }
     }
 }
@@ -62,43 +44,31 @@ const BERT: Layout = Layout {
     types: "embeddings.token_type_embeddings.weight",
     embedding_norm: "embeddings.LayerNorm",
     layers: "encoder.layer",
-    projections: &[
-        part("query", "attention.self.query"),
-        part("key", "attention.self.key"),
-        part("value", "attention.self.value"),
-    ],
-    attention_output: part("attention_output", "attention.output.dense"),
-    attention_norm: part("attention_norm", "attention.output.LayerNorm"),
-    inner: &[part("intermediate", "intermediate.dense")],
-    output: part("output", "output.dense"),
-    output_norm: part("output_norm", "output.LayerNorm"),
+    projections: &["attention.self.query", "attention.self.key", "attention.self.value"],
+    attention_output: "attention.output.dense",
+    attention_norm: "attention.output.LayerNorm",
+    inner: &["intermediate.dense"],
+    output: "output.dense",
+    output_norm: "output.LayerNorm",
     relative_bias: "",
     final_norm: "",
 };
 
 const DISTILBERT: Layout = Layout {
     layers: "transformer.layer",
-    projections: &[
-        part("query", "attention.q_lin"),
-        part("key", "attention.k_lin"),
-        part("value", "attention.v_lin"),
-    ],
-    attention_output: part("attention_output", "attention.out_lin"),
-    attention_norm: part("attention_norm", "sa_layer_norm"),
-    inner: &[part("intermediate", "ffn.lin1")],
-    output: part("output", "ffn.lin2"),
-    output_norm: part("output_norm", "output_layer_norm"),
+    projections: &["attention.q_lin", "attention.k_lin", "attention.v_lin"],
+    attention_output: "attention.out_lin",
+    attention_norm: "sa_layer_norm",
+    inner: &["ffn.lin1"],
+    output: "ffn.lin2",
+    output_norm: "output_layer_norm",
     ..BERT
 };
 
 const MPNET: Layout = Layout {
-    projections: &[
-        part("query", "attention.attn.q"),
-        part("key", "attention.attn.k"),
-        part("value", "attention.attn.v"),
-    ],
-    attention_output: part("attention_output", "attention.attn.o"),
-    attention_norm: part("attention_norm", "attention.LayerNorm"),
+    projections: &["attention.attn.q", "attention.attn.k", "attention.attn.v"],
+    attention_output: "attention.attn.o",
+    attention_norm: "attention.LayerNorm",
     relative_bias: "encoder.relative_attention_bias.weight",
     ..BERT
 };
@@ -108,26 +78,22 @@ static NOMIC_BERT: [Layout; 2] = [
     Layout {
         embedding_norm: "emb_ln",
         layers: "encoder.layers",
-        projections: &[part("query_key_value", "attn.Wqkv")],
-        attention_output: part("attention_output", "attn.out_proj"),
-        attention_norm: part("attention_norm", "norm1"),
-        inner: &[part("gate", "mlp.fc12"), part("intermediate", "mlp.fc11")],
-        output: part("output", "mlp.fc2"),
-        output_norm: part("output_norm", "norm2"),
+        projections: &["attn.Wqkv"],
+        attention_output: "attn.out_proj",
+        attention_norm: "norm1",
+        inner: &["mlp.fc12", "mlp.fc11"],
+        output: "mlp.fc2",
+        output_norm: "norm2",
         ..BERT
     },
     Layout {
         layers: "layers",
-        projections: &[
-            part("query", "self_attn.q_proj"),
-            part("key", "self_attn.k_proj"),
-            part("value", "self_attn.v_proj"),
-        ],
-        attention_output: part("attention_output", "self_attn.o_proj"),
-        attention_norm: part("attention_norm", "post_attention_layernorm"),
-        inner: &[part("gate", "mlp.gate_proj"), part("intermediate", "mlp.up_proj")],
-        output: part("output", "mlp.down_proj"),
-        output_norm: part("output_norm", "post_mlp_layernorm"),
+        projections: &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+        attention_output: "self_attn.o_proj",
+        attention_norm: "post_attention_layernorm",
+        inner: &["mlp.gate_proj", "mlp.up_proj"],
+        output: "mlp.down_proj",
+        output_norm: "post_mlp_layernorm",
         ..BERT
     },
 ];
@@ -138,12 +104,12 @@ const MODERNBERT: Layout = Layout {
     types: "",
     embedding_norm: "embeddings.norm",
     layers: "layers",
-    projections: &[part("query_key_value", "attn.Wqkv")],
-    attention_output: part("attention_output", "attn.Wo"),
-    attention_norm: part("attention_norm", "attn_norm"),
-    inner: &[part("gate_and_intermediate", "mlp.Wi")],
-    output: part("output", "mlp.Wo"),
-    output_norm: part("output_norm", "mlp_norm"),
+    projections: &["attn.Wqkv"],
+    attention_output: "attn.Wo",
+    attention_norm: "attn_norm",
+    inner: &["mlp.Wi"],
+    output: "mlp.Wo",
+    output_norm: "mlp_norm",
     relative_bias: "",
     final_norm: "final_norm",
 };

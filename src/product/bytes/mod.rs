@@ -10,8 +10,6 @@ mod scalar;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
-use pulp::{Arch, Simd, WithSimd};
-
 use super::memory::SetMemory;
 use super::{BLOCK_ROWS, PANEL};
 
@@ -30,8 +28,10 @@ pub(crate) struct BytePanels {
     /// values.
     scales: Vec<[f32; PANEL]>,
     sums: Vec<[f32; PANEL]>,
-    rows: usize,
-    dim: usize,
+    /// Number of packed rows.
+    pub rows: usize,
+    /// Values in a row.
+    pub dim: usize,
 }
 
 impl BytePanels {
@@ -50,16 +50,6 @@ impl BytePanels {
         filled.map(|(values, (rows, dim, (scales, sums)))| Self { values, scales, sums, rows, dim })
     }
 
-    /// Values in a row.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// Number of packed rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// The values that a row represents.
     pub fn unpack(&self, row: usize) -> impl Iterator<Item = f32> {
         let groups = self.dim.div_ceil(GROUP);
@@ -68,12 +58,6 @@ impl BytePanels {
         let place = move |i: usize| group(i) * GROUP + i % GROUP;
         let (scale, values) = (self.scales[panel][column], self.values.values());
         (0..self.dim).map(move |i| scale * f32::from(values[place(i)]))
-    }
-
-    /// Writes the products of one row with all packed ones to `out`, `[n]` f32, replacing its contents.
-    pub fn products_of(&self, rows: &ByteRows, row: usize, out: &mut Vec<f32>) {
-        out.resize(self.rows, 0.0);
-        Arch::new().dispatch(ProductsOf { panels: self, rows, row, out });
     }
 
     /// The panels in order.
@@ -116,31 +100,6 @@ fn fill(rows: &[f32], dim: usize, values: &mut [i8]) -> Numbers {
     (scales, sums)
 }
 
-struct ProductsOf<'a> {
-    panels: &'a BytePanels,
-    rows: &'a ByteRows,
-    row: usize,
-    out: &'a mut [f32],
-}
-
-impl WithSimd for ProductsOf<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { panels, rows, row, out } = self;
-        let (kernel, scale, offset) = (ByteKernel::best(), rows.scales[row], rows.offsets[row]);
-        let mut sums = [[0; PANEL]; BLOCK_ROWS];
-        for (panel, out) in panels.panels().zip(out.chunks_mut(PANEL)) {
-            kernel.products(rows, row, 1, &panel, &mut sums);
-            let columns = sums[0].iter().zip(panel.scales).zip(panel.sums);
-            for (out, ((&sum, own_scale), own_sum)) in out.iter_mut().zip(columns) {
-                *out = own_scale * (scale * sum as f32 + offset * own_sum);
-            }
-        }
-    }
-}
-
 /// Up to [`PANEL`] packed rows.
 #[derive(Clone, Copy)]
 pub(crate) struct BytePanel<'a> {
@@ -172,7 +131,7 @@ impl ByteRows {
         self.values.resize(n * self.stride, 0);
         self.scales.resize(n, 0.0);
         self.offsets.resize(n, 0.0);
-        Arch::new().dispatch(Quantise { x, dim, rows: self });
+        quantise(x, dim, &mut self.values, self.stride, &mut self.scales, &mut self.offsets);
     }
 
     /// Number of rows.
@@ -188,21 +147,19 @@ impl ByteRows {
     }
 }
 
-struct Quantise<'a> {
-    x: &'a [f32],
-    dim: usize,
-    rows: &'a mut ByteRows,
-}
-
-impl WithSimd for Quantise<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { x, dim, rows: ByteRows { values, stride, scales, offsets } } = self;
+dispatched! {
+    /// Writes rows of `dim` values in eight bits, `[n, stride]`.
+    fn quantise<S>(
+        x: &[f32],
+        dim: usize,
+        values: &mut [u8],
+        stride: usize,
+        scales: &mut [f32],
+        offsets: &mut [f32],
+    ) {
         let factors = scales.iter_mut().zip(offsets);
         for ((row, values), (scale, offset)) in
-            x.chunks_exact(dim).zip(values.chunks_exact_mut(*stride)).zip(factors)
+            x.chunks_exact(dim).zip(values.chunks_exact_mut(stride)).zip(factors)
         {
             let (least, most, poison) = range(row);
             *scale = (most - least) / 255.0;

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 fn products(kernel: ByteKernel, x: &[f32], panels: &BytePanels) -> Vec<f64> {
     let mut rows = ByteRows::default();
-    rows.quantise(x, panels.dim());
-    let mut out = vec![0.0; rows.count() * panels.rows()];
+    rows.quantise(x, panels.dim);
+    let mut out = vec![0.0; rows.count() * panels.rows];
     for panel in panels.panels() {
         for first in (0..rows.count()).step_by(BLOCK_ROWS) {
             let count = BLOCK_ROWS.min(rows.count() - first);
@@ -14,7 +14,7 @@ fn products(kernel: ByteKernel, x: &[f32], panels: &BytePanels) -> Vec<f64> {
                 let (scale, offset) = (f64::from(rows.scales[row]), f64::from(rows.offsets[row]));
                 for column in 0..panel.rows {
                     let sum = scale * f64::from(sums[column]) + offset * f64::from(panel.sums[column]);
-                    out[row * panels.rows() + panel.first + column] = f64::from(panel.scales[column]) * sum;
+                    out[row * panels.rows + panel.first + column] = f64::from(panel.scales[column]) * sum;
                 }
             }
         }
@@ -97,7 +97,7 @@ fn sets_packed_together_are_those_packed_alone() {
     let (first, second) = (values(50 * 3), values(100 * 7));
     let [a, b] = BytePanels::pack_together([(&first, 3), (&second, 7)]);
     for (together, alone) in [(a, BytePanels::pack(&first, 3)), (b, BytePanels::pack(&second, 7))] {
-        assert_eq!((together.rows(), together.dim()), (alone.rows(), alone.dim()));
+        assert_eq!((together.rows, together.dim), (alone.rows, alone.dim));
         assert_eq!(together.panels().count(), alone.panels().count());
         for (together, alone) in together.panels().zip(alone.panels()) {
             assert_eq!(

@@ -25,7 +25,6 @@ trait Lanes: Copy {
     const WIDTH: usize;
     /// Maximum number of rows of a tile: all sums must fit the registers.
     const ROWS: usize;
-    fn zero(self) -> Self::Vector;
     /// Fills all lanes with the same group of a row.
     fn splat(self, group: [u8; GROUP]) -> Self::Vector;
     /// A group of each of [`Self::WIDTH`] packed rows.
@@ -124,7 +123,7 @@ fn tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
     let groups = stride / GROUP;
     assert!(rows.len() >= ROWS * stride && products.len() >= ROWS);
     assert!(panel.len() >= groups * PANEL * GROUP && column + VECTORS * L::WIDTH <= PANEL);
-    let mut sums = [[lanes.zero(); VECTORS]; ROWS];
+    let mut sums = [[lanes.splat([0; GROUP]); VECTORS]; ROWS];
     let mut packed = panel[column * GROUP..].as_ptr();
     for group in 0..groups {
         for line in 0..(VECTORS * L::WIDTH * GROUP).div_ceil(CACHE_LINE_BYTES) {
@@ -157,14 +156,8 @@ impl Lanes for Avx512Vnni {
     const ROWS: usize = BLOCK_ROWS;
 
     #[inline(always)]
-    fn zero(self) -> __m512i {
-        // SAFETY: an `Avx512Vnni` exists only where the processor has its features; the same applies below.
-        unsafe { _mm512_setzero_si512() }
-    }
-
-    #[inline(always)]
     fn splat(self, group: [u8; GROUP]) -> __m512i {
-        // SAFETY: as above.
+        // SAFETY: an `Avx512Vnni` exists only where the processor has its features; the same applies below.
         unsafe { _mm512_set1_epi32(i32::from_le_bytes(group)) }
     }
 
@@ -194,14 +187,8 @@ impl Lanes for Avx2 {
     const ROWS: usize = 4;
 
     #[inline(always)]
-    fn zero(self) -> __m256i {
-        // SAFETY: an `Avx2` exists only where the processor has it; the same applies below.
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
     fn splat(self, group: [u8; GROUP]) -> __m256i {
-        // SAFETY: as above.
+        // SAFETY: an `Avx2` exists only where the processor has it; the same applies below.
         unsafe { _mm256_set1_epi32(i32::from_le_bytes(group)) }
     }
 

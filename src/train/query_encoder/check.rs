@@ -11,8 +11,8 @@ use crate::cluster::Panels;
 use crate::ids::{LeafId, Row};
 use crate::measure::{Judge, Metric, PairedTests};
 use crate::model::{
-    EncodeMicroseconds, Encoder, EncoderQuality, Indexer, ModelError, Role, SIGNALS, SignificantDifference,
-    TreeQuality, UnwrittenQueryEncoder,
+    EncodeMicroseconds, Encoder, EncoderQuality, Indexer, LoadedQueryEncoder, ModelError, Role, SIGNALS,
+    SignificantDifference, TreeQuality,
 };
 use crate::train::distil::nearest_documents;
 use crate::train::verdict::p_in_words;
@@ -63,7 +63,7 @@ pub(super) struct Answers<'a> {
 
 /// The weights of the signals, by least squares against the cosine to the full encoder's embeddings.
 pub(super) fn confidence(
-    student: &UnwrittenQueryEncoder,
+    student: &LoadedQueryEncoder,
     lessons: [&Lesson; 2],
     dim: usize,
 ) -> Result<[f32; SIGNALS], ModelError> {
@@ -84,7 +84,7 @@ pub(super) fn confidence(
 }
 
 impl<'a> Answers<'a> {
-    pub fn of(student: &UnwrittenQueryEncoder, lesson: &'a Lesson) -> Result<Self, ModelError> {
+    pub fn of(student: &LoadedQueryEncoder, lesson: &'a Lesson) -> Result<Self, ModelError> {
         let mut answers = Self { lesson, rows: Vec::new(), confidences: Vec::new() };
         for tokens in &lesson.tokens {
             let own = student.embed(tokens)?;
@@ -182,7 +182,7 @@ impl Collection<'_> {
 /// Median times to encode a text, including tokenization.
 pub(super) fn encode_us(
     encoder: &Encoder,
-    student: &UnwrittenQueryEncoder,
+    student: &LoadedQueryEncoder,
     texts: &[&str],
 ) -> Result<EncodeMicroseconds, ModelError> {
     let (mut full, mut fast) = (Vec::new(), Vec::new());

@@ -18,6 +18,7 @@ mod product;
 mod start;
 mod student;
 
+use std::path::Path;
 use std::time::Instant;
 
 use rand::seq::SliceRandom;
@@ -27,8 +28,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::model::{
-    Bundle, DistilReport, Encoder, ModelError, QueryEncoderEntry, QueryEncoderKind, SIGNALS,
-    UnwrittenQueryEncoder, hex,
+    Bundle, DistilReport, Encoder, LoadedQueryEncoder, ModelError, QueryEncoderEntry, SIGNALS, hex,
 };
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use check::{Answers, Collection};
@@ -100,9 +100,10 @@ fn make(
     let targets = Targets { dim, documents, leaves };
     train(&mut student, &lesson, &targets, passes, &mut rng, on_progress)?;
 
-    let read_back = |confidence| -> Result<(Vec<u8>, UnwrittenQueryEncoder)> {
+    let read_back = |confidence| -> Result<(Vec<u8>, LoadedQueryEncoder)> {
         let bytes = student.weights(confidence).to_bytes()?;
-        let student = UnwrittenQueryEncoder::new(&bytes, vocabulary, dim)?;
+        let path = Path::new("query.safetensors");
+        let student = LoadedQueryEncoder::from_bytes(bytes.clone(), path, vocabulary, dim)?;
         Ok((bytes, student))
     };
     let (_, unsure) = read_back([0.0; SIGNALS])?;
@@ -117,7 +118,6 @@ fn make(
     let timed: Vec<&str> = timed.iter().map(String::as_str).collect();
     let (is_default, sentence) = check::decide(held_out.len(), difference);
     let report = DistilReport {
-        kind: QueryEncoderKind::Static,
         texts: lesson.len(),
         questions,
         passes,

@@ -142,8 +142,8 @@ impl<'a> RerankerTrainer<'a> {
     ///
     /// # Errors
     /// [`TrainError`] for the configuration and the data, a NaN loss, and a tensor that gets no gradient or
-    /// does not move; [`ModelError`] for the base: [`ModelError::NotAnEncoder`] for one that is neither
-    /// encoder nor reranker, [`ModelError::Unsupported`] for a family without a known head; for an existing
+    /// does not move; [`ModelError`] for the base: [`ModelError::OtherPurpose`] for one that is neither
+    /// encoder nor reranker, [`ModelError::BadSetting`] for a family without a known head; for an existing
     /// output; failures of the first search; [`Error::Cancelled`](crate::Error::Cancelled). On error no
     /// folder is written.
     pub fn fit(mut self, set: &TrainingSet) -> Result<FittedReranker> {
