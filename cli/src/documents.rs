@@ -9,9 +9,9 @@ use ehi::{Document, Filter, Index};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::arguments::filter;
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::filtering::filter;
 use crate::hits::say_notes;
 use crate::opening::{WaitArgs, open_read_only};
 use crate::printing;

@@ -5,13 +5,13 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use ehi::data::Dataset;
 use ehi::eval::{
     Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
 };
 use ehi::{QueryEncoder, Stop};
 
+use crate::arguments::{fraction, positive};
 use crate::bars::Bars;
 use crate::evaluation;
 use crate::failure::Failure;
@@ -51,18 +51,18 @@ pub struct Args {
     /// Documents that it reads for each query
     #[arg(long, value_name = "N", default_value_t = RERANK_DEPTH, requires = "rerank")]
     rerank_depth: usize,
-    /// What to compare with
-    #[arg(long)]
-    baseline: Option<BaselineName>,
+    /// What to compare with: k-means lists over the same embeddings
+    #[arg(long, value_parser = ["ivf"])]
+    baseline: Option<String>,
     /// Numbers of lists of the baseline; as many as leaves by default
     #[arg(long, value_delimiter = ',', requires = "baseline", value_parser = positive)]
     lists: Vec<usize>,
     /// Visited fractions at which tree, baseline and exact search are compared
-    #[arg(long, value_delimiter = ',', value_parser = visited, default_values_t = evaluation::COMPARED_AT)]
+    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, 1.0), default_values_t = evaluation::COMPARED_AT)]
     at: Vec<f64>,
     /// Work fractions at which they are compared: documents scored plus routing, in document dot
     /// products over documents
-    #[arg(long, value_delimiter = ',', value_parser = work)]
+    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, f64::MAX))]
     at_work: Vec<f64>,
     /// Columns of the table: recall@k, precision@k, mrr@k and ndcg@k for any k
     #[arg(long, value_delimiter = ',', default_value = evaluation::METRICS)]
@@ -90,39 +90,12 @@ pub struct Args {
     per_query: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum BaselineName {
-    /// k-means lists over the same embeddings
-    Ivf,
-}
-
 /// Any number beyond the leaves means all of them.
 fn beam(text: &str) -> Result<usize, String> {
     match text.trim() {
         "all" => Ok(usize::MAX),
-        number => match number.parse() {
-            Ok(0) | Err(_) => Err("a beam is a number from 1, or `all`".to_owned()),
-            Ok(beam) => Ok(beam),
-        },
+        _ => positive(text).map_err(|error| error + ", or `all`"),
     }
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    match text.trim().parse() {
-        Ok(0) | Err(_) => Err("this is a number from 1".to_owned()),
-        Ok(number) => Ok(number),
-    }
-}
-
-fn visited(text: &str) -> Result<f64, String> {
-    work(text).ok().filter(|fraction| *fraction <= 1.0).ok_or_else(|| "a fraction is from 0 to 1".to_owned())
-}
-
-/// The work fraction includes routing, so it may exceed 1.
-fn work(text: &str) -> Result<f64, String> {
-    let parsed = text.trim().parse().ok();
-    let fraction = parsed.filter(|fraction: &f64| fraction.is_finite() && *fraction >= 0.0);
-    fraction.ok_or_else(|| "a fraction is a number from 0".to_owned())
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -135,9 +108,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = EvalOptions {
         beams: args.beams.clone(),
         baseline: match args.baseline {
-            Some(BaselineName::Ivf) => {
-                Baseline::Ivf(IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() })
-            }
+            Some(_) => Baseline::Ivf(IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() }),
             None => Baseline::None,
         },
         stops: args.stop.clone(),

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use ehi::data::{JudgmentFormat, read_judgments, write_judgments};
 use ehi::{Judgment, Recorded};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::arguments::one_of;
 use crate::escape::{acts, escaped};
 use crate::failure::Failure;
 use crate::hits::say_notes;
@@ -18,6 +18,8 @@ use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
 
+pub const FORMATS: [(&str, JudgmentFormat); 3] =
+    [("tsv", JudgmentFormat::Tsv), ("csv", JudgmentFormat::Csv), ("jsonl", JudgmentFormat::JsonLines)];
 const SECONDS_OF_A_DAY: u64 = 86_400;
 
 #[derive(clap::Args)]
@@ -31,8 +33,7 @@ pub struct Args {
     /// Id of the document
     id: Option<String>,
     /// 1 and more: it answers the question; 0 and less: it does not
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"],
-        value_parser = grade)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
     grade: i32,
     /// How much the judgment counts, above 0, 1 at most: less for a click
     #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "forget"])]
@@ -42,8 +43,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "forget")]
     file: Option<PathBuf>,
     /// Form of the file; by the ending of its name, or its content, if absent
-    #[arg(long, requires = "file")]
-    format: Option<FormatName>,
+    #[arg(long, requires = "file", value_parser = one_of(FORMATS))]
+    format: Option<JudgmentFormat>,
     /// Remove the judgment of this question and document
     #[arg(long)]
     forget: bool,
@@ -54,8 +55,8 @@ pub struct ListArgs {
     #[command(flatten)]
     report: ReportArgs,
     /// Print them in a form that `ehi judge --file` reads
-    #[arg(long, conflicts_with = "json")]
-    format: Option<FormatName>,
+    #[arg(long, conflicts_with = "json", value_parser = one_of(FORMATS))]
+    format: Option<JudgmentFormat>,
 }
 
 /// Judgments for one command alone.
@@ -66,8 +67,8 @@ pub struct PairsArgs {
     #[arg(long, value_name = "FILE")]
     pairs: Option<PathBuf>,
     /// Form of that file; by the ending of its name, or its content, if absent
-    #[arg(long, requires = "pairs")]
-    format: Option<FormatName>,
+    #[arg(long, requires = "pairs", value_parser = one_of(FORMATS))]
+    format: Option<JudgmentFormat>,
 }
 
 impl PairsArgs {
@@ -76,28 +77,6 @@ impl PairsArgs {
         let pairs = self.pairs.as_deref().map(|path| read(path, self.format)).transpose()?;
         Ok(pairs.unwrap_or_default().0)
     }
-}
-
-/// How judgments are written.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum FormatName {
-    Tsv,
-    Csv,
-    Jsonl,
-}
-
-impl From<FormatName> for JudgmentFormat {
-    fn from(name: FormatName) -> Self {
-        match name {
-            FormatName::Tsv => Self::Tsv,
-            FormatName::Csv => Self::Csv,
-            FormatName::Jsonl => Self::JsonLines,
-        }
-    }
-}
-
-fn grade(text: &str) -> Result<i32, String> {
-    text.parse().map_err(|_| "a grade is a whole number of 32 bits".to_owned())
 }
 
 /// The stored judgments, and notes on their file.
@@ -173,12 +152,12 @@ pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Result<(), Failure> {
-    if let FormatName::Jsonl = format {
+fn export(out: &mut dyn Write, judgments: &[Judgment], format: JudgmentFormat) -> Result<(), Failure> {
+    if format == JudgmentFormat::JsonLines {
         return judgments.iter().try_for_each(|judgment| printing::json(out, judgment));
     }
     // Standard output would escape them.
-    let is_csv = matches!(format, FormatName::Csv);
+    let is_csv = format == JudgmentFormat::Csv;
     let hidden = |text: &str| text.chars().any(|c| acts(c) && !(is_csv && c == '\n'));
     if let Some(found) = judgments.iter().find(|judgment| hidden(&judgment.question) || hidden(&judgment.id))
     {
@@ -187,13 +166,12 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
             escaped(&found.question)
         )));
     }
-    write_judgments(out, judgments, format.into()).map_err(Failure::Output)
+    write_judgments(out, judgments, format).map_err(Failure::Output)
 }
 
 /// The judgments of a file, or of standard input, and notes on them, which are also printed on standard
 /// error. Without a format, the ending of the name or the content decides.
-pub fn read(path: &Path, format: Option<FormatName>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
-    let format = format.map(JudgmentFormat::from);
+pub fn read(path: &Path, format: Option<JudgmentFormat>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
     let name = origin::name(path);
     let (judgments, notes) = match path == Path::new("-") {
         true => read_judgments(io::stdin(), &*name, format),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ehi::learn::{LearnOptions, Learned};
 use ehi::train::{Difference, TrainConfig};
 
+use crate::arguments::time;
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
 use crate::long::{self, AS_BEFORE};
@@ -26,7 +27,7 @@ pub struct Args {
     #[arg(long)]
     accept: bool,
     /// Days in which a judgment comes to count half; none ages if absent
-    #[arg(long, value_name = "DAYS", value_parser = days)]
+    #[arg(long, value_name = "DAYS", value_parser = |text: &str| time(text, "days", SECONDS_OF_A_DAY))]
     half_life: Option<Duration>,
     /// Passes over the judgments
     #[arg(long)]
@@ -89,10 +90,4 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
             change.encoded, change.routed
         ),
     }
-}
-
-fn days(text: &str) -> Result<Duration, String> {
-    let days = text.trim().parse::<f64>().ok();
-    let time = days.and_then(|days| Duration::try_from_secs_f64(days * SECONDS_OF_A_DAY).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "this is a number of days above 0".to_owned())
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ehi::store::StoreError;
 use ehi::{Error, Index, IndexBuilder};
 
+use crate::arguments::time;
 use crate::failure::Failure;
 use crate::printing;
 
@@ -16,7 +17,7 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(clap::Args)]
 pub struct WaitArgs {
     /// Wait so long where another process has the index open for writing; 0 means not at all
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0")]
+    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| time(text, "seconds", 1.0), default_value = "0")]
     wait: Duration,
 }
 
@@ -64,10 +65,4 @@ pub fn refuse_file(path: &Path) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let parsed = text.trim().parse().ok();
-    let duration = parsed.and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "this is a number of seconds from 0".to_owned())
 }

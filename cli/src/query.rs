@@ -4,8 +4,8 @@ use ehi::search::DEFAULT_K;
 use ehi::{Filter, Index, QueryEncoder, SearchRequest, Stop};
 use serde::{Serialize, Serializer};
 
+use crate::arguments::filter;
 use crate::failure::Failure;
-use crate::filtering::filter;
 
 /// By the names of [`SearchRequest::from_json`], which says what can be combined.
 #[derive(clap::Args, Serialize)]

@@ -2,8 +2,7 @@
 
 use std::io::Write;
 
-use clap::ValueEnum;
-
+use crate::arguments::one_of;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::opening::open_read_only;
@@ -15,24 +14,18 @@ pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
     /// Write every question down from now on, or stop and delete what was written
-    #[arg(long, conflicts_with = "json")]
-    log: Option<Switch>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Switch {
-    On,
-    Off,
+    #[arg(long, conflicts_with = "json", value_parser = one_of([("on", true), ("off", false)]))]
+    log: Option<bool>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
-    if let Some(switch) = args.log {
+    if let Some(on) = args.log {
         let index = wait.builder().lazy_encoder(true).open(path)?;
-        index.log_questions(matches!(switch, Switch::On))?;
-        let done = match switch {
-            Switch::On => "questions are written down from now on, in the file QUESTIONS of the index",
-            Switch::Off => "questions are no longer written down; those that were are deleted",
+        index.log_questions(on)?;
+        let done = match on {
+            true => "questions are written down from now on, in the file QUESTIONS of the index",
+            false => "questions are no longer written down; those that were are deleted",
         };
         return writeln!(out, "{done}").map_err(Failure::Output);
     }

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use ehi::store::{RepairReport, StoreError, Undecided};
 use ehi::{Error, Index, RepairOptions};
 
+use crate::arguments::one_of;
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
@@ -24,26 +24,16 @@ pub struct Args {
     #[command(flatten)]
     encoder: EncoderArgs,
     /// What to do with documents of which it is not known whether they had been deleted; refuse if absent
-    #[arg(long)]
-    undecided: Option<Choice>,
+    #[arg(long, value_parser = one_of([("keep", Undecided::Keep), ("drop", Undecided::Drop)]))]
+    undecided: Option<Undecided>,
     /// Remove what earlier repairs set aside, unless there is something to repair now
     #[arg(long)]
     forget: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Choice {
-    Keep,
-    Drop,
-}
-
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let bundle = args.model.as_deref().map(|model| models::open(model, &args.encoder)).transpose()?;
-    let undecided = match args.undecided {
-        None => Undecided::Refuse,
-        Some(Choice::Keep) => Undecided::Keep,
-        Some(Choice::Drop) => Undecided::Drop,
-    };
+    let undecided = args.undecided.unwrap_or_default();
     let mut bars = Bars::new();
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let repaired = wait.retry(|| {
@@ -65,7 +55,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         )),
         other => other.into(),
     })?;
-    let dropped = matches!(args.undecided, Some(Choice::Drop)) && report.undecided > 0;
+    let dropped = undecided == Undecided::Drop && report.undecided > 0;
     printing::report(out, *json, &report, |out| {
         write_text(out, index, &report, dropped)?;
         if args.forget { write_forgotten(out, &report) } else { Ok(()) }

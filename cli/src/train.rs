@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-use ehi::data::Dataset;
+use ehi::data::{Dataset, JudgmentFormat};
 use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
 use ehi::{Document, Error, Judgment};
 
+use crate::arguments::one_of;
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
@@ -23,6 +23,13 @@ use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
 use crate::training;
+
+const PRESETS: [(&str, Preset); 4] = [
+    ("scifact", Preset::SciFact),
+    ("fiqa", Preset::Fiqa),
+    ("msmarco", Preset::MsMarco),
+    ("nq320k", Preset::Nq320k),
+];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,14 +58,14 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Start of the tree
-    #[arg(long)]
-    init: Option<InitName>,
+    #[arg(long, value_parser = one_of([("random", Init::Random), ("kmeans", Init::KMeans)]))]
+    init: Option<Init>,
     /// Where to train
-    #[arg(long, default_value = "cpu")]
-    device: DeviceName,
+    #[arg(long, default_value = "cpu", value_parser = one_of([("cpu", TrainDevice::Cpu), ("cuda", TrainDevice::Cuda)]))]
+    device: TrainDevice,
     /// The paper's settings for a dataset
-    #[arg(long)]
-    preset: Option<PresetName>,
+    #[arg(long, value_parser = one_of(PRESETS))]
+    preset: Option<Preset>,
     /// JSON file of settings; absent ones take their default
     #[arg(long, value_name = "FILE", conflicts_with = "preset")]
     config: Option<PathBuf>,
@@ -95,8 +102,8 @@ pub struct SetArgs {
     #[arg(long, value_name = "FILE")]
     pairs: Option<PathBuf>,
     /// Form of that file; by the ending of its name, or its content, if absent
-    #[arg(long, value_name = "FORM", requires = "pairs")]
-    pairs_format: Option<judge::FormatName>,
+    #[arg(long, value_name = "FORM", requires = "pairs", value_parser = one_of(judge::FORMATS))]
+    pairs_format: Option<JudgmentFormat>,
     /// The documents of the pairs: a file or folder that `ehi insert` reads
     #[arg(long, value_name = "FILE", requires = "pairs")]
     corpus: Option<PathBuf>,
@@ -142,50 +149,18 @@ impl SetArgs {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum InitName {
-    Random,
-    #[value(name = "kmeans")]
-    KMeans,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum DeviceName {
-    Cpu,
-    Cuda,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PresetName {
-    #[value(name = "scifact")]
-    SciFact,
-    Fiqa,
-    #[value(name = "msmarco")]
-    MsMarco,
-    Nq320k,
-}
-
 impl Args {
     fn settings(&self) -> Result<TrainConfig, Failure> {
         let mut config = match (&self.config, self.preset) {
             (Some(path), _) => TrainConfig::from_file(path)?,
-            (None, Some(preset)) => TrainConfig::preset(match preset {
-                PresetName::SciFact => Preset::SciFact,
-                PresetName::Fiqa => Preset::Fiqa,
-                PresetName::MsMarco => Preset::MsMarco,
-                PresetName::Nq320k => Preset::Nq320k,
-            }),
+            (None, Some(preset)) => TrainConfig::preset(preset),
             (None, None) => TrainConfig::default(),
         };
         config.tree.branching_factor = self.branching.or(config.tree.branching_factor);
         config.tree.height = self.height.unwrap_or(config.tree.height);
         config.schedule.epochs = self.epochs.unwrap_or(config.schedule.epochs);
         config.seed = self.seed.unwrap_or(config.seed);
-        config.tree.init = match self.init {
-            Some(InitName::Random) => Init::Random,
-            Some(InitName::KMeans) => Init::KMeans,
-            None => config.tree.init,
-        };
+        config.tree.init = self.init.unwrap_or(config.tree.init);
         config.check()?;
         Ok(config)
     }
@@ -198,17 +173,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let base = models::directory(&args.base)?;
     let set = args.set.read(config.dev_fraction)?;
     let epochs = config.schedule.epochs;
-    let device = match args.device {
-        DeviceName::Cpu => TrainDevice::Cpu,
-        DeviceName::Cuda => TrainDevice::Cuda,
-    };
     let bars = RefCell::new(Bars::new());
     let mut trainer = Trainer::builder()
         .base(base)
         .encoder_settings(args.encoder.settings())
         .output(&args.out)
         .config(config)
-        .device(device)
+        .device(args.device)
         .cache_bytes(args.cache_bytes)
         .on_progress(|progress| long::show(&mut bars.borrow_mut(), &interrupts, progress))
         .on_event(|event| {

@@ -1,9 +1,41 @@
-//! A filter as an argument: its JSON, or the place to read it from.
+//! Parsers of arguments.
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ehi::Filter;
+
+/// A parser of values by their names.
+pub fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
+    values: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values.each_ref().map(|(name, _)| *name));
+    names.try_map(move |given| {
+        let named = values.iter().find(|(name, _)| *name == given);
+        named.map(|(_, value)| value.clone()).ok_or("an unknown name")
+    })
+}
+
+/// A number from 1.
+pub fn positive(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a whole number from 1".to_owned())
+}
+
+/// A number from 0 to `most`.
+pub fn fraction(text: &str, most: f64) -> Result<f64, String> {
+    let number = text.trim().parse().ok().filter(|number: &f64| (0.0..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from 0 to {most}"))
+}
+
+/// A time in some unit, from 0.
+pub fn time(text: &str, unit: &str, seconds: f64) -> Result<Duration, String> {
+    let number = text.trim().parse::<f64>().ok();
+    let time = number.and_then(|number| Duration::try_from_secs_f64(number * seconds).ok());
+    time.ok_or_else(|| format!("expected a number of {unit} from 0"))
+}
 
 /// Standard input, as an argument.
 const STDIN: &str = "-";
