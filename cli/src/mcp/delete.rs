@@ -1,6 +1,6 @@
 //! The tool `delete`.
 
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{BATCH, within};
@@ -10,7 +10,6 @@ use crate::failure::Failure;
 pub struct Delete;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// Ids of the documents to delete.
@@ -19,7 +18,6 @@ pub struct Arguments {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     deleted: usize,
     /// Ids that no document had.

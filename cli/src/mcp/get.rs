@@ -1,7 +1,7 @@
 //! The tool `get`.
 
 use ehi::{Document, Index};
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,7 +15,6 @@ use crate::failure::Failure;
 pub struct Get;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// Id of the document, or its URI, as `search` gives them.
@@ -37,7 +36,6 @@ fn limit() -> usize {
 }
 
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
     #[default]
@@ -47,7 +45,6 @@ pub enum Part {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     id: String,
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -1,7 +1,7 @@
 //! The tool `insert`.
 
 use ehi::{CutTexts, Document};
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -19,7 +19,6 @@ const ID: usize = 512;
 pub struct Insert;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// Documents to store. One with the id of a stored one replaces it.
@@ -28,7 +27,7 @@ pub struct Arguments {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars", rename = "Document")]
+#[schemars(rename = "Document")]
 #[serde(deny_unknown_fields)]
 pub struct New {
     /// Your own id, unique in the index, of 512 bytes at most.
@@ -51,7 +50,6 @@ impl From<New> for Document {
 }
 
 #[derive(Default, Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     /// Stored under new ids.
     inserted: usize,
@@ -72,7 +70,6 @@ pub struct Answer {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Refusal {
     /// Its place in the call, from 0.
     position: usize,

@@ -1,7 +1,7 @@
 //! The tool `judge`.
 
 use ehi::Judgment;
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{notes, question};
@@ -12,7 +12,6 @@ use crate::failure::Failure;
 pub struct Judge;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// The question as it was asked.
@@ -39,7 +38,6 @@ fn full() -> f64 {
 }
 
 #[derive(Default, Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     /// Whether the judgment is new.
     added: bool,

@@ -2,7 +2,7 @@
 
 use ehi::search::QuestionWords;
 use ehi::{Hit, RankedBy, SearchRequest};
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -24,7 +24,6 @@ pub const MODES: [&str; 4] = ["best", "dense", "lexical", "hybrid"];
 pub struct Search;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// What to look for: a question or a statement in natural language. `+word` must be in a hit, `-word`
@@ -61,7 +60,6 @@ fn passage_bytes() -> usize {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     /// Best first.
     hits: Vec<FoundDocument>,
@@ -85,7 +83,6 @@ pub struct Answer {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct FoundDocument {
     id: String,
     /// By what the search ranks by; higher is better. Not to be compared between questions in mode `hybrid`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ehi::Index;
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,12 +25,10 @@ const EXAMPLE_BYTES: usize = 40;
 pub struct Stats;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {}
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     documents: usize,
     /// Of documents, or of their passages.
@@ -66,7 +64,6 @@ pub struct Answer {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Field {
     /// The name, which is data of documents; names of nested fields are joined by dots.
     field: String,

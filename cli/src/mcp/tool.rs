@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ehi::Index;
 use rmcp::model::ToolAnnotations;
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
