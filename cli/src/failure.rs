@@ -28,9 +28,13 @@ pub enum Failure {
     /// Documents were refused; each has a line on standard error.
     #[error("{count} of {read} documents refused, {} stored", read - count)]
     Refused { count: u64, read: u64 },
-    /// Invalid options or arguments, in a sentence.
+    /// What is wrong and what to do, in a sentence.
     #[error("{0}")]
     Usage(String),
+    /// The index of a server is gone, in a sentence.
+    #[cfg(any(feature = "explore", feature = "mcp"))]
+    #[error("{0}")]
+    Gone(String),
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),

@@ -34,8 +34,6 @@ mod mcp;
 mod model;
 mod models;
 mod opening;
-#[cfg(any(feature = "explore", feature = "mcp"))]
-mod place;
 mod precision;
 mod printing;
 mod query;

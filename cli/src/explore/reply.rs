@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::held::Gone;
 
 /// Only scripts and styles from the page's own files, nothing from elsewhere, and no text parsed as markup
 /// (`require-trusted-types-for`).
@@ -53,18 +52,15 @@ impl Refusal {
     }
 }
 
-/// Errors of the library, in the program's wording.
-impl From<ehi::Error> for Refusal {
-    fn from(error: ehi::Error) -> Self {
-        let is_of_caller = matches!(error, ehi::Error::Input(_) | ehi::Error::Filter(_));
-        let message = Failure::from(error).line();
-        if is_of_caller { Self::bad(message) } else { Self::failed(message) }
-    }
-}
-
-impl From<Gone> for Refusal {
-    fn from(gone: Gone) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "gone", gone.0)
+impl<E: Into<Failure>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        let failure = error.into();
+        let message = failure.line();
+        match failure {
+            Failure::Gone(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "gone", message),
+            Failure::Ehi(ehi::Error::Input(_) | ehi::Error::Filter(_)) => Self::bad(message),
+            _ => Self::failed(message),
+        }
     }
 }
 

@@ -36,8 +36,8 @@ pub enum Route {
 /// Calls without side effects.
 const GETS: [(&str, Api); 7] = [
     ("/api/about", about::about),
-    ("/api/map", |site, _| leaves::map(&site.held)),
-    ("/api/leaves", |site, _| site.shelf.show(&site.held)),
+    ("/api/map", leaves::map),
+    ("/api/leaves", |site, _| leaves::leaves(site, false)),
     ("/api/state", state::state),
     ("/api/health", state::health),
     ("/api/judgments", judge::list),
@@ -49,7 +49,7 @@ const POSTS: [(&str, Api); 10] = [
     ("/api/search", search::search),
     ("/api/why", why::why),
     ("/api/document", document::document),
-    ("/api/leaves", |site, _| leaves::begin(&site.shelf, &site.held)),
+    ("/api/leaves", |site, _| leaves::leaves(site, true)),
     ("/api/judge", judge::judge),
     ("/api/forget", judge::forget),
     ("/api/learn", |site, _| site.job.begin(&site.held, What::Learn)),

@@ -1,29 +1,29 @@
 //! Shared state of requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ehi::train::TrainConfig;
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
-use super::about::Examples;
 use super::job::Job;
-use super::leaves::Shelf;
+use super::leaves::LastReading;
 use super::reply::Refusal;
 use crate::held::HeldIndex;
 
 /// The index, and data derived from it.
 pub struct Site {
     pub held: Arc<HeldIndex>,
-    pub shelf: Arc<Shelf>,
+    pub leaves: LastReading,
     pub job: Arc<Job>,
-    pub examples: Examples,
+    /// Example questions.
+    pub examples: OnceLock<Vec<String>>,
 }
 
 impl Site {
     pub fn new(held: HeldIndex, config: TrainConfig) -> Self {
         let job = Arc::new(Job::new(config));
-        Self { held: Arc::new(held), shelf: Arc::default(), job, examples: Examples::default() }
+        Self { held: Arc::new(held), leaves: LastReading::default(), job, examples: OnceLock::new() }
     }
 }
 

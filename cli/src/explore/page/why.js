@@ -5,12 +5,12 @@ import { get, post } from "./ask.js";
 import { controls, filters, keepingFocus, offered } from "./controls.js";
 import { el, foreign, table, tip } from "./dom.js";
 import { leafOf, remarks } from "./hit.js";
+import { readLeaves } from "./leaves.js";
 import { chance, count, ms, percent, plural, score } from "./numbers.js";
 import { read } from "./reader.js";
 import { map } from "./treemap.js";
 
 const K = 10;
-const POLL = 400;
 /** Words of a leaf in a table. */
 const WORDS = 4;
 /** Documents up to which the library compares all of them, unless a number of leaves is chosen. */
@@ -32,11 +32,6 @@ export function why(app, main) {
     let offers = null;
     let sent = new AbortController();
     const resized = new ResizeObserver(() => shown && shown.place.clientWidth !== shown.width && draw());
-    const told = own => {
-        words = own;
-        draw();
-    };
-    let stopWords = app.about.leaves > 1 ? readWords(told) : () => {};
 
     function asked(event) {
         event.preventDefault();
@@ -91,39 +86,30 @@ export function why(app, main) {
         for (const cell of body.querySelectorAll("[data-words]")) cell.textContent = (words.get(Number(cell.dataset.words)) ?? []).slice(0, WORDS).join(", ");
     }
 
+    /** The words of each leaf; the map is drawn without them where they cannot be read. */
+    async function readWords() {
+        words = new Map();
+        if (app.about.leaves === 1) return;
+        const read = await readLeaves(false).catch(() => ({ leaves: [] }));
+        words = new Map(read.leaves.map(({ leaf, terms }) => [leaf, terms.map(({ term }) => term)]));
+        draw();
+    }
+
     choices();
     input.focus();
     explain();
+    readWords();
     return {
         changed: () => {
-            stopWords();
-            words = new Map();
-            if (app.about.leaves > 1) stopWords = readWords(told);
+            readWords();
             if (offers !== offered(app)) choices();
             explain();
         },
         leave: () => {
-            stopWords();
+            shown = null;
             sent.abort();
             resized.disconnect();
         },
-    };
-}
-
-/** Calls with the words of each leaf when they were read; returns what ends that. */
-function readWords(told) {
-    let timer;
-    let ended = false;
-    async function look() {
-        const now = await get("/api/leaves").then(read => (read.phase === "no" ? post("/api/leaves") : read)).catch(() => ({ phase: "away" }));
-        if (ended || now.phase === "failed") return;
-        if (now.phase === "done") told(new Map(now.leaves.map(({ leaf, terms }) => [leaf, terms.map(({ term }) => term)])));
-        else timer = setTimeout(look, now.phase === "away" ? 5 * POLL : POLL);
-    }
-    look();
-    return () => {
-        ended = true;
-        clearTimeout(timer);
     };
 }
 
