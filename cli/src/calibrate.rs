@@ -4,17 +4,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ehi::Index;
 use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
 use ehi::data::read_queries;
 use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
-use ehi::{Error, Index, OnProgress};
 
-use crate::bars::Bars;
 use crate::failure::Failure;
-use crate::interrupt::Interrupts;
 use crate::long::{self, AS_BEFORE};
 use crate::printing::{self, counted};
-use crate::store::{ReportArgs, WriteArgs};
+use crate::store::WriteArgs;
 
 /// Recalls that are printed.
 const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
@@ -32,11 +30,12 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let questions = args.queries.as_deref().map(questions).transpose()?;
     let options = CalibrateOptions { questions: questions.unwrap_or_default() };
-    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let index = wait.open(index)?;
-    let calibrate = |on_progress: &mut OnProgress<'_>| index.with_progress(on_progress).calibrate(&options);
-    let curve = long::run(AS_BEFORE, calibrate)?;
-    printing::report(out, *json, &curve, |out| write_curve(out, &curve))
+    args.write.run(
+        out,
+        AS_BEFORE,
+        |index, on_progress| index.with_progress(on_progress).calibrate(&options),
+        |out, _, curve| write_curve(out, curve),
+    )
 }
 
 /// The texts of a file of queries.
@@ -60,17 +59,16 @@ pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Measures after an insert, if searches need it. The documents are stored even if that fails.
-pub fn after_insert(index: &Index, interrupts: &Interrupts) {
+pub fn after_insert(index: &Index) {
     if !index.needs_calibration() {
         return;
     }
-    let mut bars = Bars::new();
-    let on_progress = |progress| long::show(&mut bars, interrupts, progress);
-    let curve = index.with_progress(on_progress).calibrate(&CalibrateOptions::default());
-    bars.clear();
-    match curve {
-        Ok(_) | Err(Error::Cancelled) => {}
-        Err(error) => tracing::warn!(%error, "it was not measured how many leaves a search needs"),
+    match long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).calibrate(&Default::default()))
+    {
+        Ok(_) | Err(Failure::Stopped { .. }) => {}
+        Err(error) => {
+            tracing::warn!(error = %error.line(), "it was not measured how many leaves a search needs");
+        }
     }
 }
 

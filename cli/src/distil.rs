@@ -83,14 +83,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         _ => return Err(Failure::Usage("`--model` with `--data`, or `--index`, is needed".to_owned())),
     };
-    if args.json {
-        return printing::json(out, &report);
-    }
-    write_report(out, report.as_ref()).map_err(Failure::Output)
+    printing::report(out, args.json, &report, |out| write_report(out, report.as_ref()))
 }
 
 /// The report of a distillation; `None` if the query encoder was removed.
-pub fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::Result<()> {
+fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::Result<()> {
     let Some(report) = report else {
         return writeln!(out, "there is no query encoder any more; questions are read by the full encoder");
     };

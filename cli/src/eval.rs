@@ -12,9 +12,9 @@ use ehi::eval::{
 use ehi::{QueryEncoder, Stop};
 
 use crate::arguments::{fraction, positive};
-use crate::bars::Bars;
 use crate::evaluation;
 use crate::failure::Failure;
+use crate::long;
 use crate::precision::PrecisionArgs;
 use crate::search::RERANK_DEPTH;
 
@@ -121,9 +121,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         at: args.at.clone(),
         at_work: args.at_work.clone(),
     };
-    let mut bars = Bars::new();
-    let evaluated = evaluate(&index, &dataset, &args.split, &options, &mut |progress| bars.show(progress));
-    bars.clear();
+    let evaluated = long::run("no figures were written", |on_progress| {
+        evaluate(&index, &dataset, &args.split, &options, on_progress)
+    });
     let (report, ranking) = evaluated?;
     if let Some(path) = &args.json {
         write_json(path, &report).map_err(Failure::file("write", path))?;

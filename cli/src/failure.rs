@@ -12,13 +12,6 @@ use crate::printing;
 /// Exit status of a check that found warnings but no damage.
 const WARNED: u8 = 3;
 
-/// Why the name of a model is not looked up on a hub.
-#[cfg(feature = "hub")]
-const NO_HUB: &str = "";
-#[cfg(not(feature = "hub"))]
-const NO_HUB: &str = " (this build fetches no model by its name: `cargo install --path cli --features hub` makes one that \
-     does, or have `hf download NAME --local-dir DIR` fetch it)";
-
 /// What ends a command with an exit status other than 0.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -69,37 +62,9 @@ pub enum Failure {
         before.as_ref().map_or_else(String::new, |before| before.line() + "; ")
     )]
     Unflushed { waiting: u64, source: Box<ehi::Error>, before: Option<Box<Failure>> },
-    /// Neither a folder nor a model that can be fetched.
-    #[cfg(feature = "hub")]
-    #[error("there is no model directory {}, and no model of that name can be fetched", printing::path(path))]
-    NotFetched { path: PathBuf, source: ehi::model::ModelError },
     /// The judgment to remove does not exist.
     #[error("there is no judgment of that question and `{}`", escaped(id))]
     NotJudged { id: String },
-    /// A judgment to train on names a document that was not given.
-    #[error(
-        "{}: the question `{}` is answered by the document `{}`, which is not among the {documents} given; \
-         take that line out, or give its document too",
-        printing::path(pairs),
-        escaped(question),
-        escaped(id)
-    )]
-    NoDocument { pairs: PathBuf, question: String, id: String, documents: usize },
-    /// Communication with a client failed.
-    #[cfg(feature = "mcp")]
-    #[error("the protocol's exchange failed: {0}")]
-    Protocol(String),
-    /// A call of a client was cancelled.
-    #[cfg(feature = "mcp")]
-    #[error("cancelled")]
-    Cancelled,
-    /// The runtime of the server cannot be started.
-    #[cfg(feature = "mcp")]
-    #[error("cannot start to serve")]
-    Runtime(#[source] io::Error),
-    /// The folder of a model is missing.
-    #[error("there is no model directory {}{}", printing::path(path), NO_HUB)]
-    NoModel { path: PathBuf },
 }
 
 impl Failure {

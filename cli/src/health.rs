@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use ehi::health::{Health, RoutingHealth};
 use serde::Serialize;
 
-use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::long::{self, AS_BEFORE};
 use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::ReportArgs;
@@ -25,10 +25,7 @@ struct Report {
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
-    let mut bars = Bars::new();
-    let checked = index.with_progress(|progress| bars.show(progress)).verify();
-    bars.clear();
-    let checked = checked?;
+    let checked = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).verify())?;
     let health = match index.health() {
         Ok(health) => Some(health),
         Err(_) if !checked.is_sound() => None,

@@ -59,11 +59,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Origin::of(path, &args.folders, &args.fields)?.check(path, &args.folders, &args.fields)?;
     }
     let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
-    let interrupts = Interrupts::watch();
     let mut inserter = Inserter {
         index: &index,
         args,
-        interrupts: interrupts.clone(),
+        interrupts: Interrupts::watch(),
         bar: InsertBar::begin(bytes_of(&args.files)),
         tally: Tally::default(),
         before: 0,
@@ -71,7 +70,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let result = args.files.iter().try_for_each(|path| inserter.file(path));
     inserter.bar.end();
     inserter.tally.finish(&index, result, args.json, out)?;
-    calibrate::after_insert(&index, &interrupts);
+    calibrate::after_insert(&index);
     Ok(())
 }
 

@@ -10,10 +10,9 @@ use ehi::train::{Difference, TrainConfig};
 use crate::arguments::time;
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
-use crate::long::{self, AS_BEFORE};
-use crate::printing;
+use crate::long::AS_BEFORE;
 use crate::restart;
-use crate::store::{ReportArgs, WriteArgs};
+use crate::store::WriteArgs;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
@@ -50,12 +49,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     config.seed = args.seed.unwrap_or(config.seed);
     let (pairs, half_life, accept) = (args.pairs.read()?, args.half_life, args.accept);
     let options = LearnOptions { pairs, half_life, config, accept };
-    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let index = wait.open(index)?;
-    // Printed before minutes of training.
-    eprintln!("{}", index.learnable(&options)?.sentence);
-    let learned = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).learn(&options))?;
-    if *json { printing::json(out, &learned) } else { write_learned(out, &learned).map_err(Failure::Output) }
+    args.write.run(
+        out,
+        AS_BEFORE,
+        |index, on_progress| {
+            // Printed before minutes of training.
+            eprintln!("{}", index.learnable(&options)?.sentence);
+            index.with_progress(on_progress).learn(&options)
+        },
+        |out, _, learned| write_learned(out, learned),
+    )
 }
 
 fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {

@@ -76,7 +76,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
              see docs/agents.md"
         );
     }
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Usage(format!("cannot start to serve: {error}")))?;
     let served = runtime.block_on(serve(&held, args.about.as_deref(), interrupts));
     // Does not wait for a blocked read or write.
     runtime.shutdown_background();
@@ -97,16 +100,18 @@ async fn serve(held: &Arc<HeldIndex>, about: Option<&str>, interrupts: Interrupt
     let server = Server::new(Arc::clone(held), about);
     let work = server.work();
     let served = match server.serve_with_ct(Stdio::open(stop.clone()), stop).await {
-        Ok(running) => {
-            running.waiting().await.map(drop).map_err(|error| Failure::Protocol(error.to_string()))
-        }
+        Ok(running) => running.waiting().await.map(drop).map_err(|error| failed(&error)),
         // No client came, or a signal ended the session first.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
-            Err(Failure::Protocol("the client did not begin with a request".to_owned()))
+            Err(failed(&"the client did not begin with a request"))
         }
-        Err(error) => Err(Failure::Protocol(error.to_string())),
+        Err(error) => Err(failed(&error)),
     };
     work.ended().await;
     served
+}
+
+fn failed(why: &dyn std::fmt::Display) -> Failure {
+    Failure::Usage(format!("the protocol's exchange failed: {why}"))
 }

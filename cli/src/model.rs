@@ -7,7 +7,7 @@ use ehi::{Error, Index, ModelChange, OnProgress};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::long::{self, AS_BEFORE};
+use crate::long::AS_BEFORE;
 use crate::models::{self, EncoderArgs};
 use crate::printing::{self, counted};
 use crate::store::WriteArgs;
@@ -68,24 +68,21 @@ fn change(
     out: &mut dyn Write,
     run: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<ModelChange, Error>,
 ) -> Result<(), Failure> {
-    let WriteArgs { report: args, wait } = args;
-    let index = wait.open(&args.index)?;
-    let change = long::run(AS_BEFORE, |on_progress| run(&index, on_progress))?;
-    let ModelChange { from, to, documents, encoded, routed, .. } = &change;
-    let done = match (encoded, routed) {
-        (0, 0) => "all of them unchanged since that model served".to_owned(),
-        (_, 0) => format!("{encoded} of them encoded anew"),
-        _ => format!("{routed} of them routed anew by their stored embeddings"),
-    };
-    let documents = counted(*documents, "document");
-    printing::report(out, args.json, &change, |out| {
+    args.run(out, AS_BEFORE, run, |out, index, change| {
+        let ModelChange { from, to, documents, encoded, routed, .. } = change;
+        let done = match (encoded, routed) {
+            (0, 0) => "all of them unchanged since that model served".to_owned(),
+            (_, 0) => format!("{encoded} of them encoded anew"),
+            _ => format!("{routed} of them routed anew by their stored embeddings"),
+        };
         writeln!(
             out,
-            "{documents}, {done}; the model was {} and is {}, {}\n\
+            "{}, {done}; the model was {} and is {}, {}\n\
              `ehi rollback` returns to the one before, `ehi drop-previous` gives back its space",
+            counted(*documents, "document"),
             short(&from.to_string()),
             short(&to.to_string()),
-            tree(&index),
+            tree(index),
         )
     })
 }

@@ -7,9 +7,9 @@ use ehi::store::{RepairReport, StoreError, Undecided};
 use ehi::{Error, Index, RepairOptions};
 
 use crate::arguments::one_of;
-use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::long;
 use crate::models::{self, EncoderArgs};
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
@@ -34,26 +34,21 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let bundle = args.model.as_deref().map(|model| models::open(model, &args.encoder)).transpose()?;
     let undecided = args.undecided.unwrap_or_default();
-    let mut bars = Bars::new();
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let repaired = wait.retry(|| {
-        let options = RepairOptions::default().undecided(undecided).forget(args.forget);
-        let options = options.on_progress(|progress| bars.show(progress));
-        Index::repair(
-            index,
-            match &bundle {
-                Some(bundle) => options.bundle(bundle),
-                None => options,
-            },
-        )
+    let repaired = long::run("the documents are as before", |on_progress| {
+        wait.retry(|| {
+            let options = RepairOptions::default().undecided(undecided).forget(args.forget);
+            let options = options.on_progress(&mut *on_progress);
+            let options = bundle.iter().fold(options, |options, bundle| options.bundle(bundle));
+            Index::repair(index, options)
+        })
     });
-    bars.clear();
-    let report = repaired.map_err(|error| match error {
-        Error::Store(StoreError::Corrupt { file, detail }) => Failure::Usage(format!(
+    let report = repaired.map_err(|failure| match failure {
+        Failure::Ehi(Error::Store(StoreError::Corrupt { file, detail })) => Failure::Usage(format!(
             "{file} is damaged: {detail}; no copy of it is left, so it cannot be repaired: restore the index from \
              a backup, or insert the documents into a new one"
         )),
-        other => other.into(),
+        other => other,
     })?;
     let dropped = undecided == Undecided::Drop && report.undecided > 0;
     printing::report(out, *json, &report, |out| {

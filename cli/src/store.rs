@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ehi::calibrate::RecallCurve;
 use ehi::model::DistilReport;
 use ehi::store::{EncodedBy, StoreStats};
-use ehi::{Analyzer, Index, Language, LearnedFusion, Passages};
+use ehi::{Analyzer, Error, Index, Language, LearnedFusion, OnProgress, Passages};
 use serde::Serialize;
 use serde_json::json;
 
@@ -71,6 +71,21 @@ pub struct WriteArgs {
     pub report: ReportArgs,
     #[command(flatten)]
     pub wait: WaitArgs,
+}
+
+impl WriteArgs {
+    /// Runs a call on the index, and prints what it reports; `left` describes the state after a signal.
+    pub fn run<T: Serialize>(
+        &self,
+        out: &mut dyn Write,
+        left: &str,
+        call: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<T, Error>,
+        text: impl FnOnce(&mut dyn Write, &Index, &T) -> std::io::Result<()>,
+    ) -> Result<(), Failure> {
+        let index = self.wait.open(&self.report.index)?;
+        let done = long::run(left, |on_progress| call(&index, on_progress))?;
+        printing::report(out, self.report.json, &done, |out| text(out, &index, &done))
+    }
 }
 
 #[derive(clap::Args)]

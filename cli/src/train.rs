@@ -1,23 +1,20 @@
 //! `ehi train`
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ehi::data::{Dataset, JudgmentFormat};
 use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
-use ehi::{Document, Error, Judgment};
+use ehi::{Document, Judgment};
 
 use crate::arguments::one_of;
-use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::insert::origin;
-use crate::interrupt::Interrupts;
 use crate::judge;
-use crate::long;
+use crate::long::Watched;
 use crate::models::{self, EncoderArgs};
 use crate::opening::open_read_only;
 use crate::printing;
@@ -142,8 +139,14 @@ impl SetArgs {
         let ids: HashSet<&str> = documents.iter().map(|document| document.id.as_str()).collect();
         let is_there = |judged: &&Judgment| ids.contains(judged.id.as_str());
         if let Some(Judgment { question, id, .. }) = judgments.iter().find(|judged| !is_there(judged)) {
-            let (pairs, question, id) = (pairs.to_owned(), question.clone(), id.clone());
-            return Err(Failure::NoDocument { pairs, question, id, documents: documents.len() });
+            return Err(Failure::Usage(format!(
+                "{}: the question `{}` is answered by the document `{}`, which is not among the {} given; take that \
+                 line out, or give its document too",
+                printing::path(pairs),
+                escaped(question),
+                escaped(id),
+                documents.len()
+            )));
         }
         Ok(TrainingSet::from_judgments(documents, &judgments, dev_fraction)?)
     }
@@ -168,12 +171,11 @@ impl Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart::for_training();
-    let interrupts = Interrupts::watch();
     let config = args.settings()?;
     let base = models::directory(&args.base)?;
     let set = args.set.read(config.dev_fraction)?;
     let epochs = config.schedule.epochs;
-    let bars = RefCell::new(Bars::new());
+    let watched = Watched::begin();
     let mut trainer = Trainer::builder()
         .base(base)
         .encoder_settings(args.encoder.settings())
@@ -181,12 +183,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .config(config)
         .device(args.device)
         .cache_bytes(args.cache_bytes)
-        .on_progress(|progress| long::show(&mut bars.borrow_mut(), &interrupts, progress))
-        .on_event(|event| {
-            if let Some(line) = training::event_line(event, epochs) {
-                bars.borrow().say(&escaped(&line));
-            }
-        });
+        .on_progress(|progress| watched.show(progress))
+        .on_event(|event| training::event_line(event, epochs).iter().for_each(|line| watched.say(line)));
     if let Some(dir) = &args.checkpoints {
         trainer = trainer.checkpoints(dir, args.checkpoint_steps).resume(args.resume);
     }
@@ -196,18 +194,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(path) = &args.log {
         trainer = trainer.log(path);
     }
-    let fitted = trainer.fit(&set);
-    bars.borrow_mut().clear();
-    let report = match (fitted, interrupts.signal()) {
-        (Err(Error::Cancelled), Some(signal)) => {
-            let hint = match &args.checkpoints {
-                Some(_) => "run the same command with `--resume` to go on from the checkpoint",
-                None => "with `--checkpoints` a later run can go on from where this one ended",
-            };
-            return Err(Failure::Stopped { signal, left: format!("no bundle was written; {hint}") });
-        }
-        (fitted, _) => fitted?.report,
+    let hint = match &args.checkpoints {
+        Some(_) => "run the same command with `--resume` to go on from the checkpoint",
+        None => "with `--checkpoints` a later run can go on from where this one ended",
     };
+    let report = watched.end(&format!("no bundle was written; {hint}"), trainer.fit(&set))?.report;
     training::write_training(out, &report).map_err(Failure::Output)?;
     writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.out), report.seconds)
         .map_err(Failure::Output)

@@ -5,19 +5,16 @@ use std::io::{self, Write};
 
 use ehi::store::VerifyReport;
 
-use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::long::{self, AS_BEFORE};
 use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::ReportArgs;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut bars = Bars::new();
     let index = open_read_only(&args.index)?;
-    let report = index.with_progress(|progress| bars.show(progress)).verify();
-    bars.clear();
-    let report = report?;
+    let report = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).verify())?;
     let warnings = &report.warnings;
     let printed = printing::report(out, args.json, &report, |out| write_text(out, &report, warnings));
     // The status is the verdict, even if the report cannot be printed.

@@ -478,7 +478,7 @@ fn an_index_can_be_looked_into() {
         assert!(explained["exact_rank"].as_u64().unwrap() >= 1);
     }
     let said = flow.run("explain", &["--beam", "8", "--exact", question]).ok();
-    for part in ["8 of 16 leaves reached", "probability", "exact rank", "documents scored"] {
+    for part in ["8 of 16 leaves reached", "probability", "exact rank", "with routing"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(flow.run("explain", &[" "]).failure().contains("question is empty"));

@@ -112,7 +112,7 @@ impl Tool for Insert {
             }
             let done = places.last().map_or(total, |last| last + 1);
             if call.watch.tell(done, total).is_break() && rest.peek().is_some() {
-                result = Err(Failure::Cancelled);
+                result = Err(Failure::Usage("cancelled".to_owned()));
                 break;
             }
         }
