@@ -190,8 +190,8 @@ fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Re
     let added = counted(added, "judgment");
     let unheld = match without_document {
         0 => String::new(),
-        1 => "; 1 is of a document that the index does not hold: it counts once it does".to_owned(),
-        more => format!("; {more} are of documents that the index does not hold: they count once it does"),
+        1 => "; 1 is of a document that the index does not hold, and counts once it does".to_owned(),
+        more => format!("; {more} are of documents that the index does not hold, and count once it does"),
     };
     writeln!(out, "{added} added, {replaced} replaced, {all} in all{unheld}")
 }

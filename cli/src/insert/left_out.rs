@@ -23,19 +23,17 @@ impl LeftOut {
         self.empty += report.empty;
     }
 
-    /// The summary's line; empty if everything was read.
+    /// What was not read; empty if everything was.
     pub fn line(&self) -> String {
         let Self { hidden, ignored, links, others, empty, values } = *self;
-        let all = [
+        let value = if values == 1 { "value" } else { "values" };
+        super::tally::listed(&[
             (hidden, "hidden"),
             (ignored, "ignored"),
             (links, "links"),
             (others, "of other kinds"),
             (empty, "without text"),
-            (values, if values == 1 { "value" } else { "values" }),
-        ];
-        let named = all.iter().filter(|(count, _)| *count > 0);
-        let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();
-        if named.is_empty() { String::new() } else { format!("; not read: {}", named.join(", ")) }
+            (values, value),
+        ])
     }
 }

@@ -24,34 +24,14 @@ pub struct Read {
     pub position: u64,
 }
 
-/// The result of reading an input.
-#[derive(Default)]
-struct Whole {
-    folder: Option<FolderReport>,
-    unseen: Vec<String>,
-    notes: Vec<Note>,
-}
-
-impl Whole {
-    /// For an input read to its end.
-    fn of(documents: &Documents) -> Self {
-        let (folder, unseen) = (documents.folder().cloned(), documents.unseen().to_vec());
-        Self { folder, unseen, notes: documents.notes() }
-    }
-
-    /// For a partly read input.
-    fn of_part(documents: &Documents) -> Self {
-        Self { notes: documents.notes(), ..Self::default() }
-    }
-}
-
 /// The documents of one input.
 pub struct Reading {
     name: String,
     read: Receiver<Read>,
-    thread: Option<JoinHandle<Whole>>,
+    thread: Option<JoinHandle<Option<Documents>>>,
     is_folder: bool,
-    whole: Whole,
+    /// The input, once reading it has ended.
+    ended: Option<Documents>,
 }
 
 impl Reading {
@@ -72,7 +52,7 @@ impl Reading {
                 Err(error) => {
                     // The receiver is dropped at an interrupt.
                     let _ = send.send(Read { document: Err(error), line: 0, position: before });
-                    return Whole::default();
+                    return None;
                 }
             };
             while let Some(document) = documents.next() {
@@ -81,30 +61,30 @@ impl Reading {
                 let read = Read { document, line, position };
                 // The receiver is dropped at an error or an interrupt.
                 if send.send(read).is_err() || failed {
-                    return Whole::of_part(&documents);
+                    break;
                 }
             }
-            Whole::of(&documents)
+            Some(documents)
         };
         let thread = thread::Builder::new().name("read".to_owned()).spawn(run);
         let thread = Some(thread.map_err(Failure::file("read", path))?);
-        Ok(Self { name, read, thread, is_folder, whole: Whole::default() })
+        Ok(Self { name, read, thread, is_folder, ended: None })
     }
 
     /// The report of a folder, once all of it was read.
     pub fn folder(&self) -> Option<&FolderReport> {
-        self.whole.folder.as_ref()
+        self.ended.as_ref()?.folder()
     }
 
     /// Named fields that no record had, once all of the input was read.
     pub fn unseen(&self) -> &[String] {
-        &self.whole.unseen
+        self.ended.as_ref().map_or(&[], Documents::unseen)
     }
 
     /// Notes on the input, once it has ended.
     pub fn notes(&mut self) -> Vec<Note> {
         self.finish();
-        std::mem::take(&mut self.whole.notes)
+        self.ended.as_ref().map_or_else(Vec::new, Documents::notes)
     }
 
     /// The place of a document in errors.
@@ -137,7 +117,7 @@ impl Reading {
         // A panic there must not pass for the end of the input.
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(panicked)) => panic::resume_unwind(panicked),
-            Some(Ok(whole)) => self.whole = whole,
+            Some(Ok(ended)) => self.ended = ended,
             None => {}
         }
     }
