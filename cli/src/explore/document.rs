@@ -1,6 +1,4 @@
-//! A document, piece by piece: its text may be as large as 64 MiB.
-
-use std::hash::{DefaultHasher, Hash, Hasher};
+//! A document: at most the first MiB of its text, which may be as large as 64 MiB.
 
 use ehi::search::QuestionWords;
 use serde::{Deserialize, Serialize};
@@ -15,8 +13,8 @@ use super::search::MOST_TITLE;
 use super::site::{Call, Site};
 use crate::cut::floor;
 
-/// Bytes of a piece.
-const PIECE: usize = 64 << 10;
+/// Most bytes of text shown.
+const MOST_TEXT: usize = 1 << 20;
 /// Most bytes of metadata shown.
 const MOST_METADATA: usize = 16 << 10;
 
@@ -24,26 +22,18 @@ const MOST_METADATA: usize = 16 << 10;
 #[serde(deny_unknown_fields)]
 struct Ask {
     id: String,
-    /// The byte at which the piece begins, a `next` of the piece before.
-    #[serde(default)]
-    from: usize,
-    /// The `version` of the piece before: all pieces must be of the same text.
-    #[serde(default)]
-    version: Option<String>,
     /// The question whose words are marked.
     #[serde(default)]
     question: String,
 }
 
 #[derive(Serialize)]
-struct Piece<'a> {
+struct Shown<'a> {
     id: &'a str,
-    /// Changes with the text.
-    version: String,
     title: &'a str,
     stretches: Vec<Stretch<'a>>,
-    /// Start of the next piece; `None` after the last.
-    next: Option<usize>,
+    /// Whether more of the text follows.
+    is_cut: bool,
     /// Bytes of the whole text.
     bytes: usize,
     /// As indented JSON, truncated if long.
@@ -51,38 +41,22 @@ struct Piece<'a> {
 }
 
 pub fn document(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Ask { id, from, version: before, question } = call.json()?;
+    let Ask { id, question } = call.json()?;
     check_length(&question)?;
     let index = site.held.index()?;
     let Some(document) = index.get(&id)? else {
         return Err(Refusal::new(StatusCode::NOT_FOUND, "no_document", "the index has no such document"));
     };
     let text = &document.text;
-    let version = version(text);
-    if before.is_some_and(|before| before != version) {
-        let message = "the document was replaced meanwhile: open it again";
-        return Err(Refusal::new(StatusCode::CONFLICT, "replaced", message));
-    }
-    if from > text.len() || !text.is_char_boundary(from) {
-        return Err(Refusal::bad("no piece of the text begins there"));
-    }
-    let end = floor(text, from + PIECE);
-    Ok(Reply::json(&Piece {
+    let shown = &text[..floor(text, MOST_TEXT)];
+    Ok(Reply::json(&Shown {
         id: &document.id,
-        version,
         title: &document.title[..floor(&document.title, MOST_TITLE)],
-        stretches: marked(&text[from..end], &QuestionWords::of(&question)),
-        next: (end < text.len()).then_some(end),
+        stretches: marked(shown, &QuestionWords::of(&question)),
+        is_cut: shown.len() < text.len(),
         bytes: text.len(),
         metadata: document.metadata.as_ref().map(written),
     }))
-}
-
-/// Distinguishes texts; has no meaning outside this program.
-fn version(text: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 fn written(metadata: &Value) -> String {

@@ -39,9 +39,9 @@ pub fn excerpt<'a>(hit: &'a Hit, words: &QuestionWords) -> Excerpt<'a> {
     }
 }
 
-/// A whole text, marked as far as words are searched.
+/// A whole text, marked.
 pub fn marked<'a>(text: &'a str, words: &QuestionWords) -> Vec<Stretch<'a>> {
-    stretches(text, 0..text.len(), &words.marks(&text[..floor(text, LOOKED_AT)]))
+    stretches(text, 0..text.len(), &words.marks(text))
 }
 
 fn stretches<'a>(text: &'a str, part: Range<usize>, marks: &[Range<usize>]) -> Vec<Stretch<'a>> {

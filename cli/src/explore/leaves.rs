@@ -62,8 +62,6 @@ struct Leaf {
 #[derive(Serialize)]
 struct Map {
     leaves: u64,
-    branching_factor: u32,
-    height: u32,
     /// Each non-empty leaf with its number of documents.
     documents: Vec<(u32, usize)>,
 }
@@ -71,8 +69,7 @@ struct Map {
 pub fn map(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     let stats = site.held.index()?.stats()?;
     let documents = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
-    let (leaves, branching_factor, height) = (stats.leaves, stats.branching_factor, stats.height);
-    Ok(Reply::json(&Map { leaves, branching_factor, height, documents }))
+    Ok(Reply::json(&Map { leaves: stats.leaves, documents }))
 }
 
 /// The last reading of the tree in service. Reads the leaves if there is none, or if they are asked for `anew`;

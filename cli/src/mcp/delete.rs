@@ -4,10 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{BATCH, within};
-use super::tool::{Call, Tool};
+use super::tool::Call;
 use crate::failure::Failure;
-
-pub struct Delete;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,23 +24,19 @@ pub struct Answer {
     documents: usize,
 }
 
-impl Tool for Delete {
-    const NAME: &'static str = "delete";
-    const TITLE: &'static str = "Delete documents";
-    const DESCRIPTION: &'static str = "Delete documents by their ids, for good: no tool brings them back.";
-    const WRITES: bool = true;
-    type Arguments = Arguments;
-    type Answer = Answer;
+/// What the model reads that chooses among the tools.
+pub const DESCRIPTION: &str = "Delete documents by their ids, for good: no tool brings them back.";
 
-    fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
-        let mut ids = arguments.ids;
-        within("the number of ids", ids.len(), 1..=BATCH)?;
-        ids.sort_unstable();
-        ids.dedup();
-        let index = call.index()?;
-        let asked = ids.len();
-        let deleted = index.delete_batch(ids)?;
-        index.flush()?;
-        Ok(Answer { deleted, absent: asked - deleted, documents: index.len() })
-    }
+/// # Errors
+/// Wrong arguments and failures of the index, for the model to read.
+pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
+    let mut ids = arguments.ids;
+    within("the number of ids", ids.len(), 1..=BATCH)?;
+    ids.sort_unstable();
+    ids.dedup();
+    let index = call.index()?;
+    let asked = ids.len();
+    let deleted = index.delete_batch(ids)?;
+    index.flush()?;
+    Ok(Answer { deleted, absent: asked - deleted, documents: index.len() })
 }

@@ -66,16 +66,16 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
         session.post("/api/search", &ask)
     };
     assert_eq!(ask(json!({ "mode": "lexical" })).ok()["ranked_by"]["mode"], "lexical");
-    assert_eq!(ask(json!({ "reach": { "leaves": 1 } })).ok()["stats"]["leaves_visited"], 1);
-    assert_eq!(ask(json!({ "reach": "exact" })).ok()["stats"]["leaves_visited"], 0);
+    assert_eq!(ask(json!({ "beam": 1 })).ok()["stats"]["leaves_visited"], 1);
+    assert_eq!(ask(json!({ "exact": true })).ok()["stats"]["leaves_visited"], 0);
     assert!(ask(json!({ "encoder": "full" })).ok()["stats"]["encoder"] == "full");
     ask(json!({ "encoder": "fast" })).ok();
     for bad in [
         json!({ "k": 0 }),
         json!({ "k": 201 }),
-        json!({ "reach": { "recall": 2.0 } }),
-        json!({ "reach": { "leaves": 0 } }),
-        json!({ "mode": "lexical", "reach": "exact" }),
+        json!({ "recall": 2.0 }),
+        json!({ "beam": 0 }),
+        json!({ "mode": "lexical", "exact": true }),
         json!({ "encoder": "slow" }),
         json!({ "filters": ["{\"$bad\":1}"] }),
         json!({ "filters": ["{"] }),
@@ -83,23 +83,12 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     ] {
         assert_eq!(ask(bad).refused(400), "bad_request");
     }
-    // All of the long text, piece by piece.
-    let (mut from, mut whole) = (0, String::new());
-    loop {
-        let piece = session.post("/api/document", &json!({ "id": "long", "from": from })).ok();
-        let stretches = piece["stretches"].as_array().unwrap();
-        whole.extend(stretches.iter().map(|stretch| stretch["text"].as_str().unwrap()));
-        match piece["next"].as_u64() {
-            Some(next) => from = next,
-            None => break,
-        }
-    }
-    assert_eq!(whole, documents[0]["text"].as_str().unwrap());
-    assert_eq!(
-        session.post("/api/document", &json!({ "id": "long", "from": 1_u64 << 40 })).refused(400),
-        "bad_request"
-    );
-    let why = json!({ "question": "tree", "k": 5, "reach": { "leaves": 1 } });
+    // All of the long text.
+    let long = session.post("/api/document", &json!({ "id": "long" })).ok();
+    let stretches = long["stretches"].as_array().unwrap();
+    let whole: String = stretches.iter().map(|stretch| stretch["text"].as_str().unwrap()).collect();
+    assert_eq!((whole.as_str(), &long["is_cut"]), (documents[0]["text"].as_str().unwrap(), &json!(false)));
+    let why = json!({ "question": "tree", "k": 5, "beam": 1 });
     let why = session.post("/api/why", &why).ok();
     let visited = why["leaves"][0]["leaf"].as_u64().unwrap();
     assert!(why["hits"].as_array().unwrap().iter().all(|hit| hit["from"] == visited), "{why}");
@@ -165,23 +154,6 @@ fn a_question_has_a_bound() {
     ] {
         assert_eq!(session.post(path, &ask).refused(400), "bad_request", "{path}");
     }
-}
-
-#[test]
-fn pieces_of_a_text_that_was_replaced_are_not_joined() {
-    let flow = Flow::new();
-    let insert = |word: &str| {
-        store(&flow, &[json!({ "_id": "long", "text": word.repeat(20_000) })]);
-    };
-    insert("old text ");
-    let explorer = Explorer::new(&flow.index(), &[]);
-    let session = explorer.begin();
-    let first = session.post("/api/document", &json!({ "id": "long" })).ok();
-    let next = json!({ "id": "long", "from": first["next"], "version": first["version"] });
-    session.post("/api/document", &next).ok();
-    insert("new text ");
-    session.wait("/api/about", |_| session.post("/api/document", &next).status != 200);
-    assert_eq!(session.post("/api/document", &next).refused(409), "replaced");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn the_leaves_of_a_question_are_shown_where_its_search_did_without_the_tree() {
         ask.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         session.post("/api/why", &ask).ok()
     };
-    for more in [json!({}), json!({ "reach": "exact" }), json!({ "mode": "lexical" })] {
+    for more in [json!({}), json!({ "exact": true }), json!({ "mode": "lexical" })] {
         let found = why(more);
         assert_eq!(found["leaves"], json!([]));
         let likely = found["likely"].as_array().unwrap();
@@ -29,7 +29,7 @@ fn the_leaves_of_a_question_are_shown_where_its_search_did_without_the_tree() {
             likely.iter().map(|leaf| leaf["probability"].as_f64().unwrap()).collect();
         assert!(probabilities.is_sorted_by(|a, b| a >= b), "{probabilities:?}");
     }
-    let visited = why(json!({ "reach": { "leaves": 2 } }));
+    let visited = why(json!({ "beam": 2 }));
     assert_eq!((visited["leaves"].as_array().unwrap().len(), &visited["likely"]), (2, &json!([])));
     let first = visited["leaves"].as_array().unwrap().iter().find(|leaf| leaf["documents"] != 0);
     assert!(first.is_none_or(|first| first["leaf"] == why(json!({}))["likely"][0]["leaf"]));

@@ -40,7 +40,8 @@ const app = {
             throw new Refused("bad_request", `The question is too long: it may have ${MOST_QUESTION / 1024} KiB.`);
         }
         const [kind, value] = (mode === "lexical" ? "auto" : app.ask.reach).split(":");
-        return { question, k, mode, reach: value === undefined ? kind : { [kind]: Number(value) }, filters: filters.map(one => one.filter) };
+        const reach = { auto: {}, exact: { exact: true }, recall: { recall: Number(value) }, leaves: { beam: Number(value) } }[kind];
+        return { question, k, mode, ...reach, filters: filters.map(one => one.filter) };
     },
     show(view) {
         location.hash = `#${view}`;
