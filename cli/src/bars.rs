@@ -1,14 +1,12 @@
 //! Progress on standard error: bars on a terminal, silence elsewhere.
 
-use std::fmt;
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ehi::{Progress, Stage};
-use indicatif::style::ProgressTracker;
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 
 /// How often an idle bar is redrawn.
 const TICK: Duration = Duration::from_millis(200);
@@ -40,12 +38,13 @@ impl Bars {
         if self.stage != Some(stage) {
             self.clear();
             self.stage = Some(stage);
-            self.bar = begin(name(stage), total, counts);
+            self.bar = begin(name(stage), total);
         }
         if let Some(total) = total {
             self.bar.set_length(total);
         }
         self.bar.set_position(done);
+        self.bar.set_message(counts(&self.bar));
     }
 
     /// Writes a line to standard error without disturbing the bar.
@@ -62,17 +61,17 @@ impl Bars {
     }
 }
 
-/// Shows a bar, or a spinner if the total is unknown, with the text of `counts` next to it.
-pub fn begin(name: &'static str, total: Option<u64>, counts: impl ProgressTracker + 'static) -> ProgressBar {
+/// Shows a bar, or a spinner if the total is unknown, with its message next to it.
+pub fn begin(name: &'static str, total: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let (bar, template) = match total {
-        Some(total) => (ProgressBar::new(total), "{prefix:>12} [{bar:32}] {counts}"),
-        None => (ProgressBar::new_spinner(), "{prefix:>12} {spinner} {counts}"),
+        Some(total) => (ProgressBar::new(total), "{prefix:>12} [{bar:32}] {msg}"),
+        None => (ProgressBar::new_spinner(), "{prefix:>12} {spinner} {msg}"),
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = bar.with_style(style.progress_chars("=> ").with_key("counts", counts)).with_prefix(name);
+    let bar = bar.with_style(style.progress_chars("=> ")).with_prefix(name);
     // Also draws before the first step.
     bar.enable_steady_tick(TICK);
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
@@ -105,17 +104,13 @@ pub fn rate(units: u64, elapsed: Duration) -> Option<String> {
 }
 
 /// Units done, of how many, the mean rate and the time left.
-fn counts(state: &ProgressState, out: &mut dyn fmt::Write) {
-    // Writing to a string cannot fail.
-    let _ = write!(out, "{}", HumanCount(state.pos()));
-    if let Some(total) = state.len() {
-        let _ = write!(out, "/{}", HumanCount(total));
-    }
-    if let Some(rate) = rate(state.pos(), state.elapsed()) {
-        let _ = write!(out, " {rate}");
-        if state.len().is_some() {
-            let _ = write!(out, " {:#}", HumanDuration(state.eta()));
-        }
+fn counts(bar: &ProgressBar) -> String {
+    let done = HumanCount(bar.position());
+    let rate = rate(bar.position(), bar.elapsed()).unwrap_or_default();
+    match bar.length() {
+        Some(total) if rate.is_empty() => format!("{done}/{}", HumanCount(total)),
+        Some(total) => format!("{done}/{} {rate} {:#}", HumanCount(total), HumanDuration(bar.eta())),
+        None => format!("{done} {rate}"),
     }
 }
 

@@ -25,9 +25,7 @@ struct Words(Option<Analyzer>);
 fn words(text: &str) -> Result<Words, String> {
     match text.trim().to_lowercase().as_str() {
         "none" => Ok(Words(None)),
-        name => {
-            analyzer(name).map(|analyzer| Words(Some(analyzer))).map_err(|error| format!("{error}, or none"))
-        }
+        name => analyzer(name).map(|analyzer| Words(Some(analyzer))).map_err(|error| error + ", or none"),
     }
 }
 
@@ -36,11 +34,6 @@ fn analyzer(text: &str) -> Result<Analyzer, String> {
         let languages: Vec<_> = Language::ALL.iter().map(|language| language.name()).collect();
         format!("expected tokens, or a language: {}", languages.join(", "))
     })
-}
-
-/// Without a name, the words that the index has, or else tokens.
-fn words_to_add(text: &str) -> Result<Words, String> {
-    if text.is_empty() { Ok(Words(None)) } else { analyzer(text).map(|analyzer| Words(Some(analyzer))) }
 }
 
 #[derive(clap::Args)]
@@ -94,8 +87,8 @@ pub struct CompactArgs {
     write: WriteArgs,
     /// Give every document posting lists of its words, for an index that was made without: `tokens` of the
     /// encoder, or words without their endings in a language (`english`); tokens if not named
-    #[arg(long, value_name = "WORDS", num_args = 0..=1, default_missing_value = "", value_parser = words_to_add)]
-    lexical: Option<Words>,
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, value_parser = analyzer)]
+    lexical: Option<Option<Analyzer>>,
 }
 
 #[derive(clap::Args)]
@@ -148,7 +141,7 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     long::run(AS_BEFORE, |on_progress| {
         let progress = index.with_progress(on_progress);
         match *lexical {
-            Some(Words(given)) => progress.make_lexical(given.or(has).unwrap_or_default()),
+            Some(given) => progress.make_lexical(given.or(has).unwrap_or_default()),
             None => progress.compact(),
         }
     })?;
