@@ -1,6 +1,6 @@
 //! The tool `get`.
 
-use ehi::{Document, Index};
+use ehi::Document;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -81,7 +81,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     let index = call.index()?;
     let document = match index.get(&id)? {
         Some(document) => Some(document),
-        None => of_uri(&index, &id)?,
+        None => resources::id_of(&id).ok().map(|id| index.get(&id)).transpose()?.flatten(),
     };
     let Some(document) = document else {
         return Err(Failure::Usage(format!("no document has the id `{}`", escaped(&id))));
@@ -116,16 +116,4 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
         uri: uri(&id),
         id,
     })
-}
-
-/// The document that a URI names.
-fn of_uri(index: &Index, given: &str) -> Result<Option<Document>, Failure> {
-    match resources::parse(given) {
-        Ok((id, 0)) => Ok(index.get(&id)?),
-        Ok(_) => Err(Failure::Usage(
-            "the `?offset=` of a URI is for reading it as a resource; give the URI without, and `offset`"
-                .to_owned(),
-        )),
-        Err(_) => Ok(None),
-    }
 }

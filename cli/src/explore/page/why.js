@@ -2,7 +2,7 @@
 // hits of exact search elsewhere.
 
 import { get, post } from "./ask.js";
-import { controls, filters, keepingFocus, offered } from "./controls.js";
+import { questionForm } from "./controls.js";
 import { el, foreign, table, tip } from "./dom.js";
 import { leafOf, remarks } from "./hit.js";
 import { readLeaves } from "./leaves.js";
@@ -18,36 +18,20 @@ const COMPARED = 10_000;
 
 export function why(app, main) {
     const { ask } = app;
-    const input = el("input", { type: "search", id: "question", value: ask.question, autocomplete: "off", spellcheck: "false", dir: "auto" });
-    const options = el("div", { class: "row" });
-    const chips = el("ul", { class: "chips", "aria-label": "Filters" });
+    const button = el("button", { class: "main" }, "Why?");
+    const { form, chips, input, offer } = questionForm(app, { submit, changed: explain, button });
     const said = el("p", { role: "status", class: "small", id: "said" });
     const body = el("div", {});
-    main.append(
-        el("form", { class: "ask", onsubmit: asked }, el("div", { class: "question" }, el("label", { for: "question" }, "Question"), input), options, el("button", { class: "main" }, "Why?")),
-        chips, said, body);
+    main.append(form, chips, said, body);
     /** What is shown: the answer, the sizes of the leaves, and where the map is. */
     let shown = null;
     let words = new Map();
-    let offers = null;
     let sent = new AbortController();
     const resized = new ResizeObserver(() => shown && shown.place.clientWidth !== shown.width && draw());
 
-    function asked(event) {
-        event.preventDefault();
+    function submit() {
         ask.question = input.value;
         app.keep();
-        explain();
-    }
-
-    function choices() {
-        offers = offered(app);
-        keepingFocus(options, () => options.replaceChildren(...controls(app, changed)));
-        chips.replaceChildren(...filters(app, changed));
-    }
-
-    function changed() {
-        choices();
         explain();
     }
 
@@ -95,14 +79,13 @@ export function why(app, main) {
         draw();
     }
 
-    choices();
     input.focus();
     explain();
     readWords();
     return {
         changed: () => {
             readWords();
-            if (offers !== offered(app)) choices();
+            offer();
             explain();
         },
         leave: () => {
