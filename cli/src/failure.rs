@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::beginning::one_line;
 use crate::escape::escaped;
 use crate::interrupt;
 use crate::printing;
@@ -106,11 +107,6 @@ impl Failure {
         }
         escaped(&one_line(&message))
     }
-}
-
-/// A text of several lines as one.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 macro_rules! from_library {

@@ -77,29 +77,16 @@ fn delimiter(text: &str) -> Result<char, String> {
 
 impl FieldArgs {
     pub fn input(&self) -> Input {
-        let mut input = Input::new().cells_as_text(self.cells_as_text);
-        if let Some(format) = self.format {
-            input = input.format(format);
-        }
-        if let Some(delimiter) = self.delimiter {
-            input = input.delimiter(delimiter);
-        }
-        if let Some(id) = &self.id {
-            input = input.id(id);
-        }
-        if let Some(title) = &self.title {
-            input = input.title(title);
-        }
-        if self.hash_ids {
-            input = input.hashed_ids();
-        }
-        if let Some(Names(text)) = &self.text {
-            input = input.text(text);
-        }
-        if let Some(Names(metadata)) = &self.metadata {
-            input = input.metadata(metadata.iter().filter(|name| !name.is_empty()));
-        }
-        input
+        let input = Input::new().cells_as_text(self.cells_as_text);
+        let input = self.format.iter().fold(input, |input, format| input.format(*format));
+        let input = self.delimiter.iter().fold(input, |input, delimiter| input.delimiter(*delimiter));
+        let input = self.id.iter().fold(input, |input, id| input.id(id));
+        let input = self.title.iter().fold(input, |input, title| input.title(title));
+        let input = if self.hash_ids { input.hashed_ids() } else { input };
+        let input = self.text.iter().fold(input, |input, Names(text)| input.text(text));
+        self.metadata.iter().fold(input, |input, Names(metadata)| {
+            input.metadata(metadata.iter().filter(|name| !name.is_empty()))
+        })
     }
 
     /// Whether options were given that do not apply to a dataset's folder.

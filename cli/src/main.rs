@@ -55,6 +55,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use beginning::one_line;
 use escape::escaped;
 use failure::Failure;
 use printing::Plain;
@@ -253,9 +254,9 @@ fn refusal(whole: &str) -> String {
     let (mut said, mut tips) = (String::new(), String::new());
     for (place, paragraph) in whole.split("\n\n").enumerate() {
         if place == 0 {
-            said = failure::one_line(paragraph.trim_start_matches("error: "));
+            said = one_line(paragraph.trim_start_matches("error: "));
         } else if paragraph.trim_start().starts_with(TIP) {
-            tips = failure::one_line(paragraph).replace(TIP, ";");
+            tips = one_line(paragraph).replace(TIP, ";");
         }
     }
     said + &tips

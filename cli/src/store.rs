@@ -113,13 +113,9 @@ pub struct SnapshotArgs {
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
     let bundle = models::open(&args.model, &args.encoder)?;
-    let mut builder = Index::builder().lexical(args.lexical.0.is_some());
-    if let Some(analyzer) = args.lexical.0 {
-        builder = builder.analyzer(analyzer);
-    }
-    if let Some(passages) = args.passages {
-        builder = builder.passages(passages.tokens, passages.overlap);
-    }
+    let builder = Index::builder().lexical(args.lexical.0.is_some());
+    let builder = args.lexical.0.iter().fold(builder, |builder, analyzer| builder.analyzer(*analyzer));
+    let builder = args.passages.iter().fold(builder, |builder, of| builder.passages(of.tokens, of.overlap));
     builder.create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => format!("{} leaves", bundle.model().indexer().shape().leaves()),

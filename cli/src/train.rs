@@ -188,12 +188,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(dir) = &args.checkpoints {
         trainer = trainer.checkpoints(dir, args.checkpoint_steps).resume(args.resume);
     }
-    if let Some(dir) = &args.cache {
-        trainer = trainer.cache(dir);
-    }
-    if let Some(path) = &args.log {
-        trainer = trainer.log(path);
-    }
+    trainer = args.cache.iter().fold(trainer, |trainer, dir| trainer.cache(dir));
+    trainer = args.log.iter().fold(trainer, |trainer, path| trainer.log(path));
     let hint = match &args.checkpoints {
         Some(_) => "run the same command with `--resume` to go on from the checkpoint",
         None => "with `--checkpoints` a later run can go on from where this one ended",

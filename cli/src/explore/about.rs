@@ -14,11 +14,9 @@ struct About {
     /// Name of the directory.
     name: String,
     path: String,
-    version: &'static str,
     model: ModelHash,
     generation: Generation,
     documents: usize,
-    embeddings: usize,
     /// The embedded units: `documents` or `passages`.
     unit: &'static str,
     /// Leaves of the tree; 1 without one.
@@ -29,8 +27,6 @@ struct About {
     words: bool,
     /// Whether hits can be judged.
     judge: bool,
-    /// Whether questions asked here are logged.
-    logged: bool,
     /// Whether a default search compares all documents, because there are few.
     few: bool,
     /// Example questions.
@@ -72,17 +68,14 @@ pub fn about(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     Ok(Reply::json(&About {
         name: index.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
         path: index.path().display().to_string(),
-        version: env!("CARGO_PKG_VERSION"),
         model: bundle.hash(),
         generation: index.stats()?.generation,
         documents: index.len(),
-        embeddings: index.embeddings(),
         unit: unit(&index),
         leaves: bundle.model().indexer().shape().leaves(),
         fast: index.query_encoder().is_some(),
         words: index.is_lexical(),
         judge: site.held.writes(),
-        logged: site.held.writes() && index.logs_questions(),
         few: index.embeddings() <= MOST_EXACT_DOCUMENTS,
         examples,
     }))

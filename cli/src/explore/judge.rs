@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ehi::{Index, Judgment};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::question::check_length;
 use super::reply::{Refusal, Reply};
@@ -19,19 +20,8 @@ const MOST_LISTED: usize = 1_000;
 struct Judge {
     question: String,
     id: String,
-    grade: i32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Forget {
-    question: String,
-    id: String,
-}
-
-#[derive(Serialize)]
-struct Forgotten {
-    forgotten: usize,
+    /// `None` withdraws the judgment.
+    grade: Option<i32>,
 }
 
 #[derive(Serialize)]
@@ -66,18 +56,13 @@ pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let Judge { question, id, grade } = call.json()?;
     check_length(&question)?;
     let index = writable(&site.held)?;
-    let recorded = index.record_all([Judgment::new(question, id, grade)])?;
+    let changed = match grade {
+        Some(grade) => json!(index.record_all([Judgment::new(question, id, grade)])?),
+        None => json!({ "forgotten": index.forget([(question.as_str(), id.as_str())])? }),
+    };
     // Flushed for other processes and against power failures.
     index.flush()?;
-    Ok(Reply::json(&recorded))
-}
-
-pub fn forget(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Forget { question, id } = call.json()?;
-    let index = writable(&site.held)?;
-    let forgotten = index.forget([(question.as_str(), id.as_str())])?;
-    index.flush()?;
-    Ok(Reply::json(&Forgotten { forgotten }))
+    Ok(Reply::json(&changed))
 }
 
 pub fn list(site: &Site, _: &Call) -> Result<Reply, Refusal> {

@@ -45,13 +45,12 @@ const GETS: [(&str, Api); 7] = [
 ];
 
 /// Calls with JSON in their body.
-const POSTS: [(&str, Api); 10] = [
+const POSTS: [(&str, Api); 9] = [
     ("/api/search", search::search),
     ("/api/why", why::why),
     ("/api/document", document::document),
     ("/api/leaves", |site, _| leaves::leaves(site, true)),
     ("/api/judge", judge::judge),
-    ("/api/forget", judge::forget),
     ("/api/learn", |site, _| site.job.begin(&site.held, What::Learn)),
     ("/api/decide", |site, call| site.job.decide(&call.json()?)),
     ("/api/cancel", |site, _| Ok(site.job.cancel())),

@@ -20,13 +20,12 @@ fn by_default_nothing_is_written() {
     let judged = json!({ "question": "tree", "id": id(0), "grade": 1 });
     assert_eq!(session.post("/api/judge", &judged).refused(403), "read_only");
     let forgotten = json!({ "question": "tree", "id": id(0) });
-    assert_eq!(session.post("/api/forget", &forgotten).refused(403), "read_only");
+    assert_eq!(session.post("/api/judge", &forgotten).refused(403), "read_only");
     for path in ["/api/learn", "/api/rollback"] {
         assert_eq!(session.post(path, &json!({})).refused(403), "read_only");
     }
     session.search("tree leaf").ok();
     session.post("/api/search", &json!({ "question": "tree", "k": 1, "asked": true })).ok();
-    assert_eq!(session.get("/api/about").ok()["logged"], false);
     session.post("/api/why", &json!({ "question": "tree leaf", "k": 5 })).ok();
     let leaves = session.get("/api/leaves").ok();
     let documents =
@@ -260,8 +259,8 @@ fn judgments_are_kept_listed_and_undone_and_questions_logged_when_asked() {
     let absent = list["judgments"].as_array().unwrap().iter().find(|own| own["id"] == "absent").unwrap();
     assert_eq!(absent["title"], Value::Null);
     let forget = json!({ "question": "what is a tree?", "id": "absent" });
-    assert_eq!(session.post("/api/forget", &forget).ok()["forgotten"], 1);
-    assert_eq!(session.post("/api/forget", &forget).ok()["forgotten"], 0);
+    assert_eq!(session.post("/api/judge", &forget).ok()["forgotten"], 1);
+    assert_eq!(session.post("/api/judge", &forget).ok()["forgotten"], 0);
     session.post("/api/search", &json!({ "question": "tre", "k": 1 })).ok();
     session.post("/api/search", &json!({ "question": "tree", "k": 1, "asked": true })).ok();
     let logged = flow.run("questions", &["--json"]).ok();

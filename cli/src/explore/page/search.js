@@ -117,7 +117,7 @@ export function search(app, main) {
         const before = compares ? shown.places : null;
         const had = document.activeElement?.closest?.(".hit")?.dataset.id;
         if (grades.question !== question.trim()) grades = { question: question.trim(), of: new Map() };
-        if (rests) grades.of = new Map(found.hits.filter(own => own.grade !== undefined).map(own => [own.id, own.grade]));
+        if (rests) grades.of = new Map(found.hits.filter(own => own.grade !== null).map(own => [own.id, own.grade]));
         shown = { rests, question, places, found, before };
         start.hidden = true;
         cost.hidden = said.hidden = false;
@@ -183,7 +183,7 @@ export function search(app, main) {
     }
 
     async function judged(question, id, grade) {
-        const done = await app.try(() => (grade === null ? post("/api/forget", { question, id }) : post("/api/judge", { question, id, grade })));
+        const done = await app.try(() => post("/api/judge", { question, id, grade }));
         if (!done) return;
         if (grades.question === question) {
             if (grade === null) grades.of.delete(id);
