@@ -8,10 +8,10 @@ use ehi::{Bundle, Index};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::models::{self, EncoderArgs};
 use crate::printing;
+use crate::text::escaped;
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::filter;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::opening::{WaitArgs, open_read_only};
 use crate::printing::{self, counted};
+use crate::text::escaped;
 
 /// Ids deleted in one commit.
 const GROUP: usize = 10_000;

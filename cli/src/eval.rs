@@ -15,7 +15,7 @@ use crate::arguments::{fraction, positive};
 use crate::evaluation;
 use crate::failure::Failure;
 use crate::long;
-use crate::precision::PrecisionArgs;
+use crate::opening::PrecisionArgs;
 use crate::search::RERANK_DEPTH;
 
 /// The name of this engine in the run file.

@@ -5,13 +5,12 @@ use std::io::{self, Write};
 use ehi::explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
 use ehi::{Index, RankedBy};
 
-use crate::beginning::line_of;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::{say_notes, write_cost, write_signs};
 use crate::printing;
 use crate::query::QueryArgs;
 use crate::store::ReportArgs;
+use crate::text::{escaped, line_of};
 
 #[derive(clap::Args)]
 pub struct Args {

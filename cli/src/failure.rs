@@ -5,10 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::beginning::one_line;
-use crate::escape::escaped;
 use crate::interrupt;
 use crate::printing;
+use crate::text::{escaped, one_line};
 
 /// Exit status of a check that found warnings but no damage.
 const WARNED: u8 = 3;

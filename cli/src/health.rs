@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use ehi::health::{Health, RoutingHealth};
 use serde::Serialize;
 
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
 use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::ReportArgs;
+use crate::text::escaped;
 
 /// The figures, the advice as sentences, and the result of a check of the whole index.
 #[derive(Serialize)]

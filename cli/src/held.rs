@@ -10,8 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ehi::{Index, IndexBuilder};
 
 use crate::failure::Failure;
-use crate::opening::WaitArgs;
-use crate::precision::PrecisionArgs;
+use crate::opening::{PrecisionArgs, WaitArgs};
 use crate::printing;
 
 pub struct HeldIndex {

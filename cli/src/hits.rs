@@ -6,8 +6,7 @@ use std::time::Duration;
 use ehi::search::{QuestionWords, Signs};
 use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 
-use crate::beginning::{line_of, one_line};
-use crate::escape::escaped;
+use crate::text::{escaped, line_of, one_line};
 
 /// Bytes shown of a hit's text.
 const SHOWN: usize = 160;

@@ -16,12 +16,11 @@ use ehi::store::StoreError;
 use ehi::{Error, Index, Progress};
 
 use crate::calibrate;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::interrupt::Interrupts;
-use crate::opening::WaitArgs;
-use crate::precision::PrecisionArgs;
+use crate::opening::{PrecisionArgs, WaitArgs};
+use crate::text::escaped;
 use bar::InsertBar;
 use group::Group;
 use origin::{FolderArgs, Opener, Origin};

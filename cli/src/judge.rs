@@ -1,4 +1,4 @@
-//! `ehi judge` and `ehi judgments`: judgments of an index's answers.
+//! `ehi judge`, `ehi judgments` and `ehi questions`: the questions of an index, and judgments of its answers.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,13 +10,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::one_of;
-use crate::escape::{acts, escaped};
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::insert::origin;
 use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
+use crate::text::{acts, escaped};
 
 pub const FORMATS: [(&str, JudgmentFormat); 3] =
     [("tsv", JudgmentFormat::Tsv), ("csv", JudgmentFormat::Csv), ("jsonl", JudgmentFormat::JsonLines)];
@@ -194,4 +194,37 @@ fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Re
         more => format!("; {more} are of documents that the index does not hold, and count once it does"),
     };
     writeln!(out, "{added} added, {replaced} replaced, {all} in all{unheld}")
+}
+
+#[derive(clap::Args)]
+pub struct QuestionsArgs {
+    #[command(flatten)]
+    write: WriteArgs,
+    /// Write every question down from now on, or stop and delete what was written
+    #[arg(long, conflicts_with = "json", value_parser = one_of([("on", true), ("off", false)]))]
+    log: Option<bool>,
+}
+
+pub fn questions(args: &QuestionsArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
+    if let Some(on) = args.log {
+        let index = wait.builder().lazy_encoder(true).open(path)?;
+        index.log_questions(on)?;
+        let done = match on {
+            true => "questions are written down from now on, in the file QUESTIONS of the index",
+            false => "questions are no longer written down; those that were are deleted",
+        };
+        return writeln!(out, "{done}").map_err(Failure::Output);
+    }
+    let index = open_read_only(path)?;
+    for logged in index.logged_questions()? {
+        match json {
+            true => printing::json(out, &logged)?,
+            false => writeln!(out, "{}", escaped(&logged.question)).map_err(Failure::Output)?,
+        }
+    }
+    if !index.logs_questions() && !json {
+        writeln!(out, "questions are not written down; `--log on` begins it").map_err(Failure::Output)?;
+    }
+    Ok(())
 }

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use ehi::LeafId;
 use ehi::leaves::{DEFAULT_SAMPLES, DEFAULT_TERMS, LeafOptions, LeafSummary};
 
-use crate::beginning::line_of;
 use crate::calibrate::texts;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::store::ReportArgs;
+use crate::text::{escaped, line_of};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::bars;
-use crate::escape::escaped;
+use crate::text::escaped;
 
 /// Default filter without `RUST_LOG`. The protocol's crate warns about each invalid request, which the answer
 /// already reports to the client.

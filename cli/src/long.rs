@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use ehi::{Error, OnProgress, Progress};
 
 use crate::bars::Bars;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
+use crate::text::escaped;
 
 /// The state after a signal, for a call that changes nothing before its end.
 pub const AS_BEFORE: &str = "the index is as before";

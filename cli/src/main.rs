@@ -2,13 +2,10 @@
 
 mod arguments;
 mod bars;
-mod beginning;
 mod calibrate;
-mod cut;
 mod describe;
 mod distil;
 mod documents;
-mod escape;
 mod eval;
 mod evaluation;
 mod explain;
@@ -34,15 +31,13 @@ mod mcp;
 mod model;
 mod models;
 mod opening;
-mod precision;
 mod printing;
 mod query;
-mod questions;
-mod recover;
 mod repair;
 mod restart;
 mod search;
 mod store;
+mod text;
 mod train;
 mod train_reranker;
 mod training;
@@ -55,10 +50,9 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use beginning::one_line;
-use escape::escaped;
 use failure::Failure;
 use printing::Plain;
+use text::{escaped, one_line};
 
 /// Exit status for wrong arguments, as in clap.
 const USAGE: u8 = 2;
@@ -118,7 +112,7 @@ enum Command {
     /// Print what the index was told
     Judgments(judge::ListArgs),
     /// Print the questions that were written down, or begin or end that
-    Questions(questions::Args),
+    Questions(judge::QuestionsArgs),
     /// Train on the judgments, and change over to the result if it is better on judged questions set aside
     Learn(learn::Args),
     /// Make a small query encoder that gives what the full one gives, at a fraction of the cost
@@ -209,12 +203,12 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Calibrate(args) => calibrate::run(&args, out),
         Command::Judge(args) => judge::run(&args, out),
         Command::Judgments(args) => judge::list(&args, out),
-        Command::Questions(args) => questions::run(&args, out),
+        Command::Questions(args) => judge::questions(&args, out),
         Command::Learn(args) => learn::run(&args, out),
         Command::Distil(args) => distil::run(&args, out),
         Command::Fuse(args) => fuse::run(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
-        Command::Recover(args) => recover::run(&args, out),
+        Command::Recover(args) => store::recover(&args, out),
         Command::Repair(args) => repair::run(&args, out),
         Command::Reencode(args) => model::reencode(&args, out),
         Command::Rollback(args) => model::rollback(&args, out),

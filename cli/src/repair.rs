@@ -7,12 +7,12 @@ use ehi::store::{RepairReport, StoreError, Undecided};
 use ehi::{Error, Index, RepairOptions};
 
 use crate::arguments::one_of;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::long;
 use crate::models::{self, EncoderArgs};
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
+use crate::text::escaped;
 
 #[derive(clap::Args)]
 pub struct Args {

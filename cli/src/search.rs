@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::hits;
-use crate::precision::PrecisionArgs;
+use crate::opening::PrecisionArgs;
 use crate::printing;
 use crate::query::QueryArgs;
 use crate::store::ReportArgs;

@@ -9,7 +9,6 @@ use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
 use ehi::{Document, Judgment};
 
 use crate::arguments::one_of;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::insert::origin;
@@ -19,6 +18,7 @@ use crate::models::{self, EncoderArgs};
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
+use crate::text::escaped;
 use crate::training;
 
 const PRESETS: [(&str, Preset); 4] = [

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use ehi::store::VerifyReport;
 
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
 use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::ReportArgs;
+use crate::text::escaped;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;

@@ -11,7 +11,7 @@ use super::question::check_length;
 use super::reply::{Refusal, Reply};
 use super::search::MOST_TITLE;
 use super::site::{Call, Site};
-use crate::cut::floor;
+use crate::text::floor;
 
 /// Most bytes of text shown.
 const MOST_TEXT: usize = 1 << 20;

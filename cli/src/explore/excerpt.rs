@@ -6,7 +6,7 @@ use ehi::Hit;
 use ehi::search::QuestionWords;
 use serde::Serialize;
 
-use crate::cut::floor;
+use crate::text::floor;
 
 /// Bytes of a text searched for words; more would be noticeable while typing.
 const LOOKED_AT: usize = 64 << 10;

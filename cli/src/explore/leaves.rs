@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::reply::{Refusal, Reply};
 use super::site::{Call, Site};
-use crate::beginning::beginning;
+use crate::text::beginning;
 
 /// Most questions routed, the newest ones.
 const MOST_QUESTIONS: usize = 1_000;

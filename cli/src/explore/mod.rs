@@ -32,8 +32,7 @@ use ehi::train::TrainConfig;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 use crate::interrupt::Interrupts;
-use crate::opening::WaitArgs;
-use crate::precision::PrecisionArgs;
+use crate::opening::{PrecisionArgs, WaitArgs};
 use crate::restart;
 use routes::Server;
 

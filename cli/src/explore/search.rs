@@ -11,8 +11,7 @@ use super::excerpt::excerpt;
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::site::{Call, Site};
-use crate::beginning::beginning;
-use crate::cut::floor;
+use crate::text::{beginning, floor};
 
 /// Most metadata fields shown per hit, and their most nesting.
 const MOST_FIELDS: usize = 16;

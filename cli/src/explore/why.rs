@@ -8,7 +8,7 @@ use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::search::MOST_TITLE;
 use super::site::{Call, Site};
-use crate::beginning::beginning;
+use crate::text::beginning;
 
 /// Leaves shown if the search did not use the tree, and the number they are chosen from, because empty leaves
 /// are not on the map.

@@ -7,9 +7,9 @@ use ehi::{CutTexts, Index, InsertSummary};
 use serde::Serialize;
 
 use super::left_out::LeftOut;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing::{self, counted};
+use crate::text::escaped;
 
 #[derive(Default, Serialize)]
 pub struct Tally {

@@ -8,9 +8,8 @@ use serde_json::Value;
 use super::limits::{ANSWER, METADATA, PART, REST, TITLE, start, start_json, within};
 use super::resources::{self, uri};
 use super::tool::Call;
-use crate::cut::floor;
-use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::text::{escaped, floor};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{notes, question};
 use super::tool::Call;
-use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::text::escaped;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -5,9 +5,8 @@ use std::ops::RangeInclusive;
 use ehi::search::DEFAULT_K;
 use serde::Serialize;
 
-use crate::beginning::beginning;
-use crate::cut::floor;
 use crate::failure::Failure;
+use crate::text::{beginning, floor};
 
 /// Characters of `--about`. Some clients refuse all tools if a description has more than 1,024.
 pub const ABOUT: usize = 500;

@@ -12,8 +12,8 @@ use super::limits::{
 };
 use super::resources::uri;
 use super::tool::{Call, rounded, within_limit};
-use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::text::escaped;
 
 /// Bytes, as JSON, of the interpreted operators of a question.
 const SIGNS: usize = 2_000;
