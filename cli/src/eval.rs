@@ -128,13 +128,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         write_json(path, &report).map_err(Failure::file("write", path))?;
     }
+    let create = |path: &Path| File::create(path).map(BufWriter::new).map_err(Failure::file("write", path));
     if let Some(path) = &args.run {
-        let file = File::create(path).map_err(Failure::file("write", path))?;
-        ranking.write(BufWriter::new(file), RUN_TAG)?;
+        ranking.write(create(path)?, RUN_TAG)?;
     }
     if let Some(path) = &args.per_query {
-        let file = File::create(path).map_err(Failure::file("write", path))?;
-        report.per_query.write(BufWriter::new(file)).map_err(Failure::file("write", path))?;
+        report.per_query.write(create(path)?).map_err(Failure::file("write", path))?;
     }
     evaluation::write_evaluation(out, &report, &args.metrics).map_err(Failure::Output)
 }

@@ -9,9 +9,6 @@ use crate::failure::Failure;
 use crate::printing;
 
 /// Why the name of a model is not looked up on a hub.
-#[cfg(feature = "hub")]
-const NO_HUB: &str = "";
-#[cfg(not(feature = "hub"))]
 const NO_HUB: &str = " (this build fetches no model by its name: `cargo install --path cli --features hub` makes one that \
      does, or have `hf download NAME --local-dir DIR` fetch it)";
 
@@ -52,7 +49,7 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
             Failure::Usage(format!("{missing}, and no model of that name can be fetched: {why}"))
         });
     }
-    Err(Failure::Usage(missing + NO_HUB))
+    Err(Failure::Usage(missing + if cfg!(feature = "hub") { "" } else { NO_HUB }))
 }
 
 /// A bundle, or a model without a tree from an encoder's folder.

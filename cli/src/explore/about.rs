@@ -6,7 +6,7 @@ use ehi::{Generation, Index};
 use serde::Serialize;
 
 use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
+use super::site::Site;
 use crate::hits::unit;
 
 #[derive(Serialize)]
@@ -54,7 +54,7 @@ fn examples(index: &Index) -> Result<Vec<String>, Refusal> {
     Ok(found)
 }
 
-pub fn about(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn about(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let bundle = index.bundle();
     let examples = match site.examples.get() {

@@ -8,9 +8,9 @@ use hyper::StatusCode;
 
 use super::excerpt::{Stretch, marked};
 use super::question::check_length;
-use super::reply::{Refusal, Reply};
+use super::reply::{Refusal, Reply, json};
 use super::search::MOST_TITLE;
-use super::site::{Call, Site};
+use super::site::Site;
 use crate::text::floor;
 
 /// Most bytes of text shown.
@@ -40,8 +40,8 @@ struct Shown<'a> {
     metadata: Option<String>,
 }
 
-pub fn document(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Ask { id, question } = call.json()?;
+pub fn document(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
+    let Ask { id, question } = json(body)?;
     check_length(&question)?;
     let index = site.held.index()?;
     let Some(document) = index.get(&id)? else {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::question::check_length;
-use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
+use super::reply::{Refusal, Reply, json};
+use super::site::Site;
 use crate::held::HeldIndex;
 
 /// Most judgments listed, newest first.
@@ -52,8 +52,8 @@ pub fn writable(held: &HeldIndex) -> Result<Arc<Index>, Refusal> {
     Err(Refusal::new(StatusCode::FORBIDDEN, "read_only", message))
 }
 
-pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Judge { question, id, grade } = call.json()?;
+pub fn judge(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
+    let Judge { question, id, grade } = json(body)?;
     check_length(&question)?;
     let index = writable(&site.held)?;
     let changed = match grade {
@@ -65,7 +65,7 @@ pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     Ok(Reply::json(&changed))
 }
 
-pub fn list(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn list(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let mut judgments = index.judgments()?;
     let all = judgments.len();

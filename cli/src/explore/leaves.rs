@@ -9,7 +9,7 @@ use ehi::{Generation, Index, LeafChange, LeafId, LeafOrigin};
 use serde::Serialize;
 
 use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
+use super::site::Site;
 use crate::text::beginning;
 
 /// Most questions routed, the newest ones.
@@ -66,7 +66,7 @@ struct Map {
     documents: Vec<(u32, usize)>,
 }
 
-pub fn map(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn map(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let stats = site.held.index()?.stats()?;
     let documents = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
     Ok(Reply::json(&Map { leaves: stats.leaves, documents }))

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::excerpt::excerpt;
 use super::question::Ask;
-use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
+use super::reply::{self, Refusal, Reply};
+use super::site::Site;
 use crate::text::{beginning, floor};
 
 /// Most metadata fields shown per hit, and their most nesting.
@@ -32,8 +32,8 @@ pub struct Field {
     filter: Option<String>,
 }
 
-pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let ask: Ask = call.json()?;
+pub fn search(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
+    let ask: Ask = reply::json(body)?;
     let index = site.held.index()?;
     let mut request = ask.request()?;
     // A read-only index is never written to, not even its log of questions.

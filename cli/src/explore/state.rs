@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
+use super::site::Site;
 
 /// A larger report is not shown.
 const MOST_REPORT: u64 = 16 << 20;
@@ -47,7 +47,7 @@ struct Report {
     remedies: Vec<String>,
 }
 
-pub fn state(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn state(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     Ok(Reply::json(&IndexState {
         path: index.path().display().to_string(),
@@ -62,7 +62,7 @@ pub fn state(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     }))
 }
 
-pub fn health(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn health(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let health = site.held.index()?.health()?;
     let words = health.advice.iter().map(ToString::to_string).collect();
     let remedies = health.remedies.iter().map(ToString::to_string).collect();

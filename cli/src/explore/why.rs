@@ -5,9 +5,9 @@ use ehi::{Document, Hit, Index, RankBy, SearchRequest};
 use serde::Serialize;
 
 use super::question::Ask;
-use super::reply::{Refusal, Reply};
+use super::reply::{Refusal, Reply, json};
 use super::search::MOST_TITLE;
-use super::site::{Call, Site};
+use super::site::Site;
 use crate::text::beginning;
 
 /// Leaves shown if the search did not use the tree, and the number they are chosen from, because empty leaves
@@ -27,8 +27,8 @@ struct Why {
     embeddings: usize,
 }
 
-pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let ask: Ask = call.json()?;
+pub fn why(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
+    let ask: Ask = json(body)?;
     let index = site.held.index()?;
     let request = ask.request()?;
     let mut explanation = index.explain(&ask.question, &request, request.mode != RankBy::Lexical)?;

@@ -1,8 +1,7 @@
 // The topic and load of each leaf, and the previous leaves of its documents.
 
 import { get, post } from "./ask.js";
-import { el, foreign, tip } from "./dom.js";
-import { chance, count, percent, plural } from "./numbers.js";
+import { chance, count, el, foreign, percent, plural, tip } from "./dom.js";
 import { read as open } from "./reader.js";
 
 const SHOWN = 30;

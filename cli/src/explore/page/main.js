@@ -1,8 +1,7 @@
 // The views and their shared state: the index and the question.
 
 import { begin, get, listen, Refused, token } from "./ask.js";
-import { by, el } from "./dom.js";
-import { count, plural } from "./numbers.js";
+import { by, count, el, plural } from "./dom.js";
 import { keys, search } from "./search.js";
 import { why } from "./why.js";
 import { leaves } from "./leaves.js";

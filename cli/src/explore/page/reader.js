@@ -1,8 +1,7 @@
 // A document in full.
 
 import { post } from "./ask.js";
-import { by, el, foreign, marked, named } from "./dom.js";
-import { bytes } from "./numbers.js";
+import { by, bytes, el, foreign, marked, named } from "./dom.js";
 
 /** The document that was asked for last: the answers for others come too late. */
 let asked = new AbortController();

@@ -2,9 +2,8 @@
 
 import { post } from "./ask.js";
 import { questionForm } from "./controls.js";
-import { by, command, el, tip } from "./dom.js";
+import { by, command, count, el, ms, percent, plural, tip } from "./dom.js";
 import { GRADES, hit, judging, remarks } from "./hit.js";
-import { count, ms, percent, plural } from "./numbers.js";
 
 /** Rest after a key after which the question counts as asked. */
 const REST = 200;

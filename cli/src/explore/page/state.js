@@ -1,8 +1,7 @@
 // Documents, size, health, generations, past learnings, and the training report.
 
 import { get } from "./ask.js";
-import { el, foreign, table, terms, tip } from "./dom.js";
-import { bytes, count, percent, plural, when } from "./numbers.js";
+import { bytes, count, el, foreign, percent, plural, table, terms, tip, when } from "./dom.js";
 import { training } from "./report.js";
 
 /** Verdicts in words. */

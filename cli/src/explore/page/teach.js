@@ -1,9 +1,8 @@
 // Judgments, and learning from them.
 
 import { get, post } from "./ask.js";
-import { el, foreign, table } from "./dom.js";
+import { count, el, foreign, plural, table, when } from "./dom.js";
 import { GRADES } from "./hit.js";
-import { count, plural, when } from "./numbers.js";
 import { read } from "./reader.js";
 
 const POLL = 500;

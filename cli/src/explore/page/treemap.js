@@ -1,7 +1,6 @@
 // Leaves as rectangles whose areas are their documents.
 
-import { svg } from "./dom.js";
-import { chance, count, plural } from "./numbers.js";
+import { chance, count, plural, svg } from "./dom.js";
 
 /** Height of the map by its width, and its bounds, in pixels. */
 const SHAPE = 0.56;

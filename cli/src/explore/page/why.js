@@ -3,10 +3,9 @@
 
 import { get, post } from "./ask.js";
 import { questionForm } from "./controls.js";
-import { el, foreign, table, tip } from "./dom.js";
+import { chance, count, el, foreign, ms, percent, plural, score, table, tip } from "./dom.js";
 import { leafOf, remarks } from "./hit.js";
 import { readLeaves } from "./leaves.js";
-import { chance, count, ms, percent, plural, score } from "./numbers.js";
 import { read } from "./reader.js";
 import { map } from "./treemap.js";
 
