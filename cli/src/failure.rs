@@ -9,8 +9,10 @@ use crate::interrupt;
 use crate::printing;
 use crate::text::{escaped, one_line};
 
-/// Exit status of a check that found warnings but no damage.
-const WARNED: u8 = 3;
+/// Exit status of a check that found warnings but no damage, and of a repair that lost something.
+pub const WARNED: u8 = 3;
+/// Exit status of a check that found damage.
+const DAMAGED: u8 = 1;
 
 /// What ends a command with an exit status other than 0.
 #[derive(Debug, thiserror::Error)]
@@ -38,20 +40,9 @@ pub enum Failure {
     /// A file named on the command line cannot be used.
     #[error("cannot {action} {}", printing::path(path))]
     File { action: &'static str, path: PathBuf, source: io::Error },
-    /// The index is damaged; the problems are on standard output.
-    #[error(
-        "{} is damaged: {problems} problems; run `ehi repair --index {}` (with `--model BUNDLE`, the model that it was \
-         made with, if its own copy is damaged)",
-        printing::path(index),
-        printing::path(index)
-    )]
-    Damaged { index: PathBuf, problems: u64 },
-    /// A repair could not restore everything; standard output lists what is lost.
-    #[error("{} is repaired, but something is lost", printing::path(index))]
-    Lost { index: PathBuf },
-    /// The index is sound; the warnings are on standard output.
-    #[error("{} is sound, with {warnings} warnings", printing::path(index))]
-    Warned { index: PathBuf, warnings: usize },
+    /// The verdict of a check or a repair, whose details are on standard output.
+    #[error("{} is {verdict}", printing::path(index))]
+    Checked { index: PathBuf, verdict: String, status: u8 },
     /// A signal stopped a long call; `left` describes the remaining state.
     #[error("interrupted: {left}")]
     Stopped { signal: i32, left: String },
@@ -72,6 +63,16 @@ impl Failure {
         move |source| Self::File { action, path: path.to_owned(), source }
     }
 
+    /// The verdict on a damaged index.
+    pub fn damaged(index: &Path, problems: u64) -> Self {
+        let verdict = format!(
+            "damaged: {problems} problems; run `ehi repair --index {}` (with `--model BUNDLE`, the model that it was \
+             made with, if its own copy is damaged)",
+            printing::path(index)
+        );
+        Self::Checked { index: index.to_owned(), verdict, status: DAMAGED }
+    }
+
     /// The line about a refused document.
     pub fn refused(place: &str, error: &ehi::InputError) -> String {
         escaped(&one_line(&format!("refused: {place}: {error}")))
@@ -85,7 +86,7 @@ impl Failure {
     /// The exit status of the program.
     pub fn status(&self) -> ExitCode {
         match self {
-            Self::Warned { .. } | Self::Lost { .. } => ExitCode::from(WARNED),
+            Self::Checked { status, .. } => ExitCode::from(*status),
             Self::Stopped { signal, .. } => {
                 u8::try_from(interrupt::status(*signal)).map_or(ExitCode::FAILURE, ExitCode::from)
             }

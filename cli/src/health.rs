@@ -47,7 +47,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     })?;
     match checked.is_sound() {
         true => Ok(()),
-        false => Err(Failure::Damaged { index: args.index.clone(), problems: checked.problem_count }),
+        false => Err(Failure::damaged(&args.index, checked.problem_count)),
     }
 }
 

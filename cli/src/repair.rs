@@ -7,7 +7,7 @@ use ehi::store::{RepairReport, StoreError, Undecided};
 use ehi::{Error, Index, RepairOptions};
 
 use crate::arguments::one_of;
-use crate::failure::Failure;
+use crate::failure::{Failure, WARNED};
 use crate::long;
 use crate::models::{self, EncoderArgs};
 use crate::printing::{self, counted};
@@ -58,7 +58,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let lost = report.lost + report.lost_commits + report.lost_judgments + report.lost_judgment_commits;
     match lost {
         0 if !report.judgments_set_aside && !dropped => Ok(()),
-        _ => Err(Failure::Lost { index: index.clone() }),
+        _ => {
+            let verdict = "repaired, but something is lost".to_owned();
+            Err(Failure::Checked { index: index.clone(), verdict, status: WARNED })
+        }
     }
 }
 

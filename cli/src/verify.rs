@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use ehi::store::VerifyReport;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, WARNED};
 use crate::long::{self, AS_BEFORE};
 use crate::opening::open_read_only;
 use crate::printing::{self, counted};
@@ -23,11 +23,13 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// Damage and warnings as an exit status.
 fn verdict(args: &ReportArgs, report: &VerifyReport, warnings: usize) -> Result<(), Failure> {
-    let index = || args.index.clone();
     match (report.is_sound(), warnings) {
-        (false, _) => Err(Failure::Damaged { index: index(), problems: report.problem_count }),
+        (false, _) => Err(Failure::damaged(&args.index, report.problem_count)),
         (true, 0) => Ok(()),
-        (true, warnings) => Err(Failure::Warned { index: index(), warnings }),
+        (true, warnings) => {
+            let verdict = format!("sound, with {warnings} warnings");
+            Err(Failure::Checked { index: args.index.clone(), verdict, status: WARNED })
+        }
     }
 }
 

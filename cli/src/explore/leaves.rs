@@ -7,6 +7,7 @@ use ehi::leaves::{LeafOptions, LeafSummary};
 use ehi::model::ModelHash;
 use ehi::{Generation, Index, LeafChange, LeafId, LeafOrigin};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::reply::{Refusal, Reply};
 use super::site::Site;
@@ -37,15 +38,8 @@ struct Reading {
     /// Routed questions, asked or judged.
     questions: usize,
     /// The previous tree: its leaves, and the documents in both trees.
-    before: Option<Before>,
+    before: Option<Value>,
     leaves: Vec<Leaf>,
-}
-
-#[derive(Serialize)]
-struct Before {
-    leaves: u64,
-    compared: usize,
-    together: f64,
 }
 
 #[derive(Serialize)]
@@ -92,10 +86,8 @@ fn read(index: &Index) -> Result<Reading, ehi::Error> {
     let questions = queries.len();
     let summaries = index.leaves(&LeafOptions { queries, ..LeafOptions::default() })?;
     let changes = index.leaf_changes()?;
-    let before = changes.as_ref().map(|changes| Before {
-        leaves: changes.leaves_before,
-        compared: changes.compared,
-        together: changes.together,
+    let before = changes.as_ref().map(|changes| {
+        json!({ "leaves": changes.leaves_before, "compared": changes.compared, "together": changes.together })
     });
     let moved = changes.into_iter().flat_map(|changes| changes.leaves);
     let mut moved: HashMap<LeafId, LeafChange> = moved.map(|own| (own.leaf, own)).collect();

@@ -51,14 +51,15 @@ const app = {
         else failures.set(error.path ?? "", error);
         tell();
     },
-    /** Calls, and shows what goes wrong; nothing is returned then. */
+    /** Calls, and shows what goes wrong, unless the view was left; nothing is returned then. */
     async try(call) {
+        const turn = turns;
         try {
             const answer = await call();
             if (failures.delete("")) tell();
             return answer;
         } catch (error) {
-            if (error.name !== "AbortError") app.alert(error);
+            if (error.name !== "AbortError" && turn === turns) app.alert(error);
             return undefined;
         }
     },
@@ -75,6 +76,8 @@ function tell() {
 
 let shown = null;
 let lost = false;
+/** Views shown so far. */
+let turns = 0;
 
 function view() {
     const name = location.hash.slice(1);
@@ -83,6 +86,7 @@ function view() {
 
 function render() {
     const name = view();
+    turns++;
     shown?.leave?.();
     app.alert(null);
     for (const link of by("nav").children) {
