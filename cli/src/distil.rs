@@ -89,7 +89,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 /// The report of a distillation; `None` if the query encoder was removed.
 fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::Result<()> {
     let Some(report) = report else {
-        return writeln!(out, "there is no query encoder any more; questions are read by the full encoder");
+        return writeln!(out, "the query encoder is removed; questions are read by the full encoder");
     };
     writeln!(
         out,

@@ -29,7 +29,7 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     if report.ignores_identical_ids {
         writeln!(
             out,
-            "a document with the id of the query is no hit (--ignore-identical-ids=false counts it)"
+            "a document with the id of the query does not count as a hit (--ignore-identical-ids=false counts it)"
         )?;
     }
     match report.encoder {

@@ -54,7 +54,7 @@ pub enum Failure {
     )]
     Unflushed { waiting: u64, source: Box<ehi::Error>, before: Option<Box<Failure>> },
     /// The judgment to remove does not exist.
-    #[error("there is no judgment of that question and `{}`", escaped(id))]
+    #[error("no judgment of that question and `{}` is stored", escaped(id))]
     NotJudged { id: String },
 }
 

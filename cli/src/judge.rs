@@ -97,27 +97,23 @@ struct Listed<'a> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
-    let index = || wait.builder().lazy_encoder(true).open(path);
+    let index = wait.open(path)?;
     let (judgments, notes) = match (&args.file, &args.question, &args.id) {
         (Some(file), ..) => read(file, args.format)?,
         (None, Some(question), Some(id)) if args.forget => {
-            let index = index()?;
             let forgotten = index.forget([(question.as_str(), id.as_str())])?;
             index.flush()?;
-            return match (forgotten, json) {
-                (0, false) => Err(Failure::NotJudged { id: id.clone() }),
-                _ => {
-                    let report = json!({ "forgotten": forgotten });
-                    printing::report(out, *json, &report, |out| writeln!(out, "forgotten"))
-                }
-            };
+            if forgotten == 0 && !json {
+                return Err(Failure::NotJudged { id: id.clone() });
+            }
+            let report = json!({ "forgotten": forgotten });
+            return printing::report(out, *json, &report, |out| writeln!(out, "forgotten"));
         }
         (None, Some(question), Some(id)) => {
             (vec![Judgment::new(question, id, args.grade).with_weight(args.weight)], Vec::new())
         }
         _ => (Vec::new(), Vec::new()),
     };
-    let index = index()?;
     let recorded = index.record_all(judgments)?;
     index.flush()?;
     let all = index.judgments()?.len();
@@ -208,7 +204,7 @@ pub struct QuestionsArgs {
 pub fn questions(args: &QuestionsArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
     if let Some(on) = args.log {
-        let index = wait.builder().lazy_encoder(true).open(path)?;
+        let index = wait.open(path)?;
         index.log_questions(on)?;
         let done = match on {
             true => "questions are written down from now on, in the file QUESTIONS of the index",

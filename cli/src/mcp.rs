@@ -58,7 +58,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.wait.is_asked() && !args.write {
-        return Err(Failure::Usage("--wait is for `--write`: reading waits for nobody".to_owned()));
+        return Err(Failure::Usage("`--wait` is for `--write`: a reader never waits".to_owned()));
     }
     let about = args.about.as_deref().map_or(0, |about| about.chars().count());
     if about > ABOUT {

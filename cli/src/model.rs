@@ -42,7 +42,7 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     let said = match (dropped, freed) {
         (true, _) => "the previous model and its embeddings are gone",
         (false, 0) => "no previous model was kept",
-        (false, _) => "no previous model was kept; what a change of model that was cut off had left is gone",
+        (false, _) => "no previous model was kept; the remains of an interrupted change of model are removed",
     };
     let report = json!({ "dropped": dropped, "freed_bytes": freed });
     printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {freed} bytes freed"))

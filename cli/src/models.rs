@@ -41,7 +41,7 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
     if given.is_dir() {
         return Ok(given.to_owned());
     }
-    let missing = format!("there is no model directory {}", printing::path(given));
+    let missing = format!("the model directory {} does not exist", printing::path(given));
     #[cfg(feature = "hub")]
     if let Some(name) = hub_name(given) {
         return ehi::model::fetch(name).map_err(|source| {

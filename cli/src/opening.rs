@@ -86,7 +86,7 @@ pub fn refuse_file(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
         // A link may lead to a directory or to nothing.
         Ok(_) if !path.is_dir() => Err(Failure::Usage(format!(
-            "{} is there and is not a directory; choose another place for the index",
+            "{} exists and is not a directory; choose another place for the index",
             printing::path(path)
         ))),
         _ => Ok(()),

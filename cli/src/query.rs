@@ -60,8 +60,8 @@ impl QueryArgs {
     pub fn note_on_none(&self, index: &Index) -> Option<&'static str> {
         let asked = self.beam.is_some() || !self.stop.is_empty();
         (asked && !index.is_empty() && self.filter.is_none()).then_some(
-            "there is no document in the leaves that were visited; without --beam and --stop a search goes as far as \
-             it takes",
+            "the leaves that were visited hold no documents; without --beam and --stop a search visits as many as it \
+             takes",
         )
     }
 

@@ -38,22 +38,13 @@ pub struct Args {
     #[command(flatten)]
     encoder: EncoderArgs,
     #[command(flatten)]
-    set: SetArgs,
-    /// Directory of the new bundle; must be missing or empty
-    #[arg(long, value_name = "BUNDLE")]
-    out: PathBuf,
+    training: TrainingArgs,
     /// Branching factor B; by the size of the corpus if absent
     #[arg(long)]
     branching: Option<u32>,
     /// Height H; the tree has B^H leaves
     #[arg(long)]
     height: Option<u32>,
-    /// Passes over the training pairs
-    #[arg(long)]
-    epochs: Option<usize>,
-    /// Seed of everything random
-    #[arg(long)]
-    seed: Option<u64>,
     /// Start of the tree
     #[arg(long, value_parser = one_of([("random", Init::Random), ("kmeans", Init::KMeans)]))]
     init: Option<Init>,
@@ -61,11 +52,8 @@ pub struct Args {
     #[arg(long, default_value = "cpu", value_parser = one_of([("cpu", TrainDevice::Cpu), ("cuda", TrainDevice::Cuda)]))]
     device: TrainDevice,
     /// The paper's settings for a dataset
-    #[arg(long, value_parser = one_of(PRESETS))]
+    #[arg(long, value_parser = one_of(PRESETS), conflicts_with = "config")]
     preset: Option<Preset>,
-    /// JSON file of settings; absent ones take their default
-    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
-    config: Option<PathBuf>,
     /// Leave a checkpoint in this directory now and then, and when interrupted
     #[arg(long, value_name = "DIR")]
     checkpoints: Option<PathBuf>,
@@ -81,9 +69,28 @@ pub struct Args {
     /// Keep the frozen layers' output in this directory, for later runs over the same texts
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+}
+
+/// What is trained on, and how, for a model or a reranker.
+#[derive(clap::Args)]
+pub struct TrainingArgs {
+    #[command(flatten)]
+    pub set: SetArgs,
+    /// Directory of what is trained; must be missing or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Passes over the training pairs
+    #[arg(long)]
+    pub epochs: Option<usize>,
+    /// Seed of everything random
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// JSON file of settings; absent ones take their default
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Disk for the frozen layers' output
     #[arg(long, value_name = "BYTES", default_value_t = ehi::train::DEFAULT_CACHE_BYTES)]
-    cache_bytes: u64,
+    pub cache_bytes: u64,
 }
 
 /// What is trained on.
@@ -154,15 +161,15 @@ impl SetArgs {
 
 impl Args {
     fn settings(&self) -> Result<TrainConfig, Failure> {
-        let mut config = match (&self.config, self.preset) {
+        let mut config = match (&self.training.config, self.preset) {
             (Some(path), _) => TrainConfig::from_file(path)?,
             (None, Some(preset)) => TrainConfig::preset(preset),
             (None, None) => TrainConfig::default(),
         };
         config.tree.branching_factor = self.branching.or(config.tree.branching_factor);
         config.tree.height = self.height.unwrap_or(config.tree.height);
-        config.schedule.epochs = self.epochs.unwrap_or(config.schedule.epochs);
-        config.seed = self.seed.unwrap_or(config.seed);
+        config.schedule.epochs = self.training.epochs.unwrap_or(config.schedule.epochs);
+        config.seed = self.training.seed.unwrap_or(config.seed);
         config.tree.init = self.init.unwrap_or(config.tree.init);
         config.check()?;
         Ok(config)
@@ -173,16 +180,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart::for_training();
     let config = args.settings()?;
     let base = models::directory(&args.base)?;
-    let set = args.set.read(config.dev_fraction)?;
+    let set = args.training.set.read(config.dev_fraction)?;
     let epochs = config.schedule.epochs;
     let watched = Watched::begin();
     let mut trainer = Trainer::builder()
         .base(base)
         .encoder_settings(args.encoder.settings())
-        .output(&args.out)
+        .output(&args.training.out)
         .config(config)
         .device(args.device)
-        .cache_bytes(args.cache_bytes)
+        .cache_bytes(args.training.cache_bytes)
         .on_progress(|progress| watched.show(progress))
         .on_event(|event| training::event_line(event, epochs).iter().for_each(|line| watched.say(line)));
     if let Some(dir) = &args.checkpoints {
@@ -196,6 +203,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let report = watched.end(&format!("no bundle was written; {hint}"), trainer.fit(&set))?.report;
     training::write_training(out, &report).map_err(Failure::Output)?;
-    writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.out), report.seconds)
+    writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.training.out), report.seconds)
         .map_err(Failure::Output)
 }

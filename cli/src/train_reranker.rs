@@ -12,7 +12,7 @@ use crate::models;
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
-use crate::train::SetArgs;
+use crate::train::TrainingArgs;
 
 /// Share of held-out questions for a dataset without a `dev` split.
 const DEV_FRACTION: f64 = 0.1;
@@ -24,35 +24,20 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     base: PathBuf,
     #[command(flatten)]
-    set: SetArgs,
+    training: TrainingArgs,
     /// Index whose hits are to be reranked, of the same documents: wrong documents to learn from and the hits
     /// of the verdict are those of its searches. That of `--index` if absent, or else BM25 over the documents
     #[arg(long, value_name = "DIR", conflicts_with = "index")]
     first_stage: Option<PathBuf>,
-    /// Directory of the new reranker; must be missing or empty
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
     /// Share of the questions set aside for the verdict, where a dataset has no `dev` split
     #[arg(long, value_name = "SHARE", default_value_t = DEV_FRACTION)]
     dev_fraction: f64,
-    /// Passes over the training pairs
-    #[arg(long)]
-    epochs: Option<usize>,
     /// Tokens of a pair of texts, longer ones are cut
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
     /// Hits that are read again for the verdict
     #[arg(long, value_name = "N")]
     rerank_depth: Option<usize>,
-    /// Seed of everything random
-    #[arg(long)]
-    seed: Option<u64>,
-    /// JSON file of settings, these and others; absent ones take their default
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Disk for the frozen layers' output
-    #[arg(long, value_name = "BYTES", default_value_t = ehi::train::DEFAULT_CACHE_BYTES)]
-    cache_bytes: u64,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -60,21 +45,22 @@ pub struct Args {
 
 impl Args {
     fn settings(&self) -> Result<RerankerConfig, Failure> {
-        let mut config = match &self.config {
+        let mut config = match &self.training.config {
             Some(path) => RerankerConfig::from_file(path)?,
             None => RerankerConfig::default(),
         };
-        config.epochs = self.epochs.unwrap_or(config.epochs);
+        config.epochs = self.training.epochs.unwrap_or(config.epochs);
         config.depth = self.rerank_depth.unwrap_or(config.depth);
         config.max_tokens = self.max_tokens.or(config.max_tokens);
-        config.seed = self.seed.unwrap_or(config.seed);
+        config.seed = self.training.seed.unwrap_or(config.seed);
         config.check()?;
         Ok(config)
     }
 
     /// The first search, and its description.
     fn first(&self) -> Result<(Option<Index>, &'static str), Failure> {
-        let index = self.first_stage.as_deref().or(self.set.index()).map(open_read_only).transpose()?;
+        let index =
+            self.first_stage.as_deref().or(self.training.set.index()).map(open_read_only).transpose()?;
         Ok(match index {
             None => (None, "hits of BM25 over the documents are reranked"),
             Some(index) if self.first_stage.is_none() && index.passages().is_some() => {
@@ -90,14 +76,14 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let config = args.settings()?;
     let base = models::directory(&args.base)?;
     let (first, said) = args.first()?;
-    let set = args.set.read(args.dev_fraction)?;
+    let set = args.training.set.read(args.dev_fraction)?;
     let epochs = config.epochs;
     let watched = Watched::begin();
     let mut trainer = RerankerTrainer::builder()
         .base(base)
-        .output(&args.out)
+        .output(&args.training.out)
         .config(config)
-        .cache_bytes(args.cache_bytes)
+        .cache_bytes(args.training.cache_bytes)
         .on_progress(|progress| watched.show(progress))
         .on_event(|event| event_line(event, epochs, said).iter().for_each(|line| watched.say(line)));
     if let Some(index) = &first {
@@ -106,7 +92,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let report = watched.end("no reranker was written", trainer.fit(&set))?.report;
     printing::report(out, args.json, &report, |out| {
         write_report(out, &report)?;
-        writeln!(out, "reranker {} written after {:.1} s", printing::path(&args.out), report.seconds)
+        writeln!(out, "reranker {} written after {:.1} s", printing::path(&args.training.out), report.seconds)
     })
 }
 

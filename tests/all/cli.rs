@@ -61,7 +61,7 @@ fn what_was_inserted_before_a_bad_line_stays() {
         assert_eq!(
             ran.out,
             format!(
-                "3 inserted, 0 replaced, 1 read and not stored, nothing read behind it; 3 of the 3 stored are on disk; \
+                "3 inserted, 0 replaced, 1 read and not stored, nothing after it was read; 3 of the 3 stored are on disk; \
                  the index has {total} documents\n"
             )
         );
@@ -650,7 +650,7 @@ fn errors_are_one_line() {
         vec!["snapshot", "--index", &flow.index(), text(&note)],
     ] {
         let line = ehi(&arguments).failure();
-        assert!(line.contains("note.txt is there and is not a directory"), "{line}");
+        assert!(line.contains("note.txt exists and is not a directory"), "{line}");
     }
     assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
     for (arguments, hint) in [

@@ -66,8 +66,8 @@ pub fn map(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     Ok(Reply::json(&Map { leaves: stats.leaves, documents }))
 }
 
-/// The last reading of the tree in service. Reads the leaves if there is none, or if they are asked for `anew`;
-/// other requests wait meanwhile.
+/// The last reading of the tree in service. Reads the leaves if there is none, or if they are asked for
+/// `anew`; other requests wait meanwhile.
 pub fn leaves(site: &Site, anew: bool) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let mut last = site.leaves.0.lock().unwrap_or_else(PoisonError::into_inner);

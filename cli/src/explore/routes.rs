@@ -72,7 +72,7 @@ pub fn admit(site: &Site, head: &Parts) -> Result<Route, Refusal> {
     };
     site.guard.check(&head.method, &head.headers, access)?;
     if head.uri.query().is_some() {
-        return Err(Refusal::bad("an address here has no query"));
+        return Err(Refusal::bad("addresses of this program take no query"));
     }
     let listed =
         |table: &[(&str, Api)]| table.iter().find(|(own, _)| *own == path).map(|(_, call)| Route::Api(*call));
@@ -81,7 +81,7 @@ pub fn admit(site: &Site, head: &Parts) -> Result<Route, Refusal> {
         (_, Some(route)) if head.method == Method::POST => Ok(route),
         (None, None) => Err(Refusal::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing here")),
         _ => {
-            let message = "this path is asked for in another way";
+            let message = "this path does not take this method";
             Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "other_method", message))
         }
     }

@@ -166,7 +166,7 @@ impl Tally {
                 write!(out, ", {} read and not stored", self.not_stored())?;
             }
             if self.bad_lines > 0 {
-                write!(out, ", nothing read behind it")?;
+                write!(out, ", nothing after it was read")?;
             }
             if stored > 0 {
                 write!(out, "; {} of the {stored} stored are on disk", stored.saturating_sub(waiting))?;

@@ -122,7 +122,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     if cut.documents > 0 {
         let read = index.bundle().model().encoder().max_tokens();
         answer.notes.push(format!(
-            "{} texts are longer than the {read} tokens that the model reads; what is behind them counts for \
+            "{} texts are longer than the {read} tokens that the model reads; the text after them counts for \
              words alone",
             cut.documents
         ));

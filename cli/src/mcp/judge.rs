@@ -71,7 +71,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
         answer.replaced = recorded.replaced > 0;
         if recorded.without_document > 0 {
             let id = escaped(&id);
-            answer.notes.push(format!("no document has the id `{id}`: it counts once there is one"));
+            answer.notes.push(format!("no document has the id `{id}`: the judgment counts once one has"));
         }
     }
     index.flush()?;

@@ -117,7 +117,7 @@ pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, ErrorData>
 /// The id in a URI.
 pub fn id_of(given: &str) -> Result<String, ErrorData> {
     if given.len() > URI {
-        return Err(invalid(format!("the URI has more than {URI} bytes, which none of a document has")));
+        return Err(invalid(format!("the URI has more than {URI} bytes, more than that of any document")));
     }
     let Some(id) = given.strip_prefix(PREFIX).filter(|id| !id.contains('?')) else {
         return Err(invalid(format!("a document's URI is {PREFIX} and its id, percent-encoded")));

@@ -107,14 +107,14 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(entry) = self.tools.iter().find(|entry| entry.tool.name == request.name) else {
             return Err(ErrorData::invalid_params(
-                failure(&format!("there is no tool `{}`", request.name)),
+                failure(&format!("unknown tool `{}`", request.name)),
                 None,
             ));
         };
         if entry.writes && !self.held.writes() {
             let name = &entry.tool.name;
             let message =
-                format!("`{name}` is offered by `ehi mcp --write`; this server reads the index alone");
+                format!("`{name}` is offered by `ehi mcp --write`; this server only reads the index");
             return Err(ErrorData::invalid_params(message, None));
         }
         let (held, call) = (Arc::clone(&self.held), Arc::clone(&entry.call));
@@ -173,7 +173,7 @@ impl ServerHandler for Server {
         Err(match METHODS.contains(&method) {
             true => ErrorData::invalid_params(format!("the parameters of `{method}` are malformed"), None),
             false => {
-                let message = failure(&format!("there is no method `{method}`"));
+                let message = failure(&format!("unknown method `{method}`"));
                 ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
             }
         })
