@@ -13,7 +13,6 @@ mod bars;
 #[path = "../cli/src/training.rs"]
 mod training;
 
-use std::cell::RefCell;
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
@@ -51,19 +50,15 @@ fn run() -> Result<(), Box<dyn Error>> {
     config.schedule.epochs = EPOCHS;
     let dataset = Dataset::open(root.join("examples/data/scifact"))?;
     let set = TrainingSet::read(&dataset, config.dev_fraction)?;
-    let bars = RefCell::new(Bars::new());
+    let mut bars = Bars::new();
     let fitted = Trainer::builder()
         .base(base)
         .output(&bundle)
         .config(config)
-        .on_progress(|progress| bars.borrow_mut().show(progress))
-        .on_event(|event| {
-            if let Some(line) = training::event_line(event, EPOCHS) {
-                bars.borrow().say(&line);
-            }
-        })
+        .on_progress(|progress| bars.show(progress))
+        .on_event(|event| training::event_line(event, EPOCHS).iter().for_each(|line| bars::say(line)))
         .fit(&set);
-    bars.borrow_mut().clear();
+    bars.clear();
 
     let mut out = io::stdout().lock();
     let report = fitted?.report;

@@ -73,16 +73,6 @@ impl Failure {
         Self::Checked { index: index.to_owned(), verdict, status: DAMAGED }
     }
 
-    /// The line about a refused document.
-    pub fn refused(place: &str, error: &ehi::InputError) -> String {
-        escaped(&one_line(&format!("refused: {place}: {error}")))
-    }
-
-    /// The line about a file that is not read.
-    pub fn not_read(self) -> String {
-        format!("refused: {}", self.line())
-    }
-
     /// The exit status of the program.
     pub fn status(&self) -> ExitCode {
         match self {

@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use ehi::store::StoreError;
 use ehi::{Error, Index, Progress};
 
+use crate::bars;
 use crate::calibrate;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::interrupt::Interrupts;
 use crate::opening::{PrecisionArgs, WaitArgs};
-use crate::text::escaped;
+use crate::text::{escaped, one_line};
 use bar::InsertBar;
 use group::Group;
 use origin::{FolderArgs, Opener, Origin};
@@ -114,7 +115,7 @@ impl Inserter<'_> {
                 Ok(document) => document,
                 Err(error) if reading.goes_on(&error) => {
                     self.tally.read += 1;
-                    self.refuse(&Failure::from(error).not_read());
+                    self.refuse(&format!("refused: {}", Failure::from(error).line()));
                     continue;
                 }
                 Err(error) => {
@@ -186,13 +187,13 @@ impl Inserter<'_> {
 
     /// Prints a note on an input.
     fn note(&mut self, what: &str) {
-        self.bar.say(&escaped(&format!("note: {what}")));
+        bars::say(&escaped(&format!("note: {what}")));
         self.tally.notes.push(what.to_owned());
     }
 
     /// Reports that a file is not stored.
     fn refuse(&mut self, line: &str) {
-        self.bar.say(line);
+        bars::say(line);
         self.tally.refused += 1;
     }
 
@@ -222,7 +223,7 @@ impl Inserter<'_> {
             Ok(summary) => {
                 for refused in &summary.refused {
                     let place = reading.place(lines[refused.position], &refused.id);
-                    bar.say(&Failure::refused(&place, &refused.error));
+                    bars::say(&escaped(&one_line(&format!("refused: {place}: {}", refused.error))));
                 }
                 tally.add(&summary);
                 Ok(())

@@ -97,9 +97,11 @@ struct Listed<'a> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
+    // Before the index is opened for writing: standard input may take long.
+    let read = args.file.as_deref().map(|file| read(file, args.format)).transpose()?;
     let index = wait.open(path)?;
-    let (judgments, notes) = match (&args.file, &args.question, &args.id) {
-        (Some(file), ..) => read(file, args.format)?,
+    let (judgments, notes) = match (read, &args.question, &args.id) {
+        (Some(read), ..) => read,
         (None, Some(question), Some(id)) if args.forget => {
             let forgotten = index.forget([(question.as_str(), id.as_str())])?;
             index.flush()?;

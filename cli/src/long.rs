@@ -8,7 +8,6 @@ use ehi::{Error, OnProgress, Progress};
 use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
-use crate::text::escaped;
 
 /// The state after a signal, for a call that changes nothing before its end.
 pub const AS_BEFORE: &str = "the index is as before";
@@ -40,11 +39,6 @@ impl Watched {
             Some(_) => ControlFlow::Break(()),
             None => self.bars.borrow_mut().show(progress),
         }
-    }
-
-    /// Writes a line on standard error.
-    pub fn say(&self, line: &str) {
-        self.bars.borrow().say(&escaped(line));
     }
 
     /// The end of the call, of which a signal leaves `left`.

@@ -48,13 +48,6 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {freed} bytes freed"))
 }
 
-/// Digits of a hash that identify a model.
-const SHOWN_DIGITS: usize = 12;
-
-fn short(hash: &str) -> &str {
-    hash.get(..SHOWN_DIGITS).unwrap_or(hash)
-}
-
 fn tree(index: &Index) -> String {
     let bundle = index.bundle();
     match bundle.has_tree() {
@@ -77,11 +70,11 @@ fn change(
         };
         writeln!(
             out,
-            "{}, {done}; the model was {} and is {}, {}\n\
+            "{}, {done}; the model was {:.12} and is {:.12}, {}\n\
              `ehi rollback` returns to the one before, `ehi drop-previous` gives back its space",
             counted(*documents, "document"),
-            short(&from.to_string()),
-            short(&to.to_string()),
+            from.to_string(),
+            to.to_string(),
             tree(index),
         )
     })

@@ -9,6 +9,7 @@ use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
 use ehi::{Document, Judgment};
 
 use crate::arguments::one_of;
+use crate::bars;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::insert::origin;
@@ -191,7 +192,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .device(args.device)
         .cache_bytes(args.training.cache_bytes)
         .on_progress(|progress| watched.show(progress))
-        .on_event(|event| training::event_line(event, epochs).iter().for_each(|line| watched.say(line)));
+        .on_event(|event| {
+            training::event_line(event, epochs).iter().for_each(|line| bars::say(&escaped(line)))
+        });
     if let Some(dir) = &args.checkpoints {
         trainer = trainer.checkpoints(dir, args.checkpoint_steps).resume(args.resume);
     }

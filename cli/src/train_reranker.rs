@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ehi::Index;
 use ehi::train::{Difference, RerankerConfig, RerankerEvent, RerankerReport, RerankerTrainer};
 
+use crate::bars;
 use crate::failure::Failure;
 use crate::long::Watched;
 use crate::models;
@@ -85,7 +86,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .config(config)
         .cache_bytes(args.training.cache_bytes)
         .on_progress(|progress| watched.show(progress))
-        .on_event(|event| event_line(event, epochs, said).iter().for_each(|line| watched.say(line)));
+        .on_event(|event| event_line(event, epochs, said).iter().for_each(|line| bars::say(line)));
     if let Some(index) = &first {
         trainer = trainer.first_stage(index);
     }

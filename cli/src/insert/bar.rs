@@ -1,7 +1,5 @@
 //! Progress of an insert: the bytes of input whose documents are stored, of all bytes.
 
-use std::io::{self, Write};
-
 use indicatif::{HumanCount, HumanDuration, ProgressBar};
 
 use crate::bars;
@@ -35,14 +33,6 @@ impl InsertBar {
             self.behind = end;
         }
         self.show();
-    }
-
-    /// Prints a line on standard error, above the bar.
-    pub fn say(&self, line: &str) {
-        // If standard error is closed, the exit status still reports the failure.
-        self.bar.suspend(|| {
-            let _ = writeln!(io::stderr(), "{line}");
-        });
     }
 
     /// Removes the bar.
