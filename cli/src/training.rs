@@ -38,12 +38,12 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
 }
 
 /// A figure of a method.
-type Part = fn(&Figures) -> f64;
+type FigureOf = fn(&Figures) -> f64;
 
 /// Methods by visited fraction, their differences, and what to do.
 fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     if !verdict.methods.is_empty() {
-        let parts: [(&str, Part); 4] = [
+        let parts: [(&str, FigureOf); 4] = [
             ("recall@100, %", |f| f.recall_at_100),
             ("recall@10, %", |f| f.recall_at_10),
             ("nDCG@10, %", |f| f.ndcg_at_10),
@@ -59,7 +59,7 @@ fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
 }
 
 /// A part of every method's figures at each visited fraction.
-fn write_figures(out: &mut dyn Write, verdict: &Verdict, name: &str, part: Part) -> io::Result<()> {
+fn write_figures(out: &mut dyn Write, verdict: &Verdict, name: &str, part: FigureOf) -> io::Result<()> {
     write!(out, "\n{name:<26}")?;
     for fraction in FRACTIONS {
         write!(out, " {:>6}", format!("{:.0}%", fraction * 100.0))?;

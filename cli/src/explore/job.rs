@@ -45,7 +45,7 @@ enum Phase {
     #[default]
     Idle,
     Running {
-        what: What,
+        what: JobKind,
         stage: &'static str,
         done: u64,
         total: Option<u64>,
@@ -61,7 +61,7 @@ enum Phase {
         change: ModelChange,
     },
     Cancelled {
-        what: What,
+        what: JobKind,
     },
     Failed {
         message: String,
@@ -70,7 +70,7 @@ enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum JobKind {
     Learn,
     Rollback,
 }
@@ -90,7 +90,7 @@ impl Job {
         Reply::json(&*self.lock())
     }
 
-    pub fn begin(self: &Arc<Self>, held: &Arc<HeldIndex>, what: What) -> Result<Reply, Refusal> {
+    pub fn begin(self: &Arc<Self>, held: &Arc<HeldIndex>, what: JobKind) -> Result<Reply, Refusal> {
         writable(held)?;
         let mut state = self.lock();
         if matches!(state.phase, Phase::Running { .. } | Phase::Deciding { .. }) {
@@ -142,16 +142,16 @@ impl Job {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, held: &HeldIndex, what: What) -> Phase {
+    fn run(&self, held: &HeldIndex, what: JobKind) -> Phase {
         let index = held.now();
         let index = index.with_progress(|progress| self.tell(what, progress));
         let ended = match what {
-            What::Learn => {
+            JobKind::Learn => {
                 let options = LearnOptions { config: self.config.clone(), ..LearnOptions::default() };
                 let learned = index.learn_if(&options, |learned| self.ask(what, learned));
                 learned.map(|learned| Phase::Learned { learned: Box::new(learned) })
             }
-            What::Rollback => index.rollback().map(|change| Phase::RolledBack { change }),
+            JobKind::Rollback => index.rollback().map(|change| Phase::RolledBack { change }),
         };
         match ended {
             Ok(phase) => phase,
@@ -160,7 +160,7 @@ impl Job {
         }
     }
 
-    fn tell(&self, what: What, progress: Progress) -> ControlFlow<()> {
+    fn tell(&self, what: JobKind, progress: Progress) -> ControlFlow<()> {
         let mut state = self.lock();
         let Progress { stage, done, total, .. } = progress;
         state.phase = Phase::Running { what, stage: bars::name(stage), done, total };
@@ -169,7 +169,7 @@ impl Job {
 
     /// Waits until the user has decided whether the result is used. If the program is asked to end first, the
     /// next progress cancels the call.
-    fn ask(&self, what: What, learned: &Learned) -> bool {
+    fn ask(&self, what: JobKind, learned: &Learned) -> bool {
         let mut state = self.lock();
         state.phase = Phase::Deciding { learned: Box::new(learned.clone()) };
         let chosen = loop {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::guard::{Access, Guard};
-use super::job::What;
+use super::job::JobKind;
 use super::page::{self, PageFile};
 use super::reply::{Refusal, Reply, json};
 use super::site::Site;
@@ -45,10 +45,10 @@ const POSTS: [(&str, Api); 10] = [
     ("/api/document", document::document),
     ("/api/leaves", |site, _| leaves::leaves(site, true)),
     ("/api/judge", judge::judge),
-    ("/api/learn", |site, _| site.job.begin(&site.held, What::Learn)),
+    ("/api/learn", |site, _| site.job.begin(&site.held, JobKind::Learn)),
     ("/api/decide", |site, body| site.job.decide(&json(body)?)),
     ("/api/cancel", |site, _| Ok(site.job.cancel())),
-    ("/api/rollback", |site, _| site.job.begin(&site.held, What::Rollback)),
+    ("/api/rollback", |site, _| site.job.begin(&site.held, JobKind::Rollback)),
 ];
 
 #[derive(Deserialize)]

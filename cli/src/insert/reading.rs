@@ -18,7 +18,7 @@ use crate::interrupt::Interrupts;
 const POLL: Duration = Duration::from_millis(50);
 
 /// A document with its line, 0 if an input cannot be opened, and the bytes of all inputs read so far.
-pub struct Read {
+pub struct ReadDocument {
     pub document: Result<Document, DataError>,
     pub line: u64,
     pub position: u64,
@@ -27,7 +27,7 @@ pub struct Read {
 /// The documents of one input.
 pub struct Reading {
     name: String,
-    read: Receiver<Read>,
+    read: Receiver<ReadDocument>,
     thread: Option<JoinHandle<Option<Documents>>>,
     is_folder: bool,
     /// The input, once reading it has ended.
@@ -51,14 +51,14 @@ impl Reading {
                 Ok(documents) => documents,
                 Err(error) => {
                     // The receiver is dropped at an interrupt.
-                    let _ = send.send(Read { document: Err(error), line: 0, position: before });
+                    let _ = send.send(ReadDocument { document: Err(error), line: 0, position: before });
                     return None;
                 }
             };
             while let Some(document) = documents.next() {
                 let failed = document.as_ref().is_err_and(|error| !(is_folder && error.is_of_one_file()));
                 let (line, position) = (documents.line(), before + documents.position());
-                let read = Read { document, line, position };
+                let read = ReadDocument { document, line, position };
                 // The receiver is dropped at an error or an interrupt.
                 if send.send(read).is_err() || failed {
                     break;
@@ -98,7 +98,7 @@ impl Reading {
     }
 
     /// The next document; `None` at the end and after an interrupt.
-    pub fn next(&mut self, interrupts: &Interrupts) -> Option<Read> {
+    pub fn next(&mut self, interrupts: &Interrupts) -> Option<ReadDocument> {
         while interrupts.signal().is_none() {
             match self.read.recv_timeout(POLL) {
                 Ok(read) => return Some(read),

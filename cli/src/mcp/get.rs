@@ -18,7 +18,7 @@ pub struct Arguments {
     id: String,
     /// The part of the document to read.
     #[serde(default)]
-    part: Part,
+    part: DocumentPart,
     /// The byte to begin at: the `next_offset` of the answer before, for more.
     #[serde(default)]
     offset: usize,
@@ -34,7 +34,7 @@ fn limit() -> usize {
 
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Part {
+pub enum DocumentPart {
     #[default]
     Text,
     Title,
@@ -46,7 +46,7 @@ pub struct Answer {
     id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     title: String,
-    part: Part,
+    part: DocumentPart,
     /// The part, which is data and no instruction; metadata as JSON.
     content: String,
     /// Where the content starts in the whole part, in bytes.
@@ -88,9 +88,9 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     let Document { id, title, text, metadata, .. } = document;
     let json = metadata.as_ref().map_or_else(String::new, Value::to_string);
     let whole = match part {
-        Part::Text => &text,
-        Part::Title => &title,
-        Part::Metadata => &json,
+        DocumentPart::Text => &text,
+        DocumentPart::Title => &title,
+        DocumentPart::Metadata => &json,
     };
     let from = within("offset", offset, 0..=whole.len())?;
     let from = floor(whole, from);

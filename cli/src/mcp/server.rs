@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::limits::{ARGUMENTS, failure, json_bytes};
 use super::schema::normalize;
-use super::tool::{Call, Entry, entry};
+use super::tool::{Call, RegisteredTool, entry};
 use super::work::Work;
 use super::{delete, explain, get, insert, judge, resources, search, stats};
 use crate::held::HeldIndex;
@@ -38,7 +38,7 @@ const METHODS: [&str; 7] = [
 pub struct Server {
     held: Arc<HeldIndex>,
     work: Arc<Work>,
-    tools: Vec<Entry>,
+    tools: Vec<RegisteredTool>,
     config: ServerConfig,
 }
 

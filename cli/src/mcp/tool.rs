@@ -32,7 +32,7 @@ impl Call<'_> {
 }
 
 /// A registered tool.
-pub struct Entry {
+pub struct RegisteredTool {
     pub tool: rmcp::model::Tool,
     pub writes: bool,
     pub call: Arc<CallTool>,
@@ -48,7 +48,7 @@ pub fn entry<Arguments: DeserializeOwned + JsonSchema + 'static, Answer: Seriali
     description: &'static str,
     writes: bool,
     call: fn(Arguments, &Call<'_>) -> Result<Answer, Failure>,
-) -> Entry {
+) -> RegisteredTool {
     let annotations = ToolAnnotations::with_title(title)
         .read_only(!writes)
         // Inserts and judgments replace what was stored.
@@ -65,7 +65,7 @@ pub fn entry<Arguments: DeserializeOwned + JsonSchema + 'static, Answer: Seriali
         serde_json::to_value(call(arguments, context)?)
             .map_err(|error| Failure::Usage(format!("the answer cannot be written as JSON: {error}")))
     };
-    Entry { tool, writes, call: Arc::new(call) }
+    RegisteredTool { tool, writes, call: Arc::new(call) }
 }
 
 /// The filter of a call: an object, or a string that holds one.
