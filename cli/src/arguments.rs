@@ -1,7 +1,8 @@
 //! Parsers of arguments.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -37,23 +38,25 @@ pub fn time(text: &str, unit: &str, seconds: f64) -> Result<Duration, String> {
     time.ok_or_else(|| format!("expected a number of {unit} from 0"))
 }
 
-/// Standard input, as an argument.
-const STDIN: &str = "-";
+/// The file at a path; `-` is standard input.
+pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) })
+}
 
 /// Reads `{"lang": "en"}` as it stands, `@FILE` from a file and `-` from standard input: a command line
 /// cannot hold ten thousand ids.
 pub fn filter(argument: &str) -> Result<Filter, String> {
-    let read = match (argument, argument.strip_prefix('@')) {
-        (STDIN, _) => io::read_to_string(io::stdin()),
-        (_, Some(path)) => fs::read_to_string(path),
-        (json, None) => Ok(json.to_owned()),
-    };
-    let json = read.map_err(|error| format!("it cannot be read: {error}"))?;
+    let path = argument.strip_prefix('@').or((argument == "-").then_some(argument));
+    let read = path.map(|path| open(Path::new(path)).and_then(io::read_to_string));
+    let json = read.unwrap_or_else(|| Ok(argument.to_owned()));
+    let json = json.map_err(|error| format!("it cannot be read: {error}"))?;
     json.trim_start_matches('\u{feff}').parse().map_err(|error: ehi::FilterError| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,6 @@
 //! `ehi get`, `ids`, `count`, `export` and `delete`: the documents of an index.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use ehi::{Document, Filter, Index};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::arguments::filter;
+use crate::arguments::{filter, open};
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::opening::{WaitArgs, open_read_only};
@@ -121,11 +120,7 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = args.wait.open(&args.index)?;
     let mut ids: Vec<String> = args.id.iter().cloned().collect();
     if let Some(path) = &args.ids_from {
-        let read = match path == Path::new("-") {
-            true => io::read_to_string(io::stdin()),
-            false => fs::read_to_string(path),
-        };
-        let read = read.map_err(Failure::file("open", path))?;
+        let read = open(path).and_then(io::read_to_string).map_err(Failure::file("open", path))?;
         // A repeated id is deleted once.
         let known: BTreeSet<&str> = read.trim_start_matches('\u{feff}').lines().collect();
         ids = known.into_iter().filter(|id| !id.is_empty()).map(str::to_owned).collect();

@@ -1,6 +1,5 @@
 //! `ehi judge`, `ehi judgments` and `ehi questions`: the questions of an index, and judgments of its answers.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use ehi::{Judgment, Recorded};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::arguments::one_of;
+use crate::arguments::{one_of, open};
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::insert::origin;
@@ -171,13 +170,8 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: JudgmentFormat) -
 /// error. Without a format, the ending of the name or the content decides.
 pub fn read(path: &Path, format: Option<JudgmentFormat>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
     let name = origin::name(path);
-    let (judgments, notes) = match path == Path::new("-") {
-        true => read_judgments(io::stdin(), &*name, format),
-        false => {
-            let file = File::open(path).map_err(Failure::file("open", path))?;
-            read_judgments(file, &*name, format)
-        }
-    }?;
+    let file = open(path).map_err(Failure::file("open", path))?;
+    let (judgments, notes) = read_judgments(file, &*name, format)?;
     let notes: Vec<String> = notes.iter().map(|note| format!("{name}: {note}")).collect();
     say_notes(&notes);
     Ok((judgments, notes))

@@ -41,10 +41,8 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart::for_training();
-    let mut config = match &args.config {
-        Some(path) => TrainConfig::from_file(path).map_err(ehi::Error::from)?,
-        None => TrainConfig::default(),
-    };
+    let config = args.config.as_deref().map(TrainConfig::from_file).transpose()?;
+    let mut config = config.unwrap_or_default();
     config.schedule.epochs = args.epochs.unwrap_or(config.schedule.epochs);
     config.seed = args.seed.unwrap_or(config.seed);
     let (pairs, half_life, accept) = (args.pairs.read()?, args.half_life, args.accept);

@@ -46,10 +46,8 @@ pub struct Args {
 
 impl Args {
     fn settings(&self) -> Result<RerankerConfig, Failure> {
-        let mut config = match &self.training.config {
-            Some(path) => RerankerConfig::from_file(path)?,
-            None => RerankerConfig::default(),
-        };
+        let config = self.training.config.as_deref().map(RerankerConfig::from_file).transpose()?;
+        let mut config = config.unwrap_or_default();
         config.epochs = self.training.epochs.unwrap_or(config.epochs);
         config.depth = self.rerank_depth.unwrap_or(config.depth);
         config.max_tokens = self.max_tokens.or(config.max_tokens);

@@ -66,10 +66,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.judge {
         restart::for_training();
     }
-    let config = match &args.config {
-        Some(path) => TrainConfig::from_file(path).map_err(ehi::Error::from)?,
-        None => TrainConfig::default(),
-    };
+    let config = args.config.as_deref().map(TrainConfig::from_file).transpose()?.unwrap_or_default();
     let held = HeldIndex::open(&args.index, &args.precision, args.judge.then_some(&args.wait), false)?;
     let interrupts = Interrupts::watch();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(Failure::Listen)?;
