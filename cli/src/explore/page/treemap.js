@@ -1,17 +1,17 @@
 // Leaves as rectangles whose areas are their documents.
 
-import { chance, count, plural, svg } from "./dom.js";
+import { chance, count, el, plural, svg } from "./dom.js";
 
 /** Height of the map by its width, and its bounds, in pixels. */
 const SHAPE = 0.56;
 const [LOWEST, HIGHEST] = [380, 620];
-/** A letter of a label, about; one of a script with wide letters; a line; the room left next to it. */
-const [LETTER, WIDE, LINE, ROOM] = [7, 12, 14, 4];
+/** A line of a label, the room left next to it, and the least width of a leaf that has one. */
+const [LINE, ROOM, LEAST] = [14, 4, 14];
 /** Dots of hits: radius, and from one to the next. */
 const [DOT, STEP] = [4, 11];
-/** Words of a leaf at most, and the least room in which it has any. */
+/** Words of a leaf at most, and the least width in which it has any. */
 const WORDS = 4;
-const NAMED = 34;
+const NAMED = 42;
 
 /**
  * Rectangles of `[leaf, documents]`, as large as their documents: the list is cut where its halves are most alike, so
@@ -59,40 +59,15 @@ export function map({ found, sizes, lost }, words, wide, open) {
     return svg("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text }, cells, over);
 }
 
-/** What is written into a leaf: its number, and as many of its words as have room. */
+/** What is written into a leaf: its number, and as many lines of its words as have room. */
 function label(box, place, words, hits) {
-    const free = box.height - 2 - (hits > 0 ? STEP : 0);
-    // A single line may be a little closer.
-    const lines = Math.max(Math.floor(free / LINE), free >= LINE - 3 ? 1 : 0);
-    const room = box.width - 2 * ROOM;
-    const number = place === undefined ? "" : String(place.at + 1);
-    if (lines < 1 || long(number) > room) return [];
-    const texts = number === "" ? [] : [[number]];
-    const named = room < NAMED || place === undefined && hits === 0 && room < 2 * NAMED ? [] : fitting(words.slice(0, WORDS), room);
-    let used = number === "" ? 0 : long(number) + 2 * LETTER;
-    for (const word of named) {
-        if (texts.length > 0 && used + long(word) <= room) texts.at(-1).push(word);
-        else if (texts.length < lines && long(word) <= room) {
-            used = 0;
-            texts.push([word]);
-        } else continue;
-        used += long(word) + LETTER;
-    }
-    return texts.map((line, at) => svg("text", { x: box.x + ROOM, y: box.y + LINE * (at + 1) - 2, class: place === undefined ? "other" : null },
-        line.map((word, of) => svg("tspan", { class: at === 0 && of === 0 && number !== "" ? "place" : null, dx: of === 0 ? null : LETTER }, word))));
-}
-
-/** Words that fit into a width; where none does, the beginning of the first. */
-function fitting(words, room) {
-    const fit = words.filter(word => long(word) <= room);
-    if (fit.length > 0 || words.length === 0) return fit;
-    const letters = [...words[0]];
-    while (letters.length > 0 && long(`${letters.join("")}…`) > room) letters.pop();
-    return letters.length < 4 ? [] : [`${letters.join("")}…`];
-}
-
-function long(text) {
-    return [...text].reduce((sum, letter) => sum + (letter > "\u2e7f" ? WIDE : LETTER), 0);
+    const lines = Math.floor((box.height - 1 - (hits > 0 ? STEP : 0)) / LINE);
+    const number = place && el("b", { class: "place" }, `${place.at + 1} `);
+    const isNamed = box.width >= (place || hits > 0 ? NAMED : 2 * NAMED);
+    const named = isNamed ? words.slice(0, WORDS).map(word => [el("bdi", {}, word), " "]) : [];
+    if (lines < 1 || box.width < LEAST || !number && named.length === 0) return [];
+    return [svg("foreignObject", { x: box.x + ROOM, y: box.y + 1, width: box.width - ROOM, height: lines * LINE },
+        el("div", { class: number ? "label" : "label other" }, number, named))];
 }
 
 /** One dot for each hit, from the lower left of its leaf. */
