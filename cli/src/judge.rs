@@ -182,8 +182,7 @@ fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Re
     let added = counted(added, "judgment");
     let unheld = match without_document {
         0 => String::new(),
-        1 => "; 1 is of a document that the index does not hold, and counts once it does".to_owned(),
-        more => format!("; {more} are of documents that the index does not hold, and count once it does"),
+        more => format!("; {more} of documents that the index does not hold, to count once it does"),
     };
     writeln!(out, "{added} added, {replaced} replaced, {all} in all{unheld}")
 }

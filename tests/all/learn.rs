@@ -495,7 +495,7 @@ fn the_program_judges_lists_and_learns() {
     let said = run(&path, "judge", &["what is a tree?", &id(0)]).ok();
     assert_eq!(said, "1 judgment added, 0 replaced, 1 in all\n");
     let said = run(&path, "judge", &["what is a tree?", "absent", "--grade", "-1", "--weight", "0.5"]).ok();
-    assert!(said.contains("1 is of a document that the index does not hold"), "{said}");
+    assert!(said.contains("1 of documents that the index does not hold"), "{said}");
     let listed = run(&path, "judgments", &[]).ok();
     assert!(listed.lines().count() == 2 && listed.contains("absent  (no such document)"), "{listed}");
     let json = run(&path, "judgments", &["--json"]).ok();

@@ -171,10 +171,8 @@ impl Tally {
             if stored > 0 {
                 write!(out, "; {} of the {stored} stored are on disk", stored.saturating_sub(waiting))?;
             }
-            match waiting {
-                0 => {}
-                1 => write!(out, ", 1 document is in memory and the log only")?,
-                more => write!(out, ", {more} documents are in memory and the log only")?,
+            if waiting > 0 {
+                write!(out, ", {} in memory and the log only", counted(waiting, "document"))?;
             }
         }
         for (head, list) in [
