@@ -25,10 +25,13 @@ pub fn positive(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "expected a whole number from 1".to_owned())
 }
 
-/// A number from 0 to `most`.
-pub fn fraction(text: &str, most: f64) -> Result<f64, String> {
-    let number = text.trim().parse().ok().filter(|number: &f64| (0.0..=most).contains(number));
-    number.ok_or_else(|| format!("expected a number from 0 to {most}"))
+/// A number from 0, to `most` if there is such a bound.
+pub fn fraction(text: &str, most: Option<f64>) -> Result<f64, String> {
+    let range = 0.0..=most.unwrap_or(f64::MAX);
+    let number = text.trim().parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| {
+        format!("expected a number from 0{}", most.map_or_else(String::new, |most| format!(" to {most}")))
+    })
 }
 
 /// A time in some unit, from 0.

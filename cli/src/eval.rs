@@ -58,11 +58,11 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', requires = "baseline", value_parser = positive)]
     lists: Vec<usize>,
     /// Visited fractions at which tree, baseline and exact search are compared
-    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, 1.0), default_values_t = evaluation::COMPARED_AT)]
+    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, Some(1.0)), default_values_t = evaluation::COMPARED_AT)]
     at: Vec<f64>,
     /// Work fractions at which they are compared: documents scored plus routing, in document dot
     /// products over documents
-    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, f64::MAX))]
+    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, None))]
     at_work: Vec<f64>,
     /// Columns of the table: recall@k, precision@k, mrr@k and ndcg@k for any k
     #[arg(long, value_delimiter = ',', default_value = evaluation::METRICS)]
