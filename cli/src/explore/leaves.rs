@@ -52,20 +52,6 @@ struct Leaf {
     new: usize,
 }
 
-/// Sizes of all leaves, for the map.
-#[derive(Serialize)]
-struct Map {
-    leaves: u64,
-    /// Each non-empty leaf with its number of documents.
-    documents: Vec<(u32, usize)>,
-}
-
-pub fn map(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
-    let stats = site.held.index()?.stats()?;
-    let documents = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
-    Ok(Reply::json(&Map { leaves: stats.leaves, documents }))
-}
-
 /// The last reading of the tree in service. Reads the leaves if there is none, or if they are asked for
 /// `anew`; other requests wait meanwhile.
 pub fn leaves(site: &Site, anew: bool) -> Result<Reply, Refusal> {

@@ -27,9 +27,8 @@ pub enum Route {
 const SESSION: &str = "/api/session";
 
 /// Calls without side effects.
-const GETS: [(&str, Api); 7] = [
+const GETS: [(&str, Api); 6] = [
     ("/api/about", about::about),
-    ("/api/map", leaves::map),
     ("/api/leaves", |site, _| leaves::leaves(site, false)),
     ("/api/state", state::state),
     ("/api/health", state::health),

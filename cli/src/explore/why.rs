@@ -24,7 +24,9 @@ struct Why {
     explanation: Explanation,
     /// If the search visited no leaves: the most probable non-empty ones.
     likely: Vec<ReachedLeaf>,
-    embeddings: usize,
+    /// Leaves of the tree, and for the map each non-empty one with its number of documents.
+    tree: u64,
+    sizes: Vec<(u32, usize)>,
 }
 
 pub fn why(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
@@ -35,7 +37,9 @@ pub fn why(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
     let exact = explanation.exact.iter_mut().flatten().map(|found| &mut found.hit);
     explanation.hits.iter_mut().map(|found| &mut found.hit).chain(exact).for_each(shorten);
     let likely = if explanation.leaves.is_empty() { likely(&index, &ask.question)? } else { Vec::new() };
-    Ok(Reply::json(&Why { explanation, likely, embeddings: index.embeddings() }))
+    let stats = index.stats()?;
+    let sizes = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
+    Ok(Reply::json(&Why { explanation, likely, tree: stats.leaves, sizes }))
 }
 
 /// The most probable leaves of a question; none without a tree, or without documents.

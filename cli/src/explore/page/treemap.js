@@ -33,7 +33,7 @@ function treemap(leaves, { x, y, width, height }) {
  * The map of an answer: leaves that the question reached in colour and numbered by probability, dots for hits, frames
  * around those that hold what was missed.
  */
-export function map({ found, sizes, lost }, words, wide, open) {
+export function map({ found, lost }, words, wide, open) {
     const width = Math.max(wide, 240);
     const height = Math.round(Math.min(Math.max(width * SHAPE, LOWEST), HIGHEST));
     const reached = found.leaves.length > 0 ? found.leaves : found.likely;
@@ -41,7 +41,7 @@ export function map({ found, sizes, lost }, words, wide, open) {
     const most = Math.max(...reached.map(own => own.probability), 1e-9);
     const gone = new Set(lost.filter(own => !own.visited).map(own => own.leaf));
     const [cells, over] = [[], []];
-    for (const { leaf, size, box } of treemap(sizes.documents, { x: 0, y: 0, width, height })) {
+    for (const { leaf, size, box } of treemap(found.sizes, { x: 0, y: 0, width, height })) {
         const place = places.get(leaf);
         const own = words.get(leaf) ?? [];
         const about = `Leaf ${leaf}, ${plural(size, "document")}${place === undefined ? "" : `, probability ${chance(place.probability)}`}${own.length === 0 ? "" : `: ${own.slice(0, 6).join(", ")}`}`;
@@ -55,7 +55,7 @@ export function map({ found, sizes, lost }, words, wide, open) {
         // Drawn above all leaves, or adjacent ones would hide a part.
         if (gone.has(leaf)) over.push(svg("rect", { x: box.x + 2, y: box.y + 2, width: Math.max(box.width - 4, 1), height: Math.max(box.height - 4, 1), class: "missed" }));
     }
-    const text = `A map of ${count(sizes.leaves)} leaves, of which ${reached.length} are numbered. The tables say the same.`;
+    const text = `A map of ${count(found.tree)} leaves, of which ${reached.length} are numbered. The tables say the same.`;
     return svg("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text }, cells, over);
 }
 

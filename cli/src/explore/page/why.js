@@ -1,7 +1,7 @@
 // Explains the hits of a question: a map of the leaves, with reached leaves coloured, their hits, and the
 // hits of exact search elsewhere.
 
-import { get, post } from "./ask.js";
+import { post } from "./ask.js";
 import { questionForm } from "./controls.js";
 import { chance, count, el, foreign, ms, percent, plural, score, table, tip } from "./dom.js";
 import { leafOf, remarks } from "./hit.js";
@@ -22,7 +22,7 @@ export function why(app, main) {
     const said = el("p", { role: "status", class: "small", id: "said" });
     const body = el("div", {});
     main.append(form, chips, said, body);
-    /** What is shown: the answer, the sizes of the leaves, and where the map is. */
+    /** What is shown: the answer, and where the map is. */
     let shown = null;
     let words = new Map();
     let sent = new AbortController();
@@ -47,13 +47,12 @@ export function why(app, main) {
         const { signal } = sent;
         if (app.about.documents === 0) return nothing(tip(app.about, "The index has no documents. “ehi insert” adds some."));
         if (ask.question.trim() === "") return nothing("Ask a question to see where it leads.");
-        const answer = await app.try(() => Promise.all([post("/api/why", app.asked(K), signal), get("/api/map")]));
+        const found = await app.try(() => post("/api/why", app.asked(K), signal));
         if (signal.aborted) return undefined;
-        if (!answer) return nothing("");
-        const [found, sizes] = answer;
+        if (!found) return nothing("");
         const lost = missed(found);
-        shown = { found, sizes, lost, place: el("div", {}), width: 0 };
-        said.textContent = sentence(app, found, sizes.leaves, lost) + remarks(found);
+        shown = { found, lost, place: el("div", {}), width: 0 };
+        said.textContent = sentence(app, found, found.tree, lost) + remarks(found);
         body.replaceChildren(drawn(app, shown));
         resized.disconnect();
         resized.observe(shown.place);
@@ -65,7 +64,7 @@ export function why(app, main) {
     function draw() {
         if (shown === null) return;
         shown.width = shown.place.clientWidth;
-        if (shown.sizes.leaves > 1) shown.place.replaceChildren(map(shown, words, shown.width, leaf => leafOf(app, leaf)));
+        if (shown.found.tree > 1) shown.place.replaceChildren(map(shown, words, shown.width, leaf => leafOf(app, leaf)));
         for (const cell of body.querySelectorAll("[data-words]")) cell.textContent = (words.get(Number(cell.dataset.words)) ?? []).slice(0, WORDS).join(", ");
     }
 
@@ -125,8 +124,8 @@ function compared({ leaves, exact, exact_ms }, lost) {
     return `Exact search, in ${ms(exact_ms)}, finds ${plural(lost.length, "other document")} among its best ${exact.length}.`;
 }
 
-function drawn(app, { found, sizes, lost, place }) {
-    const tree = sizes.leaves > 1;
+function drawn(app, { found, lost, place }) {
+    const tree = found.tree > 1;
     const { hits, leaves, likely, exact } = found;
     const right = el("div", {}, el("h2", {}, "Hits"), hits.length === 0 ? el("p", {}, "None.") : hitTable(app, found, tree),
         exact === null || leaves.length === 0 && lost.length === 0 ? null : [el("h2", {}, "What exact search finds elsewhere"),
