@@ -220,16 +220,14 @@ struct Stats {
     query_encoder: Option<DistilReport>,
 }
 
-fn write_words(out: &mut dyn Write, fusion: &LearnedFusion) -> std::io::Result<()> {
+/// Whether words help.
+fn help(fusion: &LearnedFusion) -> String {
     let LearnedFusion { questions, dense, hybrid, alpha, .. } = fusion;
     let helps = match fusion.words_help {
         true => format!("help: embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha),
         false => "do not help, so searches go by embeddings alone".to_owned(),
     };
-    writeln!(
-        out,
-        "words          {helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {questions} questions)"
-    )
+    format!("{helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {questions} questions)")
 }
 
 fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
@@ -255,21 +253,16 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         let note = if mixed { "; scores of the same text differ by up to about 0.01" } else { "" };
         writeln!(out, "encoded by     {}{note}", by.join(", "))?;
     }
-    match (stats.analyzer, fusion) {
-        (None, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
+    let words = match (stats.analyzer, fusion) {
+        (None, _) => "no posting lists; `ehi compact --lexical` makes them".to_owned(),
         (Some(analyzer), None) => {
-            writeln!(
-                out,
-                "words          can be searched ({analyzer}); `ehi fuse` learns how much they count"
-            )?;
+            format!("can be searched ({analyzer}); `ehi fuse` learns how much they count")
         }
-        (Some(_), Some(fusion)) => {
-            write_words(out, fusion)?;
-            if let Some(fast) = &fusion.fast {
-                write!(out, "fast encoder:  ")?;
-                write_words(out, fast)?;
-            }
-        }
+        (Some(_), Some(fusion)) => help(fusion),
+    };
+    writeln!(out, "words          {words}")?;
+    if let Some(fast) = fusion.as_ref().and_then(|fusion| fusion.fast.as_ref()) {
+        writeln!(out, "fast encoder   words {}", help(fast))?;
     }
     match query_encoder {
         None => writeln!(out, "query encoder  none; `ehi distil` makes one")?,

@@ -87,33 +87,28 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     let mut answer = Answer::default();
     let mut cut = CutTexts::default();
     let mut rest = arguments.documents.into_iter().map(Document::from).enumerate().peekable();
-    let mut result = Ok(());
-    while rest.peek().is_some() {
-        let (places, group): (Vec<usize>, Vec<Document>) = rest.by_ref().take(GROUP).unzip();
-        match index.insert_batch(group) {
-            Ok(summary) => {
-                answer.inserted += summary.inserted;
-                answer.replaced += summary.replaced;
-                answer.superseded += summary.superseded;
-                cut.join(summary.cut);
-                for refused in summary.refused {
-                    answer.refuse(places[refused.position], refused.id, refused.error.to_string());
-                }
+    let mut store = || {
+        while rest.peek().is_some() {
+            let (places, group): (Vec<usize>, Vec<Document>) = rest.by_ref().take(GROUP).unzip();
+            let summary = index.insert_batch(group)?;
+            answer.inserted += summary.inserted;
+            answer.replaced += summary.replaced;
+            answer.superseded += summary.superseded;
+            cut.join(summary.cut);
+            for refused in summary.refused {
+                answer.refuse(places[refused.position], refused.id, refused.error.to_string());
             }
-            Err(error) => {
-                result = Err(error.into());
-                break;
+            let done = places.last().map_or(total, |last| last + 1);
+            if call.watch.tell(done, total).is_break() && rest.peek().is_some() {
+                return Err(Failure::Usage("cancelled".to_owned()));
             }
         }
-        let done = places.last().map_or(total, |last| last + 1);
-        if call.watch.tell(done, total).is_break() && rest.peek().is_some() {
-            result = Err(Failure::Usage("cancelled".to_owned()));
-            break;
-        }
-    }
+        Ok(())
+    };
+    let result = store();
     let flushed = index.flush();
     let stored = answer.inserted + answer.replaced;
-    result.map_err(|failure: Failure| {
+    result.map_err(|failure| {
         Failure::Usage(format!("{}; {stored} of the {total} documents are stored", failure.line()))
     })?;
     flushed?;
