@@ -2,7 +2,6 @@
 
 mod bar;
 mod group;
-mod left_out;
 pub mod origin;
 mod reading;
 mod sync;

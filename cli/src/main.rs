@@ -42,7 +42,6 @@ mod train;
 mod train_reranker;
 mod training;
 mod tune;
-mod verify;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -192,7 +191,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "explore")]
         Command::Explore(args) => explore::run(&args, out),
         Command::Leaves(args) => leaves::run(&args, out),
-        Command::Health(args) => health::run(&args, out),
+        Command::Health(args) => health::health(&args, out),
         Command::Get(args) => documents::get(&args, out),
         Command::Ids(args) => documents::ids(&args, out),
         Command::Count(args) => documents::count(&args, out),
@@ -214,7 +213,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Rollback(args) => model::rollback(&args, out),
         Command::DropPrevious(args) => model::drop_previous(&args, out),
         Command::Stats(args) => store::stats(&args, out),
-        Command::Verify(args) => verify::run(&args, out),
+        Command::Verify(args) => health::verify(&args, out),
         Command::Eval(args) => eval::run(&args, out),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(&args),

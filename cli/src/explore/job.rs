@@ -25,7 +25,6 @@ pub struct Job {
     config: TrainConfig,
     state: Mutex<JobState>,
     told: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default, Serialize)]
@@ -37,6 +36,8 @@ struct JobState {
     /// The user's choice to use the new model or not.
     #[serde(skip)]
     chosen: Option<bool>,
+    #[serde(skip)]
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Clone, Default, Serialize)]
@@ -83,7 +84,7 @@ pub struct Decide {
 
 impl Job {
     pub fn new(config: TrainConfig) -> Self {
-        Self { config, state: Mutex::default(), told: Condvar::new(), thread: Mutex::default() }
+        Self { config, state: Mutex::default(), told: Condvar::new() }
     }
 
     pub fn show(&self) -> Reply {
@@ -99,15 +100,12 @@ impl Job {
         }
         let phase = Phase::Running { what, stage: "begin", done: 0, total: None };
         *state = JobState { phase, ..JobState::default() };
-        let reply = Reply::json(&*state);
-        drop(state);
         let (own, held) = (Arc::clone(self), Arc::clone(held));
-        let thread = thread::spawn(move || {
+        state.thread = Some(thread::spawn(move || {
             let ended = panic::catch_unwind(AssertUnwindSafe(|| own.run(&held, what)));
             own.lock().phase = ended.unwrap_or_else(|_| Phase::Failed { message: PANICKED.to_owned() });
-        });
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        Ok(reply)
+        }));
+        Ok(Reply::json(&*state))
     }
 
     pub fn decide(&self, Decide { r#use }: &Decide) -> Result<Reply, Refusal> {
@@ -131,7 +129,7 @@ impl Job {
     /// Cancels the call in progress and waits for its end.
     pub fn end(&self) {
         self.cancel();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.lock().thread.take();
         if let Some(thread) = thread {
             // The panic has already been printed.
             let _ = thread.join();

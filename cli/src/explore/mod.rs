@@ -5,7 +5,6 @@
 
 mod about;
 mod document;
-mod excerpt;
 mod guard;
 mod job;
 mod judge;

@@ -7,7 +7,7 @@ use ehi::{Document, Hit};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::excerpt::excerpt;
+use super::document::excerpt;
 use super::question::Ask;
 use super::reply::{self, Refusal, Reply};
 use super::site::Site;

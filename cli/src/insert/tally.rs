@@ -6,7 +6,6 @@ use ehi::data::{DataError, FolderReport, Note};
 use ehi::{CutTexts, Index, InsertSummary};
 use serde::Serialize;
 
-use super::left_out::LeftOut;
 use crate::failure::Failure;
 use crate::printing::{self, counted};
 use crate::text::escaped;
@@ -39,6 +38,42 @@ pub struct Tally {
     passages: u64,
 }
 
+/// Counts of skipped folder entries and file values, by reason.
+#[derive(Default, Serialize)]
+struct LeftOut {
+    hidden: u64,
+    ignored: u64,
+    links: u64,
+    others: u64,
+    empty: u64,
+    /// Values of a file that are not in any document.
+    values: u64,
+}
+
+impl LeftOut {
+    fn add(&mut self, report: &FolderReport) {
+        self.hidden += report.hidden;
+        self.ignored += report.ignored;
+        self.links += report.links;
+        self.others += report.others;
+        self.empty += report.empty;
+    }
+
+    /// What was not read; empty if everything was.
+    fn line(&self) -> String {
+        let Self { hidden, ignored, links, others, empty, values } = *self;
+        let value = if values == 1 { "value" } else { "values" };
+        listed(&[
+            (hidden, "hidden"),
+            (ignored, "ignored"),
+            (links, "links"),
+            (others, "of other kinds"),
+            (empty, "without text"),
+            (values, value),
+        ])
+    }
+}
+
 /// The summary of an insert, as JSON.
 #[derive(Serialize)]
 struct Summary<'a> {
@@ -52,7 +87,7 @@ struct Summary<'a> {
 }
 
 /// Counts above 0 with what they count, between commas.
-pub fn listed(counts: &[(u64, &str)]) -> String {
+fn listed(counts: &[(u64, &str)]) -> String {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     counts.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }

@@ -86,15 +86,10 @@ pub struct Answer {
     /// Searching, in milliseconds.
     search_ms: f64,
     /// Hits and missed documents for which there was no room.
-    #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
     /// What was asked for, with the defaults.
     #[schemars(with = "Map<String, Value>")]
     request: SearchRequest,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 /// What the model reads that chooses among the tools.

@@ -75,7 +75,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
         }
     }
     index.flush()?;
-    answer.notes = notes(answer.notes);
+    answer.notes = notes(&answer.notes);
     answer.judgments = index.judgments()?.len();
     Ok(answer)
 }

@@ -158,7 +158,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
         signs: start_json(&signs, SIGNS).0.to_owned(),
         next_offset: next,
         documents: index.len(),
-        notes: notes(said),
+        notes: notes(&said),
         request,
     })
 }
