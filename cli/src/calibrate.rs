@@ -38,16 +38,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     )
 }
 
-/// The texts of a file of queries.
-pub fn texts(path: &Path) -> Result<Vec<String>, Failure> {
-    let file = File::open(path).map_err(Failure::file("open", path))?;
-    let queries = read_queries(file, printing::path(path));
-    Ok(queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?)
-}
-
 /// The questions of a file, at least one and none empty.
 pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
-    let questions = texts(path)?;
+    let file = File::open(path).map_err(Failure::file("open", path))?;
+    let queries = read_queries(file, printing::path(path));
+    let questions: Vec<String> =
+        queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?;
     let name = printing::path(path);
     if questions.is_empty() {
         return Err(Failure::Usage(format!("{name} holds no question")));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ehi::LeafId;
 use ehi::leaves::{DEFAULT_SAMPLES, DEFAULT_TERMS, LeafOptions, LeafSummary};
 
-use crate::calibrate::texts;
+use crate::calibrate::questions;
 use crate::failure::Failure;
 use crate::opening::open_read_only;
 use crate::printing;
@@ -33,7 +33,7 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.report.index)?;
-    let queries = args.queries.as_deref().map(texts).transpose()?.unwrap_or_default();
+    let queries = args.queries.as_deref().map(questions).transpose()?.unwrap_or_default();
     let leaf = args.leaf.map(LeafId);
     let asked = !queries.is_empty();
     let options = LeafOptions { leaf, terms: args.terms, samples: args.samples, queries };
