@@ -104,14 +104,14 @@ pub fn write_cost(
             format!(", {:.1}% with routing", stats.work_fraction * 100.0),
         ),
     };
-    let encode = match stats.encoder {
-        Some(QueryEncoder::Fast) => "encode (fast)",
+    let (encode, encoding) = match stats.encoder {
+        Some(QueryEncoder::Fast) => ("encode (fast)", stats.encode),
         // Also used if the fast one is unsure.
-        Some(QueryEncoder::Full) => "encode (full)",
-        None => "encode",
+        Some(QueryEncoder::Full) => ("encode (full)", stats.encode),
+        None => ("encode", Duration::ZERO),
     };
     let times = [
-        (encode, stats.encode),
+        (encode, encoding),
         ("beam", stats.beam),
         ("scan", stats.scan),
         ("words", stats.lexical),
