@@ -11,18 +11,14 @@
 #[path = "../cli/src/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod bars;
-#[path = "../cli/src/beginning.rs"]
-#[allow(dead_code, reason = "shared with the binary, which uses more of it")]
-mod beginning;
-#[path = "../cli/src/cut.rs"]
-mod cut;
-#[path = "../cli/src/escape.rs"]
-mod escape;
 #[path = "../cli/src/evaluation.rs"]
 mod evaluation;
 #[path = "../cli/src/hits.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod hits;
+#[path = "../cli/src/text.rs"]
+#[allow(dead_code, reason = "shared with the binary, which uses more of it")]
+mod text;
 
 use std::collections::HashMap;
 use std::error::Error;

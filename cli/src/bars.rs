@@ -1,14 +1,12 @@
 //! Progress on standard error: bars on a terminal, silence elsewhere.
 
-use std::fmt;
-use std::io::{self, IsTerminal};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ehi::{Progress, Stage};
-use indicatif::style::ProgressTracker;
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
 /// How often an idle bar is redrawn.
 const TICK: Duration = Duration::from_millis(200);
@@ -16,7 +14,7 @@ const TICK: Duration = Duration::from_millis(200);
 const FIRST_RATE: Duration = Duration::from_secs(1);
 
 /// The bar on the terminal. Other writers hide it while they print.
-static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+static SHOWN: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// One bar at a time, for the current stage of a call.
 pub struct Bars {
@@ -40,18 +38,13 @@ impl Bars {
         if self.stage != Some(stage) {
             self.clear();
             self.stage = Some(stage);
-            self.bar = begin(name(stage), total, counts);
+            self.bar = begin(name(stage), total);
         }
         if let Some(total) = total {
             self.bar.set_length(total);
         }
         self.bar.set_position(done);
-    }
-
-    /// Writes a line to standard error without disturbing the bar.
-    #[allow(dead_code, reason = "not every example has lines to write")]
-    pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.set_message(counts(&self.bar));
     }
 
     /// Removes the bar.
@@ -62,37 +55,35 @@ impl Bars {
     }
 }
 
-/// Shows a bar, or a spinner if the total is unknown, with the text of `counts` next to it.
-pub fn begin(name: &'static str, total: Option<u64>, counts: impl ProgressTracker + 'static) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
+/// Shows a bar, or a spinner if the total is unknown, with its message next to it.
+pub fn begin(name: &'static str, total: Option<u64>) -> ProgressBar {
     let (bar, template) = match total {
-        Some(total) => (ProgressBar::new(total), "{prefix:>12} [{bar:32}] {counts}"),
-        None => (ProgressBar::new_spinner(), "{prefix:>12} {spinner} {counts}"),
+        Some(total) => (ProgressBar::new(total), "{prefix:>12} [{bar:32}] {msg}"),
+        None => (ProgressBar::new_spinner(), "{prefix:>12} {spinner} {msg}"),
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = bar.with_style(style.progress_chars("=> ").with_key("counts", counts)).with_prefix(name);
+    let bar = SHOWN.add(bar.with_style(style.progress_chars("=> ")).with_prefix(name));
     // Also draws before the first step.
     bar.enable_steady_tick(TICK);
-    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     bar
 }
 
 /// Removes a bar.
 pub fn end(bar: &ProgressBar) {
     bar.finish_and_clear();
-    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    SHOWN.remove(bar);
 }
 
 /// Hides the bar while `write` prints to standard error.
-#[allow(dead_code, reason = "the examples write no log")]
 pub fn beside<T>(write: impl FnOnce() -> T) -> T {
-    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match shown {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
+    SHOWN.suspend(write)
+}
+
+/// Writes a line to standard error, above the bar.
+#[allow(dead_code, reason = "not every example has lines to write")]
+pub fn say(line: &str) {
+    // If standard error is closed, the line is dropped.
+    let _ = beside(|| writeln!(io::stderr(), "{line}"));
 }
 
 /// Units per second; `None` until enough time has passed.
@@ -105,17 +96,13 @@ pub fn rate(units: u64, elapsed: Duration) -> Option<String> {
 }
 
 /// Units done, of how many, the mean rate and the time left.
-fn counts(state: &ProgressState, out: &mut dyn fmt::Write) {
-    // Writing to a string cannot fail.
-    let _ = write!(out, "{}", HumanCount(state.pos()));
-    if let Some(total) = state.len() {
-        let _ = write!(out, "/{}", HumanCount(total));
-    }
-    if let Some(rate) = rate(state.pos(), state.elapsed()) {
-        let _ = write!(out, " {rate}");
-        if state.len().is_some() {
-            let _ = write!(out, " {:#}", HumanDuration(state.eta()));
-        }
+fn counts(bar: &ProgressBar) -> String {
+    let done = HumanCount(bar.position());
+    let rate = rate(bar.position(), bar.elapsed()).unwrap_or_default();
+    match bar.length() {
+        Some(total) if rate.is_empty() => format!("{done}/{}", HumanCount(total)),
+        Some(total) => format!("{done}/{} {rate} {:#}", HumanCount(total), HumanDuration(bar.eta())),
+        None => format!("{done} {rate}"),
     }
 }
 

@@ -4,17 +4,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ehi::Index;
 use ehi::calibrate::{QuestionSource, RecallCurve};
 use ehi::data::read_queries;
 use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
-use ehi::{Error, Index, OnProgress};
 
-use crate::bars::Bars;
 use crate::failure::Failure;
-use crate::interrupt::Interrupts;
 use crate::long::{self, AS_BEFORE};
 use crate::printing::{self, counted};
-use crate::store::{ReportArgs, WriteArgs};
+use crate::store::WriteArgs;
 
 /// Recalls that are printed.
 const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
@@ -32,23 +30,20 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let questions = args.queries.as_deref().map(questions).transpose()?;
     let questions = questions.unwrap_or_default();
-    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let index = wait.open(index)?;
-    let calibrate = |on_progress: &mut OnProgress<'_>| index.with_progress(on_progress).calibrate(&questions);
-    let curve = long::run(AS_BEFORE, calibrate)?;
-    printing::report(out, *json, &curve, |out| write_curve(out, &curve))
-}
-
-/// The texts of a file of queries.
-pub fn texts(path: &Path) -> Result<Vec<String>, Failure> {
-    let file = File::open(path).map_err(Failure::file("open", path))?;
-    let queries = read_queries(file, printing::path(path));
-    Ok(queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?)
+    args.write.run(
+        out,
+        AS_BEFORE,
+        |index, on_progress| index.with_progress(on_progress).calibrate(&questions),
+        |out, _, curve| write_curve(out, curve),
+    )
 }
 
 /// The questions of a file, at least one and none empty.
 pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
-    let questions = texts(path)?;
+    let file = File::open(path).map_err(Failure::file("open", path))?;
+    let queries = read_queries(file, printing::path(path));
+    let questions: Vec<String> =
+        queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?;
     let name = printing::path(path);
     if questions.is_empty() {
         return Err(Failure::Usage(format!("{name} holds no question")));
@@ -60,17 +55,15 @@ pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Measures after an insert, if searches need it. The documents are stored even if that fails.
-pub fn after_insert(index: &Index, interrupts: &Interrupts) {
+pub fn after_insert(index: &Index) {
     if !index.needs_calibration() {
         return;
     }
-    let mut bars = Bars::new();
-    let on_progress = |progress| long::show(&mut bars, interrupts, progress);
-    let curve = index.with_progress(on_progress).calibrate(&[]);
-    bars.clear();
-    match curve {
-        Ok(_) | Err(Error::Cancelled) => {}
-        Err(error) => tracing::warn!(%error, "it was not measured how many leaves a search needs"),
+    match long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).calibrate(&[])) {
+        Ok(_) | Err(Failure::Stopped { .. }) => {}
+        Err(error) => {
+            tracing::warn!(error = %error.line(), "it was not measured how many leaves a search needs");
+        }
     }
 }
 

@@ -3,17 +3,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use ehi::model::{
-    DenseActivation, DenseModule, Encoder, EncoderDescription, Module, PoolingMode, Prompt, PromptSource,
-    ReadText, Role,
-};
+use ehi::model::{DenseModule, Encoder, EncoderDescription, Module, Prompt, PromptSource, ReadText, Role};
 use ehi::{Bundle, Index};
 use serde::Serialize;
+use serde_json::json;
 
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::models::{self, EncoderArgs};
 use crate::printing;
+use crate::text::escaped;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -84,13 +82,13 @@ fn write(out: &mut dyn Write, args: &Args, described: &Described) -> io::Result<
         writeln!(out, "letters:            all in lower case")?;
     }
     writeln!(out, "longest text:       {max_tokens} tokens; the rest of a longer one is cut")?;
-    let modes: Vec<&str> = encoder.pooling.iter().map(|mode| pooling(*mode)).collect();
+    let modes: Vec<String> = encoder.pooling.iter().map(name).collect();
     let without = if encoder.pools_prompt { "" } else { ", without the tokens of the prompt" };
     writeln!(out, "pooling:            {}{without}", modes.join(", then "))?;
     for module in &encoder.modules {
         match module {
             Module::Dense(DenseModule { inputs, outputs, activation: with, .. }) => {
-                writeln!(out, "then:               {inputs} to {outputs} dimensions, {}", activation(*with))?;
+                writeln!(out, "then:               {inputs} to {outputs} dimensions, {}", name(with))?;
             }
             Module::Normalize => writeln!(out, "then:               unit norm")?,
             _ => {}
@@ -144,26 +142,7 @@ fn prompt(prompt: &Prompt) -> String {
     }
 }
 
-fn pooling(mode: PoolingMode) -> &'static str {
-    match mode {
-        PoolingMode::Cls => "the first token",
-        PoolingMode::Max => "the largest values of the tokens",
-        PoolingMode::Mean => "the mean of the tokens",
-        PoolingMode::MeanSqrtLen => "the sum of the tokens by the root of their number",
-        PoolingMode::WeightedMean => "the mean of the tokens, later ones counting for more",
-        PoolingMode::LastToken => "the last token",
-        _ => "in a way that this program does not know",
-    }
-}
-
-fn activation(activation: DenseActivation) -> &'static str {
-    match activation {
-        DenseActivation::Identity => "linear",
-        DenseActivation::Tanh => "tanh",
-        DenseActivation::Relu => "ReLU",
-        DenseActivation::Gelu => "GELU",
-        DenseActivation::Sigmoid => "sigmoid",
-        DenseActivation::Silu => "SiLU",
-        _ => "with an activation that this program does not know",
-    }
+/// The name of a mode or an activation.
+fn name(of: impl Serialize) -> String {
+    json!(of).as_str().unwrap_or_default().replace('_', " ")
 }

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use ehi::data::Dataset;
 use ehi::model::{DistilReport, EncoderQuality};
 use ehi::train::{
@@ -11,6 +10,7 @@ use ehi::train::{
 };
 use ehi::{Bundle, no_progress};
 
+use crate::arguments::one_of;
 use crate::calibrate::questions;
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
@@ -40,8 +40,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
     /// What is made: static, a vector for each token; or none, to take away one that is there
-    #[arg(long, value_name = "KIND", default_value = "static")]
-    query_encoder: Kind,
+    #[arg(long, value_name = "KIND", default_value = "static", value_parser = one_of(
+        [("none", QueryEncoderChoice::None), ("static", QueryEncoderChoice::Static)]))]
+    query_encoder: QueryEncoderChoice,
     /// Texts that it learns from at most: questions, titles and sentences
     #[arg(long, default_value_t = DEFAULT_TEXTS)]
     texts: usize,
@@ -58,18 +59,9 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    None,
-    Static,
-}
-
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = DistilOptions {
-        query_encoder: match args.query_encoder {
-            Kind::None => QueryEncoderChoice::None,
-            Kind::Static => QueryEncoderChoice::Static,
-        },
+        query_encoder: args.query_encoder,
         texts: args.texts,
         passes: args.passes,
         questions: args.queries.as_deref().map(questions).transpose()?.unwrap_or_default(),
@@ -91,16 +83,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         _ => return Err(Failure::Usage("`--model` with `--data`, or `--index`, is needed".to_owned())),
     };
-    if args.json {
-        return printing::json(out, &report);
-    }
-    write_report(out, report.as_ref()).map_err(Failure::Output)
+    printing::report(out, args.json, &report, |out| write_report(out, report.as_ref()))
 }
 
 /// The report of a distillation; `None` if the query encoder was removed.
-pub fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::Result<()> {
+fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::Result<()> {
     let Some(report) = report else {
-        return writeln!(out, "there is no query encoder any more; questions are read by the full encoder");
+        return writeln!(out, "the query encoder is removed; questions are read by the full encoder");
     };
     writeln!(
         out,

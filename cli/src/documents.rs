@@ -1,20 +1,19 @@
 //! `ehi get`, `ids`, `count`, `export` and `delete`: the documents of an index.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ehi::{Document, Filter, Index};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::escape::escaped;
+use crate::arguments::{filter, open};
 use crate::failure::Failure;
-use crate::filtering::filter;
 use crate::hits::say_notes;
 use crate::opening::{WaitArgs, open_read_only};
-use crate::printing;
+use crate::printing::{self, counted};
+use crate::text::escaped;
 
 /// Ids deleted in one commit.
 const GROUP: usize = 10_000;
@@ -119,49 +118,35 @@ pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = args.wait.open(&args.index)?;
-    let (mut asked, mut deleted) = (0, 0);
-    let mut group = Vec::new();
-    let mut give = |id: Option<String>| -> Result<(), Failure> {
-        let last = id.is_none();
-        group.extend(id);
-        if group.len() >= GROUP || last {
-            asked += group.len();
-            deleted += index.delete_batch(group.drain(..))?;
-        }
-        Ok(())
-    };
+    let mut ids: Vec<String> = args.id.iter().cloned().collect();
     if let Some(path) = &args.ids_from {
-        let mut known = HashSet::new();
-        for (number, line) in lines(path)?.enumerate() {
-            let line = line.map_err(|source| Failure::File { action: "read", path: path.clone(), source })?;
-            let id = if number == 0 { line.trim_start_matches('\u{feff}') } else { &line };
-            // A repeated id has already been deleted.
-            if !id.is_empty() && known.insert(id.to_owned()) {
-                give(Some(id.to_owned()))?;
-            }
-        }
+        let read = open(path).and_then(io::read_to_string).map_err(Failure::file("open", path))?;
+        // A repeated id is deleted once.
+        let known: BTreeSet<&str> = read.trim_start_matches('\u{feff}').lines().collect();
+        ids = known.into_iter().filter(|id| !id.is_empty()).map(str::to_owned).collect();
     }
-    if let Some(filter) = &args.filter {
-        each(&index, Some(filter), &mut |document| give(Some(document.id)))?;
+    if args.filter.is_some() {
+        each(&index, args.filter.as_ref(), &mut |document| {
+            ids.push(document.id);
+            Ok(())
+        })?;
     }
-    if let Some(id) = &args.id {
-        give(Some(id.clone()))?;
+    let mut deleted = 0;
+    for group in ids.chunks(GROUP) {
+        deleted += index.delete_batch(group)?;
     }
-    give(None)?;
     index.flush()?;
     let left = index.len();
     match &args.id {
         Some(id) if deleted == 0 => Err(absent(&args.index, id)),
         Some(id) => writeln!(out, "deleted {}, {left} documents left", escaped(id)).map_err(Failure::Output),
         None => {
-            let unknown = asked - deleted;
-            let unknown = match unknown {
+            let unknown = match ids.len() - deleted {
                 0 => String::new(),
-                1 => ", 1 id without a document".to_owned(),
-                more => format!(", {more} ids without a document"),
+                unknown => format!(", {} without a document", counted(unknown, "id")),
             };
-            let documents = if deleted == 1 { "document" } else { "documents" };
-            writeln!(out, "deleted {deleted} {documents}{unknown}, {left} left").map_err(Failure::Output)
+            let deleted = counted(deleted, "document");
+            writeln!(out, "deleted {deleted}{unknown}, {left} left").map_err(Failure::Output)
         }
     }
 }
@@ -197,14 +182,6 @@ fn each(
 fn print(out: &mut dyn Write, document: &Document) -> Result<(), Failure> {
     let Document { id, title, text, metadata, .. } = document;
     printing::json(out, &BeirLine { _id: id, title, text, metadata: metadata.as_ref() })
-}
-
-fn lines(path: &Path) -> Result<Box<dyn Iterator<Item = io::Result<String>>>, Failure> {
-    if path == Path::new("-") {
-        return Ok(Box::new(io::stdin().lines()));
-    }
-    let open = |source| Failure::File { action: "open", path: path.to_owned(), source };
-    Ok(Box::new(BufReader::new(File::open(path).map_err(open)?).lines()))
 }
 
 fn absent(index: &Path, id: &str) -> Failure {

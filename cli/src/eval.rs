@@ -5,17 +5,17 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use ehi::QueryEncoder;
 use ehi::data::Dataset;
 use ehi::eval::{
     Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
 };
 
-use crate::bars::Bars;
+use crate::arguments::{fraction, positive};
 use crate::evaluation;
 use crate::failure::Failure;
-use crate::precision::PrecisionArgs;
+use crate::long;
+use crate::opening::PrecisionArgs;
 use crate::search::RERANK_DEPTH;
 
 /// The name of this engine in the run file.
@@ -47,18 +47,18 @@ pub struct Args {
     /// Documents that it reads for each query
     #[arg(long, value_name = "N", default_value_t = RERANK_DEPTH, requires = "rerank")]
     rerank_depth: usize,
-    /// What to compare with
-    #[arg(long)]
-    baseline: Option<BaselineName>,
+    /// What to compare with: k-means lists over the same embeddings
+    #[arg(long, value_parser = ["ivf"])]
+    baseline: Option<String>,
     /// Numbers of lists of the baseline; as many as leaves by default
     #[arg(long, value_delimiter = ',', requires = "baseline", value_parser = positive)]
     lists: Vec<usize>,
     /// Visited fractions at which tree, baseline and exact search are compared
-    #[arg(long, value_delimiter = ',', value_parser = visited, default_values_t = evaluation::COMPARED_AT)]
+    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, Some(1.0)), default_values_t = evaluation::COMPARED_AT)]
     at: Vec<f64>,
     /// Work fractions at which they are compared: documents scored plus routing, in document dot
     /// products over documents
-    #[arg(long, value_delimiter = ',', value_parser = work)]
+    #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, None))]
     at_work: Vec<f64>,
     /// Columns of the table: recall@k, precision@k, mrr@k and ndcg@k for any k
     #[arg(long, value_delimiter = ',', default_value = evaluation::METRICS)]
@@ -86,39 +86,12 @@ pub struct Args {
     per_query: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum BaselineName {
-    /// k-means lists over the same embeddings
-    Ivf,
-}
-
 /// Any number beyond the leaves means all of them.
 fn beam(text: &str) -> Result<usize, String> {
     match text.trim() {
         "all" => Ok(usize::MAX),
-        number => match number.parse() {
-            Ok(0) | Err(_) => Err("a beam is a number from 1, or `all`".to_owned()),
-            Ok(beam) => Ok(beam),
-        },
+        _ => positive(text).map_err(|error| error + ", or `all`"),
     }
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    match text.trim().parse() {
-        Ok(0) | Err(_) => Err("this is a number from 1".to_owned()),
-        Ok(number) => Ok(number),
-    }
-}
-
-fn visited(text: &str) -> Result<f64, String> {
-    work(text).ok().filter(|fraction| *fraction <= 1.0).ok_or_else(|| "a fraction is from 0 to 1".to_owned())
-}
-
-/// The work fraction includes routing, so it may exceed 1.
-fn work(text: &str) -> Result<f64, String> {
-    let parsed = text.trim().parse().ok();
-    let fraction = parsed.filter(|fraction: &f64| fraction.is_finite() && *fraction >= 0.0);
-    fraction.ok_or_else(|| "a fraction is a number from 0".to_owned())
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -131,9 +104,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = EvalOptions {
         beams: args.beams.clone(),
         baseline: match args.baseline {
-            Some(BaselineName::Ivf) => {
-                Baseline::Ivf(IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() })
-            }
+            Some(_) => Baseline::Ivf(IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() }),
             None => Baseline::None,
         },
         modes: args.modes.clone(),
@@ -145,20 +116,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         at: args.at.clone(),
         at_work: args.at_work.clone(),
     };
-    let mut bars = Bars::new();
-    let evaluated = evaluate(&index, &dataset, &args.split, &options, &mut |progress| bars.show(progress));
-    bars.clear();
+    let evaluated = long::run("no figures were written", |on_progress| {
+        evaluate(&index, &dataset, &args.split, &options, on_progress)
+    });
     let (report, ranking) = evaluated?;
     if let Some(path) = &args.json {
         write_json(path, &report).map_err(Failure::file("write", path))?;
     }
+    let create = |path: &Path| File::create(path).map(BufWriter::new).map_err(Failure::file("write", path));
     if let Some(path) = &args.run {
-        let file = File::create(path).map_err(Failure::file("write", path))?;
-        ranking.write(BufWriter::new(file), RUN_TAG)?;
+        ranking.write(create(path)?, RUN_TAG)?;
     }
     if let Some(path) = &args.per_query {
-        let file = File::create(path).map_err(Failure::file("write", path))?;
-        report.per_query.write(BufWriter::new(file)).map_err(Failure::file("write", path))?;
+        report.per_query.write(create(path)?).map_err(Failure::file("write", path))?;
     }
     evaluation::write_evaluation(out, &report, &args.metrics).map_err(Failure::Output)
 }

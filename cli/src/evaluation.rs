@@ -1,5 +1,6 @@
 //! An evaluation as a table.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use ehi::QueryEncoder;
@@ -28,7 +29,7 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     if report.ignores_identical_ids {
         writeln!(
             out,
-            "a document with the id of the query is no hit (--ignore-identical-ids=false counts it)"
+            "a document with the id of the query does not count as a hit (--ignore-identical-ids=false counts it)"
         )?;
     }
     match report.encoder {
@@ -42,33 +43,38 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
             )?;
         }
     }
-    let table = Table { metrics };
-    table.header(out, "beam")?;
+    let mut table = Table { out, metrics };
+    let title = |name: &str| format!("{name:>7}  visited     work");
+    let row =
+        |name: &dyn Display, visited, work: &str| format!("{name:>7}  {:>7}  {work:>7}", percent(visited));
+    table.head(&title("beam"))?;
     for point in &report.points {
-        let cost = Some((point.visited_fraction, point.work_fraction));
-        table.row(out, &point.beam.to_string(), cost, &point.quality)?;
+        table.row(
+            &row(&point.beam, point.visited_fraction, &percent(point.work_fraction)),
+            Some(&point.quality),
+        )?;
     }
-    table.row(out, "exact", None, &report.exact)?;
+    table.row(&row(&"exact", 1.0, ""), Some(&report.exact))?;
     if !report.modes.is_empty() {
-        table.modes(out, report)?;
+        table.modes(report)?;
     }
     for lists in report.lists() {
-        writeln!(out, "\nIVF: k-means of the same embeddings into {lists} lists, mean of four seeds")?;
-        table.header(out, "nprobe")?;
+        writeln!(table.out, "\nIVF: k-means of the same embeddings into {lists} lists, mean of four seeds")?;
+        table.head(&title("nprobe"))?;
         for point in report.ivf.iter().filter(|point| point.lists == lists) {
-            let cost = Some((point.visited_fraction, point.work_fraction));
-            table.row(out, &point.nprobe.to_string(), cost, &point.quality)?;
+            let row = row(&point.nprobe, point.visited_fraction, &percent(point.work_fraction));
+            table.row(&row, Some(&point.quality))?;
         }
     }
     // Without a tree and lists there is one setting, and nothing to compare.
     let compares = report.leaves > 1 || !report.ivf.is_empty();
     for (what, comparisons) in [("visited", &report.at), ("work", &report.at_work)] {
         for comparison in comparisons.iter().filter(|_| compares) {
-            table.comparison(out, what, comparison)?;
+            table.comparison(what, comparison)?;
         }
     }
     if compares && report.at.len() + report.at_work.len() > 0 {
-        writeln!(out, "\nat a share between two measured beams: interpolated between these two")?;
+        writeln!(table.out, "\nat a share between two measured beams: interpolated between these two")?;
     }
     Ok(())
 }
@@ -87,80 +93,56 @@ fn tree(report: &EvalReport) -> String {
 }
 
 struct Table<'a> {
+    out: &'a mut dyn Write,
     metrics: &'a [Metric],
 }
 
 impl Table<'_> {
-    fn header(&self, out: &mut dyn Write, first: &str) -> io::Result<()> {
-        write!(out, "{first:>7}  visited     work")?;
-        self.names(out)
+    fn head(&mut self, title: &str) -> io::Result<()> {
+        write!(self.out, "{title}")?;
+        self.metrics.iter().try_for_each(|metric| write!(self.out, "  {metric:>6}"))?;
+        writeln!(self.out)
     }
 
-    fn names(&self, out: &mut dyn Write) -> io::Result<()> {
-        for metric in self.metrics {
-            write!(out, "  {metric:>6}")?;
+    fn row(&mut self, name: &str, quality: Option<&Quality>) -> io::Result<()> {
+        write!(self.out, "{name:<18}")?;
+        for &metric in self.metrics {
+            let value = quality.and_then(|quality| quality.get(metric));
+            let figure = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+            write!(self.out, "  {figure:>width$}", width = metric.to_string().len().max(6))?;
         }
-        writeln!(out)
+        writeln!(self.out)
     }
 
-    fn row(
-        &self,
-        out: &mut dyn Write,
-        name: &str,
-        cost: Option<(f64, f64)>,
-        quality: &Quality,
-    ) -> io::Result<()> {
-        let (visited, work) = cost.map_or((1.0, String::new()), |(visited, work)| (visited, percent(work)));
-        write!(out, "{name:>7}  {:>7}  {work:>7}", percent(visited))?;
-        self.figures(out, Some(quality))
-    }
-
-    fn comparison(&self, out: &mut dyn Write, what: &str, at: &CostComparison) -> io::Result<()> {
+    fn comparison(&mut self, what: &str, at: &CostComparison) -> io::Result<()> {
         let title = format!("at {}% {what}", shortest(at.fraction * 100.0));
-        write!(out, "\n{title:<18}")?;
-        self.names(out)?;
-        let line = |out: &mut dyn Write, name: &str, quality| {
-            write!(out, "{name:<18}")?;
-            self.figures(out, quality)
-        };
-        line(out, "tree", at.tree.as_ref())?;
+        self.head(&format!("\n{title:<18}"))?;
+        self.row("tree", at.tree.as_ref())?;
         for lists in &at.ivf {
-            line(out, &format!("IVF, {} lists", lists.lists), lists.quality.as_ref())?;
+            self.row(&format!("IVF, {} lists", lists.lists), lists.quality.as_ref())?;
         }
         if at.ivf.len() > 1 {
-            line(out, "IVF, best of these", at.ivf_best.as_ref())?;
+            self.row("IVF, best of these", at.ivf_best.as_ref())?;
         }
         if at.p_value.is_some() {
-            line(out, "p, tree against it", at.p_value.as_ref())?;
+            self.row("p, tree against it", at.p_value.as_ref())?;
         }
-        line(out, "exact search", Some(&at.exact))
+        self.row("exact search", Some(&at.exact))
     }
 
-    fn modes(&self, out: &mut dyn Write, report: &EvalReport) -> io::Result<()> {
-        write!(out, "\n{:<20}", "every document")?;
-        self.names(out)?;
+    fn modes(&mut self, report: &EvalReport) -> io::Result<()> {
+        self.head(&format!("\n{:<20}", "every document"))?;
         for point in &report.modes {
             let name = match point.alpha {
                 Some(alpha) => format!("{}, weight {alpha:.2}", point.mode),
                 None => point.mode.to_string(),
             };
-            write!(out, "{name:<20}")?;
-            self.figures(out, Some(&point.quality))?;
+            self.row(&format!("{name:<20}"), Some(&point.quality))?;
         }
         for ModeDifference { modes: [first, second], p_value, .. } in &report.mode_differences {
-            write!(out, "{:<20}", format!("p, {first}/{second}"))?;
-            self.figures(out, Some(p_value))?;
+            self.row(&format!("{:<20}", format!("p, {first}/{second}")), Some(p_value))?;
         }
         Ok(())
-    }
-
-    fn figures(&self, out: &mut dyn Write, quality: Option<&Quality>) -> io::Result<()> {
-        for &metric in self.metrics {
-            let value = quality.and_then(|quality| quality.get(metric));
-            let figure = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
-            write!(out, "  {figure:>width$}", width = metric.to_string().len().max(6))?;
-        }
-        writeln!(out)
     }
 }
 

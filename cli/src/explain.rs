@@ -1,51 +1,41 @@
 //! `ehi explain`
 
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::time::Duration;
 
-use ehi::explain::{ExactHit, ExplainedHit, Explanation};
+use ehi::explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
 use ehi::{Index, RankedBy};
 
-use crate::beginning::line_of;
-use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::hits::{say_notes, unit, write_signs};
+use crate::hits::{say_notes, write_cost, write_signs};
 use crate::printing;
 use crate::query::QueryArgs;
+use crate::store::ReportArgs;
+use crate::text::{escaped, line_of};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory of the index
-    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
-    index: PathBuf,
+    #[command(flatten)]
+    report: ReportArgs,
     #[command(flatten)]
     options: QueryArgs,
     /// Compare with exact search, which scores every document
     #[arg(long)]
     exact: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
     /// The question
     query: String,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // Loads the encoder too, so that loading does not count as encoding.
-    let index = Index::open_read_only(&args.index)?;
+    let index = Index::open_read_only(&args.report.index)?;
     let explanation = index.explain(&args.query, &args.options.request()?, args.exact)?;
-    if args.json {
+    if args.report.json {
         printing::json(out, &explanation)
     } else {
         write_explanation(out, &index, &explanation).map_err(Failure::Output)?;
         say_notes(&explanation.notes);
         Ok(())
     }
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanation) -> io::Result<()> {
@@ -66,21 +56,10 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
     if !explanation.leaves.is_empty() {
         writeln!(out, "    leaf  probability  documents  by level")?;
     }
-    for leaf in &explanation.leaves {
-        let steps: Vec<String> = leaf
-            .path
-            .iter()
-            .zip(&leaf.level_probabilities)
-            .map(|(child, probability)| format!("{child}: {probability:.4}"))
-            .collect();
-        writeln!(
-            out,
-            "{:>8}  {:>11.4}  {:>9}  {}",
-            leaf.leaf.0,
-            leaf.probability,
-            leaf.documents,
-            steps.join(", ")
-        )?;
+    for ReachedLeaf { leaf, path, level_probabilities, probability, documents, .. } in &explanation.leaves {
+        let steps = path.iter().zip(level_probabilities);
+        let steps: Vec<String> = steps.map(|(child, share)| format!("{child}: {share:.4}")).collect();
+        writeln!(out, "{:>8}  {probability:>11.4}  {documents:>9}  {}", leaf.0, steps.join(", "))?;
     }
     writeln!(out, "\n   score      leaf  exact rank  document")?;
     for found in &explanation.hits {
@@ -104,22 +83,8 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
             missed.leaf_probability,
         )?;
     }
-    let stats = &explanation.stats;
-    writeln!(
-        out,
-        "\n{} of {} {} scored ({:.1}%), {:.1}% with routing; encode {:.2} ms, beam {:.2} ms, \
-         scan {:.2} ms, words {:.2} ms, fetch {:.2} ms",
-        stats.documents_visited,
-        index.embeddings(),
-        unit(index),
-        stats.visited_fraction * 100.0,
-        stats.work_fraction * 100.0,
-        ms(stats.encode),
-        ms(stats.beam),
-        ms(stats.scan),
-        ms(stats.lexical),
-        ms(stats.fetch),
-    )
+    writeln!(out)?;
+    write_cost(out, index, explanation.ranked_by, &explanation.stats)
 }
 
 /// Both scores of a hit, and the words it shares with the question.

@@ -3,8 +3,9 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use ehi::data::{Format, Input};
+
+use crate::arguments::one_of;
 
 #[derive(clap::Args)]
 pub struct FieldArgs {
@@ -31,9 +32,12 @@ pub struct FieldArgs {
     /// What separates the cells of CSV: a character, or `tab`; by the first rows if absent
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter, help_heading = HEADING)]
     delimiter: Option<char>,
-    /// Kind of the file; by its content if absent
-    #[arg(long, value_name = "KIND", help_heading = HEADING)]
-    format: Option<FormatName>,
+    /// Kind of the file; by its content if absent. `json` is an array of objects, `jsonl` an object a line;
+    /// `csv` cells with quotes, between commas, semicolons, tabs or bars, `tsv` cells without quotes between
+    /// tabs, both after a row of names; `parquet` and `arrow` (IPC) are for builds with the feature `parquet`
+    #[arg(long, value_name = "KIND", help_heading = HEADING,
+        value_parser = one_of(Format::ALL.map(|format| (format.name(), format))))]
+    format: Option<Format>,
 }
 
 const HEADING: &str = "What a file holds";
@@ -61,22 +65,6 @@ impl FromStr for Names {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum FormatName {
-    /// A JSON object a line
-    Jsonl,
-    /// An array of JSON objects
-    Json,
-    /// Cells between commas, semicolons, tabs or bars, with quotes; the first row has the names
-    Csv,
-    /// Cells between tabs, in which quotes are characters like any other; the first row has the names
-    Tsv,
-    /// Parquet (this build must have the feature)
-    Parquet,
-    /// Arrow's IPC format, as a file or a stream (this build must have the feature `parquet`)
-    Arrow,
-}
-
 /// A character, or the name of one that is hard to type.
 fn delimiter(text: &str) -> Result<char, String> {
     let mut characters = text.chars();
@@ -89,36 +77,16 @@ fn delimiter(text: &str) -> Result<char, String> {
 
 impl FieldArgs {
     pub fn input(&self) -> Input {
-        let mut input = Input::new().cells_as_text(self.cells_as_text);
-        if let Some(format) = self.format {
-            input = input.format(match format {
-                FormatName::Jsonl => Format::JsonLines,
-                FormatName::Json => Format::Json,
-                FormatName::Csv => Format::Csv,
-                FormatName::Tsv => Format::Tsv,
-                FormatName::Parquet => Format::Parquet,
-                FormatName::Arrow => Format::Arrow,
-            });
-        }
-        if let Some(delimiter) = self.delimiter {
-            input = input.delimiter(delimiter);
-        }
-        if let Some(id) = &self.id {
-            input = input.id(id);
-        }
-        if let Some(title) = &self.title {
-            input = input.title(title);
-        }
-        if self.hash_ids {
-            input = input.hashed_ids();
-        }
-        if let Some(Names(text)) = &self.text {
-            input = input.text(text);
-        }
-        if let Some(Names(metadata)) = &self.metadata {
-            input = input.metadata(metadata.iter().filter(|name| !name.is_empty()));
-        }
-        input
+        let input = Input::new().cells_as_text(self.cells_as_text);
+        let input = self.format.iter().fold(input, |input, format| input.format(*format));
+        let input = self.delimiter.iter().fold(input, |input, delimiter| input.delimiter(*delimiter));
+        let input = self.id.iter().fold(input, |input, id| input.id(id));
+        let input = self.title.iter().fold(input, |input, title| input.title(title));
+        let input = if self.hash_ids { input.hashed_ids() } else { input };
+        let input = self.text.iter().fold(input, |input, Names(text)| input.text(text));
+        self.metadata.iter().fold(input, |input, Names(metadata)| {
+            input.metadata(metadata.iter().filter(|name| !name.is_empty()))
+        })
     }
 
     /// Whether options were given that do not apply to a dataset's folder.

@@ -11,9 +11,8 @@ use ehi::{Judgment, LearnedFusion};
 
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
-use crate::long::{self, AS_BEFORE};
-use crate::printing;
-use crate::store::{ReportArgs, WriteArgs};
+use crate::long::AS_BEFORE;
+use crate::store::WriteArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -39,21 +38,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             None => TrainingSet::read(&dataset, TrainConfig::default().dev_fraction)?.held_out(),
         });
     }
-    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let index = wait.open(index)?;
-    let fused = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).fuse(&pairs))?;
-    if *json {
-        return printing::json(out, &fused);
-    }
-    write_fused(out, &fused).map_err(Failure::Output)?;
-    if fused.fusion.is_none() {
-        let more = match (&args.data, &args.split) {
-            (Some(_), None) => "`ehi judge` adds judgments; `--split` takes those of another split",
-            _ => "`ehi judge` adds judgments",
-        };
-        writeln!(out, "{more}").map_err(Failure::Output)?;
-    }
-    Ok(())
+    let more = match (&args.data, &args.split) {
+        (Some(_), None) => "`ehi judge` adds judgments; `--split` takes those of another split",
+        _ => "`ehi judge` adds judgments",
+    };
+    args.write.run(
+        out,
+        AS_BEFORE,
+        |index, on_progress| index.with_progress(on_progress).fuse(&pairs),
+        |out, _, fused| write_fused(out, fused, more),
+    )
 }
 
 fn judgments(dataset: &Dataset, split: &str) -> Result<Vec<Judgment>, Failure> {
@@ -71,13 +65,13 @@ fn judgments(dataset: &Dataset, split: &str) -> Result<Vec<Judgment>, Failure> {
     Ok(judgments)
 }
 
-fn write_fused(out: &mut dyn Write, fused: &Fused) -> io::Result<()> {
+fn write_fused(out: &mut dyn Write, fused: &Fused, more: &str) -> io::Result<()> {
     writeln!(out, "{}", fused.sentence)?;
     if fused.unanswered > 0 {
         writeln!(out, "judged questions without an answer in the index, left out: {}", fused.unanswered)?;
     }
     match &fused.fusion {
-        None => Ok(()),
+        None => writeln!(out, "{more}"),
         Some(fusion) => write_fusion(out, fusion),
     }
 }

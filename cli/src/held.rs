@@ -1,14 +1,16 @@
 //! The index of a server, opened for writing, or for reading while others write.
 
+use std::error::Error;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ehi::{Index, IndexBuilder};
 
 use crate::failure::Failure;
-use crate::opening::WaitArgs;
-use crate::place::{Lost, Place};
-use crate::precision::PrecisionArgs;
+use crate::opening::{PrecisionArgs, WaitArgs};
 use crate::printing;
 
 pub struct HeldIndex {
@@ -17,17 +19,8 @@ pub struct HeldIndex {
     /// Options for opening the index read-only.
     to_read: IndexBuilder,
     index: RwLock<Arc<Index>>,
-    /// Set if the index is open for writing.
-    place: Option<Place>,
-}
-
-/// The reason why the index is gone.
-pub struct Gone(pub String);
-
-impl From<Gone> for Failure {
-    fn from(gone: Gone) -> Self {
-        Self::Usage(gone.0)
-    }
+    /// The directory of an index that is open for writing: no other directory has its inode meanwhile.
+    directory: Option<File>,
 }
 
 impl HeldIndex {
@@ -44,8 +37,9 @@ impl HeldIndex {
             Some(wait) => precision.of(wait.builder()).lazy_encoder(lazy_encoder).open(path)?,
             None => to_read.clone().open_read_only(path)?,
         };
-        let place = to_write.map(|_| Place::of(&index)).transpose()?;
-        Ok(Self { path: path.to_owned(), to_read, index: RwLock::new(Arc::new(index)), place })
+        let directory = to_write.map(|_| File::open(index.path()));
+        let directory = directory.transpose().map_err(Failure::file("open", path))?;
+        Ok(Self { path: path.to_owned(), to_read, index: RwLock::new(Arc::new(index)), directory })
     }
 
     /// The index at its newest state. A call uses it until it ends.
@@ -53,7 +47,7 @@ impl HeldIndex {
     /// # Errors
     /// The index can be neither refreshed nor opened again. For writing: the index is no longer in its place;
     /// only a new start of the program can take the lock of another one.
-    pub fn index(&self) -> Result<Arc<Index>, Gone> {
+    pub fn index(&self) -> Result<Arc<Index>, Failure> {
         self.check_place()?;
         let index = self.now();
         match index.refresh() {
@@ -78,7 +72,7 @@ impl HeldIndex {
 
     /// Whether the index is open for writing.
     pub fn writes(&self) -> bool {
-        self.place.is_some()
+        self.directory.is_some()
     }
 
     /// The name of the index's folder, for display.
@@ -105,19 +99,24 @@ impl HeldIndex {
         Err(Failure::Unflushed { waiting, source: Box::new(source), before: None })
     }
 
-    fn check_place(&self) -> Result<(), Gone> {
-        let Some(place) = &self.place else { return Ok(()) };
-        place.check().map_err(|lost| match lost {
-            Lost::Gone(error) => self.gone(&error),
-            Lost::Replaced => Gone(format!(
-                "the index in {} was replaced by another: start the server again to use that one",
-                printing::path(&self.path)
-            )),
-        })
+    /// A writing handle has the newest state; only a failed write would show it that its directory is gone or
+    /// was replaced.
+    fn check_place(&self) -> Result<(), Failure> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let metadata = |of: io::Result<Metadata>| of.map_err(|error| self.gone(&error));
+        let there = metadata(fs::metadata(self.now().path()))?;
+        let own = metadata(directory.metadata())?;
+        if (there.dev(), there.ino()) == (own.dev(), own.ino()) {
+            return Ok(());
+        }
+        Err(Failure::Gone(format!(
+            "the index in {} was replaced by another: start the server again to use that one",
+            printing::path(&self.path)
+        )))
     }
 
-    fn gone(&self, error: &dyn std::error::Error) -> Gone {
-        Gone(format!(
+    fn gone(&self, error: &dyn Error) -> Failure {
+        Failure::Gone(format!(
             "the index in {} is gone or cannot be read ({error}): put it back, or start the server again once \
              there is one",
             printing::path(&self.path)

@@ -1,12 +1,12 @@
 //! Search results as text.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs};
 use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 
-use crate::beginning::{line_of, one_line};
-use crate::escape::escaped;
+use crate::text::{escaped, line_of, one_line};
 
 /// Bytes shown of a hit's text.
 const SHOWN: usize = 160;
@@ -58,10 +58,10 @@ pub fn write_hits(
             writeln!(out, "ranked by embeddings ({alpha:.2}) and words ({:.2})", 1.0 - alpha)?;
         }
         RankedBy::Hybrid { .. } => writeln!(out, "ranked by the ranks by embeddings and by words")?,
-        RankedBy::Lexical => return write_cost_of_words(out, index, &result.stats),
+        RankedBy::Lexical => writeln!(out, "ranked by words")?,
         _ => {}
     }
-    write_cost(out, index, &result.stats)
+    write_cost(out, index, result.ranked_by, &result.stats)
 }
 
 /// Prints required and excluded terms on one line, if the question has operators.
@@ -82,52 +82,45 @@ pub fn unit(index: &Index) -> &'static str {
     if index.passages().is_some() { "passages" } else { "documents" }
 }
 
-/// If only words rank, nothing is encoded and the tree is not used.
-fn write_cost_of_words(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Result<()> {
-    writeln!(
-        out,
-        "ranked by words: {} of {} documents scored; words {:.2} ms, fetch {:.2} ms",
-        stats.documents_visited,
-        index.len(),
-        ms(stats.lexical),
-        ms(stats.fetch),
-    )
-}
-
-fn ms(time: std::time::Duration) -> f64 {
+fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Result<()> {
-    let leaves = match stats.leaves_visited {
-        0 => "without the tree".to_owned(),
-        visited => format!("{visited} of {} leaves", index.bundle().model().indexer().shape().leaves()),
+/// The cost of a search, on one line.
+pub fn write_cost(
+    out: &mut dyn Write,
+    index: &Index,
+    ranked_by: RankedBy,
+    stats: &SearchStats,
+) -> io::Result<()> {
+    let (all, unit) = match ranked_by {
+        RankedBy::Lexical => (index.len(), "documents"),
+        _ => (index.embeddings(), unit(index)),
     };
-    let beam = match stats.leaves_visited {
-        0 => String::new(),
-        _ => format!("beam {:.2} ms, ", ms(stats.beam)),
+    let (leaves, routing) = match stats.leaves_visited {
+        0 => ("without the tree".to_owned(), String::new()),
+        visited => (
+            format!("{visited} of {} leaves", index.bundle().model().indexer().shape().leaves()),
+            format!(", {:.1}% with routing", stats.work_fraction * 100.0),
+        ),
     };
-    let words = match stats.postings_scored {
-        0 => String::new(),
-        _ => format!("words {:.2} ms, ", ms(stats.lexical)),
-    };
-    let encoder = match stats.encoder {
-        Some(QueryEncoder::Fast) => " (fast)",
+    let (encode, encoding) = match stats.encoder {
+        Some(QueryEncoder::Fast) => ("encode (fast)", stats.encode),
         // Also used if the fast one is unsure.
-        Some(QueryEncoder::Full) => " (full)",
-        None => "",
+        Some(QueryEncoder::Full) => ("encode (full)", stats.encode),
+        None => ("encode", Duration::ZERO),
     };
-    writeln!(
-        out,
-        "{leaves}, {} of {} {} ({:.1}%); encode{encoder} {:.2} ms, {beam}scan {:.2} ms, {words}fetch {:.2} ms",
-        stats.documents_visited,
-        index.embeddings(),
-        unit(index),
-        stats.visited_fraction * 100.0,
-        ms(stats.encode),
-        ms(stats.scan),
-        ms(stats.fetch),
-    )
+    let times = [
+        (encode, encoding),
+        ("beam", stats.beam),
+        ("scan", stats.scan),
+        ("words", stats.lexical),
+        ("fetch", stats.fetch),
+    ];
+    let times = times.iter().filter(|(_, time)| !time.is_zero());
+    let times: Vec<String> = times.map(|(name, time)| format!("{name} {:.2} ms", ms(*time))).collect();
+    let (visited, share) = (stats.documents_visited, stats.visited_fraction * 100.0);
+    writeln!(out, "{leaves}, {visited} of {all} {unit} ({share:.1}%){routing}; {}", times.join(", "))
 }
 
 /// The part of a text with the most of some words, on one line.

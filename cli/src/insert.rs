@@ -2,7 +2,6 @@
 
 mod bar;
 mod group;
-mod left_out;
 pub mod origin;
 mod reading;
 mod sync;
@@ -15,13 +14,13 @@ use std::path::{Path, PathBuf};
 use ehi::store::StoreError;
 use ehi::{Error, Index, Progress};
 
+use crate::bars;
 use crate::calibrate;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::interrupt::Interrupts;
-use crate::opening::WaitArgs;
-use crate::precision::PrecisionArgs;
+use crate::opening::{PrecisionArgs, WaitArgs};
+use crate::text::{escaped, one_line};
 use bar::InsertBar;
 use group::Group;
 use origin::{FolderArgs, Opener, Origin};
@@ -59,11 +58,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Origin::of(path, &args.folders, &args.fields)?.check(path, &args.folders, &args.fields)?;
     }
     let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
-    let interrupts = Interrupts::watch();
     let mut inserter = Inserter {
         index: &index,
         args,
-        interrupts: interrupts.clone(),
+        interrupts: Interrupts::watch(),
         bar: InsertBar::begin(bytes_of(&args.files)),
         tally: Tally::default(),
         before: 0,
@@ -71,7 +69,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let result = args.files.iter().try_for_each(|path| inserter.file(path));
     inserter.bar.end();
     inserter.tally.finish(&index, result, args.json, out)?;
-    calibrate::after_insert(&index, &interrupts);
+    calibrate::after_insert(&index);
     Ok(())
 }
 
@@ -116,7 +114,7 @@ impl Inserter<'_> {
                 Ok(document) => document,
                 Err(error) if reading.goes_on(&error) => {
                     self.tally.read += 1;
-                    self.refuse(&Failure::from(error).not_read());
+                    self.refuse(&format!("refused: {}", Failure::from(error).line()));
                     continue;
                 }
                 Err(error) => {
@@ -188,13 +186,13 @@ impl Inserter<'_> {
 
     /// Prints a note on an input.
     fn note(&mut self, what: &str) {
-        self.bar.say(&escaped(&format!("note: {what}")));
+        bars::say(&escaped(&format!("note: {what}")));
         self.tally.notes.push(what.to_owned());
     }
 
     /// Reports that a file is not stored.
     fn refuse(&mut self, line: &str) {
-        self.bar.say(line);
+        bars::say(line);
         self.tally.refused += 1;
     }
 
@@ -224,7 +222,7 @@ impl Inserter<'_> {
             Ok(summary) => {
                 for refused in &summary.refused {
                     let place = reading.place(lines[refused.position], &refused.id);
-                    bar.say(&Failure::refused(&place, &refused.error));
+                    bars::say(&escaped(&one_line(&format!("refused: {place}: {}", refused.error))));
                 }
                 tally.add(&summary);
                 Ok(())

@@ -1,23 +1,24 @@
-//! `ehi judge` and `ehi judgments`: judgments of an index's answers.
+//! `ehi judge`, `ehi judgments` and `ehi questions`: the questions of an index, and judgments of its answers.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use ehi::data::{JudgmentFormat, read_judgments, write_judgments};
 use ehi::{Judgment, Recorded};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::escape::{acts, escaped};
+use crate::arguments::{one_of, open};
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::insert::origin;
 use crate::opening::open_read_only;
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
+use crate::text::{acts, escaped};
 
+pub const FORMATS: [(&str, JudgmentFormat); 3] =
+    [("tsv", JudgmentFormat::Tsv), ("csv", JudgmentFormat::Csv), ("jsonl", JudgmentFormat::JsonLines)];
 const SECONDS_OF_A_DAY: u64 = 86_400;
 
 #[derive(clap::Args)]
@@ -31,8 +32,7 @@ pub struct Args {
     /// Id of the document
     id: Option<String>,
     /// 1 and more: it answers the question; 0 and less: it does not
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"],
-        value_parser = grade)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
     grade: i32,
     /// How much the judgment counts, above 0, 1 at most: less for a click
     #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "forget"])]
@@ -42,8 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "forget")]
     file: Option<PathBuf>,
     /// Form of the file; by the ending of its name, or its content, if absent
-    #[arg(long, requires = "file")]
-    format: Option<FormatName>,
+    #[arg(long, requires = "file", value_parser = one_of(FORMATS))]
+    format: Option<JudgmentFormat>,
     /// Remove the judgment of this question and document
     #[arg(long)]
     forget: bool,
@@ -54,8 +54,8 @@ pub struct ListArgs {
     #[command(flatten)]
     report: ReportArgs,
     /// Print them in a form that `ehi judge --file` reads
-    #[arg(long, conflicts_with = "json")]
-    format: Option<FormatName>,
+    #[arg(long, conflicts_with = "json", value_parser = one_of(FORMATS))]
+    format: Option<JudgmentFormat>,
 }
 
 /// Judgments for one command alone.
@@ -66,8 +66,8 @@ pub struct PairsArgs {
     #[arg(long, value_name = "FILE")]
     pairs: Option<PathBuf>,
     /// Form of that file; by the ending of its name, or its content, if absent
-    #[arg(long, requires = "pairs")]
-    format: Option<FormatName>,
+    #[arg(long, requires = "pairs", value_parser = one_of(FORMATS))]
+    format: Option<JudgmentFormat>,
 }
 
 impl PairsArgs {
@@ -76,28 +76,6 @@ impl PairsArgs {
         let pairs = self.pairs.as_deref().map(|path| read(path, self.format)).transpose()?;
         Ok(pairs.unwrap_or_default().0)
     }
-}
-
-/// How judgments are written.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum FormatName {
-    Tsv,
-    Csv,
-    Jsonl,
-}
-
-impl From<FormatName> for JudgmentFormat {
-    fn from(name: FormatName) -> Self {
-        match name {
-            FormatName::Tsv => Self::Tsv,
-            FormatName::Csv => Self::Csv,
-            FormatName::Jsonl => Self::JsonLines,
-        }
-    }
-}
-
-fn grade(text: &str) -> Result<i32, String> {
-    text.parse().map_err(|_| "a grade is a whole number of 32 bits".to_owned())
 }
 
 /// The stored judgments, and notes on their file.
@@ -118,27 +96,25 @@ struct Listed<'a> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
-    let index = || wait.builder().lazy_encoder(true).open(path);
-    let (judgments, notes) = match (&args.file, &args.question, &args.id) {
-        (Some(file), ..) => read(file, args.format)?,
+    // Before the index is opened for writing: standard input may take long.
+    let read = args.file.as_deref().map(|file| read(file, args.format)).transpose()?;
+    let index = wait.open(path)?;
+    let (judgments, notes) = match (read, &args.question, &args.id) {
+        (Some(read), ..) => read,
         (None, Some(question), Some(id)) if args.forget => {
-            let index = index()?;
             let forgotten = index.forget([(question.as_str(), id.as_str())])?;
             index.flush()?;
-            return match (forgotten, json) {
-                (0, false) => Err(Failure::NotJudged { id: id.clone() }),
-                _ => {
-                    let report = json!({ "forgotten": forgotten });
-                    printing::report(out, *json, &report, |out| writeln!(out, "forgotten"))
-                }
-            };
+            if forgotten == 0 && !json {
+                return Err(Failure::NotJudged { id: id.clone() });
+            }
+            let report = json!({ "forgotten": forgotten });
+            return printing::report(out, *json, &report, |out| writeln!(out, "forgotten"));
         }
         (None, Some(question), Some(id)) => {
             (vec![Judgment::new(question, id, args.grade).with_weight(args.weight)], Vec::new())
         }
         _ => (Vec::new(), Vec::new()),
     };
-    let index = index()?;
     let recorded = index.record_all(judgments)?;
     index.flush()?;
     let all = index.judgments()?.len();
@@ -173,12 +149,12 @@ pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Result<(), Failure> {
-    if let FormatName::Jsonl = format {
+fn export(out: &mut dyn Write, judgments: &[Judgment], format: JudgmentFormat) -> Result<(), Failure> {
+    if format == JudgmentFormat::JsonLines {
         return judgments.iter().try_for_each(|judgment| printing::json(out, judgment));
     }
     // Standard output would escape them.
-    let is_csv = matches!(format, FormatName::Csv);
+    let is_csv = format == JudgmentFormat::Csv;
     let hidden = |text: &str| text.chars().any(|c| acts(c) && !(is_csv && c == '\n'));
     if let Some(found) = judgments.iter().find(|judgment| hidden(&judgment.question) || hidden(&judgment.id))
     {
@@ -187,21 +163,15 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
             escaped(&found.question)
         )));
     }
-    write_judgments(out, judgments, format.into()).map_err(Failure::Output)
+    write_judgments(out, judgments, format).map_err(Failure::Output)
 }
 
 /// The judgments of a file, or of standard input, and notes on them, which are also printed on standard
 /// error. Without a format, the ending of the name or the content decides.
-pub fn read(path: &Path, format: Option<FormatName>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
-    let format = format.map(JudgmentFormat::from);
+pub fn read(path: &Path, format: Option<JudgmentFormat>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
     let name = origin::name(path);
-    let (judgments, notes) = match path == Path::new("-") {
-        true => read_judgments(io::stdin(), &*name, format),
-        false => {
-            let file = File::open(path).map_err(Failure::file("open", path))?;
-            read_judgments(file, &*name, format)
-        }
-    }?;
+    let file = open(path).map_err(Failure::file("open", path))?;
+    let (judgments, notes) = read_judgments(file, &*name, format)?;
     let notes: Vec<String> = notes.iter().map(|note| format!("{name}: {note}")).collect();
     say_notes(&notes);
     Ok((judgments, notes))
@@ -212,8 +182,40 @@ fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Re
     let added = counted(added, "judgment");
     let unheld = match without_document {
         0 => String::new(),
-        1 => "; 1 is of a document that the index does not hold: it counts once it does".to_owned(),
-        more => format!("; {more} are of documents that the index does not hold: they count once it does"),
+        more => format!("; {more} of documents that the index does not hold, to count once it does"),
     };
     writeln!(out, "{added} added, {replaced} replaced, {all} in all{unheld}")
+}
+
+#[derive(clap::Args)]
+pub struct QuestionsArgs {
+    #[command(flatten)]
+    write: WriteArgs,
+    /// Write every question down from now on, or stop and delete what was written
+    #[arg(long, conflicts_with = "json", value_parser = one_of([("on", true), ("off", false)]))]
+    log: Option<bool>,
+}
+
+pub fn questions(args: &QuestionsArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
+    if let Some(on) = args.log {
+        let index = wait.open(path)?;
+        index.log_questions(on)?;
+        let done = match on {
+            true => "questions are written down from now on, in the file QUESTIONS of the index",
+            false => "questions are no longer written down; those that were are deleted",
+        };
+        return writeln!(out, "{done}").map_err(Failure::Output);
+    }
+    let index = open_read_only(path)?;
+    for logged in index.logged_questions()? {
+        match json {
+            true => printing::json(out, &logged)?,
+            false => writeln!(out, "{}", escaped(&logged.question)).map_err(Failure::Output)?,
+        }
+    }
+    if !index.logs_questions() && !json {
+        writeln!(out, "questions are not written down; `--log on` begins it").map_err(Failure::Output)?;
+    }
+    Ok(())
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use ehi::learn::{LearnOptions, Learned};
 use ehi::train::{Difference, TrainConfig};
 
+use crate::arguments::time;
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
-use crate::long::{self, AS_BEFORE};
-use crate::printing;
+use crate::long::AS_BEFORE;
 use crate::restart;
-use crate::store::{ReportArgs, WriteArgs};
+use crate::store::WriteArgs;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long)]
     accept: bool,
     /// Days in which a judgment comes to count half; none ages if absent
-    #[arg(long, value_name = "DAYS", value_parser = days)]
+    #[arg(long, value_name = "DAYS", value_parser = |text: &str| time(text, "days", SECONDS_OF_A_DAY))]
     half_life: Option<Duration>,
     /// Passes over the judgments
     #[arg(long)]
@@ -41,20 +41,22 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart::for_training();
-    let mut config = match &args.config {
-        Some(path) => TrainConfig::from_file(path).map_err(ehi::Error::from)?,
-        None => TrainConfig::default(),
-    };
+    let config = args.config.as_deref().map(TrainConfig::from_file).transpose()?;
+    let mut config = config.unwrap_or_default();
     config.schedule.epochs = args.epochs.unwrap_or(config.schedule.epochs);
     config.seed = args.seed.unwrap_or(config.seed);
     let (pairs, half_life, accept) = (args.pairs.read()?, args.half_life, args.accept);
     let options = LearnOptions { pairs, half_life, config, accept };
-    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let index = wait.open(index)?;
-    // Printed before minutes of training.
-    eprintln!("{}", index.learnable(&options)?.sentence);
-    let learned = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).learn(&options))?;
-    if *json { printing::json(out, &learned) } else { write_learned(out, &learned).map_err(Failure::Output) }
+    args.write.run(
+        out,
+        AS_BEFORE,
+        |index, on_progress| {
+            // Printed before minutes of training.
+            eprintln!("{}", index.learnable(&options)?.sentence);
+            index.with_progress(on_progress).learn(&options)
+        },
+        |out, _, learned| write_learned(out, learned),
+    )
 }
 
 fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
@@ -89,10 +91,4 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
             change.encoded, change.routed
         ),
     }
-}
-
-fn days(text: &str) -> Result<Duration, String> {
-    let days = text.trim().parse::<f64>().ok();
-    let time = days.and_then(|days| Duration::try_from_secs_f64(days * SECONDS_OF_A_DAY).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "this is a number of days above 0".to_owned())
 }

@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use ehi::LeafId;
 use ehi::leaves::{DEFAULT_SAMPLES, DEFAULT_TERMS, LeafOptions, LeafSummary};
 
-use crate::beginning::line_of;
-use crate::calibrate::texts;
-use crate::escape::escaped;
+use crate::calibrate::questions;
 use crate::failure::Failure;
 use crate::opening::open_read_only;
 use crate::printing;
+use crate::store::ReportArgs;
+use crate::text::{escaped, line_of};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory of the index
-    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
-    index: PathBuf,
+    #[command(flatten)]
+    report: ReportArgs,
     /// One leaf alone
     #[arg(long)]
     leaf: Option<u32>,
@@ -30,26 +29,18 @@ pub struct Args {
     /// Documents, and questions, shown of each leaf at most
     #[arg(long, default_value_t = DEFAULT_SAMPLES)]
     samples: usize,
-    /// Print one JSON array
-    #[arg(long)]
-    json: bool,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = open_read_only(&args.index)?;
-    let queries = match &args.queries {
-        None => Vec::new(),
-        Some(path) => texts(path)?,
-    };
+    let index = open_read_only(&args.report.index)?;
+    let queries = args.queries.as_deref().map(questions).transpose()?.unwrap_or_default();
     let leaf = args.leaf.map(LeafId);
     let asked = !queries.is_empty();
     let options = LeafOptions { leaf, terms: args.terms, samples: args.samples, queries };
     let leaves = index.leaves(&options)?;
-    if args.json {
-        printing::json(out, &leaves)
-    } else {
-        leaves.iter().try_for_each(|leaf| write_leaf(out, leaf, asked)).map_err(Failure::Output)
-    }
+    printing::report(out, args.report.json, &leaves, |out| {
+        leaves.iter().try_for_each(|leaf| write_leaf(out, leaf, asked))
+    })
 }
 
 fn write_leaf(out: &mut dyn Write, leaf: &LeafSummary, asked: bool) -> io::Result<()> {

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::bars;
-use crate::escape::escaped;
+use crate::text::escaped;
 
 /// Default filter without `RUST_LOG`. The protocol's crate warns about each invalid request, which the answer
 /// already reports to the client.
@@ -32,7 +32,7 @@ pub fn start() {
     let log = tracing_subscriber::fmt().with_env_filter(filter).fmt_fields(fields);
     log.event_format(Line).with_writer(|| BesideBar).init();
     if let Some(error) = refused {
-        tracing::warn!(%error, "{} is no filter, so warnings are shown", EnvFilter::DEFAULT_ENV);
+        tracing::warn!(%error, "{} is not a filter, so warnings are shown", EnvFilter::DEFAULT_ENV);
     }
 }
 
@@ -53,11 +53,8 @@ where
         let mut fields = String::new();
         context.format_fields(Writer::new(&mut fields), event)?;
         let level = match *event.metadata().level() {
-            Level::ERROR => "error",
-            Level::WARN => "warning",
-            Level::INFO => "info",
-            Level::DEBUG => "debug",
-            Level::TRACE => "trace",
+            Level::WARN => "warning".to_owned(),
+            level => level.as_str().to_lowercase(),
         };
         writeln!(line, "ehi: {level}: {}", escaped(&fields))
     }

@@ -1,5 +1,6 @@
 //! Runs a long call of the library with bars and graceful interruption.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use ehi::{Error, OnProgress, Progress};
@@ -15,24 +16,37 @@ pub const AS_BEFORE: &str = "the index is as before";
 ///
 /// # Errors
 /// Those of the call; [`Failure::Stopped`].
-pub fn run<T>(
-    left: &'static str,
-    call: impl FnOnce(&mut OnProgress<'_>) -> Result<T, Error>,
-) -> Result<T, Failure> {
-    let interrupts = Interrupts::watch();
-    let mut bars = Bars::new();
-    let result = call(&mut |progress| show(&mut bars, &interrupts, progress));
-    bars.clear();
-    match (result, interrupts.signal()) {
-        (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left: left.to_owned() }),
-        (result, _) => Ok(result?),
-    }
+pub fn run<T>(left: &str, call: impl FnOnce(&mut OnProgress<'_>) -> Result<T, Error>) -> Result<T, Failure> {
+    let watched = Watched::begin();
+    let result = call(&mut |progress| watched.show(progress));
+    watched.end(left, result)
 }
 
-/// A callback of the library that shows progress, and cancels after a signal.
-pub fn show(bars: &mut Bars, interrupts: &Interrupts, progress: Progress) -> ControlFlow<()> {
-    match interrupts.signal() {
-        Some(_) => ControlFlow::Break(()),
-        None => bars.show(progress),
+/// The bars of a call, and the signals that end it.
+pub struct Watched {
+    bars: RefCell<Bars>,
+    interrupts: Interrupts,
+}
+
+impl Watched {
+    pub fn begin() -> Self {
+        Self { bars: RefCell::new(Bars::new()), interrupts: Interrupts::watch() }
+    }
+
+    /// A callback of the library that shows progress, and cancels after a signal.
+    pub fn show(&self, progress: Progress) -> ControlFlow<()> {
+        match self.interrupts.signal() {
+            Some(_) => ControlFlow::Break(()),
+            None => self.bars.borrow_mut().show(progress),
+        }
+    }
+
+    /// The end of the call, of which a signal leaves `left`.
+    pub fn end<T>(&self, left: &str, result: Result<T, Error>) -> Result<T, Failure> {
+        self.bars.borrow_mut().clear();
+        match (result, self.interrupts.signal()) {
+            (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left: left.to_owned() }),
+            (result, _) => Ok(result?),
+        }
     }
 }

@@ -1,22 +1,18 @@
 //! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
 
+mod arguments;
 mod bars;
-mod beginning;
 mod calibrate;
-mod cut;
 mod describe;
 mod distil;
 mod documents;
-mod escape;
 mod eval;
 mod evaluation;
-mod examples;
 mod explain;
 #[cfg(feature = "explore")]
 mod explore;
 mod failure;
 mod fields;
-mod filtering;
 mod fuse;
 mod generate;
 mod health;
@@ -35,35 +31,33 @@ mod mcp;
 mod model;
 mod models;
 mod opening;
-#[cfg(any(feature = "explore", feature = "mcp"))]
-mod place;
-mod precision;
 mod printing;
 mod query;
-mod questions;
-mod recover;
 mod repair;
 mod restart;
 mod search;
 mod store;
+mod text;
 mod train;
 mod train_reranker;
 mod training;
 mod tune;
-mod verify;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use escape::escaped;
 use failure::Failure;
 use printing::Plain;
+use text::{escaped, one_line};
 
 /// Exit status for wrong arguments, as in clap.
 const USAGE: u8 = 2;
+
+/// Examples for the help, one a line, each in the help of the command that it calls.
+const EXAMPLES: &str = include_str!("examples.txt");
 
 /// A document store whose search index is learned together with its text encoder.
 #[derive(Parser)]
@@ -76,109 +70,75 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Train encoder and tree on a dataset's corpus, queries and train judgments
-    #[command(after_help = examples::TRAIN)]
     Train(train::Args),
     /// Train a reranker on questions and the documents that answer them, and say whether it is of use
-    #[command(after_help = examples::TRAIN_RERANKER)]
     TrainReranker(train_reranker::Args),
     /// Make an empty index with its own copy of a model, trained or not
-    #[command(after_help = examples::CREATE)]
     Create(store::CreateArgs),
     /// Say what a model does to a text: prompts, tokens, pooling, dimensions
-    #[command(after_help = examples::MODEL)]
     Model(describe::Args),
     /// Insert documents from JSON, CSV, TSV or a dataset; a document replaces the one with its id
-    #[command(after_help = examples::INSERT)]
     Insert(insert::Args),
     /// Find the documents that answer a question
-    #[command(after_help = examples::SEARCH)]
     Search(search::Args),
     /// Find them, and say which leaves were reached, why, and what came from where
-    #[command(after_help = examples::EXPLAIN)]
     Explain(explain::Args),
     /// Open a page in the browser to search the index, look into it and teach it
     #[cfg(feature = "explore")]
-    #[command(after_help = examples::EXPLORE)]
     Explore(explore::Args),
     /// What each leaf is about: distinctive words, typical documents, questions
-    #[command(after_help = examples::LEAVES)]
     Leaves(leaves::Args),
     /// Whether the index is whole, and its tree still fits what is stored
-    #[command(after_help = examples::HEALTH)]
     Health(store::ReportArgs),
     /// Print a document as a JSON line
-    #[command(after_help = examples::GET)]
     Get(documents::GetArgs),
     /// Print the ids of all documents, or of those that pass a filter
-    #[command(after_help = examples::IDS)]
     Ids(documents::IdsArgs),
     /// Print the number of documents, or of those that pass a filter
-    #[command(after_help = examples::COUNT)]
     Count(documents::ListArgs),
     /// Print all documents, or those that pass a filter, as JSON lines that `insert` reads
-    #[command(after_help = examples::EXPORT)]
     Export(documents::ListArgs),
     /// Delete a document, those that pass a filter, or those whose ids are in a file
-    #[command(after_help = examples::DELETE)]
     Delete(documents::DeleteArgs),
     /// Write the index anew, as small and fast as it can be, without what was deleted
-    #[command(after_help = examples::COMPACT)]
     Compact(store::CompactArgs),
     /// Make a tree for what is stored, without labels and without encoding anything again
-    #[command(after_help = examples::TUNE)]
     Tune(tune::Args),
     /// Measure how many leaves a search needs to find what exact search finds
-    #[command(after_help = examples::CALIBRATE)]
     Calibrate(calibrate::Args),
     /// Tell the index that a document answers a question, or does not
-    #[command(after_help = examples::JUDGE)]
     Judge(judge::Args),
     /// Print what the index was told
-    #[command(after_help = examples::JUDGMENTS)]
     Judgments(judge::ListArgs),
     /// Print the questions that were written down, or begin or end that
-    #[command(after_help = examples::QUESTIONS)]
-    Questions(questions::Args),
+    Questions(judge::QuestionsArgs),
     /// Train on the judgments, and change over to the result if it is better on judged questions set aside
-    #[command(after_help = examples::LEARN)]
     Learn(learn::Args),
     /// Make a small query encoder that gives what the full one gives, at a fraction of the cost
-    #[command(after_help = examples::DISTIL)]
     Distil(distil::Args),
     /// Learn how much embeddings and words count in a search, and whether words help, from judged questions
-    #[command(after_help = examples::FUSE)]
     Fuse(fuse::Args),
     /// Copy the index as of its last flush into another directory, sharing its files where it can (for a
     /// backup, copy that to another disk)
-    #[command(after_help = examples::SNAPSHOT)]
     Snapshot(store::SnapshotArgs),
     /// Bring back what a writer that was cut off had stored and not flushed, and flush it
-    #[command(after_help = examples::RECOVER)]
     Recover(store::WriteArgs),
     /// Bring a damaged index back to what can be read of it, also where it does not open
-    #[command(after_help = examples::REPAIR)]
     Repair(repair::Args),
     /// Encode every document with another model and change over to it; the old one is kept
-    #[command(after_help = examples::REENCODE)]
     Reencode(model::ReencodeArgs),
     /// Return to the model before the last change
-    #[command(after_help = examples::ROLLBACK)]
     Rollback(store::WriteArgs),
     /// Give back the space of the model before the last change
-    #[command(after_help = examples::DROP_PREVIOUS)]
     DropPrevious(store::WriteArgs),
     /// Sizes, counts and the load of the leaves
-    #[command(after_help = examples::STATS)]
     Stats(store::ReportArgs),
     /// Read the whole index and check every checksum and invariant
-    #[command(after_help = examples::VERIFY)]
     Verify(store::ReportArgs),
     /// Measure quality against documents visited on a dataset
-    #[command(after_help = examples::EVAL)]
     Eval(eval::Args),
     /// Serve the index to agents and editors by the Model Context Protocol, on standard input and output
     #[cfg(feature = "mcp")]
-    #[command(after_help = examples::MCP)]
     Mcp(mcp::Args),
     /// Print completions for a shell
     Completions(generate::CompletionsArgs),
@@ -187,7 +147,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match command().try_get_matches().and_then(|given| Cli::from_arg_matches(&given)) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -206,6 +166,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line, with the examples of each command in its help.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|command| {
+        let call = format!("ehi {} ", command.get_name());
+        let own: Vec<&str> = EXAMPLES.lines().filter(|line| line.contains(&call)).collect();
+        match own.len() {
+            0 => command,
+            1 => command.after_help(format!("Example:\n  {}", own[0])),
+            _ => command.after_help(format!("Examples:\n  {}", own.join("\n  "))),
+        }
+    })
+}
+
 fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         Command::Train(args) => train::run(&args, out),
@@ -218,7 +191,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "explore")]
         Command::Explore(args) => explore::run(&args, out),
         Command::Leaves(args) => leaves::run(&args, out),
-        Command::Health(args) => health::run(&args, out),
+        Command::Health(args) => health::health(&args, out),
         Command::Get(args) => documents::get(&args, out),
         Command::Ids(args) => documents::ids(&args, out),
         Command::Count(args) => documents::count(&args, out),
@@ -229,23 +202,23 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Calibrate(args) => calibrate::run(&args, out),
         Command::Judge(args) => judge::run(&args, out),
         Command::Judgments(args) => judge::list(&args, out),
-        Command::Questions(args) => questions::run(&args, out),
+        Command::Questions(args) => judge::questions(&args, out),
         Command::Learn(args) => learn::run(&args, out),
         Command::Distil(args) => distil::run(&args, out),
         Command::Fuse(args) => fuse::run(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
-        Command::Recover(args) => recover::run(&args, out),
+        Command::Recover(args) => store::recover(&args, out),
         Command::Repair(args) => repair::run(&args, out),
         Command::Reencode(args) => model::reencode(&args, out),
         Command::Rollback(args) => model::rollback(&args, out),
         Command::DropPrevious(args) => model::drop_previous(&args, out),
         Command::Stats(args) => store::stats(&args, out),
-        Command::Verify(args) => verify::run(&args, out),
+        Command::Verify(args) => health::verify(&args, out),
         Command::Eval(args) => eval::run(&args, out),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(&args),
-        Command::Completions(args) => generate::completions(&args, Cli::command()),
-        Command::Man(args) => generate::man(&args, Cli::command(), out),
+        Command::Completions(args) => generate::completions(&args, self::command()),
+        Command::Man(args) => generate::man(&args, self::command(), out),
     }
 }
 
@@ -274,9 +247,9 @@ fn refusal(whole: &str) -> String {
     let (mut said, mut tips) = (String::new(), String::new());
     for (place, paragraph) in whole.split("\n\n").enumerate() {
         if place == 0 {
-            said = failure::one_line(paragraph.trim_start_matches("error: "));
+            said = one_line(paragraph.trim_start_matches("error: "));
         } else if paragraph.trim_start().starts_with(TIP) {
-            tips = failure::one_line(paragraph).replace(TIP, ";");
+            tips = one_line(paragraph).replace(TIP, ";");
         }
     }
     said + &tips

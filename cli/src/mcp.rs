@@ -29,8 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 use crate::interrupt::Interrupts;
-use crate::opening::WaitArgs;
-use crate::precision::PrecisionArgs;
+use crate::opening::{PrecisionArgs, WaitArgs};
 use limits::ABOUT;
 use server::Server;
 use transport::Stdio;
@@ -59,7 +58,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.wait.is_asked() && !args.write {
-        return Err(Failure::Usage("--wait is for `--write`: reading waits for nobody".to_owned()));
+        return Err(Failure::Usage("`--wait` is for `--write`: a reader never waits".to_owned()));
     }
     let about = args.about.as_deref().map_or(0, |about| about.chars().count());
     if about > ABOUT {
@@ -76,7 +75,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
              see docs/agents.md"
         );
     }
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Usage(format!("cannot start to serve: {error}")))?;
     let served = runtime.block_on(serve(&held, args.about.as_deref(), interrupts));
     // Does not wait for a blocked read or write.
     runtime.shutdown_background();
@@ -97,16 +99,18 @@ async fn serve(held: &Arc<HeldIndex>, about: Option<&str>, interrupts: Interrupt
     let server = Server::new(Arc::clone(held), about);
     let work = server.work();
     let served = match server.serve_with_ct(Stdio::open(stop.clone()), stop).await {
-        Ok(running) => {
-            running.waiting().await.map(drop).map_err(|error| Failure::Protocol(error.to_string()))
-        }
+        Ok(running) => running.waiting().await.map(drop).map_err(|error| failed(&error)),
         // No client came, or a signal ended the session first.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
-            Err(Failure::Protocol("the client did not begin with a request".to_owned()))
+            Err(failed(&"the client did not begin with a request"))
         }
-        Err(error) => Err(Failure::Protocol(error.to_string())),
+        Err(error) => Err(failed(&error)),
     };
     work.ended().await;
     served
+}
+
+fn failed(why: &dyn std::fmt::Display) -> Failure {
+    Failure::Usage(format!("the protocol's exchange failed: {why}"))
 }

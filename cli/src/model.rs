@@ -7,7 +7,7 @@ use ehi::{Error, Index, ModelChange, OnProgress};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::long::{self, AS_BEFORE};
+use crate::long::AS_BEFORE;
 use crate::models::{self, EncoderArgs};
 use crate::printing::{self, counted};
 use crate::store::WriteArgs;
@@ -42,17 +42,10 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     let said = match (dropped, freed) {
         (true, _) => "the previous model and its embeddings are gone",
         (false, 0) => "no previous model was kept",
-        (false, _) => "no previous model was kept; what a change of model that was cut off had left is gone",
+        (false, _) => "no previous model was kept; the remains of an interrupted change of model are removed",
     };
     let report = json!({ "dropped": dropped, "freed_bytes": freed });
     printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {freed} bytes freed"))
-}
-
-/// Digits of a hash that identify a model.
-const SHOWN_DIGITS: usize = 12;
-
-fn short(hash: &str) -> &str {
-    hash.get(..SHOWN_DIGITS).unwrap_or(hash)
 }
 
 fn tree(index: &Index) -> String {
@@ -68,24 +61,21 @@ fn change(
     out: &mut dyn Write,
     run: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<ModelChange, Error>,
 ) -> Result<(), Failure> {
-    let WriteArgs { report: args, wait } = args;
-    let index = wait.open(&args.index)?;
-    let change = long::run(AS_BEFORE, |on_progress| run(&index, on_progress))?;
-    let ModelChange { from, to, documents, encoded, routed, .. } = &change;
-    let done = match (encoded, routed) {
-        (0, 0) => "all of them unchanged since that model served".to_owned(),
-        (_, 0) => format!("{encoded} of them encoded anew"),
-        _ => format!("{routed} of them routed anew by their stored embeddings"),
-    };
-    let documents = counted(*documents, "document");
-    printing::report(out, args.json, &change, |out| {
+    args.run(out, AS_BEFORE, run, |out, index, change| {
+        let ModelChange { from, to, documents, encoded, routed, .. } = change;
+        let done = match (encoded, routed) {
+            (0, 0) => "all of them unchanged since that model served".to_owned(),
+            (_, 0) => format!("{encoded} of them encoded anew"),
+            _ => format!("{routed} of them routed anew by their stored embeddings"),
+        };
         writeln!(
             out,
-            "{documents}, {done}; the model was {} and is {}, {}\n\
+            "{}, {done}; the model was {:.12} and is {:.12}, {}\n\
              `ehi rollback` returns to the one before, `ehi drop-previous` gives back its space",
-            short(&from.to_string()),
-            short(&to.to_string()),
-            tree(&index),
+            counted(*documents, "document"),
+            from.to_string(),
+            to.to_string(),
+            tree(index),
         )
     })
 }

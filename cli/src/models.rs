@@ -8,6 +8,10 @@ use ehi::model::{EncoderSettings, MANIFEST_FILE};
 use crate::failure::Failure;
 use crate::printing;
 
+/// Why the name of a model is not looked up on a hub.
+const NO_HUB: &str = " (this build fetches no model by its name: `cargo install --path cli --features hub` makes one that \
+     does, or have `hf download NAME --local-dir DIR` fetch it)";
+
 /// Settings of an encoder in place of those of its folder.
 #[derive(clap::Args)]
 pub struct EncoderArgs {
@@ -37,12 +41,15 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
     if given.is_dir() {
         return Ok(given.to_owned());
     }
+    let missing = format!("the model directory {} does not exist", printing::path(given));
     #[cfg(feature = "hub")]
     if let Some(name) = hub_name(given) {
-        let path = given.to_owned();
-        return ehi::model::fetch(name).map_err(|source| Failure::NotFetched { path, source });
+        return ehi::model::fetch(name).map_err(|source| {
+            let why = Failure::from(source).line();
+            Failure::Usage(format!("{missing}, and no model of that name can be fetched: {why}"))
+        });
     }
-    Err(Failure::NoModel { path: given.to_owned() })
+    Err(Failure::Usage(missing + if cfg!(feature = "hub") { "" } else { NO_HUB }))
 }
 
 /// A bundle, or a model without a tree from an encoder's folder.

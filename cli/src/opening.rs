@@ -4,10 +4,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ehi::model::{EncoderPrecision, LoadOptions, Reranker};
 use ehi::store::StoreError;
 use ehi::{Error, Index, IndexBuilder};
 
+use crate::arguments::time;
 use crate::failure::Failure;
+use crate::models;
 use crate::printing;
 
 /// Interval between retries if the library does not wait.
@@ -16,7 +19,7 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(clap::Args)]
 pub struct WaitArgs {
     /// Wait so long where another process has the index open for writing; 0 means not at all
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0")]
+    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| time(text, "seconds", 1.0), default_value = "0")]
     wait: Duration,
 }
 
@@ -49,6 +52,30 @@ impl WaitArgs {
     }
 }
 
+#[derive(Clone, clap::Args)]
+pub struct PrecisionArgs {
+    /// How texts are encoded: f32, or int8, which is faster and slightly less exact
+    #[arg(long, value_name = "PRECISION", default_value_t)]
+    encoder_precision: EncoderPrecision,
+}
+
+impl PrecisionArgs {
+    /// The options with this precision.
+    pub fn of(&self, builder: IndexBuilder) -> IndexBuilder {
+        builder.encoder_precision(self.encoder_precision)
+    }
+
+    /// The cross-encoder of a folder, or of a name.
+    pub fn open_reranker(&self, given: &Path) -> Result<Reranker, Failure> {
+        let options = LoadOptions::new().encoder_precision(self.encoder_precision);
+        Ok(options.reranker(models::directory(given)?)?)
+    }
+
+    pub fn open_read_only(&self, path: &Path) -> Result<Index, Error> {
+        self.of(Index::builder()).open_read_only(path)
+    }
+}
+
 /// Opens an index for reading; the encoder is loaded only by commands that need it.
 pub fn open_read_only(path: &Path) -> Result<Index, Error> {
     Index::builder().lazy_encoder(true).open_read_only(path)
@@ -59,15 +86,9 @@ pub fn refuse_file(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
         // A link may lead to a directory or to nothing.
         Ok(_) if !path.is_dir() => Err(Failure::Usage(format!(
-            "{} is there and is not a directory; choose another place for the index",
+            "{} exists and is not a directory; choose another place for the index",
             printing::path(path)
         ))),
         _ => Ok(()),
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let parsed = text.trim().parse().ok();
-    let duration = parsed.and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "this is a number of seconds from 0".to_owned())
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-use crate::escape::{acts, escaped};
 use crate::failure::Failure;
+use crate::text::{acts, escaped};
 
 /// Standard output with characters that act escaped, except line feeds and tabs.
 ///

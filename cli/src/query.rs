@@ -4,8 +4,8 @@ use ehi::search::DEFAULT_K;
 use ehi::{Filter, Index, QueryEncoder, SearchRequest};
 use serde::{Serialize, Serializer};
 
+use crate::arguments::filter;
 use crate::failure::Failure;
-use crate::filtering::filter;
 
 /// By the names of [`SearchRequest::from_json`], which says what can be combined.
 #[derive(clap::Args, Serialize)]
@@ -54,7 +54,7 @@ impl QueryArgs {
     /// Why a search found nothing, where leaves were what an option asked for.
     pub fn note_on_none(&self, index: &Index) -> Option<&'static str> {
         (self.beam.is_some() && !index.is_empty() && self.filter.is_none()).then_some(
-            "there is no document in the leaves that were visited; without --beam a search goes as far as it takes",
+            "the leaves that were visited hold no documents; without --beam a search visits as many as it takes",
         )
     }
 

@@ -3,16 +3,16 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use ehi::store::{RepairReport, StoreError, Undecided};
 use ehi::{Error, Index, RepairOptions};
 
-use crate::bars::Bars;
-use crate::escape::escaped;
-use crate::failure::Failure;
+use crate::arguments::one_of;
+use crate::failure::{Failure, WARNED};
+use crate::long;
 use crate::models::{self, EncoderArgs};
 use crate::printing::{self, counted};
 use crate::store::{ReportArgs, WriteArgs};
+use crate::text::escaped;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -24,41 +24,31 @@ pub struct Args {
     #[command(flatten)]
     encoder: EncoderArgs,
     /// What to do with documents of which it is not known whether they had been deleted; refuse if absent
-    #[arg(long)]
-    undecided: Option<Choice>,
+    #[arg(long, value_parser = one_of([("keep", Undecided::Keep), ("drop", Undecided::Drop)]))]
+    undecided: Option<Undecided>,
     /// Remove what earlier repairs set aside, unless there is something to repair now
     #[arg(long)]
     forget: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Choice {
-    Keep,
-    Drop,
-}
-
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let bundle = args.model.as_deref().map(|model| models::open(model, &args.encoder)).transpose()?;
-    let undecided = match args.undecided {
-        None => Undecided::Refuse,
-        Some(Choice::Keep) => Undecided::Keep,
-        Some(Choice::Drop) => Undecided::Drop,
-    };
-    let mut bars = Bars::new();
+    let undecided = args.undecided.unwrap_or_default();
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let repaired = wait.retry(|| {
-        let options = RepairOptions { bundle: bundle.clone(), undecided, forget: args.forget };
-        Index::repair(index, &options, &mut |progress| bars.show(progress))
+    let repaired = long::run("the documents are as before", |on_progress| {
+        wait.retry(|| {
+            let options = RepairOptions { bundle: bundle.clone(), undecided, forget: args.forget };
+            Index::repair(index, &options, &mut *on_progress)
+        })
     });
-    bars.clear();
-    let report = repaired.map_err(|error| match error {
-        Error::Store(StoreError::Corrupt { file, detail }) => Failure::Usage(format!(
+    let report = repaired.map_err(|failure| match failure {
+        Failure::Ehi(Error::Store(StoreError::Corrupt { file, detail })) => Failure::Usage(format!(
             "{file} is damaged: {detail}; no copy of it is left, so it cannot be repaired: restore the index from \
              a backup, or insert the documents into a new one"
         )),
-        other => other.into(),
+        other => other,
     })?;
-    let dropped = matches!(args.undecided, Some(Choice::Drop)) && report.undecided > 0;
+    let dropped = undecided == Undecided::Drop && report.undecided > 0;
     printing::report(out, *json, &report, |out| {
         write_text(out, index, &report, dropped)?;
         if args.forget { write_forgotten(out, &report) } else { Ok(()) }
@@ -66,7 +56,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let lost = report.lost + report.lost_commits + report.lost_judgments + report.lost_judgment_commits;
     match lost {
         0 if !report.judgments_set_aside && !dropped => Ok(()),
-        _ => Err(Failure::Lost { index: index.clone() }),
+        _ => {
+            let verdict = "repaired, but something is lost".to_owned();
+            Err(Failure::Checked { index: index.clone(), verdict, status: WARNED })
+        }
     }
 }
 
@@ -76,93 +69,63 @@ fn write_text(
     report: &RepairReport,
     dropped: bool,
 ) -> std::io::Result<()> {
-    let documents = |count| counted(count, "document");
-    let judgments = |count| counted(count, "judgment");
-    let groups = |count| counted(count, "group");
-    let damaged = counted(report.damaged_segments, "damaged segment");
-    let lost = [
-        (report.lost, format!("{} of {damaged} cannot be read; insert them again", documents(report.lost))),
-        (
-            report.lost_commits,
-            format!(
-                "{} of documents in the log cannot be read, how many documents is not known; insert them again",
-                groups(report.lost_commits)
-            ),
-        ),
-        (
-            report.judgments_set_aside.into(),
-            "the judgments cannot be read, how many is not known; all are set aside".to_owned(),
-        ),
-        (report.lost_judgments, format!("{} cannot be read", judgments(report.lost_judgments))),
-        (
-            report.lost_judgment_commits,
-            format!("{} of judgments in their log cannot be read", groups(report.lost_judgment_commits)),
-        ),
-        (
-            if dropped { report.undecided } else { 0 },
-            format!("{} dropped, though only some had been deleted", documents(report.undecided)),
-        ),
+    let (dropped, kept) = if dropped { (report.undecided, 0) } else { (0, report.undecided) };
+    let counts = [
+        ("LOST: ", report.lost, "document", "of damaged segments cannot be read; insert them again"),
+        ("LOST: ", report.lost_commits, "group", "of documents in the log cannot be read; insert them again"),
+        ("LOST: ", report.lost_judgments, "judgment", "cannot be read"),
+        ("LOST: ", report.lost_judgment_commits, "group", "of judgments in their log cannot be read"),
+        ("LOST: ", dropped, "document", "dropped, though only some had been deleted"),
+        ("", report.undecided_judgments, "judgment", "may have been forgotten before"),
+        ("", report.waiting_judgments, "judgment", "wait in their log; `ehi recover` brings them back"),
+        ("", kept, "document", "kept, though some had been deleted"),
     ];
-    for (_, said) in lost.iter().filter(|(count, _)| *count > 0) {
-        writeln!(out, "LOST: {said}")?;
+    for (head, count, noun, text) in counts.into_iter().filter(|(_, count, ..)| *count > 0) {
+        writeln!(out, "{head}{} {text}", counted(count, noun))?;
     }
-    report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
-    let kept = |text: &str| text.to_owned();
-    let mended = [
-        (report.current_restored, kept("CURRENT was damaged and was made again")),
+    let damage = [
         (
-            report.previous_model_set_aside,
-            kept("the model before the last change was damaged and is set aside"),
+            report.judgments_set_aside,
+            "LOST: the judgments cannot be read, how many is not known; all are set aside",
         ),
-        (report.manifest_restored, kept("MANIFEST was damaged and was restored from its copy")),
-        (report.model_restored, kept("the model was damaged and was restored from the bundle given")),
+        (report.current_restored, "CURRENT was damaged and was made again"),
+        (report.previous_model_set_aside, "the model before the last change was damaged and is set aside"),
+        (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
+        (report.model_restored, "the model was damaged and was restored from the bundle given"),
         (
             report.query_encoder_removed,
-            kept("the query encoder was damaged and was taken away; `ehi distil` makes one"),
+            "the query encoder was damaged and is removed; `ehi distil` makes one",
         ),
-        (report.judgments_damaged, kept("the judgments were damaged; what could be read of them is kept")),
-        (report.log_damaged, kept("the log was damaged; what could be read of it is kept")),
-        (
-            report.damaged_segments > 0,
-            format!(
-                "{damaged}: {} recovered, {} of them with embedding and leaves computed anew, {} lost",
-                documents(report.recovered),
-                report.recomputed,
-                report.lost
-            ),
-        ),
-        (
-            report.undecided_judgments > 0,
-            format!("{} may have been forgotten before", judgments(report.undecided_judgments)),
-        ),
-        (
-            report.waiting_judgments > 0,
-            format!(
-                "{} wait in their log; `ehi recover` brings them back",
-                judgments(report.waiting_judgments)
-            ),
-        ),
-        (
-            report.undecided > 0 && !dropped,
-            format!("{} kept, though some had been deleted", documents(report.undecided)),
-        ),
+        (report.judgments_damaged, "the judgments were damaged; what could be read of them is kept"),
+        (report.log_damaged, "the log was damaged; what could be read of it is kept"),
     ];
-    for (_, said) in mended.iter().filter(|(happened, _)| *happened) {
-        writeln!(out, "{said}")?;
+    for (_, text) in damage.iter().filter(|(happened, _)| *happened) {
+        writeln!(out, "{text}")?;
     }
+    if report.damaged_segments > 0 {
+        writeln!(
+            out,
+            "{}: {} recovered, {} of them with embedding and leaves computed anew, {} lost",
+            counted(report.damaged_segments, "damaged segment"),
+            counted(report.recovered, "document"),
+            report.recomputed,
+            report.lost
+        )?;
+    }
+    report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
     report.unmeasured.iter().try_for_each(|said| writeln!(out, "{}", escaped(said)))?;
     report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))?;
     let (sound, nothing) = if report.was_sound() { ("sound: ", ", nothing to repair") } else { ("", "") };
-    writeln!(out, "{sound}{}{nothing}", documents(report.documents))?;
-    if report.waiting_documents > 0 {
-        writeln!(
+    writeln!(out, "{sound}{}{nothing}", counted(report.documents, "document"))?;
+    match report.waiting_documents {
+        0 => Ok(()),
+        waiting => writeln!(
             out,
             "{} more wait in the log; `ehi recover --index {}` brings them back",
-            documents(report.waiting_documents),
+            counted(waiting, "document"),
             printing::path(index)
-        )?;
+        ),
     }
-    Ok(())
 }
 
 fn write_forgotten(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()> {

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::hits;
-use crate::precision::PrecisionArgs;
+use crate::opening::PrecisionArgs;
 use crate::printing;
 use crate::query::QueryArgs;
+use crate::store::ReportArgs;
 
 /// Default number of reranked hits.
 pub const RERANK_DEPTH: usize = 50;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory of the index
-    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
-    index: PathBuf,
+    #[command(flatten)]
+    report: ReportArgs,
     #[command(flatten)]
     options: QueryArgs,
     /// Score every document, without the tree
@@ -35,16 +35,13 @@ pub struct Args {
     ids_only: bool,
     #[command(flatten)]
     precision: PrecisionArgs,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
     /// The question. `+word` must be in a hit, `-word` must not, and `"a phrase"` must; with `--mode dense`
     /// these signs mean nothing. One that begins with `-` comes after `--`
     query: String,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = args.precision.open_read_only(&args.index)?;
+    let index = args.precision.open_read_only(&args.report.index)?;
     let mut request = args.options.request()?;
     if args.exact {
         request = request.exact();
@@ -54,7 +51,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         request = request.rerank(&Arc::new(args.precision.open_reranker(dir)?), args.rerank_depth);
     }
     let result = index.search_with(&args.query, &request)?;
-    if args.json {
+    if args.report.json {
         printing::json(out, &result)
     } else {
         hits::write_hits(out, &index, &args.query, &result).map_err(Failure::Output)?;

@@ -1,12 +1,12 @@
-//! `ehi create`, `compact`, `snapshot` and `stats`.
+//! `ehi create`, `compact`, `snapshot`, `recover` and `stats`.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use ehi::calibrate::RecallCurve;
 use ehi::model::DistilReport;
-use ehi::store::{EncodedBy, StoreStats};
-use ehi::{Analyzer, Index, Language, LearnedFusion, Passages};
+use ehi::store::{EncodedBy, Entries, Notice, StoreStats};
+use ehi::{Analyzer, Error, Index, Language, LearnedFusion, OnProgress, Passages};
 use serde::Serialize;
 use serde_json::json;
 
@@ -25,9 +25,7 @@ struct Words(Option<Analyzer>);
 fn words(text: &str) -> Result<Words, String> {
     match text.trim().to_lowercase().as_str() {
         "none" => Ok(Words(None)),
-        name => {
-            analyzer(name).map(|analyzer| Words(Some(analyzer))).map_err(|error| format!("{error}, or none"))
-        }
+        name => analyzer(name).map(|analyzer| Words(Some(analyzer))).map_err(|error| error + ", or none"),
     }
 }
 
@@ -36,11 +34,6 @@ fn analyzer(text: &str) -> Result<Analyzer, String> {
         let languages: Vec<_> = Language::ALL.iter().map(|language| language.name()).collect();
         format!("expected tokens, or a language: {}", languages.join(", "))
     })
-}
-
-/// Without a name, the words that the index has, or else tokens.
-fn words_to_add(text: &str) -> Result<Words, String> {
-    if text.is_empty() { Ok(Words(None)) } else { analyzer(text).map(|analyzer| Words(Some(analyzer))) }
 }
 
 #[derive(clap::Args)]
@@ -73,14 +66,29 @@ pub struct WriteArgs {
     pub wait: WaitArgs,
 }
 
+impl WriteArgs {
+    /// Runs a call on the index, and prints what it reports; `left` describes the state after a signal.
+    pub fn run<T: Serialize>(
+        &self,
+        out: &mut dyn Write,
+        left: &str,
+        call: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<T, Error>,
+        text: impl FnOnce(&mut dyn Write, &Index, &T) -> std::io::Result<()>,
+    ) -> Result<(), Failure> {
+        let index = self.wait.open(&self.report.index)?;
+        let done = long::run(left, |on_progress| call(&index, on_progress))?;
+        printing::report(out, self.report.json, &done, |out| text(out, &index, &done))
+    }
+}
+
 #[derive(clap::Args)]
 pub struct CompactArgs {
     #[command(flatten)]
     write: WriteArgs,
     /// Give every document posting lists of its words, for an index that was made without: `tokens` of the
     /// encoder, or words without their endings in a language (`english`); tokens if not named
-    #[arg(long, value_name = "WORDS", num_args = 0..=1, default_missing_value = "", value_parser = words_to_add)]
-    lexical: Option<Words>,
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, value_parser = analyzer)]
+    lexical: Option<Option<Analyzer>>,
 }
 
 #[derive(clap::Args)]
@@ -105,10 +113,8 @@ pub struct SnapshotArgs {
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
     let bundle = models::open(&args.model, &args.encoder)?;
-    let mut builder = Index::builder().analyzer(args.lexical.0);
-    if let Some(passages) = args.passages {
-        builder = builder.passages(passages.tokens, passages.overlap);
-    }
+    let builder = Index::builder().analyzer(args.lexical.0);
+    let builder = args.passages.iter().fold(builder, |builder, of| builder.passages(of.tokens, of.overlap));
     builder.create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
@@ -130,7 +136,7 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     long::run(AS_BEFORE, |on_progress| {
         let progress = index.with_progress(on_progress);
         match *lexical {
-            Some(Words(given)) => progress.make_lexical(given.or(has).unwrap_or_default()),
+            Some(given) => progress.make_lexical(given.or(has).unwrap_or_default()),
             None => progress.compact(),
         }
     })?;
@@ -161,6 +167,41 @@ pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure>
         .map_err(Failure::Output)
 }
 
+/// Opening for writing reads the log; a flush makes what it held durable.
+pub fn recover(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let WriteArgs { report: args, wait } = args;
+    let index = wait.open(&args.index)?;
+    let notices = index.notices();
+    let taken_over = |entries| {
+        let found = notices.iter().find_map(|notice| match notice {
+            Notice::TakenOver { commits, count, of } if *of == entries => Some((*commits, *count)),
+            _ => None,
+        });
+        found.unwrap_or_default()
+    };
+    let (commits, recovered) = taken_over(Entries::Documents);
+    let (_, judgments) = taken_over(Entries::Judgments);
+    index.flush()?;
+    let documents = index.len();
+    let report =
+        json!({ "commits": commits, "recovered": recovered, "judgments": judgments, "documents": documents });
+    printing::report(out, args.json, &report, |out| {
+        if judgments > 0 {
+            let judgments = counted(judgments, "judgment");
+            writeln!(out, "{judgments} brought back from their log and flushed")?;
+        }
+        let documents = counted(documents, "document");
+        if commits == 0 {
+            return writeln!(out, "nothing waits in the log; the index has {documents}");
+        }
+        let (recovered, commits) = (counted(recovered, "document"), counted(commits, "commit"));
+        writeln!(
+            out,
+            "{recovered} in {commits} brought back from the log and flushed; the index has {documents}"
+        )
+    })
+}
+
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
     let (store, recall, fusion) = (index.stats()?, index.recall_curve(), index.fusion());
@@ -178,16 +219,14 @@ struct Stats {
     query_encoder: Option<DistilReport>,
 }
 
-fn write_words(out: &mut dyn Write, fusion: &LearnedFusion) -> std::io::Result<()> {
+/// Whether words help.
+fn help(fusion: &LearnedFusion) -> String {
     let LearnedFusion { questions, dense, hybrid, alpha, .. } = fusion;
     let helps = match fusion.words_help {
         true => format!("help: embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha),
         false => "do not help, so searches go by embeddings alone".to_owned(),
     };
-    writeln!(
-        out,
-        "words          {helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {questions} questions)"
-    )
+    format!("{helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {questions} questions)")
 }
 
 fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
@@ -213,21 +252,16 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         let note = if mixed { "; scores of the same text differ by up to about 0.01" } else { "" };
         writeln!(out, "encoded by     {}{note}", by.join(", "))?;
     }
-    match (stats.analyzer, fusion) {
-        (None, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
+    let words = match (stats.analyzer, fusion) {
+        (None, _) => "no posting lists; `ehi compact --lexical` makes them".to_owned(),
         (Some(analyzer), None) => {
-            writeln!(
-                out,
-                "words          can be searched ({analyzer}); `ehi fuse` learns how much they count"
-            )?;
+            format!("can be searched ({analyzer}); `ehi fuse` learns how much they count")
         }
-        (Some(_), Some(fusion)) => {
-            write_words(out, fusion)?;
-            if let Some(fast) = &fusion.fast {
-                write!(out, "fast encoder:  ")?;
-                write_words(out, fast)?;
-            }
-        }
+        (Some(_), Some(fusion)) => help(fusion),
+    };
+    writeln!(out, "words          {words}")?;
+    if let Some(fast) = fusion.as_ref().and_then(|fusion| fusion.fast.as_ref()) {
+        writeln!(out, "fast encoder   words {}", help(fast))?;
     }
     match query_encoder {
         None => writeln!(out, "query encoder  none; `ehi distil` makes one")?,

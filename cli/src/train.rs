@@ -1,28 +1,33 @@
 //! `ehi train`
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-use ehi::data::Dataset;
+use ehi::data::{Dataset, JudgmentFormat};
 use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
-use ehi::{Document, Error, Judgment};
+use ehi::{Document, Judgment};
 
-use crate::bars::Bars;
-use crate::escape::escaped;
+use crate::arguments::one_of;
+use crate::bars;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::insert::origin;
-use crate::interrupt::Interrupts;
 use crate::judge;
-use crate::long;
+use crate::long::Watched;
 use crate::models::{self, EncoderArgs};
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
+use crate::text::escaped;
 use crate::training;
+
+const PRESETS: [(&str, Preset); 4] = [
+    ("scifact", Preset::SciFact),
+    ("fiqa", Preset::Fiqa),
+    ("msmarco", Preset::MsMarco),
+    ("nq320k", Preset::Nq320k),
+];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -34,34 +39,22 @@ pub struct Args {
     #[command(flatten)]
     encoder: EncoderArgs,
     #[command(flatten)]
-    set: SetArgs,
-    /// Directory of the new bundle; must be missing or empty
-    #[arg(long, value_name = "BUNDLE")]
-    out: PathBuf,
+    training: TrainingArgs,
     /// Branching factor B; by the size of the corpus if absent
     #[arg(long)]
     branching: Option<u32>,
     /// Height H; the tree has B^H leaves
     #[arg(long)]
     height: Option<u32>,
-    /// Passes over the training pairs
-    #[arg(long)]
-    epochs: Option<usize>,
-    /// Seed of everything random
-    #[arg(long)]
-    seed: Option<u64>,
     /// Start of the tree
-    #[arg(long)]
-    init: Option<InitName>,
+    #[arg(long, value_parser = one_of([("random", Init::Random), ("kmeans", Init::KMeans)]))]
+    init: Option<Init>,
     /// Where to train
-    #[arg(long, default_value = "cpu")]
-    device: DeviceName,
+    #[arg(long, default_value = "cpu", value_parser = one_of([("cpu", TrainDevice::Cpu), ("cuda", TrainDevice::Cuda)]))]
+    device: TrainDevice,
     /// The paper's settings for a dataset
-    #[arg(long)]
-    preset: Option<PresetName>,
-    /// JSON file of settings; absent ones take their default
-    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
-    config: Option<PathBuf>,
+    #[arg(long, value_parser = one_of(PRESETS), conflicts_with = "config")]
+    preset: Option<Preset>,
     /// Leave a checkpoint in this directory now and then, and when interrupted
     #[arg(long, value_name = "DIR")]
     checkpoints: Option<PathBuf>,
@@ -77,9 +70,28 @@ pub struct Args {
     /// Keep the frozen layers' output in this directory, for later runs over the same texts
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+}
+
+/// What is trained on, and how, for a model or a reranker.
+#[derive(clap::Args)]
+pub struct TrainingArgs {
+    #[command(flatten)]
+    pub set: SetArgs,
+    /// Directory of what is trained; must be missing or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Passes over the training pairs
+    #[arg(long)]
+    pub epochs: Option<usize>,
+    /// Seed of everything random
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// JSON file of settings; absent ones take their default
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Disk for the frozen layers' output
     #[arg(long, value_name = "BYTES", default_value_t = ehi::train::DEFAULT_CACHE_BYTES)]
-    cache_bytes: u64,
+    pub cache_bytes: u64,
 }
 
 /// What is trained on.
@@ -95,8 +107,8 @@ pub struct SetArgs {
     #[arg(long, value_name = "FILE")]
     pairs: Option<PathBuf>,
     /// Form of that file; by the ending of its name, or its content, if absent
-    #[arg(long, value_name = "FORM", requires = "pairs")]
-    pairs_format: Option<judge::FormatName>,
+    #[arg(long, value_name = "FORM", requires = "pairs", value_parser = one_of(judge::FORMATS))]
+    pairs_format: Option<JudgmentFormat>,
     /// The documents of the pairs: a file or folder that `ehi insert` reads
     #[arg(long, value_name = "FILE", requires = "pairs")]
     corpus: Option<PathBuf>,
@@ -135,57 +147,31 @@ impl SetArgs {
         let ids: HashSet<&str> = documents.iter().map(|document| document.id.as_str()).collect();
         let is_there = |judged: &&Judgment| ids.contains(judged.id.as_str());
         if let Some(Judgment { question, id, .. }) = judgments.iter().find(|judged| !is_there(judged)) {
-            let (pairs, question, id) = (pairs.to_owned(), question.clone(), id.clone());
-            return Err(Failure::NoDocument { pairs, question, id, documents: documents.len() });
+            return Err(Failure::Usage(format!(
+                "{}: the question `{}` is answered by the document `{}`, which is not among the {} given; take that \
+                 line out, or give its document too",
+                printing::path(pairs),
+                escaped(question),
+                escaped(id),
+                documents.len()
+            )));
         }
         Ok(TrainingSet::from_judgments(documents, &judgments, dev_fraction)?)
     }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum InitName {
-    Random,
-    #[value(name = "kmeans")]
-    KMeans,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum DeviceName {
-    Cpu,
-    Cuda,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PresetName {
-    #[value(name = "scifact")]
-    SciFact,
-    Fiqa,
-    #[value(name = "msmarco")]
-    MsMarco,
-    Nq320k,
-}
-
 impl Args {
     fn settings(&self) -> Result<TrainConfig, Failure> {
-        let mut config = match (&self.config, self.preset) {
+        let mut config = match (&self.training.config, self.preset) {
             (Some(path), _) => TrainConfig::from_file(path)?,
-            (None, Some(preset)) => TrainConfig::preset(match preset {
-                PresetName::SciFact => Preset::SciFact,
-                PresetName::Fiqa => Preset::Fiqa,
-                PresetName::MsMarco => Preset::MsMarco,
-                PresetName::Nq320k => Preset::Nq320k,
-            }),
+            (None, Some(preset)) => TrainConfig::preset(preset),
             (None, None) => TrainConfig::default(),
         };
         config.tree.branching_factor = self.branching.or(config.tree.branching_factor);
         config.tree.height = self.height.unwrap_or(config.tree.height);
-        config.schedule.epochs = self.epochs.unwrap_or(config.schedule.epochs);
-        config.seed = self.seed.unwrap_or(config.seed);
-        config.tree.init = match self.init {
-            Some(InitName::Random) => Init::Random,
-            Some(InitName::KMeans) => Init::KMeans,
-            None => config.tree.init,
-        };
+        config.schedule.epochs = self.training.epochs.unwrap_or(config.schedule.epochs);
+        config.seed = self.training.seed.unwrap_or(config.seed);
+        config.tree.init = self.init.unwrap_or(config.tree.init);
         config.check()?;
         Ok(config)
     }
@@ -193,51 +179,33 @@ impl Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart::for_training();
-    let interrupts = Interrupts::watch();
     let config = args.settings()?;
     let base = models::directory(&args.base)?;
-    let set = args.set.read(config.dev_fraction)?;
+    let set = args.training.set.read(config.dev_fraction)?;
     let epochs = config.schedule.epochs;
-    let device = match args.device {
-        DeviceName::Cpu => TrainDevice::Cpu,
-        DeviceName::Cuda => TrainDevice::Cuda,
-    };
-    let bars = RefCell::new(Bars::new());
+    let watched = Watched::begin();
     let mut trainer = Trainer::builder()
         .base(base)
         .encoder_settings(args.encoder.settings())
-        .output(&args.out)
+        .output(&args.training.out)
         .config(config)
-        .device(device)
-        .cache_bytes(args.cache_bytes)
-        .on_progress(|progress| long::show(&mut bars.borrow_mut(), &interrupts, progress))
+        .device(args.device)
+        .cache_bytes(args.training.cache_bytes)
+        .on_progress(|progress| watched.show(progress))
         .on_event(|event| {
-            if let Some(line) = training::event_line(event, epochs) {
-                bars.borrow().say(&escaped(&line));
-            }
+            training::event_line(event, epochs).iter().for_each(|line| bars::say(&escaped(line)))
         });
     if let Some(dir) = &args.checkpoints {
         trainer = trainer.checkpoints(dir, args.checkpoint_steps).resume(args.resume);
     }
-    if let Some(dir) = &args.cache {
-        trainer = trainer.cache(dir);
-    }
-    if let Some(path) = &args.log {
-        trainer = trainer.log(path);
-    }
-    let fitted = trainer.fit(&set);
-    bars.borrow_mut().clear();
-    let report = match (fitted, interrupts.signal()) {
-        (Err(Error::Cancelled), Some(signal)) => {
-            let hint = match &args.checkpoints {
-                Some(_) => "run the same command with `--resume` to go on from the checkpoint",
-                None => "with `--checkpoints` a later run can go on from where this one ended",
-            };
-            return Err(Failure::Stopped { signal, left: format!("no bundle was written; {hint}") });
-        }
-        (fitted, _) => fitted?.report,
+    trainer = args.cache.iter().fold(trainer, |trainer, dir| trainer.cache(dir));
+    trainer = args.log.iter().fold(trainer, |trainer, path| trainer.log(path));
+    let hint = match &args.checkpoints {
+        Some(_) => "run the same command with `--resume` to go on from the checkpoint",
+        None => "with `--checkpoints` a later run can go on from where this one ended",
     };
+    let report = watched.end(&format!("no bundle was written; {hint}"), trainer.fit(&set))?.report;
     training::write_training(out, &report).map_err(Failure::Output)?;
-    writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.out), report.seconds)
+    writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.training.out), report.seconds)
         .map_err(Failure::Output)
 }

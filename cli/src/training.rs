@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 
 use ehi::train::{
-    ComparedMetric, Comparison, DevFigures, EpochReport, FRACTIONS, Figures, Method, TrainEvent, TrainReport,
-    Verdict,
+    ComparedMetric, Comparison, DevFigures, FRACTIONS, Figures, Method, TrainEvent, TrainReport, Verdict,
 };
 
 /// The dev figures before and after training, and the verdict.
@@ -36,12 +35,12 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
 }
 
 /// A figure of a method.
-type Part = fn(&Figures) -> f64;
+type FigureOf = fn(&Figures) -> f64;
 
 /// Methods by visited fraction, their differences, and what to do.
 fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     if !verdict.methods.is_empty() {
-        let parts: [(&str, Part); 4] = [
+        let parts: [(&str, FigureOf); 4] = [
             ("recall@100, %", |f| f.recall_at_100),
             ("recall@10, %", |f| f.recall_at_10),
             ("nDCG@10, %", |f| f.ndcg_at_10),
@@ -50,16 +49,14 @@ fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
         for (name, part) in parts {
             write_figures(out, verdict, name, part)?;
         }
-        writeln!(out, "\n{:<46}  visited  recall@10 (p)     recall@100 (p)", "difference in points")?;
-        for pair in verdict.comparisons.chunks_exact(2) {
-            write_differences(out, pair)?;
-        }
+        writeln!(out, "\n{:<46}  visited  metric       points  p", "difference")?;
+        verdict.comparisons.iter().try_for_each(|comparison| write_difference(out, comparison))?;
     }
     writeln!(out, "\n{}", verdict.sentence)
 }
 
 /// A part of every method's figures at each visited fraction.
-fn write_figures(out: &mut dyn Write, verdict: &Verdict, name: &str, part: Part) -> io::Result<()> {
+fn write_figures(out: &mut dyn Write, verdict: &Verdict, name: &str, part: FigureOf) -> io::Result<()> {
     write!(out, "\n{name:<26}")?;
     for fraction in FRACTIONS {
         write!(out, " {:>6}", format!("{:.0}%", fraction * 100.0))?;
@@ -76,27 +73,22 @@ fn write_figures(out: &mut dyn Write, verdict: &Verdict, name: &str, part: Part)
     Ok(())
 }
 
-/// The two metrics of one comparison, with the larger of the two p-values.
-fn write_differences(out: &mut dyn Write, pair: &[Comparison]) -> io::Result<()> {
-    let Some(first) = pair.first() else {
-        return Ok(());
-    };
-    let figure = |metric| {
-        let found = pair.iter().find(|comparison| comparison.metric == metric)?.difference?;
-        let points = format!("{:+.1}", found.difference * 100.0);
-        Some(match found.bootstrap_p.zip(found.t_test_p) {
-            Some((bootstrap, t_test)) => format!("{points} ({:.4})", bootstrap.max(t_test)),
-            None => points,
-        })
-    };
-    let [at_10, at_100] = [ComparedMetric::RecallAt10, ComparedMetric::RecallAt100].map(figure);
-    let visited = match first.method {
+/// A comparison, with the larger of its two p-values.
+fn write_difference(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
+    let Comparison { method, against, metric, visited_fraction, difference, .. } = comparison;
+    let Some(difference) = difference else { return Ok(()) };
+    let name = format!("{method} against {against}");
+    let visited = match method {
         Method::TrainedExact => "all".to_owned(),
-        _ => format!("{:.0}%", first.visited_fraction * 100.0),
+        _ => format!("{:.0}%", visited_fraction * 100.0),
     };
-    let name = format!("{} against {}", first.method, first.against);
-    let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
-    writeln!(out, "{name:<46}  {visited:>7}  {:<16}  {}", or_dash(at_10), or_dash(at_100))
+    let metric = match metric {
+        ComparedMetric::RecallAt10 => "recall@10",
+        _ => "recall@100",
+    };
+    let p = difference.bootstrap_p.zip(difference.t_test_p);
+    let p = p.map_or_else(|| "-".to_owned(), |(bootstrap, t_test)| format!("{:.4}", bootstrap.max(t_test)));
+    writeln!(out, "{name:<46}  {visited:>7}  {metric:<10}  {:>+7.1}  {p}", difference.difference * 100.0)
 }
 
 /// An event on one line, for the user; most steps are left out.
@@ -117,7 +109,9 @@ pub fn event_line(event: &TrainEvent, epochs: usize) -> Option<String> {
             figures.ideal_documents_per_leaf,
             figures.empty_leaves,
         ),
-        TrainEvent::Epoch(epoch) => epoch_line(epoch, epochs),
+        TrainEvent::Epoch(epoch) => {
+            format!("epoch {}/{epochs}: loss {:.4} in {:.1} s", epoch.epoch, epoch.loss, epoch.seconds)
+        }
         TrainEvent::IndexerEpoch(epoch) => format!(
             "tree alone, pass {}: distillation {:.4}, balance {:.4} in {:.1} s",
             epoch.epoch, epoch.distillation, epoch.balance, epoch.seconds
@@ -128,20 +122,4 @@ pub fn event_line(event: &TrainEvent, epochs: usize) -> Option<String> {
         ),
         _ => return None,
     })
-}
-
-/// An epoch's mean losses on one line.
-fn epoch_line(epoch: &EpochReport, epochs: usize) -> String {
-    format!(
-        "epoch {}/{epochs}: loss {:.4} (siamese {:.4}, indexing {:.4}, intra-leaf {:.4}, balance {:.4}, \
-         distillation {:.4}) in {:.1} s",
-        epoch.epoch,
-        epoch.loss,
-        epoch.siamese,
-        epoch.indexing,
-        epoch.intra_leaf,
-        epoch.balance,
-        epoch.distillation,
-        epoch.seconds,
-    )
 }

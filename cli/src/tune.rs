@@ -8,10 +8,8 @@ use ehi::search::MOST_EXACT_DOCUMENTS;
 
 use crate::calibrate::questions;
 use crate::failure::Failure;
-use crate::long;
-use crate::printing;
 use crate::restart;
-use crate::store::{ReportArgs, WriteArgs};
+use crate::store::WriteArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -56,14 +54,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         always: args.always,
         seed: args.seed,
     };
-    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let index = wait.open(index)?;
     let left = match &args.checkpoints {
         Some(_) => "the index is as before; the same command with `--resume` goes on from the last pass",
         None => "the index is as before; with `--checkpoints` a later tuning can go on from where one ended",
     };
-    let tuned = long::run(left, |on_progress| index.with_progress(on_progress).tune(&options))?;
-    if *json { printing::json(out, &tuned) } else { write_tuned(out, &tuned).map_err(Failure::Output) }
+    args.write.run(
+        out,
+        left,
+        |index, on_progress| index.with_progress(on_progress).tune(&options),
+        |out, _, tuned| write_tuned(out, tuned),
+    )
 }
 
 fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {

@@ -60,5 +60,5 @@ async function readable(page, width, where) {
         return Math.abs(map.getBoundingClientRect().width / map.viewBox.baseVal.width - 1) < 0.01;
     }, undefined, { timeout: 5000 }).catch(() => assert.fail(`${where}: the map is scaled`));
     // Leaves of a large tree are too small for that on a telephone.
-    if (width > 1000) assert.ok(await page.locator("svg.map tspan.place").count() > 0, where);
+    if (width > 1000) assert.ok(await page.locator("svg.map .place").count() > 0, where);
 }

@@ -237,7 +237,7 @@ async function why(page) {
     await page.getByLabel("Question").press("Enter");
     // Whatever the search did, the leaves to which the question leads are shown, and named.
     await page.locator("svg.map rect.lit").first().waitFor();
-    await page.locator("svg.map tspan.place").first().waitFor();
+    await page.locator("svg.map .place").first().waitFor();
     await page.waitForFunction(() => [...document.querySelectorAll("svg.map title")].some(own => /^Leaf \d+, \d+ documents?, probability [^:]*: \w/.test(own.textContent)));
     await page.getByLabel("Search in").selectOption("exact");
     await page.getByText(/^All documents were compared, without the tree\. The map shows where the tree would lead: to 10 leaves/).waitFor();

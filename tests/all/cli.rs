@@ -61,7 +61,7 @@ fn what_was_inserted_before_a_bad_line_stays() {
         assert_eq!(
             ran.out,
             format!(
-                "3 inserted, 0 replaced, 1 read and not stored, nothing read behind it; 3 of the 3 stored are on disk; \
+                "3 inserted, 0 replaced, 1 read and not stored, nothing after it was read; 3 of the 3 stored are on disk; \
                  the index has {total} documents\n"
             )
         );
@@ -477,7 +477,7 @@ fn an_index_can_be_looked_into() {
         assert!(explained["exact_rank"].as_u64().unwrap() >= 1);
     }
     let said = flow.run("explain", &["--beam", "8", "--exact", question]).ok();
-    for part in ["8 of 16 leaves reached", "probability", "exact rank", "documents scored"] {
+    for part in ["8 of 16 leaves reached", "probability", "exact rank", "with routing"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(flow.run("explain", &[" "]).failure().contains("question is empty"));
@@ -649,7 +649,7 @@ fn errors_are_one_line() {
         vec!["snapshot", "--index", &flow.index(), text(&note)],
     ] {
         let line = ehi(&arguments).failure();
-        assert!(line.contains("note.txt is there and is not a directory"), "{line}");
+        assert!(line.contains("note.txt exists and is not a directory"), "{line}");
     }
     assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
     for (arguments, hint) in [

@@ -240,7 +240,7 @@ fn what_a_failed_flush_leaves_in_the_log_is_said_and_brought_back() {
     fs::write(&file, corpus_lines(&documents(20))).unwrap();
     let ran = flow.run("insert", &[text(&file)]);
     let says = "20 inserted, 0 replaced; 0 of the 20 stored are on disk, \
-                20 documents are in memory and the log only; the index has 20 documents\n";
+                20 documents in memory and the log only; the index has 20 documents\n";
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), says), "{}", ran.err);
     let last = ran.err.lines().last().unwrap();
     assert!(last.starts_with("ehi: the flush failed: 20 documents are in memory and the log only"), "{last}");

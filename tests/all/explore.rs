@@ -23,15 +23,14 @@ mod views;
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 /// All read requests about the index.
-const GETS: [&str; 7] =
-    ["/api/about", "/api/map", "/api/leaves", "/api/state", "/api/health", "/api/judgments", "/api/job"];
-const POSTS: [&str; 10] = [
+const GETS: [&str; 6] =
+    ["/api/about", "/api/leaves", "/api/state", "/api/health", "/api/judgments", "/api/job"];
+const POSTS: [&str; 9] = [
     "/api/search",
     "/api/why",
     "/api/document",
     "/api/leaves",
     "/api/judge",
-    "/api/forget",
     "/api/learn",
     "/api/decide",
     "/api/cancel",

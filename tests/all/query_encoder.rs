@@ -291,7 +291,7 @@ fn the_program_distils_searches_and_evaluates() {
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["documents"], STORED);
     let said = ehi(["distil", "--index", index, "--query-encoder", "none"]).ok();
-    assert!(said.contains("no query encoder any more"), "{said}");
+    assert!(said.contains("the query encoder is removed"), "{said}");
     for (arguments, line) in [
         (vec!["search", "--index", index, "--encoder", "fast", question], "`ehi distil` makes one"),
         (vec!["search", "--index", index, "--encoder", "slow", question], "fast or full"),

@@ -237,7 +237,7 @@ fn warnings_are_printed_unless_asked_otherwise() {
     assert_plain(&said, &"warning");
     assert_eq!(repair(Some("error")), "");
     let said = repair(Some("a=b=c"));
-    assert!(said.starts_with("ehi: warning: RUST_LOG is no filter"), "{said}");
+    assert!(said.starts_with("ehi: warning: RUST_LOG is not a filter"), "{said}");
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(Index::open(&index).is_err());
 }

@@ -393,7 +393,10 @@ fn the_program_trains_a_reranker() {
     let out = flow.path("reranker");
     let base = existing();
     let (base, data, index) = (text(&base), text(support::dataset()), flow.index());
-    let few = ["--epochs", "1", "--negatives", "1", "--max-tokens", "32", "--rerank-depth", "5"];
+    let (one, none) = (flow.path("one.json"), flow.path("none.json"));
+    fs::write(&one, r#"{ "negatives": 1 }"#).unwrap();
+    fs::write(&none, r#"{ "negatives": 0, "random_negatives": 0 }"#).unwrap();
+    let few = ["--epochs", "1", "--config", text(&one), "--max-tokens", "32", "--rerank-depth", "5"];
     let command = ["train-reranker", "--base", base, "--data", data, "--first-stage", &index];
     let command = [&command[..], &["--out", text(&out), "--dev-fraction", "0.6"], &few].concat();
     let said = ehi(command.iter()).ok();
@@ -420,7 +423,7 @@ fn the_program_trains_a_reranker() {
     check_json("train-reranker", &[report]);
 
     for (rest, expected) in [
-        (&["--data", data, "--out", "x", "--negatives", "0", "--random-negatives", "0"][..], "negatives"),
+        (&["--data", data, "--out", "x", "--config", text(&none)][..], "negatives"),
         (&["--data", data, "--out", "x", "--dev-fraction", "2"], "dev"),
         (&["--data", data, "--pairs", "p.csv", "--out", "x"], "--pairs"),
         (&["--out", "x"], "--data"),

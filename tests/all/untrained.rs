@@ -272,7 +272,7 @@ fn the_program_makes_one_of_an_encoder() {
     assert!(said.ok().contains("exact search"));
     let missing = dir.path().join("absent");
     let said = ehi(["create", "--index", &format!("{index}-2"), "--model", text(&missing)]);
-    assert!(said.code == Some(1) && said.line().contains("there is no model directory"), "{}", said.err);
+    assert!(said.code == Some(1) && said.line().contains("does not exist"), "{}", said.err);
     // A trained bundle in its place.
     let said = ehi(["reencode", "--index", index, "--model", text(bundle(TRAINED).path())]).ok();
     assert!(said.contains(&format!("{DOCUMENTS} documents, {DOCUMENTS} of them encoded anew")), "{said}");

@@ -71,7 +71,7 @@ impl Guard {
             _ => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 "foreign_host",
-                format!("requests are answered for 127.0.0.1:{0} and localhost:{0} alone", port),
+                format!("only requests to 127.0.0.1:{port} and localhost:{port} are answered"),
             )),
         }
     }

@@ -23,18 +23,21 @@ pub const PANICKED: &str = "an error in the program: see where it runs";
 
 pub struct Job {
     config: TrainConfig,
-    state: Mutex<State>,
+    state: Mutex<JobState>,
     told: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Default)]
-struct State {
+#[derive(Default, Serialize)]
+struct JobState {
+    #[serde(flatten)]
     phase: Phase,
-    /// Asked to end.
-    cancelled: bool,
+    /// Whether it was cancelled: the call ends at its next progress.
+    ending: bool,
     /// The user's choice to use the new model or not.
+    #[serde(skip)]
     chosen: Option<bool>,
+    #[serde(skip)]
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Clone, Default, Serialize)]
@@ -43,12 +46,10 @@ enum Phase {
     #[default]
     Idle,
     Running {
-        what: What,
+        what: JobKind,
         stage: &'static str,
         done: u64,
         total: Option<u64>,
-        /// Cancelled; the call ends at its next progress.
-        ending: bool,
     },
     /// Trained and measured; the user decides whether the result is used.
     Deciding {
@@ -61,7 +62,7 @@ enum Phase {
         change: ModelChange,
     },
     Cancelled {
-        what: What,
+        what: JobKind,
     },
     Failed {
         message: String,
@@ -70,7 +71,7 @@ enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum JobKind {
     Learn,
     Rollback,
 }
@@ -81,46 +82,30 @@ pub struct Decide {
     r#use: bool,
 }
 
-impl State {
-    fn runs(&mut self, what: What, stage: &'static str, done: u64, total: Option<u64>) {
-        self.phase = Phase::Running { what, stage, done, total, ending: self.cancelled };
-    }
-
-    fn cancel(&mut self) {
-        self.cancelled = true;
-        if let Phase::Running { ending, .. } = &mut self.phase {
-            *ending = true;
-        }
-    }
-}
-
 impl Job {
     pub fn new(config: TrainConfig) -> Self {
-        Self { config, state: Mutex::default(), told: Condvar::new(), thread: Mutex::default() }
+        Self { config, state: Mutex::default(), told: Condvar::new() }
     }
 
     pub fn show(&self) -> Reply {
-        Reply::json(&self.lock().phase)
+        Reply::json(&*self.lock())
     }
 
-    pub fn begin(self: &Arc<Self>, held: &Arc<HeldIndex>, what: What) -> Result<Reply, Refusal> {
+    pub fn begin(self: &Arc<Self>, held: &Arc<HeldIndex>, what: JobKind) -> Result<Reply, Refusal> {
         writable(held)?;
         let mut state = self.lock();
         if matches!(state.phase, Phase::Running { .. } | Phase::Deciding { .. }) {
             let message = "the index is learning, or returning to the model before: one of these at a time";
             return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
         }
-        *state = State::default();
-        state.runs(what, "begin", 0, None);
-        let reply = Reply::json(&state.phase);
-        drop(state);
+        let phase = Phase::Running { what, stage: "begin", done: 0, total: None };
+        *state = JobState { phase, ..JobState::default() };
         let (own, held) = (Arc::clone(self), Arc::clone(held));
-        let thread = thread::spawn(move || {
+        state.thread = Some(thread::spawn(move || {
             let ended = panic::catch_unwind(AssertUnwindSafe(|| own.run(&held, what)));
             own.lock().phase = ended.unwrap_or_else(|_| Phase::Failed { message: PANICKED.to_owned() });
-        });
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        Ok(reply)
+        }));
+        Ok(Reply::json(&*state))
     }
 
     pub fn decide(&self, Decide { r#use }: &Decide) -> Result<Reply, Refusal> {
@@ -131,40 +116,40 @@ impl Job {
         }
         state.chosen = Some(*r#use);
         self.told.notify_all();
-        Ok(Reply::json(&state.phase))
+        Ok(Reply::json(&*state))
     }
 
     pub fn cancel(&self) -> Reply {
         let mut state = self.lock();
-        state.cancel();
+        state.ending = true;
         self.told.notify_all();
-        Reply::json(&state.phase)
+        Reply::json(&*state)
     }
 
     /// Cancels the call in progress and waits for its end.
     pub fn end(&self) {
         self.cancel();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.lock().thread.take();
         if let Some(thread) = thread {
             // The panic has already been printed.
             let _ = thread.join();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, JobState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, held: &HeldIndex, what: What) -> Phase {
+    fn run(&self, held: &HeldIndex, what: JobKind) -> Phase {
         let index = held.now();
         let index = index.with_progress(|progress| self.tell(what, progress));
         let ended = match what {
-            What::Learn => {
+            JobKind::Learn => {
                 let options = LearnOptions { config: self.config.clone(), ..LearnOptions::default() };
                 let learned = index.learn_if(&options, |learned| self.ask(what, learned));
                 learned.map(|learned| Phase::Learned { learned: Box::new(learned) })
             }
-            What::Rollback => index.rollback().map(|change| Phase::RolledBack { change }),
+            JobKind::Rollback => index.rollback().map(|change| Phase::RolledBack { change }),
         };
         match ended {
             Ok(phase) => phase,
@@ -173,20 +158,20 @@ impl Job {
         }
     }
 
-    fn tell(&self, what: What, progress: Progress) -> ControlFlow<()> {
+    fn tell(&self, what: JobKind, progress: Progress) -> ControlFlow<()> {
         let mut state = self.lock();
         let Progress { stage, done, total, .. } = progress;
-        state.runs(what, bars::name(stage), done, total);
-        if state.cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        state.phase = Phase::Running { what, stage: bars::name(stage), done, total };
+        if state.ending { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Waits until the user has decided whether the result is used. If the program is asked to end first, the
     /// next progress cancels the call.
-    fn ask(&self, what: What, learned: &Learned) -> bool {
+    fn ask(&self, what: JobKind, learned: &Learned) -> bool {
         let mut state = self.lock();
         state.phase = Phase::Deciding { learned: Box::new(learned.clone()) };
         let chosen = loop {
-            if state.cancelled {
+            if state.ending {
                 break false;
             }
             if let Some(chosen) = state.chosen {
@@ -194,25 +179,7 @@ impl Job {
             }
             state = self.told.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
-        state.runs(what, "end", 0, None);
+        state.phase = Phase::Running { what, stage: "end", done: 0, total: None };
         chosen
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_cancelled_says_so_until_it_has_ended() {
-        let mut state = State::default();
-        let ending = |state: &State| serde_json::to_value(&state.phase).unwrap()["ending"].clone();
-        state.runs(What::Learn, "train", 1, Some(2));
-        assert_eq!(ending(&state), false);
-        state.cancel();
-        assert_eq!(ending(&state), true);
-        // A long stage may report its progress once more.
-        state.runs(What::Learn, "change over", 0, Some(2));
-        assert_eq!(ending(&state), true);
     }
 }

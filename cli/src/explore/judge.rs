@@ -5,10 +5,11 @@ use std::sync::Arc;
 use ehi::{Index, Judgment};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::question::check_length;
-use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
+use super::reply::{Refusal, Reply, json};
+use super::site::Site;
 use crate::held::HeldIndex;
 
 /// Most judgments listed, newest first.
@@ -19,19 +20,8 @@ const MOST_LISTED: usize = 1_000;
 struct Judge {
     question: String,
     id: String,
-    grade: i32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Forget {
-    question: String,
-    id: String,
-}
-
-#[derive(Serialize)]
-struct Forgotten {
-    forgotten: usize,
+    /// `None` withdraws the judgment.
+    grade: Option<i32>,
 }
 
 #[derive(Serialize)]
@@ -62,25 +52,20 @@ pub fn writable(held: &HeldIndex) -> Result<Arc<Index>, Refusal> {
     Err(Refusal::new(StatusCode::FORBIDDEN, "read_only", message))
 }
 
-pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Judge { question, id, grade } = call.json()?;
+pub fn judge(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
+    let Judge { question, id, grade } = json(body)?;
     check_length(&question)?;
     let index = writable(&site.held)?;
-    let recorded = index.record_all([Judgment::new(question, id, grade)])?;
+    let changed = match grade {
+        Some(grade) => json!(index.record_all([Judgment::new(question, id, grade)])?),
+        None => json!({ "forgotten": index.forget([(question.as_str(), id.as_str())])? }),
+    };
     // Flushed for other processes and against power failures.
     index.flush()?;
-    Ok(Reply::json(&recorded))
+    Ok(Reply::json(&changed))
 }
 
-pub fn forget(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Forget { question, id } = call.json()?;
-    let index = writable(&site.held)?;
-    let forgotten = index.forget([(question.as_str(), id.as_str())])?;
-    index.flush()?;
-    Ok(Reply::json(&Forgotten { forgotten }))
-}
-
-pub fn list(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn list(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let mut judgments = index.judgments()?;
     let all = judgments.len();

@@ -14,10 +14,10 @@ const MOST_SESSIONS: usize = 16;
 
 /// Tokens and keys are stored as SHA-256, so that the time of a comparison reveals nothing about a guess.
 #[derive(Default)]
-pub struct Keys(Mutex<Held>);
+pub struct Keys(Mutex<Secrets>);
 
 #[derive(Default)]
-struct Held {
+struct Secrets {
     token: Option<[u8; 32]>,
     sessions: Vec<[u8; 32]>,
 }
@@ -52,7 +52,7 @@ impl Keys {
         self.held(|held| held.sessions.contains(&key))
     }
 
-    fn held<T>(&self, look: impl FnOnce(&mut Held) -> T) -> T {
+    fn held<T>(&self, look: impl FnOnce(&mut Secrets) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,19 +1,17 @@
-//! The content of the leaves, read in the background because it needs every document.
+//! The content of the leaves. It needs every document, so the last reading is kept.
 
 use std::collections::HashMap;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 use ehi::leaves::{LeafOptions, LeafSummary};
 use ehi::model::ModelHash;
-use ehi::{Generation, LeafChange, LeafId, LeafOrigin};
+use ehi::{Generation, Index, LeafChange, LeafId, LeafOrigin};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::reply::{Refusal, Reply};
-use crate::beginning::beginning;
-use crate::failure::Failure;
-use crate::held::HeldIndex;
+use super::site::Site;
+use crate::text::beginning;
 
 /// Most questions routed, the newest ones.
 const MOST_QUESTIONS: usize = 1_000;
@@ -22,30 +20,15 @@ const BEGINNING: usize = 160;
 /// Previous leaves listed for each leaf.
 const ORIGINS: usize = 3;
 
-/// The last reading.
+/// The last reading, if there is one.
 #[derive(Default)]
-pub struct Shelf(Mutex<Reading>);
-
-#[derive(Default, Serialize)]
-#[serde(tag = "phase", rename_all = "snake_case")]
-enum Reading {
-    #[default]
-    No,
-    UnderWay,
-    Done {
-        /// Whether the index has changed since.
-        stale: bool,
-        #[serde(flatten)]
-        read: Box<Read>,
-    },
-    Failed {
-        message: String,
-    },
-}
+pub struct LastReading(Mutex<Option<Reading>>);
 
 /// The leaves in one generation of one model.
 #[derive(Serialize)]
-struct Read {
+struct Reading {
+    /// Whether the index has changed since.
+    stale: bool,
     generation: Generation,
     model: ModelHash,
     /// Leaves of the tree.
@@ -55,15 +38,8 @@ struct Read {
     /// Routed questions, asked or judged.
     questions: usize,
     /// The previous tree: its leaves, and the documents in both trees.
-    before: Option<Before>,
+    before: Option<Value>,
     leaves: Vec<Leaf>,
-}
-
-#[derive(Serialize)]
-struct Before {
-    leaves: u64,
-    compared: usize,
-    together: f64,
 }
 
 #[derive(Serialize)]
@@ -76,83 +52,28 @@ struct Leaf {
     new: usize,
 }
 
-/// Sizes of all leaves, for the map.
-#[derive(Serialize)]
-struct Map {
-    leaves: u64,
-    branching_factor: u32,
-    height: u32,
-    /// Each non-empty leaf with its number of documents.
-    documents: Vec<(u32, usize)>,
+/// The last reading of the tree in service. Reads the leaves if there is none, or if they are asked for
+/// `anew`; other requests wait meanwhile.
+pub fn leaves(site: &Site, anew: bool) -> Result<Reply, Refusal> {
+    let index = site.held.index()?;
+    let mut last = site.leaves.0.lock().unwrap_or_else(PoisonError::into_inner);
+    // Leaf numbers of another tree have another meaning.
+    let mut reading = match last.take().filter(|reading| !anew && reading.model == index.bundle().hash()) {
+        Some(reading) => reading,
+        None => read(&index)?,
+    };
+    reading.stale = index.stats()?.generation != reading.generation;
+    Ok(Reply::json(last.insert(reading)))
 }
 
-pub fn map(held: &HeldIndex) -> Result<Reply, Refusal> {
-    let stats = held.index()?.stats()?;
-    let documents = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
-    let (leaves, branching_factor, height) = (stats.leaves, stats.branching_factor, stats.height);
-    Ok(Reply::json(&Map { leaves, branching_factor, height, documents }))
-}
-
-/// Begins to read, unless a reading is in progress.
-pub fn begin(shelf: &Arc<Shelf>, held: &Arc<HeldIndex>) -> Result<Reply, Refusal> {
-    held.index()?;
-    let mut reading = shelf.lock();
-    if !matches!(*reading, Reading::UnderWay) {
-        let (shelf, held) = (Arc::clone(shelf), Arc::clone(held));
-        let thread = thread::Builder::new().spawn(move || {
-            let ended = ended(|| read_all(&held));
-            *shelf.lock() = ended;
-        });
-        *reading = match thread {
-            Ok(_) => Reading::UnderWay,
-            Err(error) => Reading::Failed { message: format!("no thread could be started: {error}") },
-        };
-    }
-    Ok(Reply::json(&*reading))
-}
-
-/// The end of a reading. A panic counts as an end too, so that another reading can begin.
-fn ended(read: impl FnOnce() -> Result<Read, ehi::Error>) -> Reading {
-    match panic::catch_unwind(AssertUnwindSafe(read)) {
-        Ok(Ok(read)) => Reading::Done { stale: false, read: Box::new(read) },
-        Ok(Err(error)) => Reading::Failed { message: Failure::from(error).line() },
-        Err(_) => {
-            Reading::Failed { message: "reading the leaves failed; the program's output says why".to_owned() }
-        }
-    }
-}
-
-impl Shelf {
-    fn lock(&self) -> MutexGuard<'_, Reading> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn show(&self, held: &HeldIndex) -> Result<Reply, Refusal> {
-        let index = held.index()?;
-        let mut reading = self.lock();
-        if let Reading::Done { stale, read } = &mut *reading {
-            // Leaf numbers of another tree have another meaning.
-            if read.model != index.bundle().hash() {
-                *reading = Reading::No;
-            } else {
-                *stale = index.stats()?.generation != read.generation;
-            }
-        }
-        Ok(Reply::json(&*reading))
-    }
-}
-
-fn read_all(held: &HeldIndex) -> Result<Read, ehi::Error> {
-    let index = held.now();
+fn read(index: &Index) -> Result<Reading, ehi::Error> {
     let stats = index.stats()?;
     let queries = index.asked(MOST_QUESTIONS)?;
     let questions = queries.len();
     let summaries = index.leaves(&LeafOptions { queries, ..LeafOptions::default() })?;
     let changes = index.leaf_changes()?;
-    let before = changes.as_ref().map(|changes| Before {
-        leaves: changes.leaves_before,
-        compared: changes.compared,
-        together: changes.together,
+    let before = changes.as_ref().map(|changes| {
+        json!({ "leaves": changes.leaves_before, "compared": changes.compared, "together": changes.together })
     });
     let moved = changes.into_iter().flat_map(|changes| changes.leaves);
     let mut moved: HashMap<LeafId, LeafChange> = moved.map(|own| (own.leaf, own)).collect();
@@ -171,7 +92,8 @@ fn read_all(held: &HeldIndex) -> Result<Read, ehi::Error> {
     });
     let leaves: Vec<Leaf> = leaves.collect();
     let even = stats.leaf_sizes.iter().map(|size| size.documents).sum::<usize>() as f64 / stats.leaves as f64;
-    Ok(Read {
+    Ok(Reading {
+        stale: false,
         generation: stats.generation,
         model: stats.model,
         tree: stats.leaves,
@@ -180,15 +102,4 @@ fn read_all(held: &HeldIndex) -> Result<Read, ehi::Error> {
         before,
         leaves,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reading_that_fails_in_any_way_is_no_longer_under_way() {
-        assert!(matches!(ended(|| panic!("a reading")), Reading::Failed { .. }));
-        assert!(matches!(ended(|| Err(ehi::Error::Cancelled)), Reading::Failed { .. }));
-    }
 }

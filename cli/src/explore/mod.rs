@@ -5,7 +5,6 @@
 
 mod about;
 mod document;
-mod excerpt;
 mod guard;
 mod job;
 mod judge;
@@ -32,10 +31,9 @@ use ehi::train::TrainConfig;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 use crate::interrupt::Interrupts;
-use crate::opening::WaitArgs;
-use crate::precision::PrecisionArgs;
+use crate::opening::{PrecisionArgs, WaitArgs};
 use crate::restart;
-use routes::Server;
+use site::Site;
 
 /// Programs that open an address in the user's browser.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
@@ -67,24 +65,21 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.judge {
         restart::for_training();
     }
-    let config = match &args.config {
-        Some(path) => TrainConfig::from_file(path).map_err(ehi::Error::from)?,
-        None => TrainConfig::default(),
-    };
+    let config = args.config.as_deref().map(TrainConfig::from_file).transpose()?.unwrap_or_default();
     let held = HeldIndex::open(&args.index, &args.precision, args.judge.then_some(&args.wait), false)?;
     let interrupts = Interrupts::watch();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(Failure::Listen)?;
     let port = listener.local_addr().map_err(Failure::Listen)?.port();
-    let (server, token) = Server::new(held, config, port)?;
-    let server = Arc::new(server);
+    let site = Arc::new(Site::new(held, config, port));
+    let token = site.guard.keys.issue().map_err(Failure::Listen)?;
     // In the fragment, which browsers never send.
     let address = format!("http://127.0.0.1:{port}/#{token}");
     writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
     if !args.no_open {
         open(&address);
     }
-    let served = serve::run(listener, &server, &interrupts).map_err(Failure::Listen);
-    server.end();
+    let served = serve::run(listener, &site, &interrupts).map_err(Failure::Listen);
+    site.job.end();
     served
 }
 

@@ -21,7 +21,6 @@ files! {
     "/main.js" SCRIPT "main.js";
     "/ask.js" SCRIPT "ask.js";
     "/dom.js" SCRIPT "dom.js";
-    "/numbers.js" SCRIPT "numbers.js";
     "/controls.js" SCRIPT "controls.js";
     "/search.js" SCRIPT "search.js";
     "/hit.js" SCRIPT "hit.js";

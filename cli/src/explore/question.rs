@@ -20,8 +20,6 @@ pub struct Ask {
     /// Whether hits include their judged grades for this question.
     #[serde(default)]
     pub grades: bool,
-    #[serde(default)]
-    reach: Reach,
     /// Filters that must all pass, each as JSON in a string. The page returns those it received with the hits
     /// unread, because JavaScript would round large integers.
     #[serde(default)]
@@ -29,19 +27,6 @@ pub struct Ask {
     /// The rest of a [`SearchRequest`].
     #[serde(flatten)]
     options: Map<String, Value>,
-}
-
-/// How far a search goes.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Reach {
-    /// The library's default.
-    #[default]
-    Auto,
-    Recall(f64),
-    Leaves(usize),
-    /// Every document.
-    Exact,
 }
 
 /// # Errors
@@ -60,13 +45,6 @@ impl Ask {
     pub fn request(&self) -> Result<SearchRequest, Refusal> {
         check_length(&self.question)?;
         let mut json = self.options.clone();
-        let (name, value) = match self.reach {
-            Reach::Auto => ("recall", Value::Null),
-            Reach::Recall(recall) => ("recall", recall.into()),
-            Reach::Leaves(leaves) => ("beam", leaves.into()),
-            Reach::Exact => ("exact", true.into()),
-        };
-        json.insert(name.to_owned(), value);
         let filters = self.filters.iter().map(|filter| serde_json::from_str(filter));
         let filters: Vec<Value> =
             filters.collect::<Result<_, _>>().map_err(|error| Refusal::bad(format!("a filter: {error}")))?;

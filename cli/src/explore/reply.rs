@@ -5,10 +5,10 @@ use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode, header};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::held::Gone;
 
 /// Only scripts and styles from the page's own files, nothing from elsewhere, and no text parsed as markup
 /// (`require-trusted-types-for`).
@@ -25,6 +25,14 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
+
+/// The JSON of a request.
+///
+/// # Errors
+/// The problem with the body.
+pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("the request: {error}")))
+}
 
 /// An answer.
 pub struct Reply(pub Response<Full<Bytes>>);
@@ -53,18 +61,15 @@ impl Refusal {
     }
 }
 
-/// Errors of the library, in the program's wording.
-impl From<ehi::Error> for Refusal {
-    fn from(error: ehi::Error) -> Self {
-        let is_of_caller = matches!(error, ehi::Error::Input(_) | ehi::Error::Filter(_));
-        let message = Failure::from(error).line();
-        if is_of_caller { Self::bad(message) } else { Self::failed(message) }
-    }
-}
-
-impl From<Gone> for Refusal {
-    fn from(gone: Gone) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "gone", gone.0)
+impl<E: Into<Failure>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        let failure = error.into();
+        let message = failure.line();
+        match failure {
+            Failure::Gone(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "gone", message),
+            Failure::Ehi(ehi::Error::Input(_) | ehi::Error::Filter(_)) => Self::bad(message),
+            _ => Self::failed(message),
+        }
     }
 }
 

@@ -2,17 +2,16 @@
 
 use std::borrow::Cow;
 
-use ehi::search::{QuestionWords, Signs};
-use ehi::{Document, Hit, RankedBy, SearchRequest, SearchResult, SearchStats};
+use ehi::search::QuestionWords;
+use ehi::{Document, Hit};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::excerpt::excerpt;
+use super::document::excerpt;
 use super::question::Ask;
-use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
-use crate::beginning::beginning;
-use crate::cut::floor;
+use super::reply::{self, Refusal, Reply};
+use super::site::Site;
+use crate::text::{beginning, floor};
 
 /// Most metadata fields shown per hit, and their most nesting.
 const MOST_FIELDS: usize = 16;
@@ -22,31 +21,6 @@ const DEEPEST: usize = 3;
 const MOST_VALUE: usize = 200;
 const MOST_NAME: usize = 100;
 pub const MOST_TITLE: usize = 1_000;
-
-#[derive(Serialize)]
-struct Answer {
-    request: SearchRequest,
-    ranked_by: RankedBy,
-    signs: Signs,
-    notes: Vec<String>,
-    stats: SearchStats,
-    embeddings: usize,
-    hits: Vec<Shown>,
-}
-
-/// A hit without its text and metadata.
-#[derive(Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    hit: Hit,
-    excerpt: Value,
-    /// Bytes of the whole text.
-    bytes: usize,
-    fields: Vec<Field>,
-    /// Its judged grade for this question, if requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    grade: Option<i32>,
-}
 
 /// A value of the metadata.
 #[derive(Debug, PartialEq, Serialize)]
@@ -58,13 +32,13 @@ pub struct Field {
     filter: Option<String>,
 }
 
-pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let ask: Ask = call.json()?;
+pub fn search(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
+    let ask: Ask = reply::json(body)?;
     let index = site.held.index()?;
     let mut request = ask.request()?;
     // A read-only index is never written to, not even its log of questions.
     request.unlogged = !(ask.asked && site.held.writes());
-    let result = index.search_with(&ask.question, &request)?;
+    let mut result = index.search_with(&ask.question, &request)?;
     let words = QuestionWords::of(&ask.question);
     let grades = match ask.grades {
         // In the form in which the page stores the question.
@@ -72,14 +46,20 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
         false => vec![None; result.len()],
     };
     let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
-    let SearchResult { request, ranked_by, signs, notes, hits, stats, .. } = result;
-    let hits = hits.into_iter().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect();
-    let embeddings = index.embeddings();
-    Ok(Reply::json(&Answer { request, ranked_by, signs, notes, stats, embeddings, hits }))
+    let shown: Vec<Value> =
+        result.hits.iter_mut().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect();
+    let mut answer = json!(result);
+    answer["embeddings"] = json!(index.embeddings());
+    for (hit, shown) in answer["hits"].as_array_mut().into_iter().flatten().zip(shown) {
+        let fields = shown.as_object().into_iter().flatten();
+        fields.for_each(|(name, value)| hit[name] = value.clone());
+    }
+    Ok(Reply::json(&answer))
 }
 
-fn shown(mut hit: Hit, words: &QuestionWords, grade: Option<i32>) -> Shown {
-    let excerpt = json!(excerpt(&hit, words));
+/// What a hit shows in place of its text and metadata, which are taken out of it.
+fn shown(hit: &mut Hit, words: &QuestionWords, grade: Option<i32>) -> Value {
+    let excerpt = json!(excerpt(hit, words));
     let mut fields = Vec::new();
     if let Some(metadata) = hit.document.metadata.take() {
         collect(&metadata, &mut Vec::new(), &mut fields);
@@ -87,7 +67,7 @@ fn shown(mut hit: Hit, words: &QuestionWords, grade: Option<i32>) -> Shown {
     let Document { title, text, .. } = &mut hit.document;
     title.truncate(floor(title, MOST_TITLE));
     let bytes = std::mem::take(text).len();
-    Shown { hit, excerpt, bytes, fields, grade }
+    json!({ "excerpt": excerpt, "bytes": bytes, "fields": fields, "grade": grade })
 }
 
 /// The scalar values of a document's metadata, with arrays flattened.

@@ -21,8 +21,8 @@ use tokio_io_timeout::TimeoutStream;
 
 use super::job::PANICKED;
 use super::reply::{Refusal, Reply};
-use super::routes::Server;
-use super::site::Call;
+use super::routes;
+use super::site::Site;
 use crate::interrupt::Interrupts;
 
 /// Connections at once; further ones wait. A browser opens six.
@@ -40,13 +40,13 @@ const WORKERS: usize = 8;
 const POLL: Duration = Duration::from_millis(100);
 
 /// Answers requests until a signal asks to end.
-pub fn run(listener: TcpListener, server: &Arc<Server>, interrupts: &Interrupts) -> io::Result<()> {
+pub fn run(listener: TcpListener, site: &Arc<Site>, interrupts: &Interrupts) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime =
         runtime::Builder::new_current_thread().enable_all().max_blocking_threads(WORKERS).build()?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(accept(listener, Arc::clone(server)));
+        tokio::spawn(accept(listener, Arc::clone(site)));
         while interrupts.signal().is_none() {
             sleep(POLL).await;
         }
@@ -57,7 +57,7 @@ pub fn run(listener: TcpListener, server: &Arc<Server>, interrupts: &Interrupts)
     served
 }
 
-async fn accept(listener: tokio::net::TcpListener, server: Arc<Server>) {
+async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -75,9 +75,9 @@ async fn accept(listener: tokio::net::TcpListener, server: Arc<Server>) {
         // A client that stops reading times out like one that stops sending.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(SLOWEST));
-        let server = Arc::clone(&server);
+        let site = Arc::clone(&site);
         tokio::spawn(async move {
-            let answer = service_fn(move |request| answer(Arc::clone(&server), request));
+            let answer = service_fn(move |request| answer(Arc::clone(&site), request));
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(SLOWEST)
@@ -92,19 +92,16 @@ async fn accept(listener: tokio::net::TcpListener, server: Arc<Server>) {
     }
 }
 
-async fn answer(
-    server: Arc<Server>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    Ok(reply(server, request).await.unwrap_or_else(Reply::from).0)
+async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(reply(site, request).await.unwrap_or_else(Reply::from).0)
 }
 
-async fn reply(server: Arc<Server>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn reply(site: Arc<Site>, request: Request<Incoming>) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
-    let route = server.admit(&head)?;
+    let route = routes::admit(&site, &head)?;
     let body = read(body).await?;
     // The message of a panic is on standard error.
-    spawn_blocking(move || server.answer(route, &Call { body }))
+    spawn_blocking(move || routes::answer(&site, route, &body))
         .await
         .map_err(|_| Refusal::failed(PANICKED))?
 }

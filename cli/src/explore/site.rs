@@ -1,41 +1,33 @@
 //! Shared state of requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ehi::train::TrainConfig;
-use hyper::body::Bytes;
-use serde::de::DeserializeOwned;
 
-use super::about::Examples;
+use super::guard::Guard;
 use super::job::Job;
-use super::leaves::Shelf;
-use super::reply::Refusal;
+use super::keys::Keys;
+use super::leaves::LastReading;
 use crate::held::HeldIndex;
 
-/// The index, and data derived from it.
+/// The index, data derived from it, and who may ask.
 pub struct Site {
     pub held: Arc<HeldIndex>,
-    pub shelf: Arc<Shelf>,
+    pub guard: Guard,
+    pub leaves: LastReading,
     pub job: Arc<Job>,
-    pub examples: Examples,
+    /// Example questions.
+    pub examples: OnceLock<Vec<String>>,
 }
 
 impl Site {
-    pub fn new(held: HeldIndex, config: TrainConfig) -> Self {
-        let job = Arc::new(Job::new(config));
-        Self { held: Arc::new(held), shelf: Arc::default(), job, examples: Examples::default() }
-    }
-}
-
-/// The body of a request that was admitted.
-pub struct Call {
-    pub body: Bytes,
-}
-
-impl Call {
-    /// # Errors
-    /// The problem with the body.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
-        serde_json::from_slice(&self.body).map_err(|error| Refusal::bad(format!("the request: {error}")))
+    pub fn new(held: HeldIndex, config: TrainConfig, port: u16) -> Self {
+        Self {
+            held: Arc::new(held),
+            guard: Guard { port, keys: Keys::default() },
+            leaves: LastReading::default(),
+            job: Arc::new(Job::new(config)),
+            examples: OnceLock::new(),
+        }
     }
 }

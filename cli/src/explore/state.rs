@@ -16,27 +16,15 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::reply::{Refusal, Reply};
-use super::site::{Call, Site};
+use super::site::Site;
 
 /// A larger report is not shown.
 const MOST_REPORT: u64 = 16 << 20;
-/// The parts of a report shown.
-const REPORTED: [&str; 11] = [
-    "version",
-    "documents",
-    "train_queries",
-    "train_pairs",
-    "dev_queries",
-    "verdict",
-    "epochs",
-    "before",
-    "after",
-    "loads",
-    "seconds",
-];
+/// Parts of a report that are long and not shown.
+const LONG: [&str; 3] = ["indexer_epochs", "leaf_sizes", "moved"];
 
 #[derive(Serialize)]
-struct State {
+struct IndexState {
     path: String,
     #[serde(flatten)]
     store: StoreStats,
@@ -59,9 +47,9 @@ struct Report {
     remedies: Vec<String>,
 }
 
-pub fn state(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn state(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
-    Ok(Reply::json(&State {
+    Ok(Reply::json(&IndexState {
         path: index.path().display().to_string(),
         store: index.stats()?,
         fusion: index.fusion(),
@@ -74,7 +62,7 @@ pub fn state(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     }))
 }
 
-pub fn health(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+pub fn health(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let health = site.held.index()?.health()?;
     let words = health.advice.iter().map(ToString::to_string).collect();
     let remedies = health.remedies.iter().map(ToString::to_string).collect();
@@ -90,7 +78,7 @@ fn report(path: &Path) -> Option<Value> {
     let mut text = String::new();
     file.take(MOST_REPORT).read_to_string(&mut text).ok()?;
     let mut report: Map<String, Value> = serde_json::from_str(&text).ok()?;
-    report.retain(|name, _| REPORTED.contains(&name.as_str()));
+    report.retain(|name, _| !LONG.contains(&name.as_str()));
     Some(Value::Object(report))
 }
 
@@ -106,7 +94,7 @@ mod tests {
     fn a_report_is_read_from_a_file_only() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name| folder.path().join(name);
-        std::fs::write(at("file"), r#"{ "version": "1", "other": 1 }"#).unwrap();
+        std::fs::write(at("file"), r#"{ "version": "1", "moved": [] }"#).unwrap();
         assert_eq!(report(&at("file")), Some(serde_json::json!({ "version": "1" })));
         symlink(at("file"), at("link")).unwrap();
         mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();

@@ -5,10 +5,10 @@ use ehi::{Document, Hit, Index, RankBy, SearchRequest};
 use serde::Serialize;
 
 use super::question::Ask;
-use super::reply::{Refusal, Reply};
+use super::reply::{Refusal, Reply, json};
 use super::search::MOST_TITLE;
-use super::site::{Call, Site};
-use crate::beginning::beginning;
+use super::site::Site;
+use crate::text::beginning;
 
 /// Leaves shown if the search did not use the tree, and the number they are chosen from, because empty leaves
 /// are not on the map.
@@ -24,18 +24,22 @@ struct Why {
     explanation: Explanation,
     /// If the search visited no leaves: the most probable non-empty ones.
     likely: Vec<ReachedLeaf>,
-    embeddings: usize,
+    /// Leaves of the tree, and for the map each non-empty one with its number of documents.
+    tree: u64,
+    sizes: Vec<(u32, usize)>,
 }
 
-pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let ask: Ask = call.json()?;
+pub fn why(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
+    let ask: Ask = json(body)?;
     let index = site.held.index()?;
     let request = ask.request()?;
     let mut explanation = index.explain(&ask.question, &request, request.mode != RankBy::Lexical)?;
     let exact = explanation.exact.iter_mut().flatten().map(|found| &mut found.hit);
     explanation.hits.iter_mut().map(|found| &mut found.hit).chain(exact).for_each(shorten);
     let likely = if explanation.leaves.is_empty() { likely(&index, &ask.question)? } else { Vec::new() };
-    Ok(Reply::json(&Why { explanation, likely, embeddings: index.embeddings() }))
+    let stats = index.stats()?;
+    let sizes = stats.leaf_sizes.iter().map(|size| (size.leaf.0, size.documents)).collect();
+    Ok(Reply::json(&Why { explanation, likely, tree: stats.leaves, sizes }))
 }
 
 /// The most probable leaves of a question; none without a tree, or without documents.

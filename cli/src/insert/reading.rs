@@ -18,40 +18,20 @@ use crate::interrupt::Interrupts;
 const POLL: Duration = Duration::from_millis(50);
 
 /// A document with its line, 0 if an input cannot be opened, and the bytes of all inputs read so far.
-pub struct Read {
+pub struct ReadDocument {
     pub document: Result<Document, DataError>,
     pub line: u64,
     pub position: u64,
 }
 
-/// The result of reading an input.
-#[derive(Default)]
-struct Whole {
-    folder: Option<FolderReport>,
-    unseen: Vec<String>,
-    notes: Vec<Note>,
-}
-
-impl Whole {
-    /// For an input read to its end.
-    fn of(documents: &Documents) -> Self {
-        let (folder, unseen) = (documents.folder().cloned(), documents.unseen().to_vec());
-        Self { folder, unseen, notes: documents.notes() }
-    }
-
-    /// For a partly read input.
-    fn of_part(documents: &Documents) -> Self {
-        Self { notes: documents.notes(), ..Self::default() }
-    }
-}
-
 /// The documents of one input.
 pub struct Reading {
     name: String,
-    read: Receiver<Read>,
-    thread: Option<JoinHandle<Whole>>,
+    read: Receiver<ReadDocument>,
+    thread: Option<JoinHandle<Option<Documents>>>,
     is_folder: bool,
-    whole: Whole,
+    /// The input, once reading it has ended.
+    ended: Option<Documents>,
 }
 
 impl Reading {
@@ -71,40 +51,40 @@ impl Reading {
                 Ok(documents) => documents,
                 Err(error) => {
                     // The receiver is dropped at an interrupt.
-                    let _ = send.send(Read { document: Err(error), line: 0, position: before });
-                    return Whole::default();
+                    let _ = send.send(ReadDocument { document: Err(error), line: 0, position: before });
+                    return None;
                 }
             };
             while let Some(document) = documents.next() {
                 let failed = document.as_ref().is_err_and(|error| !(is_folder && error.is_of_one_file()));
                 let (line, position) = (documents.line(), before + documents.position());
-                let read = Read { document, line, position };
+                let read = ReadDocument { document, line, position };
                 // The receiver is dropped at an error or an interrupt.
                 if send.send(read).is_err() || failed {
-                    return Whole::of_part(&documents);
+                    break;
                 }
             }
-            Whole::of(&documents)
+            Some(documents)
         };
         let thread = thread::Builder::new().name("read".to_owned()).spawn(run);
         let thread = Some(thread.map_err(Failure::file("read", path))?);
-        Ok(Self { name, read, thread, is_folder, whole: Whole::default() })
+        Ok(Self { name, read, thread, is_folder, ended: None })
     }
 
     /// The report of a folder, once all of it was read.
     pub fn folder(&self) -> Option<&FolderReport> {
-        self.whole.folder.as_ref()
+        self.ended.as_ref()?.folder()
     }
 
     /// Named fields that no record had, once all of the input was read.
     pub fn unseen(&self) -> &[String] {
-        &self.whole.unseen
+        self.ended.as_ref().map_or(&[], Documents::unseen)
     }
 
     /// Notes on the input, once it has ended.
     pub fn notes(&mut self) -> Vec<Note> {
         self.finish();
-        std::mem::take(&mut self.whole.notes)
+        self.ended.as_ref().map_or_else(Vec::new, Documents::notes)
     }
 
     /// The place of a document in errors.
@@ -118,7 +98,7 @@ impl Reading {
     }
 
     /// The next document; `None` at the end and after an interrupt.
-    pub fn next(&mut self, interrupts: &Interrupts) -> Option<Read> {
+    pub fn next(&mut self, interrupts: &Interrupts) -> Option<ReadDocument> {
         while interrupts.signal().is_none() {
             match self.read.recv_timeout(POLL) {
                 Ok(read) => return Some(read),
@@ -137,7 +117,7 @@ impl Reading {
         // A panic there must not pass for the end of the input.
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(panicked)) => panic::resume_unwind(panicked),
-            Some(Ok(whole)) => self.whole = whole,
+            Some(Ok(ended)) => self.ended = ended,
             None => {}
         }
     }

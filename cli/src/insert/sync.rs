@@ -8,9 +8,9 @@ use ehi::data::{FileVersion, Folder, FolderDocuments, FolderReport};
 use ehi::{Document, Error, Index};
 
 use super::origin::SyncBy;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing;
+use crate::text::escaped;
 
 /// Ids deleted in one commit.
 const GROUP: usize = 1_000;

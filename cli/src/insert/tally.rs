@@ -4,16 +4,16 @@ use std::io::Write;
 
 use ehi::data::{DataError, FolderReport, Note};
 use ehi::{CutTexts, Index, InsertSummary};
-use serde_json::json;
+use serde::Serialize;
 
-use super::left_out::LeftOut;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing::{self, counted};
+use crate::text::escaped;
 
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub struct Tally {
     /// Documents read.
+    #[serde(skip)]
     pub read: u64,
     inserted: u64,
     replaced: u64,
@@ -29,23 +29,78 @@ pub struct Tally {
     /// Columns of tables that are text because of some of their cells.
     text_columns: Vec<String>,
     /// Entries of folders, and values of files, that are not read.
-    left_out: LeftOut,
+    not_read: LeftOut,
     /// Lines that are not documents.
+    #[serde(skip)]
     bad_lines: u64,
     /// Truncated texts.
     cut: CutTexts,
     passages: u64,
 }
 
+/// Counts of skipped folder entries and file values, by reason.
+#[derive(Default, Serialize)]
+struct LeftOut {
+    hidden: u64,
+    ignored: u64,
+    links: u64,
+    others: u64,
+    empty: u64,
+    /// Values of a file that are not in any document.
+    values: u64,
+}
+
+impl LeftOut {
+    fn add(&mut self, report: &FolderReport) {
+        self.hidden += report.hidden;
+        self.ignored += report.ignored;
+        self.links += report.links;
+        self.others += report.others;
+        self.empty += report.empty;
+    }
+
+    /// What was not read; empty if everything was.
+    fn line(&self) -> String {
+        let Self { hidden, ignored, links, others, empty, values } = *self;
+        let value = if values == 1 { "value" } else { "values" };
+        listed(&[
+            (hidden, "hidden"),
+            (ignored, "ignored"),
+            (links, "links"),
+            (others, "of other kinds"),
+            (empty, "without text"),
+            (values, value),
+        ])
+    }
+}
+
+/// The summary of an insert, as JSON.
+#[derive(Serialize)]
+struct Summary<'a> {
+    #[serde(flatten)]
+    tally: &'a Tally,
+    not_stored: u64,
+    /// Documents that are in memory and the log only.
+    waiting: u64,
+    /// Documents of the index.
+    documents: usize,
+}
+
+/// Counts above 0 with what they count, between commas.
+fn listed(counts: &[(u64, &str)]) -> String {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+}
+
 impl Tally {
     pub fn folder(&mut self, report: &FolderReport) {
         self.unchanged += report.unchanged;
-        self.left_out.add(report);
+        self.not_read.add(report);
     }
 
     /// Counts the subject of a note.
     pub fn noted(&mut self, note: &Note) {
-        self.left_out.values += note.left_out();
+        self.not_read.values += note.left_out();
         self.text_columns.extend(note.text_column().map(str::to_owned));
     }
 
@@ -111,10 +166,11 @@ impl Tally {
             Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
         let complete = matches!(result, Ok(()) | Err(Failure::Refused { .. })) && flushed.is_ok();
-        let written = match as_json {
-            true => self.write_json(out, index, waiting),
-            false => self.write(out, index, (!complete).then_some(waiting)).map_err(Failure::Output),
-        };
+        let (not_stored, documents) = (self.not_stored(), index.len());
+        let summary = Summary { tally: self, not_stored, waiting, documents };
+        let written = printing::report(out, as_json, &summary, |out| {
+            self.write(out, index, (!complete).then_some(waiting))
+        });
         let result = match flushed {
             Ok(()) => result,
             Err(source) => Err(Failure::Unflushed {
@@ -127,70 +183,43 @@ impl Tally {
     }
 
     fn write(&self, out: &mut dyn Write, index: &Index, waiting: Option<u64>) -> std::io::Result<()> {
-        let documents = counted(index.len(), "document");
-        let max_tokens = index.bundle().model().encoder().max_tokens();
-        let Self { inserted, replaced, superseded, .. } = self;
+        let Self { inserted, replaced, superseded, passages, .. } = *self;
+        let more = listed(&[
+            (superseded, "superseded (their ids came again)"),
+            (passages, if passages == 1 { "passage" } else { "passages" }),
+            (self.unchanged, "unchanged"),
+            (self.removed, "removed"),
+            (self.refused, "refused"),
+        ]);
         write!(out, "{inserted} inserted, {replaced} replaced")?;
-        if *superseded > 0 {
-            write!(out, ", {superseded} superseded (their ids came again)")?;
-        }
-        if self.passages > 0 {
-            write!(out, ", {}", counted(self.passages, "passage"))?;
-        }
-        for (count, what) in
-            [(self.unchanged, "unchanged"), (self.removed, "removed"), (self.refused, "refused")]
-        {
-            if count > 0 {
-                write!(out, ", {count} {what}")?;
-            }
+        if !more.is_empty() {
+            write!(out, ", {more}")?;
         }
         if let Some(waiting) = waiting {
             let stored = self.stored();
-            let durable = stored.saturating_sub(waiting);
             if self.not_stored() > 0 {
                 write!(out, ", {} read and not stored", self.not_stored())?;
             }
             if self.bad_lines > 0 {
-                write!(out, ", nothing read behind it")?;
+                write!(out, ", nothing after it was read")?;
             }
             if stored > 0 {
-                write!(out, "; {durable} of the {stored} stored are on disk")?;
+                write!(out, "; {} of the {stored} stored are on disk", stored.saturating_sub(waiting))?;
             }
-            match waiting {
-                0 => {}
-                1 => write!(out, ", 1 document is in memory and the log only")?,
-                more => write!(out, ", {more} documents are in memory and the log only")?,
+            if waiting > 0 {
+                write!(out, ", {} in memory and the log only", counted(waiting, "document"))?;
             }
         }
-        write!(out, "{}", self.left_out.line())?;
-        if !self.text_columns.is_empty() {
-            let columns =
-                self.text_columns.iter().map(|column| escaped(column)).collect::<Vec<_>>().join(", ");
-            write!(out, "; text because of some cells: {columns}")?;
+        for (head, list) in [
+            ("not read", self.not_read.line()),
+            ("text because of some cells", escaped(&self.text_columns.join(", "))),
+        ] {
+            if !list.is_empty() {
+                write!(out, "; {head}: {list}")?;
+            }
         }
-        writeln!(out, "; the index has {documents}")?;
-        self.write_cut(out, max_tokens)
-    }
-
-    fn write_json(&self, out: &mut dyn Write, index: &Index, waiting: u64) -> Result<(), Failure> {
-        let Self { inserted, replaced, superseded, passages, unchanged, removed, refused, .. } = self;
-        let summary = json!({
-            "inserted": inserted,
-            "replaced": replaced,
-            "superseded": superseded,
-            "passages": passages,
-            "unchanged": unchanged,
-            "removed": removed,
-            "refused": refused,
-            "not_stored": self.not_stored(),
-            "waiting": waiting,
-            "not_read": self.left_out,
-            "text_columns": self.text_columns,
-            "notes": self.notes,
-            "cut": self.cut,
-            "documents": index.len(),
-        });
-        printing::json(out, &summary)
+        writeln!(out, "; the index has {}", counted(index.len(), "document"))?;
+        self.write_cut(out, index.bundle().model().encoder().max_tokens())
     }
 
     /// Reports texts whose embeddings do not cover the end.

@@ -1,16 +1,13 @@
 //! The tool `delete`.
 
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{BATCH, within};
-use super::tool::{Call, Tool};
+use super::tool::Call;
 use crate::failure::Failure;
 
-pub struct Delete;
-
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// Ids of the documents to delete.
@@ -19,7 +16,6 @@ pub struct Arguments {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     deleted: usize,
     /// Ids that no document had.
@@ -28,23 +24,19 @@ pub struct Answer {
     documents: usize,
 }
 
-impl Tool for Delete {
-    const NAME: &'static str = "delete";
-    const TITLE: &'static str = "Delete documents";
-    const DESCRIPTION: &'static str = "Delete documents by their ids, for good: no tool brings them back.";
-    const WRITES: bool = true;
-    type Arguments = Arguments;
-    type Answer = Answer;
+/// What the model reads that chooses among the tools.
+pub const DESCRIPTION: &str = "Delete documents by their ids, for good: no tool brings them back.";
 
-    fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
-        let mut ids = arguments.ids;
-        within("the number of ids", ids.len(), 1..=BATCH)?;
-        ids.sort_unstable();
-        ids.dedup();
-        let index = call.index()?;
-        let asked = ids.len();
-        let deleted = index.delete_batch(ids)?;
-        index.flush()?;
-        Ok(Answer { deleted, absent: asked - deleted, documents: index.len() })
-    }
+/// # Errors
+/// Wrong arguments and failures of the index, for the model to read.
+pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
+    let mut ids = arguments.ids;
+    within("the number of ids", ids.len(), 1..=BATCH)?;
+    ids.sort_unstable();
+    ids.dedup();
+    let index = call.index()?;
+    let asked = ids.len();
+    let deleted = index.delete_batch(ids)?;
+    index.flush()?;
+    Ok(Answer { deleted, absent: asked - deleted, documents: index.len() })
 }

@@ -1,12 +1,12 @@
 //! The tool `insert`.
 
 use ehi::{CutTexts, Document};
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::limits::{ANSWER, BATCH, REST, failure, fit, start, within};
-use super::tool::{Call, Tool};
+use super::tool::Call;
 use crate::failure::Failure;
 
 /// Documents stored together. Progress and cancellation are handled between groups.
@@ -16,10 +16,7 @@ const NAMED: usize = 100;
 /// Bytes of their ids: a refused id may be longer than a stored one.
 const ID: usize = 512;
 
-pub struct Insert;
-
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// Documents to store. One with the id of a stored one replaces it.
@@ -28,7 +25,7 @@ pub struct Arguments {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars", rename = "Document")]
+#[schemars(rename = "Document")]
 #[serde(deny_unknown_fields)]
 pub struct New {
     /// Your own id, unique in the index, of 512 bytes at most.
@@ -51,7 +48,6 @@ impl From<New> for Document {
 }
 
 #[derive(Default, Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     /// Stored under new ids.
     inserted: usize,
@@ -72,7 +68,6 @@ pub struct Answer {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Refusal {
     /// Its place in the call, from 0.
     position: usize,
@@ -80,66 +75,57 @@ pub struct Refusal {
     reason: String,
 }
 
-impl Tool for Insert {
-    const NAME: &'static str = "insert";
-    const TITLE: &'static str = "Store documents";
-    const DESCRIPTION: &'static str = "Store documents, so that `search` finds them; one with the id of a stored \
+/// What the model reads that chooses among the tools.
+pub const DESCRIPTION: &str = "Store documents, so that `search` finds them; one with the id of a stored \
          document replaces it. On disk when this answers. A call takes up to 1,000 documents and 8 MiB.";
-    const WRITES: bool = true;
-    type Arguments = Arguments;
-    type Answer = Answer;
 
-    fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
-        let total = within("the number of documents", arguments.documents.len(), 1..=BATCH)?;
-        let index = call.index()?;
-        let mut answer = Answer::default();
-        let mut cut = CutTexts::default();
-        let mut rest = arguments.documents.into_iter().map(Document::from).enumerate().peekable();
-        let mut result = Ok(());
+/// # Errors
+/// Wrong arguments and failures of the index, for the model to read.
+pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
+    let total = within("the number of documents", arguments.documents.len(), 1..=BATCH)?;
+    let index = call.index()?;
+    let mut answer = Answer::default();
+    let mut cut = CutTexts::default();
+    let mut rest = arguments.documents.into_iter().map(Document::from).enumerate().peekable();
+    let mut store = || {
         while rest.peek().is_some() {
             let (places, group): (Vec<usize>, Vec<Document>) = rest.by_ref().take(GROUP).unzip();
-            match index.insert_batch(group) {
-                Ok(summary) => {
-                    answer.inserted += summary.inserted;
-                    answer.replaced += summary.replaced;
-                    answer.superseded += summary.superseded;
-                    cut.join(summary.cut);
-                    for refused in summary.refused {
-                        answer.refuse(places[refused.position], refused.id, refused.error.to_string());
-                    }
-                }
-                Err(error) => {
-                    result = Err(error.into());
-                    break;
-                }
+            let summary = index.insert_batch(group)?;
+            answer.inserted += summary.inserted;
+            answer.replaced += summary.replaced;
+            answer.superseded += summary.superseded;
+            cut.join(summary.cut);
+            for refused in summary.refused {
+                answer.refuse(places[refused.position], refused.id, refused.error.to_string());
             }
             let done = places.last().map_or(total, |last| last + 1);
             if call.watch.tell(done, total).is_break() && rest.peek().is_some() {
-                result = Err(Failure::Cancelled);
-                break;
+                return Err(Failure::Usage("cancelled".to_owned()));
             }
         }
-        let flushed = index.flush();
-        let stored = answer.inserted + answer.replaced;
-        result.map_err(|failure: Failure| {
-            Failure::Usage(format!("{}; {stored} of the {total} documents are stored", failure.line()))
-        })?;
-        flushed?;
-        answer.refusals = fit(answer.refusals, ANSWER - REST).0;
-        answer.documents = index.len();
-        if cut.documents > 0 {
-            let read = index.bundle().model().encoder().max_tokens();
-            answer.notes.push(format!(
-                "{} texts are longer than the {read} tokens that the model reads; what is behind them counts for \
-                 words alone",
-                cut.documents
-            ));
-        }
-        if index.needs_calibration() {
-            answer.notes.push("searches score every document until `ehi calibrate` is run".to_owned());
-        }
-        Ok(answer)
+        Ok(())
+    };
+    let result = store();
+    let flushed = index.flush();
+    let stored = answer.inserted + answer.replaced;
+    result.map_err(|failure| {
+        Failure::Usage(format!("{}; {stored} of the {total} documents are stored", failure.line()))
+    })?;
+    flushed?;
+    answer.refusals = fit(answer.refusals, ANSWER - REST).0;
+    answer.documents = index.len();
+    if cut.documents > 0 {
+        let read = index.bundle().model().encoder().max_tokens();
+        answer.notes.push(format!(
+            "{} texts are longer than the {read} tokens that the model reads; the text after them counts for \
+             words alone",
+            cut.documents
+        ));
     }
+    if index.needs_calibration() {
+        answer.notes.push("searches score every document until `ehi calibrate` is run".to_owned());
+    }
+    Ok(answer)
 }
 
 impl Answer {

@@ -1,18 +1,15 @@
 //! The tool `judge`.
 
 use ehi::Judgment;
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{notes, question};
-use super::tool::{Call, Tool};
-use crate::escape::escaped;
+use super::tool::Call;
 use crate::failure::Failure;
-
-pub struct Judge;
+use crate::text::escaped;
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
     /// The question as it was asked.
@@ -39,7 +36,6 @@ fn full() -> f64 {
 }
 
 #[derive(Default, Serialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Answer {
     /// Whether the judgment is new.
     added: bool,
@@ -53,37 +49,33 @@ pub struct Answer {
     notes: Vec<String>,
 }
 
-impl Tool for Judge {
-    const NAME: &'static str = "judge";
-    const TITLE: &'static str = "Judge a hit";
-    const DESCRIPTION: &'static str = "Tell the index that a document answers a question, or does not. It learns from \
+/// What the model reads that chooses among the tools.
+pub const DESCRIPTION: &str = "Tell the index that a document answers a question, or does not. It learns from \
          such judgments when its owner runs `ehi learn`, so give only those that you are sure of.";
-    const WRITES: bool = true;
-    type Arguments = Arguments;
-    type Answer = Answer;
 
-    fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
-        let Arguments { question: asked, id, grade, weight, forget } = arguments;
-        let asked = question(&asked)?;
-        let index = call.index()?;
-        let mut answer = Answer::default();
-        if forget {
-            if index.forget([(asked, id.as_str())])? == 0 {
-                return Err(Failure::NotJudged { id });
-            }
-            answer.forgotten = true;
-        } else {
-            let recorded = index.record_all([Judgment::new(asked, &id, grade).with_weight(weight)])?;
-            answer.added = recorded.added > 0;
-            answer.replaced = recorded.replaced > 0;
-            if recorded.without_document > 0 {
-                let id = escaped(&id);
-                answer.notes.push(format!("no document has the id `{id}`: it counts once there is one"));
-            }
+/// # Errors
+/// Wrong arguments and failures of the index, for the model to read.
+pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
+    let Arguments { question: asked, id, grade, weight, forget } = arguments;
+    let asked = question(&asked)?;
+    let index = call.index()?;
+    let mut answer = Answer::default();
+    if forget {
+        if index.forget([(asked, id.as_str())])? == 0 {
+            return Err(Failure::NotJudged { id });
         }
-        index.flush()?;
-        answer.notes = notes(answer.notes);
-        answer.judgments = index.judgments()?.len();
-        Ok(answer)
+        answer.forgotten = true;
+    } else {
+        let recorded = index.record_all([Judgment::new(asked, &id, grade).with_weight(weight)])?;
+        answer.added = recorded.added > 0;
+        answer.replaced = recorded.replaced > 0;
+        if recorded.without_document > 0 {
+            let id = escaped(&id);
+            answer.notes.push(format!("no document has the id `{id}`: the judgment counts once one has"));
+        }
     }
+    index.flush()?;
+    answer.notes = notes(&answer.notes);
+    answer.judgments = index.judgments()?.len();
+    Ok(answer)
 }

@@ -5,9 +5,8 @@ use std::ops::RangeInclusive;
 use ehi::search::DEFAULT_K;
 use serde::Serialize;
 
-use crate::beginning::beginning;
-use crate::cut::floor;
 use crate::failure::Failure;
+use crate::text::{beginning, floor};
 
 /// Characters of `--about`. Some clients refuse all tools if a description has more than 1,024.
 pub const ABOUT: usize = 500;
@@ -122,13 +121,8 @@ pub fn fit<T: Serialize>(mut items: Vec<T>, most: usize) -> (Vec<T>, usize) {
 }
 
 /// The notes of an answer, bounded.
-pub fn notes(given: Vec<String>) -> Vec<String> {
-    let left = given.len().saturating_sub(NOTES);
-    let mut notes: Vec<String> = given.iter().take(NOTES).map(|note| beginning_json(note, NOTE)).collect();
-    if left > 0 {
-        notes.push(format!("there are {left} more notes"));
-    }
-    notes
+pub fn notes(given: &[String]) -> Vec<String> {
+    given.iter().take(NOTES).map(|note| beginning_json(note, NOTE)).collect()
 }
 
 /// A failure as the model reads it, bounded: it may quote the model's own input.
@@ -170,10 +164,9 @@ mod tests {
 
     #[test]
     fn notes_are_bounded() {
-        assert_eq!(notes(vec!["a".to_owned()]), ["a"]);
-        let many = notes(vec!["\u{1}".repeat(10_000); 1_000]);
-        assert!(many.len() == NOTES + 1 && json_bytes(&many) < REST, "{many:?}");
-        assert!(many[NOTES].contains("990 more"));
+        assert_eq!(notes(&["a".to_owned()]), ["a"]);
+        let many = notes(&vec!["\u{1}".repeat(10_000); 1_000]);
+        assert!(many.len() == NOTES && json_bytes(&many) < REST, "{many:?}");
         assert!(failure(&"x".repeat(1 << 20)).len() < 2 * FAILURE);
     }
 

@@ -1,6 +1,8 @@
 //! Documents as resources: `ehi://document/ID`, with the id percent-encoded. Ids are looked up only in the
 //! index.
 
+use std::borrow::Cow;
+
 use ehi::{Document, Index};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rmcp::ErrorData;
@@ -8,7 +10,6 @@ use rmcp::model::{ListResourcesResult, ReadResourceResult, Resource, ResourceCon
 use serde_json::json;
 
 use super::limits::{ANSWER, LISTED, REST, TITLE, failure, json_bytes, start_json};
-use crate::cut::floor;
 use crate::failure::Failure;
 
 const PREFIX: &str = "ehi://document/";
@@ -28,20 +29,12 @@ pub fn uri(id: &str) -> String {
     format!("{PREFIX}{}", utf8_percent_encode(id, ENCODED))
 }
 
-pub fn templates() -> Vec<ResourceTemplate> {
-    let template = |form: &str, name: &str, description: &str| {
-        ResourceTemplate::new(format!("{PREFIX}{form}"), name)
-            .with_description(description)
-            .with_mime_type("text/plain")
-    };
-    vec![
-        template(
-            "{id}",
-            "document",
-            "Title and text of a document by its id, at first the beginning of what is longer than some 50 KiB",
-        ),
-        template("{id}{?offset}", "document-part", "The same from a byte on, for what is longer"),
-    ]
+pub fn template() -> ResourceTemplate {
+    ResourceTemplate::new(format!("{PREFIX}{{id}}"), "document")
+        .with_description(
+            "Title and text of a document by its id; of what is longer than some 50 KiB the beginning",
+        )
+        .with_mime_type("text/plain")
 }
 
 /// A page of the documents in byte order of their ids, at most [`LISTED`] in all: clients read such lists to
@@ -101,52 +94,36 @@ fn body(document: &Document) -> String {
     }
 }
 
-/// A part of a document. If more follows, a second content gives the URI of the next part.
+/// A document, or the beginning of a long one.
 ///
 /// # Errors
 /// A URI that does not name a document, and failures of reading.
 pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, ErrorData> {
-    let (id, offset) = parse(given)?;
+    let id = id_of(given)?;
     let Some(document) = index.get(&id).map_err(failed)? else {
         let data = Some(json!({ "uri": given }));
         return Err(ErrorData::resource_not_found("no document has this id", data));
     };
     let body = body(&document);
-    if offset > body.len() {
-        return Err(invalid(format!("the document has {} bytes, `offset` is {offset}", body.len())));
-    }
-    let from = floor(&body, offset);
-    let (part, is_cut) = start_json(&body[from..], ANSWER - REST);
-    let mut contents = vec![ResourceContents::text(part, given)];
+    let (shown, is_cut) = start_json(&body, ANSWER - REST);
+    let mut contents = vec![ResourceContents::text(shown, given)];
     if is_cut {
-        let end = from + part.len();
-        let next = format!("{}?offset={end}", uri(&id));
-        let note = format!("[bytes {from} to {end} of {}; {next} has more]", body.len());
-        contents.push(ResourceContents::text(note, next));
+        let note = format!("[the first {} bytes of {}; the tool `get` reads all]", shown.len(), body.len());
+        contents.push(ResourceContents::text(note, given));
     }
     Ok(ReadResourceResult::new(contents))
 }
 
-/// The id and the offset of a URI.
-pub fn parse(given: &str) -> Result<(String, usize), ErrorData> {
+/// The id in a URI.
+pub fn id_of(given: &str) -> Result<String, ErrorData> {
     if given.len() > URI {
-        return Err(invalid(format!("the URI has more than {URI} bytes, which none of a document has")));
+        return Err(invalid(format!("the URI has more than {URI} bytes, more than that of any document")));
     }
-    let Some(rest) = given.strip_prefix(PREFIX) else {
+    let Some(id) = given.strip_prefix(PREFIX).filter(|id| !id.contains('?')) else {
         return Err(invalid(format!("a document's URI is {PREFIX} and its id, percent-encoded")));
     };
-    let (id, query) = rest.split_once('?').map_or((rest, None), |(id, query)| (id, Some(query)));
-    let offset = match query {
-        None => 0,
-        Some(query) => query
-            .strip_prefix("offset=")
-            .and_then(|offset| offset.parse().ok())
-            .ok_or_else(|| invalid("behind `?` there may be `offset=BYTES` and nothing else".to_owned()))?,
-    };
-    match percent_decode_str(id).decode_utf8() {
-        Ok(id) => Ok((id.into_owned(), offset)),
-        Err(_) => Err(invalid("the id in the URI is not UTF-8".to_owned())),
-    }
+    let id = percent_decode_str(id).decode_utf8();
+    id.map(Cow::into_owned).map_err(|_| invalid("the id in the URI is not UTF-8".to_owned()))
 }
 
 fn invalid(message: String) -> ErrorData {
@@ -168,24 +145,23 @@ mod tests {
     fn uris_are_encoded_as_templates_have_it() {
         assert_eq!(uri("doc-1_a.b~"), "ehi://document/doc-1_a.b~");
         assert_eq!(uri("a/b?c#d %é"), "ehi://document/a%2Fb%3Fc%23d%20%25%C3%A9");
-        assert_eq!(parse("ehi://document/a%2fb?offset=7").ok(), Some(("a/b".to_owned(), 7)));
+        assert_eq!(id_of("ehi://document/a%2fb").ok(), Some("a/b".to_owned()));
         for bad in [
             "file:///etc/passwd",
             "ehi://documents/a",
             "EHI://document/a",
             "ehi://document/%ff",
-            "ehi://document/a?offset=-1",
-            "ehi://document/a?offset=1&x=2",
+            "ehi://document/a?offset=1",
             "ehi://document/a?",
         ] {
-            assert!(parse(bad).is_err(), "{bad}");
+            assert!(id_of(bad).is_err(), "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn any_id_comes_back(id in ".*") {
-            prop_assert_eq!(parse(&uri(&id)).ok(), Some((id, 0)));
+            prop_assert_eq!(id_of(&uri(&id)).ok(), Some(id));
         }
     }
 }

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use rmcp::model::JsonObject;
-use rmcp::schemars::generate::SchemaSettings;
-use rmcp::schemars::transform::{Transform, transform_subschemas};
-use rmcp::schemars::{JsonSchema, Schema};
+use schemars::generate::SchemaSettings;
+use schemars::transform::{Transform, transform_subschemas};
+use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 /// The input schema of a tool.

@@ -13,18 +13,11 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use super::delete::Delete;
-use super::explain::Explain;
-use super::get::Get;
-use super::insert::Insert;
-use super::judge::Judge;
 use super::limits::{ARGUMENTS, failure, json_bytes};
-use super::resources;
 use super::schema::normalize;
-use super::search::Search;
-use super::stats::Stats;
-use super::tool::{Call, Entry, entry};
+use super::tool::{Call, RegisteredTool, entry};
 use super::work::Work;
+use super::{delete, explain, get, insert, judge, resources, search, stats};
 use crate::held::HeldIndex;
 
 const INSTRUCTIONS: &str = "A store of documents with a search index. `search` finds passages, `get` reads more of a \
@@ -45,20 +38,20 @@ const METHODS: [&str; 7] = [
 pub struct Server {
     held: Arc<HeldIndex>,
     work: Arc<Work>,
-    tools: Vec<Entry>,
+    tools: Vec<RegisteredTool>,
     config: ServerConfig,
 }
 
 impl Server {
     pub fn new(held: Arc<HeldIndex>, about: Option<&str>) -> Self {
         let mut tools = vec![
-            entry::<Search>(),
-            entry::<Get>(),
-            entry::<Explain>(),
-            entry::<Stats>(),
-            entry::<Insert>(),
-            entry::<Delete>(),
-            entry::<Judge>(),
+            entry("search", "Search documents", search::DESCRIPTION, false, search::call),
+            entry("get", "Read a document", get::DESCRIPTION, false, get::call),
+            entry("explain", "Explain a search", explain::DESCRIPTION, false, explain::call),
+            entry("stats", "Describe the index", stats::DESCRIPTION, false, stats::call),
+            entry("insert", "Store documents", insert::DESCRIPTION, true, insert::call),
+            entry("delete", "Delete documents", delete::DESCRIPTION, true, delete::call),
+            entry("judge", "Judge a hit", judge::DESCRIPTION, true, judge::call),
         ];
         let mut instructions = INSTRUCTIONS.to_owned();
         if let Some(about) = about {
@@ -114,17 +107,17 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(entry) = self.tools.iter().find(|entry| entry.tool.name == request.name) else {
             return Err(ErrorData::invalid_params(
-                failure(&format!("there is no tool `{}`", request.name)),
+                failure(&format!("unknown tool `{}`", request.name)),
                 None,
             ));
         };
         if entry.writes && !self.held.writes() {
             let name = &entry.tool.name;
             let message =
-                format!("`{name}` is offered by `ehi mcp --write`; this server reads the index alone");
+                format!("`{name}` is offered by `ehi mcp --write`; this server only reads the index");
             return Err(ErrorData::invalid_params(message, None));
         }
-        let (held, call) = (Arc::clone(&self.held), entry.call);
+        let (held, call) = (Arc::clone(&self.held), Arc::clone(&entry.call));
         let mut arguments = Value::Object(request.arguments.unwrap_or_default());
         let bytes = json_bytes(&arguments);
         if bytes > ARGUMENTS {
@@ -159,7 +152,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
     }
 
     async fn read_resource(
@@ -180,7 +173,7 @@ impl ServerHandler for Server {
         Err(match METHODS.contains(&method) {
             true => ErrorData::invalid_params(format!("the parameters of `{method}` are malformed"), None),
             false => {
-                let message = failure(&format!("there is no method `{method}`"));
+                let message = failure(&format!("unknown method `{method}`"));
                 ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
             }
         })

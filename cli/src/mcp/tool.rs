@@ -1,10 +1,10 @@
-//! The trait of a tool: its name and description, its arguments and its answer.
+//! A tool of the protocol: its name and description, its arguments and its answer.
 
 use std::sync::Arc;
 
 use ehi::Index;
 use rmcp::model::ToolAnnotations;
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,21 +14,6 @@ use super::schema;
 use super::work::Watch;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
-
-pub trait Tool {
-    const NAME: &'static str;
-    const TITLE: &'static str;
-    /// Read by the model that chooses among tools.
-    const DESCRIPTION: &'static str;
-    /// Whether it changes the index.
-    const WRITES: bool = false;
-    type Arguments: DeserializeOwned + JsonSchema + 'static;
-    type Answer: Serialize + JsonSchema + 'static;
-
-    /// # Errors
-    /// Wrong arguments and failures of the index, for the model to read.
-    fn call(arguments: Self::Arguments, call: &Call<'_>) -> Result<Self::Answer, Failure>;
-}
 
 /// Context of a tool call.
 pub struct Call<'a> {
@@ -47,34 +32,40 @@ impl Call<'_> {
 }
 
 /// A registered tool.
-#[derive(Clone)]
-pub struct Entry {
+pub struct RegisteredTool {
     pub tool: rmcp::model::Tool,
     pub writes: bool,
-    pub call: fn(Value, &Call<'_>) -> Result<Value, Failure>,
+    pub call: Arc<CallTool>,
 }
 
-/// Describes a tool to the protocol.
-pub fn entry<T: Tool>() -> Entry {
-    let annotations = ToolAnnotations::with_title(T::TITLE)
-        .read_only(!T::WRITES)
+/// A call with its arguments as JSON. Wrong arguments and failures of the index are for the model to read.
+type CallTool = dyn Fn(Value, &Call<'_>) -> Result<Value, Failure> + Send + Sync;
+
+/// Describes a tool to the protocol; `description` is read by the model that chooses among tools.
+pub fn entry<Arguments: DeserializeOwned + JsonSchema + 'static, Answer: Serialize + JsonSchema + 'static>(
+    name: &'static str,
+    title: &str,
+    description: &'static str,
+    writes: bool,
+    call: fn(Arguments, &Call<'_>) -> Result<Answer, Failure>,
+) -> RegisteredTool {
+    let annotations = ToolAnnotations::with_title(title)
+        .read_only(!writes)
         // Inserts and judgments replace what was stored.
-        .destructive(T::WRITES)
+        .destructive(writes)
         .idempotent(true)
         .open_world(false);
-    let mut tool = rmcp::model::Tool::new(T::NAME, T::DESCRIPTION, schema::input::<T::Arguments>())
-        .with_title(T::TITLE)
+    let mut tool = rmcp::model::Tool::new(name, description, schema::input::<Arguments>())
+        .with_title(title)
         .with_annotations(annotations);
-    tool.output_schema = Some(schema::output::<T::Answer>());
-    Entry { tool, writes: T::WRITES, call: call::<T> }
-}
-
-fn call<T: Tool>(arguments: Value, call: &Call<'_>) -> Result<Value, Failure> {
-    let arguments = serde_json::from_value(arguments)
-        .map_err(|error| Failure::Usage(format!("the arguments of `{}`: {error}", T::NAME)))?;
-    let answer = T::call(arguments, call)?;
-    serde_json::to_value(answer)
-        .map_err(|error| Failure::Usage(format!("the answer cannot be written as JSON: {error}")))
+    tool.output_schema = Some(schema::output::<Answer>());
+    let call = move |arguments, context: &Call<'_>| {
+        let arguments = serde_json::from_value(arguments)
+            .map_err(|error| Failure::Usage(format!("the arguments of `{name}`: {error}")))?;
+        serde_json::to_value(call(arguments, context)?)
+            .map_err(|error| Failure::Usage(format!("the answer cannot be written as JSON: {error}")))
+    };
+    RegisteredTool { tool, writes, call: Arc::new(call) }
 }
 
 /// The filter of a call: an object, or a string that holds one.

@@ -12,7 +12,6 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::CALLS;
-use crate::failure::Failure;
 
 /// Bytes of arguments that count like one more call.
 const BYTES: usize = 1 << 20;
@@ -63,7 +62,7 @@ impl Work {
         call: impl FnOnce(&Watch) -> T + Send + 'static,
     ) -> Result<T, ErrorData> {
         let undone = |message: String| ErrorData::internal_error(message, None);
-        let cancelled = || undone(Failure::Cancelled.line());
+        let cancelled = || undone("cancelled".to_owned());
         let panicked = |_| undone("the call failed inside the server, which goes on".to_owned());
         // The arguments of calls that wait take memory, so a large call takes several places.
         let places = (1 + bytes / BYTES).min(CALLS) as u32;

@@ -237,6 +237,6 @@ fn what_cannot_be_served_is_one_line() {
     let ran = ehi(["mcp", "--index", &absent]);
     assert_eq!(ran.out, "");
     assert!(ran.failure().contains("absent"));
-    assert!(flow.run("mcp", &["--wait", "1"]).failure().contains("--wait is for `--write`"));
+    assert!(flow.run("mcp", &["--wait", "1"]).failure().contains("`--wait` is for `--write`"));
     assert_eq!(ehi(["mcp"]).code, Some(2));
 }

@@ -99,19 +99,11 @@ fn resources_are_bounded_whatever_documents_hold() {
         }
     }
     assert_eq!((names.len(), names.is_sorted()), (60, true));
-    let mut read = 0;
-    let mut next = Some(names[0].clone());
-    while let Some(uri) = next {
-        wire.send(
-            &json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } }),
-        );
-        let (answer, bytes) = line(&mut wire);
-        assert!(bytes <= ANSWER, "{bytes}");
-        let contents = answer["result"]["contents"].as_array().unwrap();
-        read += contents[0]["text"].as_str().unwrap().len();
-        next = contents.get(1).map(|content| content["uri"].as_str().unwrap().to_owned());
-    }
-    assert_eq!(read, 1_000 + 2 + 5 + 160_000);
+    let params = json!({ "uri": names[0] });
+    wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params }));
+    let (answer, bytes) = line(&mut wire);
+    assert!(bytes <= ANSWER, "{bytes}");
+    assert_eq!(answer["result"]["contents"].as_array().unwrap().len(), 2, "of a long document");
     let uri = format!("ehi://document/{}", "x".repeat(1 << 20));
     wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } }));
     let (answer, bytes) = line(&mut wire);

@@ -30,7 +30,7 @@ fn malformed_parameters_are_told_from_an_unknown_method() {
         ("tools/call", json!({ "name": "search", "arguments": "x" }), -32602, "`tools/call` are malformed"),
         ("tools/call", json!({ "arguments": {} }), -32602, "`tools/call` are malformed"),
         ("resources/read", json!({ "uri": 5 }), -32602, "`resources/read` are malformed"),
-        ("tools/calls", json!({}), -32601, "no method `tools/calls`"),
+        ("tools/calls", json!({}), -32601, "unknown method `tools/calls`"),
     ] {
         wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
         let answer = wire.answer();

@@ -266,7 +266,7 @@ fn wrong_arguments_are_told_to_the_model() {
         ("search", json!({ "question": "x", "x".repeat(100_000): 1 }), "unknown field `xxx"),
         ("explain", json!({ "question": "x", "beam": 0 }), "`beam` is 0"),
         ("get", json!({ "id": "ehi://document/absent" }), "no document has the id `ehi://document/absent`"),
-        ("get", json!({ "id": format!("ehi://document/{}?offset=3", id(1)) }), "give the URI without"),
+        ("get", json!({ "id": format!("ehi://document/{}?offset=3", id(1)) }), "no document has the id"),
         ("search", json!({ "question": 5 }), "expected a string"),
         ("search", json!({ "question": "x", "kk": 5 }), "unknown field `kk`"),
         ("search", json!({ "question": "x", "k": 0 }), "`k` is 0; it is from 1 to 50"),

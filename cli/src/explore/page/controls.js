@@ -1,4 +1,4 @@
-// Search options.
+// The question with its options.
 
 import { el, foreign } from "./dom.js";
 
@@ -23,7 +23,7 @@ function select(app, label, options, name, changed) {
 }
 
 /** Selects for mode and reach. They stay where they are when one of them is used. */
-export function controls(app, changed) {
+function controls(app, changed) {
     const { about, ask } = app;
     const modes = MODES.filter(([mode]) => about.words || mode === "best" || mode === "dense");
     const reaches = [["auto", "automatic"]];
@@ -45,7 +45,7 @@ export function controls(app, changed) {
 }
 
 /** The filters in force, each with a way to take it off. */
-export function filters(app, changed) {
+function filters(app, changed) {
     const off = at => () => {
         app.ask.filters.splice(at, 1);
         app.keep();
@@ -57,13 +57,8 @@ export function filters(app, changed) {
     });
 }
 
-/** What the selects can offer: as long as it is the same, they need not be drawn anew. */
-export function offered({ about: { leaves, few, words } }) {
-    return JSON.stringify([leaves, few, words]);
-}
-
 /** Puts other controls into a place, with the focus on the same one, or on the one of the same label. */
-export function keepingFocus(place, change) {
+function keepingFocus(place, change) {
     const had = document.activeElement;
     const held = place.contains(had);
     const focused = held ? had.closest("label")?.firstChild?.textContent : undefined;
@@ -71,4 +66,37 @@ export function keepingFocus(place, change) {
     if (held && had.isConnected) had.focus();
     if (focused === undefined) return;
     for (const own of place.querySelectorAll("label")) if (own.firstChild.textContent === focused) own.querySelector("select, input")?.focus();
+}
+
+/**
+ * The form of a question: `form` with `input` and the filters in force (`chips`). `offer` draws the options anew if
+ * others can be offered, `refilter` the filters. `changed` is called when an option or a filter has changed.
+ */
+export function questionForm(app, { submit, changed, help, button }) {
+    const input = el("input", { type: "search", id: "question", dir: "auto", value: app.ask.question, autocomplete: "off", spellcheck: "false", enterkeyhint: "search" });
+    const options = el("div", { class: "row" });
+    const chips = el("ul", { class: "chips", "aria-label": "Filters" });
+    const onsubmit = event => {
+        event.preventDefault();
+        submit();
+    };
+    const form = el("form", { class: "ask", role: "search", onsubmit },
+        el("div", { class: "question" }, el("label", { for: "question", class: "small faint" }, "Question"), input), options, button);
+    let offers = null;
+    function offer() {
+        const { leaves, few, words } = app.about;
+        const now = JSON.stringify([leaves, few, words]);
+        if (now !== offers) keepingFocus(options, () => options.replaceChildren(...controls(app, changed), help ?? ""));
+        offers = now;
+    }
+    function refilter() {
+        chips.replaceChildren(...filters(app, () => {
+            refilter();
+            (chips.querySelector("button") ?? input).focus();
+            changed();
+        }));
+    }
+    offer();
+    refilter();
+    return { form, chips, input, offer, refilter };
 }

@@ -1,7 +1,6 @@
 // One hit: its passage, its score with components, its metadata and its judgments.
 
-import { el, foreign, marked, named } from "./dom.js";
-import { bytes, score } from "./numbers.js";
+import { bytes, el, foreign, marked, named, score } from "./dom.js";
 import { read } from "./reader.js";
 
 /** Grades with their names and keys. */

@@ -1,18 +1,14 @@
 // The topic and load of each leaf, and the previous leaves of its documents.
 
 import { get, post } from "./ask.js";
-import { el, foreign, tip } from "./dom.js";
-import { chance, count, percent, plural } from "./numbers.js";
+import { chance, count, el, foreign, percent, plural, tip } from "./dom.js";
 import { read as open } from "./reader.js";
 
 const SHOWN = 30;
-const POLL = 400;
-/** How long until it is asked again where there was no answer. */
-const AGAIN = 2000;
 
 export function leaves(app, main) {
     const said = el("p", { role: "status", class: "small" });
-    const again = el("button", { type: "button", onclick: begin }, "Read again");
+    const again = el("button", { type: "button", onclick: () => look(true) }, "Read again");
     const input = el("input", { type: "search", autocomplete: "off", value: app.leaf === undefined ? "" : String(app.leaf), oninput: () => { shown = SHOWN; draw(); } });
     const order = el("select", { onchange: draw },
         el("option", { value: "documents" }, "most documents first"), el("option", { value: "leaf" }, "by number"), el("option", { value: "queries" }, "most questions first"), el("option", { value: "moved" }, "most moved first"));
@@ -25,45 +21,14 @@ export function leaves(app, main) {
     app.leaf = undefined;
     let shown = SHOWN;
     let reading = null;
-    let timer;
-    let left = false;
 
-    async function begin() {
-        clearTimeout(timer);
-        follow(await app.try(() => post("/api/leaves")));
-    }
-
-    async function look() {
-        clearTimeout(timer);
-        follow(await app.try(() => get("/api/leaves")));
-    }
-
-    /** Shows how far the reading is, and looks again until it is done. */
-    function follow(now) {
-        if (left) return;
-        again.disabled = now?.phase === "under_way";
-        switch (now?.phase) {
-            case undefined:
-                if (reading === null) said.textContent = "";
-                timer = setTimeout(look, AGAIN);
-                break;
-            case "no":
-                // Not read yet, or the tree has changed since.
-                reading = null;
-                list.replaceChildren();
-                more.hidden = true;
-                begin();
-                break;
-            case "under_way":
-                said.textContent = "Reading every document …";
-                timer = setTimeout(look, POLL);
-                break;
-            case "failed":
-                said.textContent = now.message;
-                break;
-            default:
-                done(now);
-        }
+    async function look(anew) {
+        again.disabled = true;
+        if (anew || reading === null) said.textContent = "Reading every document …";
+        const now = await app.try(() => readLeaves(anew));
+        again.disabled = false;
+        if (now) done(now);
+        else said.textContent = "";
     }
 
     function done(now) {
@@ -91,12 +56,16 @@ export function leaves(app, main) {
         if (chosen.length === 0 && wanted !== "") list.append(el("li", {}, "No leaf with documents has this number, or such a word."));
     }
 
-    look();
-    const leave = () => {
-        left = true;
-        clearTimeout(timer);
-    };
-    return { leave, changed: look };
+    look(false);
+    return { changed: () => look(false) };
+}
+
+let pending = null;
+
+/** The leaves as they were read last, or read anew. Views that ask meanwhile wait for the same answer. */
+export function readLeaves(anew) {
+    pending ??= (anew ? post("/api/leaves") : get("/api/leaves")).finally(() => (pending = null));
+    return pending;
 }
 
 function summary(app, { leaves, tree, even, questions, before, stale }) {

@@ -1,8 +1,7 @@
 // The views and their shared state: the index and the question.
 
 import { begin, get, listen, Refused, token } from "./ask.js";
-import { by, el } from "./dom.js";
-import { count, plural } from "./numbers.js";
+import { by, count, el, plural } from "./dom.js";
 import { keys, search } from "./search.js";
 import { why } from "./why.js";
 import { leaves } from "./leaves.js";
@@ -40,7 +39,8 @@ const app = {
             throw new Refused("bad_request", `The question is too long: it may have ${MOST_QUESTION / 1024} KiB.`);
         }
         const [kind, value] = (mode === "lexical" ? "auto" : app.ask.reach).split(":");
-        return { question, k, mode, reach: value === undefined ? kind : { [kind]: Number(value) }, filters: filters.map(one => one.filter) };
+        const reach = { auto: {}, exact: { exact: true }, recall: { recall: Number(value) }, leaves: { beam: Number(value) } }[kind];
+        return { question, k, mode, ...reach, filters: filters.map(one => one.filter) };
     },
     show(view) {
         location.hash = `#${view}`;
@@ -51,14 +51,15 @@ const app = {
         else failures.set(error.path ?? "", error);
         tell();
     },
-    /** Calls, and shows what goes wrong; nothing is returned then. */
+    /** Calls, and shows what goes wrong, unless the view was left; nothing is returned then. */
     async try(call) {
+        const turn = turns;
         try {
             const answer = await call();
             if (failures.delete("")) tell();
             return answer;
         } catch (error) {
-            if (error.name !== "AbortError") app.alert(error);
+            if (error.name !== "AbortError" && turn === turns) app.alert(error);
             return undefined;
         }
     },
@@ -75,6 +76,8 @@ function tell() {
 
 let shown = null;
 let lost = false;
+/** Views shown so far. */
+let turns = 0;
 
 function view() {
     const name = location.hash.slice(1);
@@ -83,6 +86,7 @@ function view() {
 
 function render() {
     const name = view();
+    turns++;
     shown?.leave?.();
     app.alert(null);
     for (const link of by("nav").children) {

@@ -1,7 +1,6 @@
 // The report of the training that made the model: its verdict, curves and tables.
 
-import { el, svg, table, terms } from "./dom.js";
-import { percent, plural } from "./numbers.js";
+import { el, percent, plural, svg, table, terms } from "./dom.js";
 
 const [WIDTH, HEIGHT, LEFT, FOOT] = [640, 320, 56, 44];
 const LOSSES = [["total", "loss"], ["siamese"], ["indexing"], ["intra-leaf", "intra_leaf"], ["balance"], ["distillation"]];

@@ -1,10 +1,9 @@
 // Hits while typing: by the fast encoder at once, by the full one a moment later.
 
 import { post } from "./ask.js";
-import { controls, filters, keepingFocus, offered } from "./controls.js";
-import { by, command, el, tip } from "./dom.js";
+import { questionForm } from "./controls.js";
+import { by, command, count, el, ms, percent, plural, tip } from "./dom.js";
 import { GRADES, hit, judging, remarks } from "./hit.js";
-import { count, ms, percent, plural } from "./numbers.js";
 
 /** Rest after a key after which the question counts as asked. */
 const REST = 200;
@@ -14,18 +13,14 @@ const MOST = 200;
 
 export function search(app, main) {
     const { ask } = app;
-    const options = el("div", { class: "row" });
     const help = el("button", { type: "button", class: "link small", onclick: () => keys(app) }, "Keys");
-    const chips = el("ul", { class: "chips", "aria-label": "Filters" });
+    const { form, chips, input, offer, refilter } = questionForm(app, { submit, changed, help });
     const cost = el("p", { class: "small faint cost" });
     const said = el("p", { role: "status", class: "small said" });
     const start = el("div", { class: "start" });
     const end = el("p", { class: "small faint", hidden: true }, `These are the first ${MOST} hits, and more are not shown. A filter or a narrower question shows others.`);
     const list = el("ol", { class: "hits", "aria-label": "Hits" });
     const more = el("button", { type: "button", hidden: true, onclick: () => further() }, "More hits");
-    const input = el("input", { type: "search", id: "question", dir: "auto", value: ask.question, autocomplete: "off", spellcheck: "false", enterkeyhint: "search" });
-    const form = el("form", { class: "ask", role: "search", onsubmit: asked },
-        el("div", { class: "question" }, el("label", { for: "question", class: "small faint" }, "Question"), input), options);
     main.append(form, chips, start, said, cost, list, more, end);
 
     let k = FIRST;
@@ -39,7 +34,6 @@ export function search(app, main) {
     // One request at a time; of the questions typed meanwhile only the last one is sent.
     let busy = false;
     let waiting = null;
-    let offers = null;
 
     function two() {
         return app.about.fast && ask.mode !== "lexical";
@@ -61,8 +55,7 @@ export function search(app, main) {
         run({ encoder: two() ? "full" : undefined, asked, rests: true });
     }
 
-    function asked(event) {
-        event.preventDefault();
+    function submit() {
         clearTimeout(timer);
         settle(true);
     }
@@ -123,7 +116,7 @@ export function search(app, main) {
         const before = compares ? shown.places : null;
         const had = document.activeElement?.closest?.(".hit")?.dataset.id;
         if (grades.question !== question.trim()) grades = { question: question.trim(), of: new Map() };
-        if (rests) grades.of = new Map(found.hits.filter(own => own.grade !== undefined).map(own => [own.id, own.grade]));
+        if (rests) grades.of = new Map(found.hits.filter(own => own.grade !== null).map(own => [own.id, own.grade]));
         shown = { rests, question, places, found, before };
         start.hidden = true;
         cost.hidden = said.hidden = false;
@@ -167,13 +160,6 @@ export function search(app, main) {
         app.keep();
         refilter();
         [...chips.querySelectorAll("button")].at(-1).focus();
-    }
-
-    function refilter() {
-        chips.replaceChildren(...filters(app, () => {
-            refilter();
-            (chips.querySelector("button") ?? input).focus();
-        }));
         changed();
     }
 
@@ -183,14 +169,9 @@ export function search(app, main) {
         settle(false);
     }
 
-    function choices() {
-        offers = offered(app);
-        keepingFocus(options, () => options.replaceChildren(...controls(app, changed), help));
-    }
-
     /** The index has changed, and perhaps its tree. */
     function elsewhere() {
-        if (offers !== offered(app)) choices();
+        offer();
         settle(false);
     }
 
@@ -201,7 +182,7 @@ export function search(app, main) {
     }
 
     async function judged(question, id, grade) {
-        const done = await app.try(() => (grade === null ? post("/api/forget", { question, id }) : post("/api/judge", { question, id, grade })));
+        const done = await app.try(() => post("/api/judge", { question, id, grade }));
         if (!done) return;
         if (grades.question === question) {
             if (grade === null) grades.of.delete(id);
@@ -232,8 +213,7 @@ export function search(app, main) {
     sees.observe(more);
     input.addEventListener("input", typed);
 
-    choices();
-    refilter();
+    changed();
     input.focus();
     return { leave: () => { clearTimeout(timer); sees.disconnect(); }, changed: elsewhere };
 }

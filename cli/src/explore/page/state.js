@@ -1,8 +1,7 @@
 // Documents, size, health, generations, past learnings, and the training report.
 
 import { get } from "./ask.js";
-import { el, foreign, table, terms, tip } from "./dom.js";
-import { bytes, count, percent, plural, when } from "./numbers.js";
+import { bytes, count, el, foreign, percent, plural, table, terms, tip, when } from "./dom.js";
 import { training } from "./report.js";
 
 /** Verdicts in words. */
@@ -17,25 +16,15 @@ export function state(app, main) {
     main.append(first, el("h2", {}, "Health"), health, last);
     let newest = 0;
 
-    async function look() {
+    function look() {
         const own = ++newest;
-        const show = fill => answer => own === newest && fill(answer);
-        // A view that was left does not report errors.
-        const late = error => {
-            if (own === newest) throw error;
-        };
-        // Both in one call, so that the success of one does not clear the error of the other.
-        await app.try(() => Promise.all([
-            get("/api/state").then(show(now => {
-                first.replaceChildren(...sizes(app, now));
-                last.replaceChildren(...history(now), ...training(now));
-            })),
-            get("/api/health").then(show(found => health.replaceChildren(...healthy(app, found))))
-                .catch(error => {
-                    show(() => health.replaceChildren(el("p", { class: "bad" }, "The health could not be read.")))();
-                    throw error;
-                }),
-        ]).catch(late));
+        const show = (path, fill) => app.try(() => get(path)).then(answer => own === newest && fill(answer));
+        show("/api/state", now => {
+            if (!now) return;
+            first.replaceChildren(...sizes(app, now));
+            last.replaceChildren(...history(now), ...training(now));
+        });
+        show("/api/health", found => health.replaceChildren(...(found ? healthy(app, found) : [el("p", { class: "bad" }, "The health could not be read.")])));
     }
     look();
     return { changed: look, leave: () => newest++ };

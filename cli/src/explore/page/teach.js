@@ -1,8 +1,8 @@
 // Judgments, and learning from them.
 
 import { get, post } from "./ask.js";
-import { el, foreign, table } from "./dom.js";
-import { count, plural, when } from "./numbers.js";
+import { count, el, foreign, plural, table, when } from "./dom.js";
+import { GRADES } from "./hit.js";
 import { read } from "./reader.js";
 
 const POLL = 500;
@@ -10,7 +10,6 @@ const POLL = 500;
 const LOOK = 3000;
 /** Judged questions that learning takes, about: a fifth is set aside, and 20 of those are needed. */
 const NEEDED = 100;
-const GRADES = ["wrong", "right", "good", "best"];
 const STAGES = {
     "begin": "Preparing", "encode": "Encoding the documents", "encode again": "Encoding the documents again", "cluster": "Grouping the documents",
     "start tree": "Starting the tree", "train": "Training", "train tree": "Training the tree", "distil": "Training the fast encoder", "evaluate": "Measuring",
@@ -170,7 +169,7 @@ function judgments(app, may) {
     }
 
     const undo = ({ question, id }) => () => app.try(async () => {
-        await post("/api/forget", { question, id });
+        await post("/api/judge", { question, id, grade: null });
         await look();
     });
 
@@ -182,7 +181,7 @@ function judgments(app, may) {
             own.title === null
                 ? el("span", { class: "faint" }, foreign("span", {}, own.id), " (no such document)")
                 : foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, own.question) }, own.title.trim() || own.id),
-            GRADES[own.grade] ?? String(own.grade), when(own.time),
+            GRADES.find(([grade]) => grade === own.grade)?.[1] ?? String(own.grade), when(own.time),
             ...(may ? [el("button", { type: "button", "aria-label": `Undo: ${own.question}, ${own.id}`, onclick: undo(own) }, "Undo")] : []),
         ]);
         const text = `${plural(known.all, "judgment")}; ${plural(known.questions, "question")} with a right document.${known.all > known.judgments.length ? ` The newest ${count(known.judgments.length)} are shown.` : ""}`;

@@ -1,81 +1,39 @@
-// Leaves as rectangles whose areas are their documents: squarified, level by level of the tree.
+// Leaves as rectangles whose areas are their documents.
 
-import { svg } from "./dom.js";
-import { chance, count, plural } from "./numbers.js";
+import { chance, count, el, plural, svg } from "./dom.js";
 
 /** Height of the map by its width, and its bounds, in pixels. */
 const SHAPE = 0.56;
 const [LOWEST, HIGHEST] = [380, 620];
-/** A letter of a label, about; one of a script with wide letters; a line; the room left next to it. */
-const [LETTER, WIDE, LINE, ROOM] = [7, 12, 14, 4];
+/** A line of a label, the room left next to it, and the least width of a leaf that has one. */
+const [LINE, ROOM, LEAST] = [14, 4, 14];
 /** Dots of hits: radius, and from one to the next. */
 const [DOT, STEP] = [4, 11];
-/** Words of a leaf at most, and the least room in which it has any. */
+/** Words of a leaf at most, and the least width in which it has any. */
 const WORDS = 4;
-const NAMED = 34;
+const NAMED = 42;
 
-/** Rectangles `{item, x, y, width, height}` of items with sizes, in a box; larger ones first. */
-export function squarify(items, box) {
-    const rest = items.filter(item => item.size > 0).sort((a, b) => b.size - a.size);
-    const total = rest.reduce((sum, item) => sum + item.size, 0);
-    const scale = total === 0 ? 0 : (box.width * box.height) / total;
-    let { x, y, width, height } = box;
-    const rectangles = [];
-    let at = 0;
-    while (at < rest.length) {
-        const side = Math.min(width, height);
-        let [end, sum, worst] = [at, 0, Infinity];
-        while (end < rest.length) {
-            const area = sum + rest[end].size * scale;
-            const own = shape(rest[at].size * scale, rest[end].size * scale, area, side);
-            if (own > worst) break;
-            [worst, sum, end] = [own, area, end + 1];
-        }
-        const depth = side === 0 ? 0 : sum / side;
-        let along = 0;
-        for (const item of rest.slice(at, end)) {
-            const length = depth === 0 ? 0 : (item.size * scale) / depth;
-            rectangles.push(width >= height
-                ? { item, x, y: y + along, width: depth, height: length }
-                : { item, x: x + along, y, width: length, height: depth });
-            along += length;
-        }
-        if (width >= height) [x, width] = [x + depth, Math.max(width - depth, 0)];
-        else [y, height] = [y + depth, Math.max(height - depth, 0)];
-        at = end;
-    }
-    return rectangles;
-}
-
-/** How far from a square the worst of a row is. */
-function shape(largest, smallest, area, side) {
-    return Math.max((side * side * largest) / (area * area), (area * area) / (side * side * smallest));
-}
-
-/** Rectangles of `[leaf, documents]`, those of one node of the tree side by side. */
-export function treemap(leaves, branching, height, box) {
-    if (height <= 1) return squarify(leaves.map(([leaf, size]) => ({ leaf, size })), box);
-    const below = branching ** (height - 1);
-    const groups = new Map();
-    for (const [leaf, size] of leaves) {
-        const child = Math.floor(leaf / below);
-        const group = groups.get(child) ?? { child, size: 0, leaves: [] };
-        group.size += size;
-        group.leaves.push([leaf - child * below, size]);
-        groups.set(child, group);
-    }
-    return squarify([...groups.values()], box).flatMap(({ item, ...own }) =>
-        treemap(item.leaves, branching, height - 1, own).map(rectangle => {
-            const leaf = rectangle.item.leaf + item.child * below;
-            return { ...rectangle, item: { ...rectangle.item, leaf } };
-        }));
+/**
+ * Rectangles of `[leaf, documents]`, as large as their documents: the list is cut where its halves are most alike, so
+ * that leaves of one node of the tree, whose numbers follow each other, stay together.
+ */
+function treemap(leaves, { x, y, width, height }) {
+    if (leaves.length < 2) return leaves.map(([leaf, size]) => ({ leaf, size, box: { x, y, width, height } }));
+    const total = leaves.reduce((sum, [, size]) => sum + size, 0);
+    let [at, first] = [1, leaves[0][1]];
+    while (at + 1 < leaves.length && 2 * first + leaves[at][1] <= total) first += leaves[at++][1];
+    const share = first / total;
+    const [before, after] = width >= height
+        ? [{ x, y, width: width * share, height }, { x: x + width * share, y, width: width * (1 - share), height }]
+        : [{ x, y, width, height: height * share }, { x, y: y + height * share, width, height: height * (1 - share) }];
+    return [...treemap(leaves.slice(0, at), before), ...treemap(leaves.slice(at), after)];
 }
 
 /**
  * The map of an answer: leaves that the question reached in colour and numbered by probability, dots for hits, frames
  * around those that hold what was missed.
  */
-export function map({ found, sizes, lost }, words, wide, open) {
+export function map({ found, lost }, words, wide, open) {
     const width = Math.max(wide, 240);
     const height = Math.round(Math.min(Math.max(width * SHAPE, LOWEST), HIGHEST));
     const reached = found.leaves.length > 0 ? found.leaves : found.likely;
@@ -83,8 +41,7 @@ export function map({ found, sizes, lost }, words, wide, open) {
     const most = Math.max(...reached.map(own => own.probability), 1e-9);
     const gone = new Set(lost.filter(own => !own.visited).map(own => own.leaf));
     const [cells, over] = [[], []];
-    for (const { item, ...box } of treemap(sizes.documents, sizes.branching_factor, sizes.height, { x: 0, y: 0, width, height })) {
-        const { leaf, size } = item;
+    for (const { leaf, size, box } of treemap(found.sizes, { x: 0, y: 0, width, height })) {
         const place = places.get(leaf);
         const own = words.get(leaf) ?? [];
         const about = `Leaf ${leaf}, ${plural(size, "document")}${place === undefined ? "" : `, probability ${chance(place.probability)}`}${own.length === 0 ? "" : `: ${own.slice(0, 6).join(", ")}`}`;
@@ -98,44 +55,19 @@ export function map({ found, sizes, lost }, words, wide, open) {
         // Drawn above all leaves, or adjacent ones would hide a part.
         if (gone.has(leaf)) over.push(svg("rect", { x: box.x + 2, y: box.y + 2, width: Math.max(box.width - 4, 1), height: Math.max(box.height - 4, 1), class: "missed" }));
     }
-    const text = `A map of ${count(sizes.leaves)} leaves, of which ${reached.length} are numbered. The tables say the same.`;
+    const text = `A map of ${count(found.tree)} leaves, of which ${reached.length} are numbered. The tables say the same.`;
     return svg("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text }, cells, over);
 }
 
-/** What is written into a leaf: its number, and as many of its words as have room. */
+/** What is written into a leaf: its number, and as many lines of its words as have room. */
 function label(box, place, words, hits) {
-    const free = box.height - 2 - (hits > 0 ? STEP : 0);
-    // A single line may be a little closer.
-    const lines = Math.max(Math.floor(free / LINE), free >= LINE - 3 ? 1 : 0);
-    const room = box.width - 2 * ROOM;
-    const number = place === undefined ? "" : String(place.at + 1);
-    if (lines < 1 || long(number) > room) return [];
-    const texts = number === "" ? [] : [[number]];
-    const named = room < NAMED || place === undefined && hits === 0 && room < 2 * NAMED ? [] : fitting(words.slice(0, WORDS), room);
-    let used = number === "" ? 0 : long(number) + 2 * LETTER;
-    for (const word of named) {
-        if (texts.length > 0 && used + long(word) <= room) texts.at(-1).push(word);
-        else if (texts.length < lines && long(word) <= room) {
-            used = 0;
-            texts.push([word]);
-        } else continue;
-        used += long(word) + LETTER;
-    }
-    return texts.map((line, at) => svg("text", { x: box.x + ROOM, y: box.y + LINE * (at + 1) - 2, class: place === undefined ? "other" : null },
-        line.map((word, of) => svg("tspan", { class: at === 0 && of === 0 && number !== "" ? "place" : null, dx: of === 0 ? null : LETTER }, word))));
-}
-
-/** Words that fit into a width; where none does, the beginning of the first. */
-function fitting(words, room) {
-    const fit = words.filter(word => long(word) <= room);
-    if (fit.length > 0 || words.length === 0) return fit;
-    const letters = [...words[0]];
-    while (letters.length > 0 && long(`${letters.join("")}…`) > room) letters.pop();
-    return letters.length < 4 ? [] : [`${letters.join("")}…`];
-}
-
-function long(text) {
-    return [...text].reduce((sum, letter) => sum + (letter > "\u2e7f" ? WIDE : LETTER), 0);
+    const lines = Math.floor((box.height - 1 - (hits > 0 ? STEP : 0)) / LINE);
+    const number = place && el("b", { class: "place" }, `${place.at + 1} `);
+    const isNamed = box.width >= (place || hits > 0 ? NAMED : 2 * NAMED);
+    const named = isNamed ? words.slice(0, WORDS).map(word => [el("bdi", {}, word), " "]) : [];
+    if (lines < 1 || box.width < LEAST || !number && named.length === 0) return [];
+    return [svg("foreignObject", { x: box.x + ROOM, y: box.y + 1, width: box.width - ROOM, height: lines * LINE },
+        el("div", { class: number ? "label" : "label other" }, number, named))];
 }
 
 /** One dot for each hit, from the lower left of its leaf. */

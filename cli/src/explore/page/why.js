@@ -1,16 +1,15 @@
 // Explains the hits of a question: a map of the leaves, with reached leaves coloured, their hits, and the
 // hits of exact search elsewhere.
 
-import { get, post } from "./ask.js";
-import { controls, filters, keepingFocus, offered } from "./controls.js";
-import { el, foreign, table, tip } from "./dom.js";
+import { post } from "./ask.js";
+import { questionForm } from "./controls.js";
+import { chance, count, el, foreign, ms, percent, plural, score, table, tip } from "./dom.js";
 import { leafOf, remarks } from "./hit.js";
-import { chance, count, ms, percent, plural, score } from "./numbers.js";
+import { readLeaves } from "./leaves.js";
 import { read } from "./reader.js";
 import { map } from "./treemap.js";
 
 const K = 10;
-const POLL = 400;
 /** Words of a leaf in a table. */
 const WORDS = 4;
 /** Documents up to which the library compares all of them, unless a number of leaves is chosen. */
@@ -18,41 +17,20 @@ const COMPARED = 10_000;
 
 export function why(app, main) {
     const { ask } = app;
-    const input = el("input", { type: "search", id: "question", value: ask.question, autocomplete: "off", spellcheck: "false", dir: "auto" });
-    const options = el("div", { class: "row" });
-    const chips = el("ul", { class: "chips", "aria-label": "Filters" });
+    const button = el("button", { class: "main" }, "Why?");
+    const { form, chips, input, offer } = questionForm(app, { submit, changed: explain, button });
     const said = el("p", { role: "status", class: "small", id: "said" });
     const body = el("div", {});
-    main.append(
-        el("form", { class: "ask", onsubmit: asked }, el("div", { class: "question" }, el("label", { for: "question" }, "Question"), input), options, el("button", { class: "main" }, "Why?")),
-        chips, said, body);
-    /** What is shown: the answer, the sizes of the leaves, and where the map is. */
+    main.append(form, chips, said, body);
+    /** What is shown: the answer, and where the map is. */
     let shown = null;
     let words = new Map();
-    let offers = null;
     let sent = new AbortController();
     const resized = new ResizeObserver(() => shown && shown.place.clientWidth !== shown.width && draw());
-    const told = own => {
-        words = own;
-        draw();
-    };
-    let stopWords = app.about.leaves > 1 ? readWords(told) : () => {};
 
-    function asked(event) {
-        event.preventDefault();
+    function submit() {
         ask.question = input.value;
         app.keep();
-        explain();
-    }
-
-    function choices() {
-        offers = offered(app);
-        keepingFocus(options, () => options.replaceChildren(...controls(app, changed)));
-        chips.replaceChildren(...filters(app, changed));
-    }
-
-    function changed() {
-        choices();
         explain();
     }
 
@@ -69,13 +47,12 @@ export function why(app, main) {
         const { signal } = sent;
         if (app.about.documents === 0) return nothing(tip(app.about, "The index has no documents. “ehi insert” adds some."));
         if (ask.question.trim() === "") return nothing("Ask a question to see where it leads.");
-        const answer = await app.try(() => Promise.all([post("/api/why", app.asked(K), signal), get("/api/map")]));
+        const found = await app.try(() => post("/api/why", app.asked(K), signal));
         if (signal.aborted) return undefined;
-        if (!answer) return nothing("");
-        const [found, sizes] = answer;
+        if (!found) return nothing("");
         const lost = missed(found);
-        shown = { found, sizes, lost, place: el("div", {}), width: 0 };
-        said.textContent = sentence(app, found, sizes.leaves, lost) + remarks(found);
+        shown = { found, lost, place: el("div", {}), width: 0 };
+        said.textContent = sentence(app, found, found.tree, lost) + remarks(found);
         body.replaceChildren(drawn(app, shown));
         resized.disconnect();
         resized.observe(shown.place);
@@ -87,43 +64,33 @@ export function why(app, main) {
     function draw() {
         if (shown === null) return;
         shown.width = shown.place.clientWidth;
-        if (shown.sizes.leaves > 1) shown.place.replaceChildren(map(shown, words, shown.width, leaf => leafOf(app, leaf)));
+        if (shown.found.tree > 1) shown.place.replaceChildren(map(shown, words, shown.width, leaf => leafOf(app, leaf)));
         for (const cell of body.querySelectorAll("[data-words]")) cell.textContent = (words.get(Number(cell.dataset.words)) ?? []).slice(0, WORDS).join(", ");
     }
 
-    choices();
+    /** The words of each leaf; the map is drawn without them where they cannot be read. */
+    async function readWords() {
+        words = new Map();
+        if (app.about.leaves === 1) return;
+        const read = await readLeaves(false).catch(() => ({ leaves: [] }));
+        words = new Map(read.leaves.map(({ leaf, terms }) => [leaf, terms.map(({ term }) => term)]));
+        draw();
+    }
+
     input.focus();
     explain();
+    readWords();
     return {
         changed: () => {
-            stopWords();
-            words = new Map();
-            if (app.about.leaves > 1) stopWords = readWords(told);
-            if (offers !== offered(app)) choices();
+            readWords();
+            offer();
             explain();
         },
         leave: () => {
-            stopWords();
+            shown = null;
             sent.abort();
             resized.disconnect();
         },
-    };
-}
-
-/** Calls with the words of each leaf when they were read; returns what ends that. */
-function readWords(told) {
-    let timer;
-    let ended = false;
-    async function look() {
-        const now = await get("/api/leaves").then(read => (read.phase === "no" ? post("/api/leaves") : read)).catch(() => ({ phase: "away" }));
-        if (ended || now.phase === "failed") return;
-        if (now.phase === "done") told(new Map(now.leaves.map(({ leaf, terms }) => [leaf, terms.map(({ term }) => term)])));
-        else timer = setTimeout(look, now.phase === "away" ? 5 * POLL : POLL);
-    }
-    look();
-    return () => {
-        ended = true;
-        clearTimeout(timer);
     };
 }
 
@@ -157,8 +124,8 @@ function compared({ leaves, exact, exact_ms }, lost) {
     return `Exact search, in ${ms(exact_ms)}, finds ${plural(lost.length, "other document")} among its best ${exact.length}.`;
 }
 
-function drawn(app, { found, sizes, lost, place }) {
-    const tree = sizes.leaves > 1;
+function drawn(app, { found, lost, place }) {
+    const tree = found.tree > 1;
     const { hits, leaves, likely, exact } = found;
     const right = el("div", {}, el("h2", {}, "Hits"), hits.length === 0 ? el("p", {}, "None.") : hitTable(app, found, tree),
         exact === null || leaves.length === 0 && lost.length === 0 ? null : [el("h2", {}, "What exact search finds elsewhere"),

@@ -1,7 +1,4 @@
-//! Shortens long texts for display.
-
-use crate::cut::floor;
-use crate::escape::escaped;
+//! Texts for display: shortened, on one line, with characters escaped that a terminal interprets.
 
 /// Bytes of a title that a terminal shows.
 const LINE: usize = 160;
@@ -31,6 +28,35 @@ pub fn beginning(text: &str, most: usize) -> String {
     line
 }
 
+/// The last character boundary at or before a byte of a text.
+pub fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Whether the character could steer a terminal, end a line, or change the order in which a line is shown.
+pub fn acts(character: char) -> bool {
+    // Controls are C0, DEL and C1; the others separate lines, or override and isolate directions.
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text from data on one line, with such characters escaped, as in `\u{1b}`.
+pub fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if acts(character) {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +68,12 @@ mod tests {
         assert_eq!(beginning("one two, three", 8), "one two…");
         assert_eq!(beginning(&"é".repeat(20), 11), format!("{}…", "é".repeat(5)));
         assert_eq!(beginning("", 11), "");
+    }
+
+    #[test]
+    fn no_character_is_cut() {
+        assert_eq!([0, 1, 2, 3, 9].map(|at| floor("aé", at)), [0, 1, 1, 3, 3]);
+        assert_eq!(floor("é", 9), 2);
+        assert_eq!(floor("", 1), 0);
     }
 }

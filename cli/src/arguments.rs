@@ -1,0 +1,77 @@
+//! Parsers of arguments.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ehi::Filter;
+
+/// A parser of values by their names.
+pub fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
+    values: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values.each_ref().map(|(name, _)| *name));
+    names.try_map(move |given| {
+        let named = values.iter().find(|(name, _)| *name == given);
+        named.map(|(_, value)| value.clone()).ok_or("an unknown name")
+    })
+}
+
+/// A number from 1.
+pub fn positive(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a whole number from 1".to_owned())
+}
+
+/// A number from 0, to `most` if there is such a bound.
+pub fn fraction(text: &str, most: Option<f64>) -> Result<f64, String> {
+    let range = 0.0..=most.unwrap_or(f64::MAX);
+    let number = text.trim().parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| {
+        format!("expected a number from 0{}", most.map_or_else(String::new, |most| format!(" to {most}")))
+    })
+}
+
+/// A time in some unit, from 0.
+pub fn time(text: &str, unit: &str, seconds: f64) -> Result<Duration, String> {
+    let number = text.trim().parse::<f64>().ok();
+    let time = number.and_then(|number| Duration::try_from_secs_f64(number * seconds).ok());
+    time.ok_or_else(|| format!("expected a number of {unit} from 0"))
+}
+
+/// The file at a path; `-` is standard input.
+pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) })
+}
+
+/// Reads `{"lang": "en"}` as it stands, `@FILE` from a file and `-` from standard input: a command line
+/// cannot hold ten thousand ids.
+pub fn filter(argument: &str) -> Result<Filter, String> {
+    let path = argument.strip_prefix('@').or((argument == "-").then_some(argument));
+    let read = path.map(|path| open(Path::new(path)).and_then(io::read_to_string));
+    let json = read.unwrap_or_else(|| Ok(argument.to_owned()));
+    let json = json.map_err(|error| format!("it cannot be read: {error}"))?;
+    json.trim_start_matches('\u{feff}').parse().map_err(|error: ehi::FilterError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_stands_in_the_argument_or_in_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("filter.json");
+        let ids: Vec<String> = (0..20_000).map(|id| format!("\"id-{id}\"")).collect();
+        fs::write(&file, format!("\u{feff}{{\"$ids\": [{}]}}\n", ids.join(","))).unwrap();
+        let read = filter(&format!("@{}", file.display())).unwrap();
+        assert!(read.matches("id-19999", None) && !read.matches("id-20000", None));
+        assert_eq!(filter("{\"lang\": \"en\"}").unwrap(), Filter::eq("lang", "en"));
+        assert!(filter("@no/such/file").unwrap_err().starts_with("it cannot be read: No such file"));
+        assert!(filter("{\"lang\"").unwrap_err().contains("JSON"));
+    }
+}
