@@ -5,12 +5,12 @@ use std::io::{self, Read, Write};
 use serde::de::Error;
 use serde_json::Value;
 
-use super::again::Again;
 use super::error::{DataError, DataErrorKind, Place};
 use super::input::{Quoting, StreamKind, TableLayout, first_line, record, refused, sniff};
 use super::lines::{Line, Lines};
 use super::quotes::Quotes;
 use super::rows::Rows;
+use super::unpack::Unpacked;
 use super::{Format, Note};
 use crate::judgment::Judgment;
 
@@ -67,36 +67,32 @@ pub fn read_judgments(
     format: impl Into<Option<JudgmentFormat>>,
 ) -> Result<(Vec<Judgment>, Vec<Note>), DataError> {
     let (name, given) = (name.into(), format.into());
-    let again = Again::of_stream(reader);
-    let mut pass = again.pass(&name)?;
+    let by_name = JudgmentFormat::of_name(&name);
+    let mut stream = Unpacked::new(reader, name);
     let fits = |columns: &[String]| (2..=COLUMNS.len()).contains(&columns.len());
     let tabs = TableLayout::told(b'\t');
     let commas = |delimiter| TableLayout { delimiter, quoting: Quoting::Yes };
-    let layout = match given.or_else(|| JudgmentFormat::of_name(&name)) {
+    let layout = match given.or(by_name) {
         Some(JudgmentFormat::Tsv) if given.is_some() => Some(TableLayout { quoting: Quoting::No, ..tabs }),
         Some(JudgmentFormat::Tsv) => Some(tabs),
         Some(JudgmentFormat::Csv) => Some(commas(None)),
         Some(JudgmentFormat::JsonLines) => None,
-        None => match sniff(&mut pass.stream, &fits)? {
+        None => match sniff(&mut stream, &fits)? {
             StreamKind::Empty => return Ok((Vec::new(), Vec::new())),
             StreamKind::Known(Format::JsonLines) => None,
             // A question may have more commas than its row has tabs.
             StreamKind::Table(sign)
-                if sign == b'\t' || first_line(&mut pass.stream, usize::MAX)?.contains('\t') =>
+                if sign == b'\t' || first_line(&mut stream, usize::MAX)?.contains('\t') =>
             {
                 Some(tabs)
             }
             StreamKind::Table(sign) => Some(commas(Some(sign))),
-            kind => return Err(refused(kind, &mut pass.stream)),
+            kind => return Err(refused(kind, &mut stream)),
         },
     };
-    let Some(layout) = layout else {
-        again.keep_no_more();
-        return Ok((read_json(Lines::of(pass.stream))?, Vec::new()));
-    };
-    let (delimiter, quotes) = layout.of_stream(&again, &mut pass, &fits)?;
-    again.keep_no_more();
-    let rows = Rows::begin(pass.stream, delimiter, quotes != Quotes::Literal)?;
+    let Some(layout) = layout else { return Ok((read_json(Lines::of(stream))?, Vec::new())) };
+    let (delimiter, quotes, stream, _) = layout.of_stream(stream, None, &fits)?;
+    let rows = Rows::new(stream, delimiter, quotes != Quotes::Literal);
     let (found, kept) = read_table(rows, quotes)?;
     Ok((found, quotes.note(kept).into_iter().collect()))
 }

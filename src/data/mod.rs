@@ -5,7 +5,6 @@
 //! MARCO or extreme classification; [`read_documents`] and similar functions read one stream; [`carve_dev`]
 //! splits off some training queries.
 
-mod again;
 mod dataset;
 mod delimiter;
 mod error;
@@ -39,7 +38,7 @@ pub(crate) use lines::{Lines, each_row, is_space, split_by_space};
 pub use note::Note;
 pub use qrels::{Judgments, Qrels};
 pub use split::{DevFraction, TrainDev, carve_dev, is_dev};
-pub use streams::{DatasetQuery, Documents, Queries};
+pub use streams::{DatasetQuery, Documents};
 
 #[cfg(test)]
 mod tests;

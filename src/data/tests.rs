@@ -330,7 +330,6 @@ fn missing_files_are_named() {
 fn iterators_can_cross_threads() {
     fn assert_send<T: Send>() {}
     assert_send::<Documents>();
-    assert_send::<Queries>();
     assert_send::<DataError>();
 }
 

@@ -129,7 +129,7 @@ fn what_cannot_be_read_is_said() {
         (
             named().cells_as_text(true),
             "none.parquet",
-            ": text cells mean nothing to the format parquet; leave",
+            ": text cells do not apply to the format parquet; leave",
         ),
         (named().metadata(["key"]), "none.parquet", ""),
     ] {

@@ -272,16 +272,16 @@ fn malformed() -> Vec<Bad> {
         of(
             plain().cells_as_text(true),
             "{}",
-            "in: text cells mean nothing to the format jsonl; leave them out",
+            "in: text cells do not apply to the format jsonl; leave them out",
         ),
-        of(plain().delimiter('|'), "{}", "in: delimiters mean nothing to the format jsonl; leave them out"),
-        of(plain().delimiter(';').format(Format::Tsv), "", "in: delimiters mean nothing to the format tsv"),
-        of(plain().delimiter('"'), "", "'\"' cannot separate cells; a delimiter is a character of ASCII"),
+        of(plain().delimiter('|'), "{}", "in: delimiters do not apply to the format jsonl; leave them out"),
+        of(plain().delimiter(';').format(Format::Tsv), "", "in: delimiters do not apply to the format tsv"),
+        of(plain().delimiter('"'), "", "'\"' cannot separate cells; a delimiter is an ASCII character"),
         of(plain().delimiter('→'), "", "'→' cannot separate cells"),
         of(
             plain().format(Format::Json).cells_as_text(true),
             "",
-            "in: text cells mean nothing to the format json",
+            "in: text cells do not apply to the format json",
         ),
         // Packing.
         (plain(), packed[..packed.len() - 9].to_vec(), "in: the gzip stream is cut off in line "),

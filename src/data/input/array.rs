@@ -3,7 +3,7 @@
 use super::strict::Strings;
 use crate::data::MAX_LINE_BYTES;
 use crate::data::error::{DataError, DataErrorKind};
-use crate::data::lines::{BYTE_ORDER_MARK, Line, not_utf8};
+use crate::data::lines::{Line, not_utf8};
 use crate::data::unpack::Unpacked;
 
 pub(super) struct JsonArray {
@@ -86,7 +86,6 @@ impl JsonArray {
             let found = self.peek()?;
             self.next = match (self.next, found) {
                 (Expected::Bracket, Some(b'[')) => Expected::ElementOrEnd,
-                (Expected::Bracket, Some(byte)) if BYTE_ORDER_MARK.as_bytes().contains(&byte) => self.next,
                 (Expected::CommaOrEnd, Some(b',')) => Expected::Element,
                 (Expected::ElementOrEnd | Expected::CommaOrEnd, Some(b']')) => Expected::Nothing,
                 (Expected::ElementOrEnd | Expected::Element, Some(b'{')) => {

@@ -8,17 +8,17 @@ use crate::data::rows::Rows;
 /// Characters of a cell that a note shows.
 const MOST_SHOWN: usize = 40;
 
-/// The kind of a cell, or of a column by all its cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CellKind {
+/// The kind of a cell.
+#[derive(Clone, Copy, PartialEq)]
+enum CellKind {
     Number,
     Boolean,
     Text,
 }
 
-/// The kind of each column of the metadata, by all rows that follow; `None` for a column with only empty
-/// cells, and for one that is not metadata. Stops at an error, which the reading of the rows reports.
-pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<CellKind>> {
+/// For each column, whether it is metadata whose cells in all rows that follow are numbers, or booleans, or
+/// empty. Stops at an error, which the reading of the rows reports.
+pub(super) fn typed_columns(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<bool> {
     let mut kinds = vec![None; uses.len()];
     let mut open: Vec<usize> = (0..uses.len()).filter(|place| uses[*place] == Some(true)).collect();
     while !open.is_empty() && matches!(rows.advance(), Ok(true)) {
@@ -26,23 +26,18 @@ pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<CellKi
             continue;
         }
         open.retain(|&place| {
-            let Some(cell) = std::str::from_utf8(rows.cell(place)).ok().filter(|cell| !cell.is_empty())
-            else {
-                return true;
-            };
+            let cell = std::str::from_utf8(rows.cell(place)).unwrap_or_default();
             let of_cell = kind(cell);
-            let of_column = *kinds[place].get_or_insert(of_cell);
-            if of_column != of_cell {
-                kinds[place] = Some(CellKind::Text);
-            }
-            kinds[place] != Some(CellKind::Text)
+            cell.is_empty()
+                || of_cell != CellKind::Text && *kinds[place].get_or_insert(of_cell) == of_cell
         });
     }
-    kinds
+    let is_typed = |place: usize| open.contains(&place) && kinds[place].is_some();
+    (0..uses.len()).map(is_typed).collect()
 }
 
 /// The kind of a cell that is not empty.
-pub(super) fn kind(cell: &str) -> CellKind {
+fn kind(cell: &str) -> CellKind {
     match cell {
         "true" | "false" => CellKind::Boolean,
         _ if number(cell).is_some() => CellKind::Number,
@@ -83,7 +78,7 @@ fn same_fraction(a: &str, b: &str) -> bool {
         && parts(a).is_some_and(|a| Some(a) == parts(b))
 }
 
-/// Counts the kinds of a text column's cells.
+/// Counts the kinds of a column's cells.
 #[derive(Clone, Default)]
 pub(super) struct Tally {
     numbers: u64,
@@ -109,10 +104,15 @@ impl Tally {
         }
     }
 
+    /// All cells that were counted.
+    pub fn cells(&self) -> u64 {
+        self.numbers + self.booleans + self.others
+    }
+
     /// A note if the cells are of different kinds.
     pub fn note(&self, column: &str) -> Option<Note> {
         let Self { numbers, booleans, others, ref other } = *self;
-        let cells = numbers + booleans + others;
+        let cells = self.cells();
         if [numbers, booleans, others].contains(&cells) {
             return None;
         }

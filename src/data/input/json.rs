@@ -1,6 +1,7 @@
 //! Documents from JSON lines, and from an array of objects.
 
 use std::io::Read;
+use std::sync::Arc;
 
 use super::array::JsonArray;
 use super::fields::Fields;
@@ -9,7 +10,8 @@ use super::strict::record;
 use crate::data::Note;
 use crate::data::error::DataError;
 use crate::data::lines::Lines;
-use crate::data::streams::{Counting, DocumentSource, Documents};
+use crate::data::streams::{DocumentSource, Documents};
+use crate::data::unpack::Unpacked;
 use crate::document::Document;
 
 /// The texts of the objects.
@@ -89,7 +91,8 @@ impl DocumentSource for JsonRecords {
 /// # Ok::<(), ehi::data::DataError>(())
 /// ```
 pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    let (reader, position) = Counting::new(reader);
-    let texts = JsonTexts::Lines(Lines::new(reader, name));
+    let stream = Unpacked::new(reader, name);
+    let position = Arc::clone(&stream.position);
+    let texts = JsonTexts::Lines(Lines::of(stream));
     Documents::new(Box::new(JsonRecords::new(texts, Fields::default())), position)
 }

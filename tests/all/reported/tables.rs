@@ -130,7 +130,7 @@ fn a_delimiter_can_be_given() {
         assert_eq!(ran.code, Some(code), "{}", ran.err);
     }
     let (_, ran) = insert("{\"id\": 1, \"text\": \"x\"}\n", &["--delimiter", ";"]);
-    assert!(ran.line().contains("delimiters mean nothing to the format jsonl"), "{}", ran.err);
+    assert!(ran.line().contains("delimiters do not apply to the format jsonl"), "{}", ran.err);
 }
 
 const EXCEL: &str = "id\ttitle\ttext\tauthor\r\n1\tPumps\t\"A pump, blue, for 5\"\" pipes\"\t\"Smith, John\"\r\n\
