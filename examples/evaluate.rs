@@ -15,7 +15,7 @@ use std::io;
 
 use ehi::Index;
 use ehi::data::Dataset;
-use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
+use ehi::eval::{EvalOptions, IvfOptions, evaluate};
 
 use bars::Bars;
 
@@ -40,7 +40,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let index = Index::open(directory)?;
     let dataset = Dataset::open(data)?;
     let options = EvalOptions {
-        baseline: Baseline::Ivf(IvfOptions::default()),
+        baseline: Some(IvfOptions::default()),
         at: evaluation::COMPARED_AT.to_vec(),
         ..EvalOptions::default()
     };

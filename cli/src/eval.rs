@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use ehi::data::Dataset;
 use ehi::eval::{
-    Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
+    EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
 };
 use ehi::{QueryEncoder, Stop};
 
@@ -134,12 +134,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     });
     let options = EvalOptions {
         beams: args.beams.clone(),
-        baseline: match args.baseline {
-            Some(BaselineName::Ivf) => {
-                Baseline::Ivf(IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() })
-            }
-            None => Baseline::None,
-        },
+        baseline: args
+            .baseline
+            .map(|BaselineName::Ivf| IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() }),
         stops: args.stop.clone(),
         modes: args.modes.clone(),
         rerank: rerank.transpose()?,
@@ -159,7 +156,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     if let Some(path) = &args.run {
         let file = File::create(path).map_err(Failure::file("write", path))?;
-        ranking.write(BufWriter::new(file), RUN_TAG)?;
+        ranking.write(BufWriter::new(file), RUN_TAG).map_err(Failure::file("write", path))?;
     }
     if let Some(path) = &args.per_query {
         let file = File::create(path).map_err(Failure::file("write", path))?;

@@ -22,14 +22,12 @@ mod streams;
 mod unpack;
 
 pub use dataset::{Dataset, read_queries};
-#[cfg(feature = "train")]
-pub(crate) use error::Place;
 pub use error::{DataError, DataErrorKind};
 #[cfg(all(feature = "folders", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
-pub use folder::{FileVersion, Folder, FolderDocuments, FolderFile, FolderReport, MAX_FILE_BYTES};
+pub use folder::{FileVersion, Folder, FolderReport, MAX_FILE_BYTES};
 pub use input::{Format, Input, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;

@@ -51,7 +51,8 @@ pub(super) fn told(stream: Unpacked) -> Quotes {
         let quotes = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'"').count() as u64;
         let of_row = if raw.contains(&b'"') { quotes(raw) } else { 0 };
         // Around quoted cells there are two, and each quote within one is written twice.
-        let in_cells: u64 = if of_row > 0 { (0..rows.len()).map(|place| quotes(rows.cell(place))).sum() } else { 0 };
+        let in_cells: u64 =
+            if of_row > 0 { (0..rows.len()).map(|place| quotes(rows.cell(place))).sum() } else { 0 };
         if of_row != 2 * (quoted + in_cells) {
             return Quotes::Literal;
         }

@@ -47,7 +47,19 @@ impl Rows {
     pub fn new(stream: Unpacked, delimiter: u8, is_quoted: bool) -> Self {
         let (cells, ends) = (Vec::new(), Vec::new());
         let (here, line, quoted, raw) = (1, 1, 0, None);
-        Self { stream, delimiter, is_quoted, here, line, cells, ends, quoted, raw, is_first: true, is_finished: false }
+        Self {
+            stream,
+            delimiter,
+            is_quoted,
+            here,
+            line,
+            cells,
+            ends,
+            quoted,
+            raw,
+            is_first: true,
+            is_finished: false,
+        }
     }
 
     /// The stream, from the end of the last row.

@@ -26,7 +26,7 @@ pub enum EvalMode {
 
 /// An unknown name of a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is no mode; known are dense, lexical, hybrid, rrf")]
+#[error("unknown mode `{found}`; known are dense, lexical, hybrid, rrf")]
 pub struct UnknownMode {
     found: String,
 }

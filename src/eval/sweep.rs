@@ -27,17 +27,6 @@ use crate::tree::Load;
 /// Fewest documents ranked per query, the depth of the run.
 const DEPTH: usize = 100;
 
-/// The baseline to compare the tree with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Baseline {
-    /// Only exact search.
-    #[default]
-    None,
-    /// IVF: lists by k-means of the same document embeddings.
-    Ivf(IvfOptions),
-}
-
 /// A reranker to be measured.
 #[derive(Clone, Debug)]
 pub struct RerankOptions {
@@ -54,8 +43,8 @@ pub struct EvalOptions {
     pub beams: Vec<usize>,
     /// Rules of [`Reach::Beam`](crate::Reach::Beam), each measured over all leaves.
     pub stops: Vec<Stop>,
-    /// The baseline.
-    pub baseline: Baseline,
+    /// The baseline to compare the tree with besides exact search: lists by k-means of the same embeddings.
+    pub baseline: Option<IvfOptions>,
     /// Searches by embeddings, by words and by both, to be compared with each other.
     pub modes: Vec<EvalMode>,
     /// Reranks the best documents of the first of these modes (embeddings by default), and is compared with
@@ -132,12 +121,10 @@ pub fn evaluate(
         options.ignore_identical_ids.unwrap_or_else(|| dataset.ignores_identical_ids());
     let identical = identical(&view, &queries, ignores_identical_ids)?;
     let sweep = Sweep { serving, view: &view, queries: &queries, judge, depth, identical };
-    let baseline = match &options.baseline {
-        Baseline::None => None,
-        Baseline::Ivf(ivf) => {
-            Some(BaselinePlan::new(ivf, leaves as usize, &options.beams, view.live_rows())?)
-        }
-    };
+    let baseline = options.baseline.as_ref();
+    let baseline = baseline
+        .map(|ivf| BaselinePlan::new(ivf, leaves as usize, &options.beams, view.live_rows()))
+        .transpose()?;
     let mut own_modes = options.modes.clone();
     if let Some(rerank) = &options.rerank {
         if rerank.depth == 0 {

@@ -45,8 +45,8 @@ impl Tally {
 
     /// Counts the subject of a note.
     pub fn noted(&mut self, note: &Note) {
-        self.left_out.values += note.left_out();
-        self.text_columns.extend(note.text_column().map(str::to_owned));
+        self.left_out.values += note.left_out;
+        self.text_columns.extend(note.text_column.clone());
     }
 
     pub fn add(&mut self, summary: &InsertSummary) {

@@ -9,7 +9,7 @@ use crate::data::rows::Rows;
 const MOST_SHOWN: usize = 40;
 
 /// The kind of a cell.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum CellKind {
     Number,
     Boolean,
@@ -28,8 +28,7 @@ pub(super) fn typed_columns(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<bool>
         open.retain(|&place| {
             let cell = std::str::from_utf8(rows.cell(place)).unwrap_or_default();
             let of_cell = kind(cell);
-            cell.is_empty()
-                || of_cell != CellKind::Text && *kinds[place].get_or_insert(of_cell) == of_cell
+            cell.is_empty() || of_cell != CellKind::Text && *kinds[place].get_or_insert(of_cell) == of_cell
         });
     }
     let is_typed = |place: usize| open.contains(&place) && kinds[place].is_some();
@@ -56,26 +55,35 @@ pub(super) fn typed(cell: &str) -> Value {
 }
 
 fn number(cell: &str) -> Option<Number> {
-    if !cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+    let digits = cell.strip_prefix('-').unwrap_or(cell);
+    if !digits.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
-    if let Ok(whole) = cell.parse::<i64>() {
-        let digits = cell.strip_prefix('-').unwrap_or(cell);
-        return (cell == "0" || !digits.starts_with('0')).then(|| whole.into());
-    }
-    let number = Number::from_f64(cell.parse().ok()?)?;
-    let written = number.to_string();
-    (written == cell || same_fraction(&written, cell)).then_some(number)
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let is_plain = !fraction.is_empty()
+        && [whole, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+        && (whole == "0" || !whole.starts_with('0'))
+        && cell != "-0";
+    is_plain.then(|| exact(cell)).flatten()
 }
 
-/// Whether two fractional numbers differ only in trailing zeros, as in prices.
-fn same_fraction(a: &str, b: &str) -> bool {
-    fn parts(text: &str) -> Option<(&str, &str)> {
-        let (whole, part) = text.split_once('.').filter(|(_, part)| !part.is_empty())?;
-        Some((whole, part.trim_end_matches('0')))
+/// A decimal number without an exponent, if an integer of 64 bits or a double holds all of its digits.
+pub(super) fn exact(decimal: &str) -> Option<Number> {
+    let whole = decimal.parse::<i64>().map(Number::from);
+    if let Ok(whole) = whole.or_else(|_| decimal.parse::<u64>().map(Number::from)) {
+        return Some(whole);
     }
-    b.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'))
-        && parts(a).is_some_and(|a| Some(a) == parts(b))
+    let number: f64 = decimal.parse().ok()?;
+    // Written without an exponent, at any size.
+    (number.to_string() == without_zeros(decimal)).then(|| Number::from_f64(number)).flatten()
+}
+
+/// A decimal number without trailing zeros of its fraction.
+pub(super) fn without_zeros(decimal: &str) -> &str {
+    match decimal.contains('.') {
+        true => decimal.trim_end_matches('0').trim_end_matches('.'),
+        false => decimal,
+    }
 }
 
 /// Counts the kinds of a column's cells.

@@ -7,7 +7,6 @@ mod columns;
 mod fields;
 mod format;
 mod json;
-mod rounded;
 mod strict;
 mod table;
 
@@ -213,7 +212,8 @@ impl Input {
             None => sniff(&mut stream, &|names| self.fields.for_columns(names, &name).is_ok())?,
         };
         let none = || JsonTexts::Lines(Lines::new(std::io::empty(), ""));
-        let json = |texts| -> Box<dyn DocumentSource> { Box::new(JsonRecords::new(texts, self.fields.clone())) };
+        let json =
+            |texts| -> Box<dyn DocumentSource> { Box::new(JsonRecords::new(texts, self.fields.clone())) };
         let delimiter = self.delimiter.and_then(|sign| u8::try_from(sign).ok());
         let quoted = TableLayout { delimiter, quoting: Quoting::Yes };
         let (format, layout) = match kind {

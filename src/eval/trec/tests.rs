@@ -121,17 +121,17 @@ fn what_a_file_cannot_hold_is_refused() {
             write_qrels(io::sink(), &qrels),
         ];
         for result in results {
-            assert!(matches!(result, Err(TrecError::Unwritable { id }) if id == bad), "{bad:?}");
+            assert!(result.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput), "{bad:?}");
         }
     }
     let mut run = Run::default();
     for score in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        assert!(matches!(run.add("q", "d", score), Err(TrecError::Score { .. })));
+        assert!(run.add("q", "d", score).is_err_and(|error| error.kind() == DataErrorKind::Field));
     }
     assert!(run.is_empty());
     run.add("q", "d", 1.0).unwrap();
     let mut full: &mut [u8] = &mut [0; 4];
-    assert!(matches!(run.write(&mut full, "tag"), Err(TrecError::Write { .. })));
+    assert!(run.write(&mut full, "tag").is_err());
 }
 
 fn finite_score() -> impl Strategy<Value = f32> {

@@ -21,7 +21,7 @@ use crate::data::error::{DataError, DataErrorKind, Place};
 use crate::data::note::{Note, Seen, counted};
 use crate::data::streams::DocumentSource;
 use crate::document::Document;
-use value::{Values, has_wide_decimals};
+use value::Values;
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 
@@ -98,11 +98,13 @@ impl Columns {
             inexact: Seen::default(),
         };
         let mut columns: Vec<Column> = used.iter().map(column).collect();
-        let is_wide = |place: &usize| !is_own(*place) && has_wide_decimals(field(*place).data_type());
-        let wide: Vec<usize> = used.iter().copied().filter(is_wide).collect();
-        if !wide.is_empty() {
-            let looked_at = columns.iter_mut().zip(&used).filter(|(_, place)| wide.contains(place));
-            let found = inexact((opened.batches)(&wide).map_err(failed)?, wide.len());
+        // The name of a type has those of its parts.
+        let has_decimals = |place: usize| field(place).data_type().to_string().contains("Decimal");
+        let decimals: Vec<usize> =
+            used.iter().copied().filter(|place| !is_own(*place) && has_decimals(*place)).collect();
+        if !decimals.is_empty() {
+            let looked_at = columns.iter_mut().zip(&used).filter(|(_, place)| decimals.contains(place));
+            let found = inexact((opened.batches)(&decimals).map_err(failed)?, decimals.len());
             for ((column, _), found) in looked_at.zip(found) {
                 column.values.decimals_as_text = found.count > 0;
                 column.inexact = found;
@@ -202,7 +204,9 @@ impl DocumentSource for Columns {
                 let message = format!(
                     "{values} left out of the column `{name}`, the first in row {row}: JSON has none"
                 );
-                notes.push(Note::about_missing(message, count));
+                let mut note = Note::new(message);
+                note.left_out = count;
+                notes.push(note);
             }
         }
         notes
