@@ -360,7 +360,7 @@ fn malformed() -> Vec<Bad> {
         json("[\n{\"id\":1,\"text\":\"x\"}\n{", "in:3: `{` in place of `,` or `]`, in an array of objects"),
         json("[{\"id\":1,\"text\":\"x\"},\n]", "in:2: `]` in place of an object, in an array of objects"),
         json("[{\"id\":1,\"text\":\"x\"}", "in:1: the end in place of `,` or `]`"),
-        json("[{\"id\":1,\"text\":\"x\"}\n] x", "in:2: `x` in place of nothing behind the array"),
+        json("[{\"id\":1,\"text\":\"x\"}\n] x", "in:2: `x` in place of the end"),
         json("[\n{\"id\":1,", "in:2: the end in place of the end of the object"),
         json("[\n{\"id\":1,\n\"text\":x}]", "in:3: not a JSON object of the expected form"),
         json(
