@@ -27,7 +27,7 @@ pub use error::{DataError, DataErrorKind};
 #[doc(hidden)]
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
-pub use folder::{FileVersion, Folder, FolderReport, MAX_FILE_BYTES};
+pub use folder::{FileVersion, Folder, MAX_FILE_BYTES};
 pub use input::{Format, Input, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;
@@ -36,6 +36,8 @@ pub(crate) use lines::{Lines, each_row, is_space, split_by_space};
 pub use note::Note;
 pub use qrels::{Judgments, Qrels};
 pub use split::{DevFraction, TrainDev, carve_dev, is_dev};
+#[cfg(feature = "folders")]
+pub use streams::FolderReport;
 pub use streams::{DatasetQuery, Documents};
 
 #[cfg(test)]

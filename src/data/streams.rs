@@ -1,5 +1,7 @@
 //! Streams of documents and queries from lines of any form.
 
+#[cfg(feature = "folders")]
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,31 @@ pub struct DatasetQuery {
     pub id: String,
     /// The query's text.
     pub text: String,
+}
+
+/// The entries of a folder, as far as it was read.
+#[cfg(feature = "folders")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FolderReport {
+    /// Ids of the existing files that have text, including those that were skipped or could not be read.
+    pub present: BTreeSet<String>,
+    /// Files that were skipped as unchanged.
+    pub unchanged: u64,
+    /// Hidden files and folders.
+    pub hidden: u64,
+    /// Files and folders in `.gitignore`, `.ignore` or another list of git.
+    pub ignored: u64,
+    /// Symbolic links.
+    pub links: u64,
+    /// Files of other kinds.
+    pub others: u64,
+    /// Files without text.
+    pub empty: u64,
+    /// Problems in files that were read, one sentence each, starting with the file's path.
+    pub notes: Vec<String>,
+    /// Whether the whole folder was listed, so that a file that is not in `present` does not exist.
+    pub is_whole: bool,
 }
 
 /// Reads a line.
@@ -47,7 +74,7 @@ pub(super) trait DocumentSource: Send {
 
     /// The report on a folder, if the source is one.
     #[cfg(feature = "folders")]
-    fn folder(&self) -> Option<&super::FolderReport> {
+    fn folder(&self) -> Option<&FolderReport> {
         None
     }
 }
@@ -116,7 +143,7 @@ impl Documents {
 
     /// The report so far, if the documents come from a [`Folder`](super::Folder).
     #[cfg(feature = "folders")]
-    pub fn folder(&self) -> Option<&super::FolderReport> {
+    pub fn folder(&self) -> Option<&FolderReport> {
         self.source.folder()
     }
 

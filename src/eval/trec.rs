@@ -107,8 +107,8 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] for an id or a tag that cannot be a field of the file, and those of the
-    /// writer. The file is then incomplete.
+    /// [`io::ErrorKind::InvalidInput`] for an id or a tag that cannot be a field of the file, and those of
+    /// the writer. The file is then incomplete.
     pub fn write(&self, mut to: impl Write, tag: &str) -> io::Result<()> {
         field(tag)?;
         for (query, results) in self.iter() {

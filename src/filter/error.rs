@@ -16,7 +16,7 @@ pub enum FilterError {
         /// The message of the JSON parser, with line and column.
         message: String,
     },
-    /// JSON that is not a filter: an unknown or misplaced operator, or a value that an operator does not accept.
+    /// JSON that is not a filter: an unknown or misplaced operator, or an unsuitable value.
     #[error("{message}")]
     Malformed {
         /// The problem, and what to write instead.

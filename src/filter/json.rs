@@ -43,8 +43,8 @@ impl Filter {
 
     /// The filter in JSON; [`Filter::from_json`] reads the same filter from it.
     ///
-    /// Two exceptions, which only the functions can make, are refused when read: a field that begins with `$`,
-    /// and a filter nested deeper than [`Filter::MAX_DEPTH`].
+    /// Two exceptions, which only the functions can make, are refused when read: a field that begins with
+    /// `$`, and a filter nested deeper than [`Filter::MAX_DEPTH`].
     pub fn to_json(&self) -> Value {
         match &self.node {
             Node::Test { test, negated } => write_test(test, *negated),

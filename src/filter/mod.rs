@@ -15,6 +15,7 @@ use std::ops::Not;
 use serde_json::Value;
 
 pub use error::FilterError;
+pub(crate) use json::kind;
 pub(crate) use kinds::Observed;
 use matches::{Relation, Test};
 use values::ValueSet;

@@ -17,8 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-pub use walk::FolderReport;
-
 use super::error::{DataError, DataErrorKind};
 use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
@@ -197,8 +195,8 @@ impl Folder {
         self.changed_documents(|_, _| false, |_| false)
     }
 
-    /// Like [`Self::documents`], without the files whose id and state `is_unchanged` accepts, which are listed
-    /// but not read, and without the documents that `is_stored` accepts, which count as unchanged.
+    /// Like [`Self::documents`], without the files whose id and state `is_unchanged` accepts, which are only
+    /// listed, and without the documents that `is_stored` accepts, which count as unchanged.
     pub fn changed_documents(
         self,
         is_unchanged: impl FnMut(&str, FileVersion) -> bool + Send + 'static,
@@ -250,10 +248,10 @@ impl Folder {
 
     /// Combines a page's own fields with the reserved ones.
     fn metadata(&self, own: Map<String, Value>, version: FileVersion) -> Value {
-        let FileVersion { modified, bytes, changed, inode } = version;
-        let ours: [Value; 4] = [modified.into(), bytes.into(), changed.into(), inode.into()];
-        let mut metadata: Map<String, Value> =
-            VERSION_FIELDS.map(str::to_owned).into_iter().zip(ours).collect();
+        let mut metadata = match serde_json::to_value(version) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
         metadata.insert(SOURCE.to_owned(), self.source.clone().into());
         if !self.prefix.is_empty() {
             metadata.insert(PREFIX.to_owned(), self.prefix.clone().into());

@@ -79,7 +79,7 @@ pub(super) fn exact(decimal: &str) -> Option<Number> {
 }
 
 /// A decimal number without trailing zeros of its fraction.
-pub(super) fn without_zeros(decimal: &str) -> &str {
+pub(in crate::data) fn without_zeros(decimal: &str) -> &str {
     match decimal.contains('.') {
         true => decimal.trim_end_matches('0').trim_end_matches('.'),
         false => decimal,

@@ -15,6 +15,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(super) use cells::without_zeros;
 pub(super) use fields::label;
 pub use format::Format;
 #[cfg(feature = "folders")]
@@ -25,13 +26,14 @@ pub(super) use strict::record;
 
 use super::error::{DataError, DataErrorKind, Place};
 use super::lines::Lines;
+use super::quotes::Quotes;
 use super::streams::{DocumentSource, Documents};
 use super::unpack::{Again, Unpacked};
 use array::JsonArray;
 use fields::Fields;
 use json::{JsonRecords, JsonTexts};
 use table::Table;
-pub(super) use table::{Quoting, TableLayout};
+pub(super) use table::TableLayout;
 
 /// Options for reading documents from a file or a stream, and their fields.
 ///
@@ -215,11 +217,11 @@ impl Input {
         let json =
             |texts| -> Box<dyn DocumentSource> { Box::new(JsonRecords::new(texts, self.fields.clone())) };
         let delimiter = self.delimiter.and_then(|sign| u8::try_from(sign).ok());
-        let quoted = TableLayout { delimiter, quoting: Quoting::Yes };
+        let quoted = TableLayout { delimiter, quotes: Some(Quotes::Around(0)) };
         let (format, layout) = match kind {
             StreamKind::Known(format) => {
                 self.check_format(format, stream.place(0))?;
-                let tabs = TableLayout { delimiter: Some(b'\t'), quoting: Quoting::No };
+                let tabs = TableLayout { delimiter: Some(b'\t'), quotes: Some(Quotes::Literal) };
                 (format, if format == Format::Tsv { tabs } else { quoted })
             }
             StreamKind::Empty => return Ok(Documents::new(json(none()), position)),

@@ -21,14 +21,15 @@ use crate::document::Document;
 pub(in crate::data) struct TableLayout {
     /// The delimiter; detected from the first rows if `None`.
     pub delimiter: Option<u8>,
-    pub quoting: Quoting,
+    /// The meaning of quotes; detected from the content if `None`.
+    pub quotes: Option<Quotes>,
 }
 
 impl TableLayout {
     /// The layout of a table whose delimiter was detected from its content.
     pub fn told(delimiter: u8) -> Self {
-        let quoting = if delimiter == b'\t' { Quoting::Told } else { Quoting::Yes };
-        Self { delimiter: Some(delimiter), quoting }
+        let quotes = (delimiter != b'\t').then_some(Quotes::Around(0));
+        Self { delimiter: Some(delimiter), quotes }
     }
 
     /// The delimiter and quoting of a stream, from the layout or detected from the content; then the stream
@@ -36,35 +37,20 @@ impl TableLayout {
     pub fn of_stream(
         self,
         mut stream: Unpacked,
-        mut again: Option<Again>,
+        again: Option<Again>,
         fits: Fits<'_>,
     ) -> Result<(u8, Quotes, Unpacked, Option<Again>), DataError> {
         let delimiter = self.delimiter.map_or_else(|| separated(&mut stream, fits), Ok)?;
-        let quotes = match self.quoting {
-            Quoting::Yes => Quotes::Around(0),
-            Quoting::No => Quotes::Literal,
-            Quoting::Told => {
-                let repeated = match again {
-                    Some(again) => again,
-                    None => Again::copy(stream, &[])?,
-                };
-                let told = quotes::told(repeated.stream()?);
-                stream = repeated.stream()?;
-                again = Some(repeated);
-                told
-            }
+        let Some(quotes) = self.quotes else {
+            let again = match again {
+                Some(again) => again,
+                None => Again::copy(stream, &[])?,
+            };
+            let quotes = quotes::told(again.stream()?);
+            return Ok((delimiter, quotes, again.stream()?, Some(again)));
         };
         Ok((delimiter, quotes, stream, again))
     }
-}
-
-/// Whether cells may be in quotes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::data) enum Quoting {
-    Yes,
-    No,
-    /// Detected from the content.
-    Told,
 }
 
 pub(super) struct Table {
