@@ -22,7 +22,7 @@ const MOST_VALUES: usize = 1 << 20;
 pub(super) struct Values {
     /// Whether decimals are text with all digits.
     pub decimals_as_text: bool,
-    /// Decimals that a number cannot hold, if they are not text.
+    /// Decimals that a number cannot hold, found before decimals became text.
     pub inexact: Seen,
     /// Infinite numbers, which became null.
     pub infinite: Seen,
