@@ -23,34 +23,6 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 type ByteStream = Box<dyn BufRead + Send>;
 
-/// How a stream is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packing {
-    None,
-    Gzip,
-    Zstd,
-}
-
-impl Packing {
-    /// The error for a failed read: the system's, or that of a damaged stream.
-    fn error(self, at: Place<'_>, source: io::Error) -> DataError {
-        let (line, is_packed) = (at.line, self != Self::None);
-        let packing = if self == Self::Gzip { "gzip" } else { "zstd" };
-        match source.kind() {
-            io::ErrorKind::UnexpectedEof if is_packed => {
-                let message = format!("the {packing} stream is cut off in line {line}; fetch the file again");
-                at.error(DataErrorKind::CutOff, message)
-            }
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_packed => {
-                let message =
-                    format!("the {packing} stream is damaged near line {line}; fetch the file again");
-                at.error(DataErrorKind::Damaged, message).with(source)
-            }
-            _ => at.error(DataErrorKind::Read, format!("reading failed at line {line}")).with(source),
-        }
-    }
-}
-
 /// Bytes of a copy kept in memory; a larger one is a temporary file.
 const IN_MEMORY: usize = 4 << 20;
 
@@ -75,7 +47,8 @@ pub(super) struct Unpacked {
     pub position: Arc<AtomicU64>,
     /// The raw stream, until its first bytes are needed to detect the compression.
     packed: Option<Box<dyn Read + Send>>,
-    packing: Packing,
+    /// The compression, if any.
+    packing: Option<&'static str>,
     bytes: ByteStream,
 }
 
@@ -85,7 +58,7 @@ impl Unpacked {
         let position = Arc::default();
         let packed = Box::new(Counting { reader, bytes: Arc::clone(&position) });
         let bytes = Box::new(io::empty());
-        Self { name: name.into(), position, packed: Some(packed), packing: Packing::None, bytes }
+        Self { name: name.into(), position, packed: Some(packed), packing: None, bytes }
     }
 
     fn bytes(&mut self) -> io::Result<&mut ByteStream> {
@@ -104,18 +77,31 @@ impl Unpacked {
         Place { name: &self.name, line }
     }
 
-    /// The error for a read that failed at a line.
-    pub fn error(&self, line: u64, source: io::Error) -> DataError {
-        self.packing.error(self.place(line), source)
+    /// The error for a read that failed at a line: the system's, or that of a damaged stream.
+    fn error(&self, line: u64, source: io::Error) -> DataError {
+        let (at, kind) = (self.place(line), source.kind());
+        match (self.packing, kind) {
+            (Some(packing), io::ErrorKind::UnexpectedEof) => {
+                let message = format!("the {packing} stream is cut off in line {line}; fetch the file again");
+                at.error(DataErrorKind::CutOff, message)
+            }
+            (Some(packing), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+                let message =
+                    format!("the {packing} stream is damaged near line {line}; fetch the file again");
+                at.error(DataErrorKind::Damaged, message).with(source)
+            }
+            _ => at.error(DataErrorKind::Read, format!("reading failed at line {line}")).with(source),
+        }
     }
 
     /// The buffered bytes, empty at the end; the line is for errors.
     pub fn fill(&mut self, line: u64) -> Result<&[u8], DataError> {
-        if let Err(source) = self.bytes() {
-            return Err(self.error(line, source));
+        match self.bytes().and_then(|bytes| bytes.fill_buf().map(<[u8]>::len)) {
+            Ok(0) => Ok(&[]),
+            // They are in the buffer already.
+            Ok(_) => Ok(self.bytes.fill_buf().unwrap_or_default()),
+            Err(source) => Err(self.error(line, source)),
         }
-        let at = Place { name: &self.name, line };
-        self.bytes.fill_buf().map_err(|source| self.packing.error(at, source))
     }
 
     pub fn consume(&mut self, read: usize) {
@@ -131,7 +117,7 @@ impl Unpacked {
     /// Whether the stream, as far as read, is compressed.
     #[cfg(feature = "parquet")]
     pub fn is_packed(&self) -> bool {
-        self.packing != Packing::None
+        self.packing.is_some()
     }
 
     /// Copies the rest of the stream, after bytes that were read before it.
@@ -157,7 +143,9 @@ impl Unpacked {
     pub fn into_file(self) -> Result<File, DataError> {
         let name = self.name.clone();
         let file = self.copied(&[])?.into_file();
-        file.map_err(|source| Packing::None.error(Place { name: &name, line: 1 }, no_room(source)))
+        file.map_err(|source| {
+            Place { name: &name, line: 1 }.error(DataErrorKind::Read, "reading failed").with(no_room(source))
+        })
     }
 
     /// Inserts bytes before the rest of the stream.
@@ -223,7 +211,7 @@ fn read_as(reader: &mut impl Read, magic: &[u8], head: &mut Vec<u8>) -> io::Resu
 }
 
 /// The unpacked bytes of a stream; reads its first bytes. The bytes decide, not the name.
-fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteStream)> {
+fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Option<&'static str>, ByteStream)> {
     let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
     // Reads no further than needed to tell them apart: more may not arrive for long.
     for magic in [GZIP_MAGIC, ZSTD_MAGIC] {
@@ -231,18 +219,17 @@ fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteSt
             (&mut reader).take((magic.len() - head.len()) as u64).read_to_end(&mut head)?;
         }
     }
-    let packing = match () {
-        () if head.starts_with(GZIP_MAGIC) => Packing::Gzip,
-        () if head == ZSTD_MAGIC || is_skippable(&head) => Packing::Zstd,
-        () => Packing::None,
-    };
+    let (is_gzip, is_zstd) = (head.starts_with(GZIP_MAGIC), head == ZSTD_MAGIC || is_skippable(&head));
     let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(reader));
-    let stream: ByteStream = match packing {
-        Packing::None => Box::new(whole),
-        Packing::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))),
-        Packing::Zstd => Box::new(BufReader::with_capacity(BUFFER_BYTES, ZstdDecoder::new(whole))),
-    };
-    Ok((packing, stream))
+    Ok(match (is_gzip, is_zstd) {
+        (true, _) => {
+            (Some("gzip"), Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))))
+        }
+        (_, true) => {
+            (Some("zstd"), Box::new(BufReader::with_capacity(BUFFER_BYTES, ZstdDecoder::new(whole))))
+        }
+        (false, false) => (None, Box::new(whole)),
+    })
 }
 
 /// Whether these are the first bytes of a skippable zstd frame, which pzstd writes first.

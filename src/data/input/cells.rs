@@ -89,48 +89,42 @@ pub(in crate::data) fn without_zeros(decimal: &str) -> &str {
 /// Counts the kinds of a column's cells.
 #[derive(Clone, Default)]
 pub(super) struct Tally {
-    numbers: u64,
-    booleans: u64,
-    others: u64,
-    /// The first cell of another kind, with its line.
+    /// By [`CellKind`].
+    counts: [u64; 3],
+    /// The first cell of text, with its line.
     other: Option<(String, u64)>,
 }
 
 impl Tally {
     /// Counts a cell that is not empty.
     pub fn count(&mut self, cell: &str, line: u64) {
-        match kind(cell) {
-            CellKind::Number => self.numbers += 1,
-            CellKind::Boolean => self.booleans += 1,
-            CellKind::Text => {
-                self.others += 1;
-                if self.other.is_none() {
-                    let end = if cell.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
-                    self.other = Some((cell.chars().take(MOST_SHOWN).chain(end.chars()).collect(), line));
-                }
-            }
+        let kind = kind(cell);
+        self.counts[kind as usize] += 1;
+        if kind == CellKind::Text && self.other.is_none() {
+            let end = if cell.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
+            self.other = Some((cell.chars().take(MOST_SHOWN).chain(end.chars()).collect(), line));
         }
     }
 
     /// All cells that were counted.
     pub fn cells(&self) -> u64 {
-        self.numbers + self.booleans + self.others
+        self.counts.iter().sum()
     }
 
     /// A note if the cells are of different kinds.
     pub fn note(&self, column: &str) -> Option<Note> {
-        let Self { numbers, booleans, others, ref other } = *self;
         let cells = self.cells();
-        if [numbers, booleans, others].contains(&cells) {
+        if self.counts.contains(&cells) {
             return None;
         }
+        let [numbers, booleans, _] = self.counts;
         let kinds = [
             (numbers, counted(numbers, "reads as a number", "read as numbers")),
             (booleans, counted(booleans, "reads as a boolean", "read as booleans")),
         ];
         let kinds: Vec<String> =
             kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, said)| said).collect();
-        let other = other.as_ref().map(|(cell, line)| format!(", but not `{cell}` in line {line}"));
+        let other = self.other.as_ref().map(|(cell, line)| format!(", but not `{cell}` in line {line}"));
         let (kinds, other) = (kinds.join(" and "), other.unwrap_or_default());
         let message = format!("the column `{column}` is text: of its {cells} cells {kinds}{other}");
         Some(Note::about_text(message, column))
