@@ -106,14 +106,6 @@ impl Rows {
         (cells.clear(), ends.clear());
         let (mut before, mut has_begun, mut has_ended) = (InCell::Start, false, false);
         while !has_ended {
-            if cells.len() > MAX_LINE_BYTES || ends.len() > MOST_CELLS {
-                let found = match ends.len() > MOST_CELLS {
-                    true => format!("a row of more than {MOST_CELLS} cells"),
-                    false => format!("a record of more than {MAX_LINE_BYTES} bytes"),
-                };
-                let message = format!("{found}; is a quote not closed?");
-                return Err(stream.place(*line).error(DataErrorKind::TooLarge, message));
-            }
             let bytes = stream.fill(*here)?;
             if bytes.is_empty() && before == InCell::Quoted {
                 let message = "a quote in the row that begins here is not closed";
@@ -122,6 +114,7 @@ impl Rows {
             if bytes.is_empty() {
                 if has_begun {
                     ends.push(cells.len());
+                    *quoted += u64::from(matches!(before, InCell::Closing | InCell::Spaced));
                 }
                 break;
             }
@@ -177,6 +170,14 @@ impl Rows {
                 raw.extend_from_slice(&bytes[..at]);
             }
             stream.consume(at);
+            if cells.len() > MAX_LINE_BYTES || ends.len() > MOST_CELLS {
+                let found = match ends.len() > MOST_CELLS {
+                    true => format!("a row of more than {MOST_CELLS} cells"),
+                    false => format!("a record of more than {MAX_LINE_BYTES} bytes"),
+                };
+                let message = format!("{found}; is a quote not closed?");
+                return Err(stream.place(*line).error(DataErrorKind::TooLarge, message));
+            }
         }
         Ok(!ends.is_empty())
     }
