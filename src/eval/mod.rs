@@ -19,4 +19,4 @@ pub use per_query::PerQuery;
 pub use quality::Quality;
 pub use report::{BeamPoint, CostComparison, EvalReport, IvfPoint, ListsAt, StopPoint};
 pub use sweep::{EvalOptions, RerankOptions, evaluate};
-pub use trec::{Run, ScoredId, write_qrels};
+pub use trec::{ScoredId, TrecRun, write_qrels};

@@ -8,7 +8,7 @@ use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, identical, judged, order_ties};
 use super::report::{EvalReport, Means, larger_p_value};
-use super::trec::Run;
+use super::trec::TrecRun;
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
@@ -86,7 +86,7 @@ pub fn evaluate(
     split: &str,
     options: &EvalOptions,
     on_progress: &mut OnProgress<'_>,
-) -> Result<(EvalReport, Run)> {
+) -> Result<(EvalReport, TrecRun)> {
     let serving = &*index.serving();
     let leaves = serving.model().indexer().shape().leaves();
     let beams = beams(&options.beams, leaves as usize)?;
@@ -142,7 +142,7 @@ pub fn evaluate(
         + baseline.as_ref().map_or(0, BaselinePlan::passes);
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
-    let mut run = Run::default();
+    let mut run = TrecRun::default();
     let exact = |query| sweep.find(query, SearchMode::Exact);
     let mut settings = vec![sweep.measure(Setting::Exact, exact, None, &mut meter)?];
     for (place, &beam) in beams.iter().enumerate() {
@@ -346,7 +346,7 @@ impl Sweep<'_> {
         &self,
         setting: Setting,
         find: impl Fn(usize) -> Result<Retrieved> + Sync,
-        mut run: Option<&mut Run>,
+        mut run: Option<&mut TrecRun>,
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
         let mut figures = QueryFigures::new(setting, self.view.live_rows());

@@ -26,7 +26,7 @@ impl Metric {
     ///
     /// A judged query without results counts 0, as with `-c` of `trec_eval`, so that an engine does not gain
     /// by returning nothing. Results of other queries are ignored.
-    pub fn mean(self, run: &Run, qrels: &Qrels, level: RelevanceLevel) -> f64 {
+    pub fn mean(self, run: &TrecRun, qrels: &Qrels, level: RelevanceLevel) -> f64 {
         if qrels.is_empty() {
             return 0.0;
         }
@@ -41,14 +41,14 @@ impl Metric {
 /// The results of an engine by query, in the order in which `trec_eval` ranks them.
 ///
 /// `trec_eval` ignores the ranks of a file. It sorts by score, largest first, and equal
-/// scores by document id, largest first (bytes); a `Run` holds that same order, so figures
-/// computed from it agree with `trec_eval` on the file that [`Run::write`] makes.
+/// scores by document id, largest first (bytes); a `TrecRun` holds that same order, so figures
+/// computed from it agree with `trec_eval` on the file that [`TrecRun::write`] makes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
+pub struct TrecRun {
     by_query: BTreeMap<String, Vec<ScoredId>>,
 }
 
-impl Run {
+impl TrecRun {
     /// Inserts a result in order among those of the query. A document must be added only once.
     ///
     /// Results given in order cost constant time each, others time linear in the query's results.
@@ -121,7 +121,7 @@ impl Run {
         to.flush()
     }
 
-    /// Reads what [`Run::write`] and other engines write, plain or gzip-compressed.
+    /// Reads what [`TrecRun::write`] and other engines write, plain or gzip-compressed.
     ///
     /// Rows may be in any order; their second field, rank and tag are ignored. `name` is what errors call the
     /// stream.
@@ -162,7 +162,7 @@ impl Run {
 ///
 /// # Errors
 ///
-/// As [`Run::write`].
+/// As [`TrecRun::write`].
 pub fn write_qrels(mut to: impl Write, qrels: &Qrels) -> io::Result<()> {
     for (query, judged) in qrels.iter() {
         field(query)?;
