@@ -154,7 +154,7 @@ mod tests {
         for (file, expected) in [
             ("---\ntitle: a: b\n---\nrest", "line 2"),
             ("---\ntitle: a: b\n---\nrest", "; put a value with a colon in quotes"),
-            ("---\na: 1\na: 2\n---\nrest", "`a` is there twice"),
+            ("---\na: 1\na: 2\n---\nrest", "the name `a` appears twice"),
             ("---\n**A firm**\n---\nrest", "line 2"),
             ("---\na: {{ b }}\n---\nrest", ""),
             ("+++\na = 1\na = 2\n+++\nrest", "duplicate key"),

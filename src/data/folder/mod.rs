@@ -274,7 +274,7 @@ fn absolute(dir: &Path) -> Result<String, DataError> {
 }
 
 fn bad_name(path: &Path) -> DataError {
-    let message = "the name is not UTF-8, so it makes no id; rename it";
+    let message = "the name is not UTF-8, so it cannot be an id; rename it";
     DataError::of_path(path, DataErrorKind::Encoding, message)
 }
 

@@ -64,7 +64,7 @@ impl JsonArray {
 
     fn broken(&self, found: Option<u8>, expected: &str) -> DataError {
         let found = found.map_or_else(|| "the end".to_owned(), |byte| format!("`{}`", byte.escape_ascii()));
-        let message = format!("{found} in place of {expected}, in an array of objects");
+        let message = format!("expected {expected} in an array of objects, found {found}");
         self.stream.place(self.here).error(DataErrorKind::Json, message)
     }
 

@@ -229,7 +229,7 @@ impl Place<'_> {
             Value::Number(_) => "a number that is not an integer of 64 bits",
             value => crate::filter::kind(value),
         };
-        let message = format!("the field `{field}` is {found}; {expected} is needed");
+        let message = format!("expected {expected} in the field `{field}`, found {found}");
         self.error(DataErrorKind::Field, message)
     }
 
