@@ -116,8 +116,8 @@ impl Columns {
     }
 }
 
-/// Finds decimals that numbers cannot hold; all decimals of their columns become text. Stops at an error, which
-/// the reading of the rows reports.
+/// Finds decimals that numbers cannot hold; all decimals of their columns become text. Stops at an error,
+/// which the reading of the rows reports.
 fn find_inexact(batches: Batches, mut columns: Vec<&mut Values>) {
     let look = || {
         let mut row = 0;
