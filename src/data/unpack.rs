@@ -332,7 +332,7 @@ impl<R: BufRead> Read for ZstdDecoder<R> {
 pub(super) fn no_room(error: io::Error) -> io::Error {
     let place = std::env::temp_dir();
     let what = format!(
-        "a table from a stream is read more than once, and {} cannot hold a copy of it ({error}); set TMPDIR to \
+        "a stream that is read more than once is copied, and {} cannot hold the copy ({error}); set TMPDIR to \
          a directory that can, or give a file",
         place.display()
     );

@@ -43,8 +43,8 @@ pub(super) use table::TableLayout;
 /// for Arrow by a batch as written.
 ///
 /// A column of CSV or TSV becomes numbers or booleans in the metadata if all its cells are, and text
-/// otherwise. A table with metadata is therefore read twice. The bytes of a stream are kept for the second
-/// pass, beyond 4 MiB in a temporary file; a Parquet or Arrow stream is first copied to one.
+/// otherwise. A table with metadata is therefore read twice. A stream of such a table is first copied, beyond
+/// 4 MiB to a temporary file, and so is a stream of Parquet or Arrow.
 ///
 /// By default the id is `_id` or `id`, title and text are `title` (may be absent) and `text`, and all other
 /// fields are the metadata. Columns of a table match in any case.
