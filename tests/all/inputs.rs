@@ -553,7 +553,7 @@ fn a_stream_that_cannot_be_kept_is_an_error() {
             .unwrap();
         let _ = child.stdin.take().unwrap().write_all(rows(count).as_bytes());
         let ran = Ran::of(child.wait_with_output().unwrap());
-        let says = "/no/such/folder cannot hold a copy of it";
+        let says = "/no/such/folder cannot hold the copy";
         assert_eq!((ran.code, ran.err.contains(says)), (Some(i32::from(!is_kept)), !is_kept), "{}", ran.err);
         assert_eq!(ran.err.contains("set TMPDIR"), !is_kept, "{}", ran.err);
     }
