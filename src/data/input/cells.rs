@@ -74,8 +74,9 @@ pub(super) fn exact(decimal: &str) -> Option<Number> {
         return Some(whole);
     }
     let number: f64 = decimal.parse().ok()?;
-    // Written without an exponent, at any size.
-    (number.to_string() == without_zeros(decimal)).then(|| Number::from_f64(number)).flatten()
+    // Without an exponent; all digits of a whole number, and the fewest that tell apart other numbers.
+    let written = if decimal.contains('.') { number.to_string() } else { format!("{number:.0}") };
+    (written == without_zeros(decimal)).then(|| Number::from_f64(number)).flatten()
 }
 
 /// A decimal number without trailing zeros of its fraction.
