@@ -326,7 +326,10 @@ fn malformed() -> Vec<Bad> {
             "{\"_id\":\"\",\"text\":\"x\"}",
             "in:1: the field `_id` is empty; every id needs at least one character",
         ),
-        json("{\"id\":true,\"text\":\"x\"}", "in:1: the field `id` is a boolean; a string or an integer"),
+        json(
+            "{\"id\":true,\"text\":\"x\"}",
+            "in:1: expected a string or an integer in the field `id`, found a boolean",
+        ),
         json(
             "{\"id\":1,\"text\":[\"x\"]}",
             "in:1: expected a string or a number in the field `text`, found an array",
@@ -335,7 +338,10 @@ fn malformed() -> Vec<Bad> {
             "{\"id\":1,\"text\":\"x\",\"title\":{}}",
             "in:1: expected a string or a number in the field `title`, found an object",
         ),
-        json("{\"id\":1,\"text\":false}", "in:1: the field `text` is a boolean; a string or a number"),
+        json(
+            "{\"id\":1,\"text\":false}",
+            "in:1: expected a string or a number in the field `text`, found a boolean",
+        ),
         json(
             "{\"id\":1,\"text\":\"x\",\"a\":1,\"metadata\":{\"a\":2}}",
             "in:1: `a` is a field and a member of the field `metadata`; rename one",

@@ -63,7 +63,8 @@ fn number(cell: &str) -> Option<Number> {
     let is_plain = !fraction.is_empty()
         && [whole, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
         && (whole == "0" || !whole.starts_with('0'))
-        && cell != "-0";
+        && cell != "-0"
+        && (cell.contains('.') || cell.parse::<i64>().is_ok());
     is_plain.then(|| exact(cell)).flatten()
 }
 
