@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ehi::data::Dataset;
-use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
+use ehi::eval::{EvalOptions, IvfOptions, evaluate};
 use ehi::{Bundle, Document, Index};
 
 use bars::Bars;
@@ -97,7 +97,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let clock = Instant::now();
     let options = EvalOptions {
-        baseline: Baseline::Ivf(IvfOptions::default()),
+        baseline: Some(IvfOptions::default()),
         at: evaluation::COMPARED_AT.to_vec(),
         ..EvalOptions::default()
     };

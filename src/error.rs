@@ -36,10 +36,6 @@ pub enum Error {
     #[cfg(feature = "train")]
     #[error("clustering: {0}")]
     Cluster(#[from] crate::cluster::ClusterError),
-    /// A run or judgment file in TREC's format.
-    #[cfg(feature = "train")]
-    #[error(transparent)]
-    Trec(#[from] crate::eval::TrecError),
     /// A fraction at which an evaluation should be read.
     #[cfg(feature = "train")]
     #[error(transparent)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ehi::QueryEncoder;
 use ehi::data::Dataset;
 use ehi::eval::{
-    Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
+    EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
 };
 
 use crate::arguments::{fraction, positive};
@@ -103,10 +103,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     });
     let options = EvalOptions {
         beams: args.beams.clone(),
-        baseline: match args.baseline {
-            Some(_) => Baseline::Ivf(IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() }),
-            None => Baseline::None,
-        },
+        baseline: args
+            .baseline
+            .as_ref()
+            .map(|_| IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() }),
         modes: args.modes.clone(),
         rerank: rerank.transpose()?,
         encoder: args.encoder,
@@ -125,7 +125,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let create = |path: &Path| File::create(path).map(BufWriter::new).map_err(Failure::file("write", path));
     if let Some(path) = &args.run {
-        ranking.write(create(path)?, RUN_TAG)?;
+        ranking.write(create(path)?, RUN_TAG).map_err(Failure::file("write", path))?;
     }
     if let Some(path) = &args.per_query {
         report.per_query.write(create(path)?).map_err(Failure::file("write", path))?;

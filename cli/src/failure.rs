@@ -109,4 +109,4 @@ macro_rules! from_library {
     )*};
 }
 
-from_library!(ehi::model::ModelError, ehi::data::DataError, ehi::train::TrainError, ehi::eval::TrecError);
+from_library!(ehi::model::ModelError, ehi::data::DataError, ehi::train::TrainError);

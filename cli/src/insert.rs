@@ -93,8 +93,8 @@ impl Inserter<'_> {
         let (opener, sync): (Opener, _) = match (origin, folders.sync) {
             (Origin::Folder(folder), Some(by)) => {
                 let sync = Sync::with(self.index, &folder, by)?;
-                let documents = sync.changed(folder.documents());
-                (Box::new(move || Ok(documents.into())), Some(sync))
+                let documents = sync.changed(folder);
+                (Box::new(move || Ok(documents)), Some(sync))
             }
             (origin, _) => {
                 if let Origin::Folder(folder) = &origin {

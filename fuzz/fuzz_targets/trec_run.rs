@@ -3,11 +3,11 @@
 
 use std::io::Cursor;
 
-use ehi::eval::Run;
+use ehi::eval::TrecRun;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(run) = Run::read(Cursor::new(bytes.to_vec()), "input") else {
+    let Ok(run) = TrecRun::read(Cursor::new(bytes.to_vec()), "input") else {
         return;
     };
     for (_, results) in run.iter() {
@@ -15,6 +15,6 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut written = Vec::new();
     run.write(&mut written, "fuzz").expect("what was read can be written");
-    let again = Run::read(Cursor::new(written), "input").expect("what was written can be read");
+    let again = TrecRun::read(Cursor::new(written), "input").expect("what was written can be read");
     assert_eq!(again, run);
 });

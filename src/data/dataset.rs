@@ -11,7 +11,7 @@ use super::error::{DataError, DataErrorKind};
 use super::input::read_documents;
 use super::input::{label, record};
 use super::lines::{Line, Lines};
-use super::streams::{Documents, GZIP_ENDING, Parse, Queries, either_exists, missing_file, open_either};
+use super::streams::{Documents, GZIP_ENDING, Parse, either_exists, missing_file, open_either, queries};
 use super::{DatasetQuery, Qrels};
 use crate::document::Document;
 
@@ -167,13 +167,15 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Self::corpus`]; the items' errors are those of [`read_queries`].
-    pub fn queries(&self) -> Result<Queries, DataError> {
+    pub fn queries(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<DatasetQuery, DataError>> + Send + use<>, DataError> {
         let files: Vec<PathBuf> =
             self.files(&self.layout.queries)?.into_iter().map(|(_, file)| file).collect();
         if let (Files::Named(names), true) = (&self.layout.queries, files.is_empty()) {
             return Err(missing_file(&self.dir.join(names[0].1)));
         }
-        Ok(Queries::of_files(files, self.layout.query))
+        Ok(queries(Lines::new(io::empty(), ""), files, self.layout.query))
     }
 
     /// The names of the splits that have judgments, sorted.
@@ -241,8 +243,11 @@ pub(super) fn directory(path: impl Into<PathBuf>) -> Result<PathBuf, DataError> 
 ///
 /// # Errors
 /// As [`read_documents`].
-pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries::of_lines(Lines::new(reader, name), json_query)
+pub fn read_queries(
+    reader: impl Read + Send + 'static,
+    name: impl Into<String>,
+) -> impl Iterator<Item = Result<DatasetQuery, DataError>> + Send {
+    queries(Lines::new(reader, name), Vec::new(), json_query)
 }
 
 /// A row `id <TAB> text`. The text may contain tabs.

@@ -2,8 +2,6 @@
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::lines::BYTE_ORDER_MARK;
-
 /// Possible delimiters, the likeliest first.
 const SIGNS: [u8; 4] = [b'\t', b',', b';', b'|'];
 /// Rows examined.
@@ -77,8 +75,7 @@ fn rank(
     Some((even == rows, fits(&names), share, names.len()))
 }
 
-fn without_blank_lines(head: &[u8]) -> &[u8] {
-    let mut head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head);
+fn without_blank_lines(mut head: &[u8]) -> &[u8] {
     // A line of tabs is a row of empty cells.
     while let Some(rest) = head.strip_prefix(b"\n").or_else(|| head.strip_prefix(b"\r\n")) {
         head = rest;
@@ -99,7 +96,7 @@ mod tests {
     fn signs_are_told_by_the_rows_and_not_by_the_names_alone() {
         for (head, sign) in [
             ("id,text\n", ','),
-            ("\u{feff}\r\nid;text\n1;a, b\n2;c, d\n", ';'),
+            ("\r\nid;text\n1;a, b\n2;c, d\n", ';'),
             ("sku;name (short, required);text (long, with lines, required)\n1;Pump;A pump\n", ';'),
             ("id|text\n1|A, pump\n", '|'),
             ("\tid\ttext\n0\t1\tx, y\n", '\t'),

@@ -5,12 +5,12 @@ use std::io::{self, Read, Write};
 use serde::de::Error;
 use serde_json::Value;
 
-use super::again::Again;
 use super::error::{DataError, DataErrorKind, Place};
-use super::input::{Quoting, StreamKind, TableLayout, first_line, record, refused, sniff};
+use super::input::{StreamKind, TableLayout, first_line, record, refused, sniff, without_zeros};
 use super::lines::{Line, Lines};
 use super::quotes::Quotes;
 use super::rows::Rows;
+use super::unpack::Unpacked;
 use super::{Format, Note};
 use crate::judgment::Judgment;
 
@@ -67,36 +67,34 @@ pub fn read_judgments(
     format: impl Into<Option<JudgmentFormat>>,
 ) -> Result<(Vec<Judgment>, Vec<Note>), DataError> {
     let (name, given) = (name.into(), format.into());
-    let again = Again::of_stream(reader);
-    let mut pass = again.pass(&name)?;
+    let by_name = JudgmentFormat::of_name(&name);
+    let mut stream = Unpacked::new(reader, name);
     let fits = |columns: &[String]| (2..=COLUMNS.len()).contains(&columns.len());
     let tabs = TableLayout::told(b'\t');
-    let commas = |delimiter| TableLayout { delimiter, quoting: Quoting::Yes };
-    let layout = match given.or_else(|| JudgmentFormat::of_name(&name)) {
-        Some(JudgmentFormat::Tsv) if given.is_some() => Some(TableLayout { quoting: Quoting::No, ..tabs }),
+    let commas = |delimiter| TableLayout { delimiter, quotes: Some(Quotes::Around(0)) };
+    let layout = match given.or(by_name) {
+        Some(JudgmentFormat::Tsv) if given.is_some() => {
+            Some(TableLayout { quotes: Some(Quotes::Literal), ..tabs })
+        }
         Some(JudgmentFormat::Tsv) => Some(tabs),
         Some(JudgmentFormat::Csv) => Some(commas(None)),
         Some(JudgmentFormat::JsonLines) => None,
-        None => match sniff(&mut pass.stream, &fits)? {
+        None => match sniff(&mut stream, &fits)? {
             StreamKind::Empty => return Ok((Vec::new(), Vec::new())),
             StreamKind::Known(Format::JsonLines) => None,
             // A question may have more commas than its row has tabs.
             StreamKind::Table(sign)
-                if sign == b'\t' || first_line(&mut pass.stream, usize::MAX)?.contains('\t') =>
+                if sign == b'\t' || first_line(&mut stream, usize::MAX)?.contains('\t') =>
             {
                 Some(tabs)
             }
             StreamKind::Table(sign) => Some(commas(Some(sign))),
-            kind => return Err(refused(kind, &mut pass.stream)),
+            kind => return Err(refused(kind, &mut stream)),
         },
     };
-    let Some(layout) = layout else {
-        again.keep_no_more();
-        return Ok((read_json(Lines::of(pass.stream))?, Vec::new()));
-    };
-    let (delimiter, quotes) = layout.of_stream(&again, &mut pass, &fits)?;
-    again.keep_no_more();
-    let rows = Rows::begin(pass.stream, delimiter, quotes != Quotes::Literal)?;
+    let Some(layout) = layout else { return Ok((read_json(Lines::of(stream))?, Vec::new())) };
+    let (delimiter, quotes, stream, _) = layout.of_stream(stream, None, &fits)?;
+    let rows = Rows::new(stream, delimiter, quotes != Quotes::Literal);
     let (found, kept) = read_table(rows, quotes)?;
     Ok((found, quotes.note(kept).into_iter().collect()))
 }
@@ -130,10 +128,8 @@ fn judgment(at: Place<'_>, cells: [Option<&str>; 5]) -> Result<Judgment, DataErr
     let mut judgment = Judgment::new(question, id.ok_or_else(|| at.missing("id"))?, 1);
     if let Some(grade) = grade {
         // Other tools write whole numbers as `1.0`.
-        let grade = grade.trim();
-        let whole = grade.split_once('.').filter(|(_, rest)| rest.chars().all(|c| c == '0'));
-        let digits = whole.map_or(grade, |(digits, _)| digits);
-        judgment.grade = digits.parse().map_err(|_| wrong(at, grade, A_GRADE))?;
+        let digits = without_zeros(grade.trim());
+        judgment.grade = digits.parse().map_err(|_| wrong(at, grade.trim(), A_GRADE))?;
     }
     if let Some(weight) = weight {
         let parsed = weight.trim().parse().ok().filter(|weight| *weight > 0.0 && *weight <= 1.0);
@@ -181,13 +177,10 @@ fn read_table(mut rows: Rows, quotes: Quotes) -> Result<(Vec<Judgment>, u64), Da
 /// Position of each known column in a row of names.
 fn columns(names: &[String], at: Place<'_>) -> Result<[Option<usize>; 5], DataError> {
     let places = COLUMNS.map(|column| names.iter().position(|name| name == column));
-    let is_unknown = |name: &&String| !COLUMNS.contains(&name.as_str());
-    let is_second = |(place, name): &(usize, &String)| names[..*place].contains(name);
-    let unknown = names.iter().find(is_unknown);
-    let unknown = unknown.or_else(|| names.iter().enumerate().find(is_second).map(|(_, name)| name));
-    let Some(unknown) = unknown.or_else(|| names.first().filter(|_| places[..2].contains(&None))) else {
-        return Ok(places);
-    };
+    let is_wrong =
+        |place: &usize| !COLUMNS.contains(&&*names[*place]) || names[..*place].contains(&names[*place]);
+    let wrong = (0..names.len()).find(is_wrong).or(places[..2].contains(&None).then_some(0));
+    let Some(unknown) = wrong.map(|place| &names[place]) else { return Ok(places) };
     let message = format!(
         "`{unknown}` in what looks like a row of names; the columns are called question, id, grade, weight, time, \
          the first two of which must be there; columns found: {}",

@@ -22,8 +22,8 @@ pub(crate) struct Line<'a> {
 
 /// Reads a stream line by line, splitting only on `\n`.
 ///
-/// Gzip and zstd are recognised by the first bytes, regardless of the name. A byte order mark on the first
-/// line is dropped; lines of white space are counted and skipped.
+/// Gzip and zstd are recognised by the first bytes, regardless of the name. A byte order mark at the start is
+/// dropped; lines of white space are counted and skipped.
 ///
 /// A line that is not UTF-8 is an error, and reading continues with the next line; after any other error
 /// there are no further lines.
@@ -70,7 +70,6 @@ impl Lines {
         let at = self.stream.place(self.number);
         let bytes = self.buffer.strip_suffix(b"\r").unwrap_or(&self.buffer);
         let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(at, error.valid_up_to()))?;
-        let text = text.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.number == 1).unwrap_or(text);
         Ok(Line { at, text })
     }
 

@@ -5,7 +5,6 @@
 //! MARCO or extreme classification; [`read_documents`] and similar functions read one stream; [`carve_dev`]
 //! splits off some training queries.
 
-mod again;
 mod dataset;
 mod delimiter;
 mod error;
@@ -23,14 +22,12 @@ mod streams;
 mod unpack;
 
 pub use dataset::{Dataset, read_queries};
-#[cfg(feature = "train")]
-pub(crate) use error::Place;
 pub use error::{DataError, DataErrorKind};
 #[cfg(all(feature = "folders", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
-pub use folder::{FileVersion, Folder, FolderDocuments, FolderFile, FolderReport, MAX_FILE_BYTES};
+pub use folder::{FileVersion, Folder, MAX_FILE_BYTES};
 #[cfg(feature = "train")]
 pub(crate) use input::Strict;
 pub use input::{Format, Input, read_documents};
@@ -41,7 +38,9 @@ pub(crate) use lines::{Lines, each_row, is_space, split_by_space};
 pub use note::Note;
 pub use qrels::{Judgments, Qrels};
 pub use split::{DevFraction, TrainDev, carve_dev, is_dev};
-pub use streams::{DatasetQuery, Documents, Queries};
+#[cfg(feature = "folders")]
+pub use streams::FolderReport;
+pub use streams::{DatasetQuery, Documents};
 
 #[cfg(test)]
 mod tests;

@@ -4,37 +4,24 @@ use std::fmt;
 
 /// A decision of the reader, or a loss, that changes the documents of a file:
 /// [`Documents::notes`](super::Documents::notes). It is displayed as a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Note {
     message: String,
-    left_out: u64,
-    text_column: Option<String>,
+    /// Values of the file that are not in any document.
+    pub left_out: u64,
+    /// The column that is text in the metadata because of some of its values, if the note is about one.
+    pub text_column: Option<String>,
 }
 
 impl Note {
     pub(super) fn new(message: String) -> Self {
-        Self { message, left_out: 0, text_column: None }
-    }
-
-    /// A note about values that are not in any document.
-    #[cfg(feature = "parquet")]
-    pub(super) fn about_missing(message: String, left_out: u64) -> Self {
-        Self { left_out, ..Self::new(message) }
+        Self { message, ..Self::default() }
     }
 
     /// A note about a column that is text in the metadata.
     pub(super) fn about_text(message: String, column: &str) -> Self {
         Self { text_column: Some(column.to_owned()), ..Self::new(message) }
-    }
-
-    /// Values of the file that are not in any document.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
-    }
-
-    /// The column that is text in the metadata because of some of its values, if the note is about one.
-    pub fn text_column(&self) -> Option<&str> {
-        self.text_column.as_deref()
     }
 }
 

@@ -94,14 +94,9 @@ impl Qrels {
         judgments.insert(document.into(), grade)
     }
 
-    /// The judgments of a query, or `None` when it has none.
+    /// The judgments of a query, or `None` when it does not belong to the split.
     pub fn get(&self, query: &str) -> Option<&Judgments> {
         self.by_query.get(query)
-    }
-
-    /// Whether the query has judgments, that is, belongs to the split.
-    pub fn contains(&self, query: &str) -> bool {
-        self.by_query.contains_key(query)
     }
 
     /// Queries with their judgments, in the order of the ids' bytes.

@@ -1,29 +1,21 @@
 //! Rows of delimited cells, with their line numbers and a bound on their size.
 
-use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use std::io::BufRead;
 
 use super::MAX_LINE_BYTES;
 use super::delimiter::declared;
 use super::error::{DataError, DataErrorKind, Place};
-use super::lines::BYTE_ORDER_MARK;
-use super::quotes::Closing;
 use super::unpack::Unpacked;
 
-/// A row added after the last one; if it is not returned, a quote was still open.
-const LAST_ROW: &[u8] = b"\n\0end of the table\0\n";
 /// The most cells of a row.
 const MOST_CELLS: usize = 1 << 16;
-/// Initial capacity of a row in cells.
-const CELLS: usize = 64;
-/// Initial capacity of a row in bytes.
-const BYTES: usize = 4 << 10;
 
-/// Reads rows. Blank lines are skipped.
+/// Reads rows (RFC 4180). Blank lines, and a first row such as `sep=;`, are skipped.
 pub(super) struct Rows {
     stream: Unpacked,
-    core: Reader,
-    /// Set if cells may be quoted.
-    closing: Option<Closing>,
+    delimiter: u8,
+    /// Whether cells may be in quotes; otherwise quotes are literal.
+    is_quoted: bool,
     /// The line of the next byte, from 1.
     here: u64,
     /// The line on which the last row begins.
@@ -31,38 +23,52 @@ pub(super) struct Rows {
     /// The cells of the last row, concatenated, and where each ends.
     cells: Vec<u8>,
     ends: Vec<usize>,
-    count: usize,
+    /// Cells in quotes so far.
+    pub quoted: u64,
+    /// The bytes of the last row and of the blank lines before it, if they are kept.
+    pub raw: Option<Vec<u8>>,
+    is_first: bool,
     is_finished: bool,
 }
 
+/// What precedes the next byte of a cell.
+#[derive(Clone, Copy, PartialEq)]
+enum InCell {
+    Start,
+    Bare,
+    Quoted,
+    /// A quote that closes the cell, or that escapes a quote if one follows.
+    Closing,
+    /// White space after the closing quote.
+    Spaced,
+}
+
 impl Rows {
-    /// Without `quoting`, quotes are literal. A first line such as `sep=;` is skipped.
-    ///
-    /// # Errors
-    /// Those of reading the first row.
-    pub fn begin(mut stream: Unpacked, delimiter: u8, quoting: bool) -> Result<Self, DataError> {
-        let (mut line, mut has_declared) = (1, false);
-        let mut first = Vec::new();
-        loop {
-            first.clear();
-            stream.read_line(line, MAX_LINE_BYTES as u64, &mut first)?;
-            if line == 1 && first.starts_with(BYTE_ORDER_MARK.as_bytes()) {
-                first.drain(..BYTE_ORDER_MARK.len());
-            }
-            // A row of tabs is one of empty cells.
-            let is_blank = matches!(first[..], [b'\n'] | [b'\r', b'\n']);
-            let declares = !has_declared && declared(&first).is_some();
-            if !is_blank && !declares {
-                break;
-            }
-            has_declared |= declares;
-            line += 1;
+    pub fn new(stream: Unpacked, delimiter: u8, is_quoted: bool) -> Self {
+        let (cells, ends) = (Vec::new(), Vec::new());
+        let (here, line, quoted, raw) = (1, 1, 0, None);
+        Self {
+            stream,
+            delimiter,
+            is_quoted,
+            here,
+            line,
+            cells,
+            ends,
+            quoted,
+            raw,
+            is_first: true,
+            is_finished: false,
         }
-        stream.put(first, LAST_ROW);
-        let closing = quoting.then(|| Closing::new(delimiter));
-        let core = ReaderBuilder::new().delimiter(delimiter).quoting(quoting).build();
-        let (cells, ends) = (vec![0; BYTES], vec![0; CELLS]);
-        Ok(Self { stream, core, closing, here: line, line, cells, ends, count: 0, is_finished: false })
+    }
+
+    /// The stream, from the end of the last row.
+    pub fn into_stream(self) -> Unpacked {
+        self.stream
+    }
+
+    pub fn stream(&self) -> &Unpacked {
+        &self.stream
     }
 
     /// Where the last row begins.
@@ -75,90 +81,117 @@ impl Rows {
         if self.is_finished {
             return Ok(false);
         }
-        let read = self.read();
+        if let Some(raw) = &mut self.raw {
+            raw.clear();
+        }
+        let mut read = self.read();
+        if std::mem::take(&mut self.is_first) && matches!(read, Ok(true)) && self.declares() {
+            read = self.read();
+        }
         self.is_finished = !matches!(read, Ok(true));
         read
     }
 
+    /// Whether the last row only names the delimiter.
+    fn declares(&self) -> bool {
+        match self.ends[..] {
+            [_] => declared(&self.cells).is_some(),
+            [_, _] => self.cells.eq_ignore_ascii_case(b"sep="),
+            _ => false,
+        }
+    }
+
     fn read(&mut self) -> Result<bool, DataError> {
-        let (mut bytes, mut count, mut has_begun) = (0, 0, false);
-        loop {
-            let input = self.stream.fill(self.here)?;
-            let at_end = input.is_empty();
-            let mut blank = 0;
-            if !has_begun {
-                // The rest of the previous row's line ending, and blank lines.
-                blank = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-                self.here += line_feeds(&input[..blank]);
-                self.line = self.here;
+        let Self { stream, delimiter, is_quoted, here, line, cells, ends, quoted, raw, .. } = self;
+        (cells.clear(), ends.clear());
+        let (mut before, mut has_begun, mut has_ended) = (InCell::Start, false, false);
+        while !has_ended {
+            let bytes = stream.fill(*here)?;
+            if bytes.is_empty() && before == InCell::Quoted {
+                let message = "a quote in the row that begins here is not closed";
+                return Err(stream.place(*line).error(DataErrorKind::Row, message));
             }
-            let rest = &input[blank..];
-            if rest.is_empty() && !at_end {
-                self.stream.consume(blank);
-                continue;
+            if bytes.is_empty() {
+                if has_begun {
+                    ends.push(cells.len());
+                    *quoted += u64::from(matches!(before, InCell::Closing | InCell::Spaced));
+                }
+                break;
             }
-            has_begun = true;
-            let (cells, ends) = (&mut self.cells[bytes..], &mut self.ends[count..]);
-            let (result, read, written, ended) = self.core.read_record(rest, cells, ends);
-            if let Some(text) =
-                self.closing.as_mut().and_then(|quotes| quotes.find_text_behind(&rest[..read]))
-            {
-                let at = match self.here + line_feeds(&rest[..text]) {
-                    at if at == self.line => String::new(),
-                    at => format!(" in line {at}"),
+            let mut at = 0;
+            while at < bytes.len() && !has_ended {
+                let (byte, rest) = (bytes[at], &bytes[at..]);
+                let mut taken = 1;
+                match (before, byte) {
+                    // The rest of the previous row's line ending, and blank lines.
+                    (_, b'\r' | b'\n') if !has_begun => {}
+                    (InCell::Quoted, b'"') => before = InCell::Closing,
+                    (InCell::Quoted, _) => {
+                        taken = quote(rest).unwrap_or(rest.len());
+                        cells.extend_from_slice(&rest[..taken]);
+                    }
+                    (InCell::Closing, b'"') => {
+                        cells.push(byte);
+                        before = InCell::Quoted;
+                    }
+                    (_, end) if end == *delimiter || matches!(end, b'\r' | b'\n') => {
+                        ends.push(cells.len());
+                        *quoted += u64::from(matches!(before, InCell::Closing | InCell::Spaced));
+                        (before, has_ended) = (InCell::Start, end != *delimiter);
+                    }
+                    (InCell::Closing | InCell::Spaced, b' ' | b'\t') => {
+                        cells.push(byte);
+                        before = InCell::Spaced;
+                    }
+                    (InCell::Closing | InCell::Spaced, _) => {
+                        let (at, line) = (*here, *line);
+                        let at = if at == line { String::new() } else { format!(" in line {at}") };
+                        let message = format!(
+                            "a cell of this row ends with a quote{at}, and text follows the quote; close the quotes \
+                             around cells, and write a quote within them twice (`\"\"`)"
+                        );
+                        return Err(stream.place(line).error(DataErrorKind::Row, message));
+                    }
+                    (InCell::Start, b'"') if *is_quoted => before = InCell::Quoted,
+                    (InCell::Start | InCell::Bare, _) => {
+                        let ends = |byte: &u8| *byte == *delimiter || matches!(byte, b'\r' | b'\n');
+                        taken = rest.iter().position(ends).unwrap_or(rest.len());
+                        cells.extend_from_slice(&rest[..taken]);
+                        before = InCell::Bare;
+                    }
+                }
+                if !has_begun && !matches!(byte, b'\r' | b'\n') {
+                    (has_begun, *line) = (true, *here);
+                }
+                *here += rest[..taken].iter().filter(|byte| **byte == b'\n').count() as u64;
+                at += taken;
+            }
+            if let Some(raw) = raw {
+                raw.extend_from_slice(&bytes[..at]);
+            }
+            stream.consume(at);
+            if cells.len() > MAX_LINE_BYTES || ends.len() > MOST_CELLS {
+                let found = match ends.len() > MOST_CELLS {
+                    true => format!("a row of more than {MOST_CELLS} cells"),
+                    false => format!("a record of more than {MAX_LINE_BYTES} bytes"),
                 };
-                let message = format!(
-                    "a cell of this row ends with a quote{at}, and text follows the quote; close the quotes around \
-                     cells, and write a quote within them twice (`\"\"`)"
-                );
-                return Err(self.place().error(DataErrorKind::Row, message));
-            }
-            self.here += line_feeds(&rest[..read]);
-            self.stream.consume(blank + read);
-            bytes += written;
-            count += ended;
-            match result {
-                ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull => {
-                    let room = self.cells.len();
-                    if room >= MAX_LINE_BYTES {
-                        let message = format!("a record of more than {room} bytes; is a quote not closed?");
-                        return Err(self.place().error(DataErrorKind::TooLarge, message));
-                    }
-                    self.cells.resize((2 * room).min(MAX_LINE_BYTES), 0);
-                }
-                ReadRecordResult::OutputEndsFull => {
-                    let room = self.ends.len();
-                    if room >= MOST_CELLS {
-                        let message = format!("a row of more than {room} cells; is a quote not closed?");
-                        return Err(self.place().error(DataErrorKind::TooLarge, message));
-                    }
-                    self.ends.resize((2 * room).min(MOST_CELLS), 0);
-                }
-                // The last row ends before the stream does, unless it is within a quote.
-                ReadRecordResult::Record | ReadRecordResult::End if at_end => {
-                    let message = "a quote in the row that begins here is not closed";
-                    return Err(self.place().error(DataErrorKind::Row, message));
-                }
-                ReadRecordResult::Record | ReadRecordResult::End => break,
+                let message = format!("{found}; is a quote not closed?");
+                return Err(stream.place(*line).error(DataErrorKind::TooLarge, message));
             }
         }
-        self.count = count;
-        Ok(self.cells[..bytes] != *LAST_ROW.trim_ascii())
+        Ok(!ends.is_empty())
     }
 
     /// Cells of the last row.
     pub fn len(&self) -> usize {
-        self.count
+        self.ends.len()
     }
 
     /// A cell of the last row; empty if the row is shorter.
     pub fn cell(&self, place: usize) -> &[u8] {
-        if place >= self.count {
-            return &[];
-        }
+        let Some(end) = self.ends.get(place) else { return &[] };
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.cells[start..self.ends[place]]
+        &self.cells[start..*end]
     }
 
     /// A cell of the last row as text; `column` is its name in errors.
@@ -170,8 +203,12 @@ impl Rows {
     }
 }
 
-fn line_feeds(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+/// The position of the first quote, by the standard library's search, which is faster than a loop.
+fn quote(mut bytes: &[u8]) -> Option<usize> {
+    let whole = bytes;
+    // Reading a slice cannot fail.
+    let last = bytes.skip_until(b'"').ok()?.checked_sub(1)?;
+    (whole[last] == b'"').then_some(last)
 }
 
 #[cfg(test)]
@@ -191,7 +228,7 @@ mod tests {
     /// The first cell of each row with its line, and how it ended.
     fn read(text: &str) -> (Vec<(u64, String)>, Result<(), DataError>) {
         let stream = Unpacked::new(std::io::Cursor::new(text.to_owned()), "in");
-        let mut rows = Rows::begin(stream, b',', true).unwrap();
+        let mut rows = Rows::new(stream, b',', true);
         let mut found = Vec::new();
         loop {
             match rows.advance() {
@@ -219,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_stays_open_is_told_from_the_end() {
+    fn an_open_quote_is_an_error_at_the_end() {
         for text in ["a,b\n1,2\n3,\"x\ny", "a,b\n1,2\n3,\"x\ny\n"] {
             let (found, end) = read(text);
             assert_eq!(found.len(), 2);
@@ -231,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn text_behind_the_quote_that_ends_a_cell_is_an_error() {
+    fn text_after_the_quote_that_ends_a_cell_is_an_error() {
         for (text, rows, at) in [
             ("a,b\n1,\"abc\n2,b\n3,\"c\"\n4,d\n", 1, (2, 4)),
             ("a,b\n1,x\n2,\"12\" pipe\n", 2, (3, 3)),
@@ -241,7 +278,7 @@ mod tests {
             // Also if the bytes arrive one by one.
             for size in [1, 3, 1 << 10] {
                 let stream = Unpacked::new(Slow(std::io::Cursor::new(text.to_owned()), size), "in");
-                let mut rows_of = Rows::begin(stream, b',', true).unwrap();
+                let mut rows_of = Rows::new(stream, b',', true);
                 let mut read = 0;
                 let error = loop {
                     match rows_of.advance() {
@@ -265,6 +302,13 @@ mod tests {
         end.unwrap();
         let cells = ["a", "5'9\" tall", "", "1\r\n", " \"4\"", "6 \t"];
         assert_eq!(found.into_iter().map(|(_, cell)| cell).collect::<Vec<_>>(), cells);
+    }
+
+    #[test]
+    fn a_carriage_return_alone_ends_a_row() {
+        let (found, end) = read("a,b\r1,2\r\"3\",\"x\ry\"\r");
+        end.unwrap();
+        assert_eq!(found, ["a", "1", "3"].map(|cell| (1, cell.to_owned())));
     }
 
     #[test]

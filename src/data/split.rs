@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(forward.train.judgments() + forward.dev.judgments(), 500);
         assert!(!forward.dev.is_empty());
         for (query, _) in forward.dev.iter() {
-            assert!(!forward.train.contains(query));
+            assert!(forward.train.get(query).is_none());
             assert!(is_dev(query, 7, fraction(0.2)));
         }
     }

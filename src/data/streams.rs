@@ -1,6 +1,7 @@
 //! Streams of documents and queries from lines of any form.
 
-use std::collections::VecDeque;
+#[cfg(feature = "folders")]
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Note;
 use super::error::{DataError, DataErrorKind};
 use super::lines::{Line, Lines};
+use super::unpack::Unpacked;
 use crate::document::Document;
 
 /// Optional extension of a compressed file.
@@ -22,6 +24,31 @@ pub struct DatasetQuery {
     pub id: String,
     /// The query's text.
     pub text: String,
+}
+
+/// The entries of a folder, as far as it was read.
+#[cfg(feature = "folders")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FolderReport {
+    /// Ids of the existing files that have text, including those that were skipped or could not be read.
+    pub present: BTreeSet<String>,
+    /// Files that were skipped as unchanged.
+    pub unchanged: u64,
+    /// Hidden files and folders.
+    pub hidden: u64,
+    /// Files and folders in `.gitignore`, `.ignore` or another list of git.
+    pub ignored: u64,
+    /// Symbolic links.
+    pub links: u64,
+    /// Files of other kinds.
+    pub others: u64,
+    /// Files without text.
+    pub empty: u64,
+    /// Problems in files that were read, one sentence each, starting with the file's path.
+    pub notes: Vec<String>,
+    /// Whether the whole folder was listed, so that a file that is not in `present` does not exist.
+    pub is_whole: bool,
 }
 
 /// Reads a line.
@@ -47,7 +74,7 @@ pub(super) trait DocumentSource: Send {
 
     /// The report on a folder, if the source is one.
     #[cfg(feature = "folders")]
-    fn folder(&self) -> Option<&super::FolderReport> {
+    fn folder(&self) -> Option<&FolderReport> {
         None
     }
 }
@@ -68,28 +95,6 @@ impl DocumentSource for Parsed {
     }
 }
 
-/// Counts the bytes that are read.
-pub(super) struct Counting<R> {
-    reader: R,
-    bytes: Arc<AtomicU64>,
-}
-
-impl<R> Counting<R> {
-    /// Returns the reader and its shared count.
-    pub fn new(reader: R) -> (Self, Arc<AtomicU64>) {
-        let bytes = Arc::new(AtomicU64::new(0));
-        (Self { reader, bytes: Arc::clone(&bytes) }, bytes)
-    }
-}
-
-impl<R: Read> Read for Counting<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(into)?;
-        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
 /// The documents of a stream in its order; see [`Input`](super::Input) and
 /// [`read_documents`](super::read_documents).
 #[must_use = "nothing is read until the iterator is advanced"]
@@ -104,21 +109,6 @@ impl std::fmt::Debug for Documents {
     }
 }
 
-/// The queries of a stream, or of several files, in their order; see [`read_queries`](super::read_queries).
-#[must_use = "nothing is read until the iterator is advanced"]
-pub struct Queries {
-    lines: Lines,
-    /// Files that come after `lines`, without `.gz`.
-    rest: VecDeque<PathBuf>,
-    parse: Parse<DatasetQuery>,
-}
-
-impl std::fmt::Debug for Queries {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queries").field("rest", &self.rest).finish_non_exhaustive()
-    }
-}
-
 impl Documents {
     pub(super) fn new(source: Box<dyn DocumentSource>, position: Arc<AtomicU64>) -> Self {
         Self { source, position }
@@ -129,8 +119,9 @@ impl Documents {
         name: impl Into<String>,
         parse: Parse<Document>,
     ) -> Self {
-        let (reader, position) = Counting::new(reader);
-        Self::new(Box::new(Parsed { lines: Lines::new(reader, name), parse }), position)
+        let stream = Unpacked::new(reader, name);
+        let position = Arc::clone(&stream.position);
+        Self::new(Box::new(Parsed { lines: Lines::of(stream), parse }), position)
     }
 
     /// The line that the last item is from, counted from 1.
@@ -152,26 +143,13 @@ impl Documents {
 
     /// The report so far, if the documents come from a [`Folder`](super::Folder).
     #[cfg(feature = "folders")]
-    pub fn folder(&self) -> Option<&super::FolderReport> {
+    pub fn folder(&self) -> Option<&FolderReport> {
         self.source.folder()
     }
 
     /// Compressed bytes of the stream read so far, including read-ahead.
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
-    }
-}
-
-impl Queries {
-    /// The queries of one stream.
-    pub(super) fn of_lines(lines: Lines, parse: Parse<DatasetQuery>) -> Self {
-        Self { lines, rest: VecDeque::new(), parse }
-    }
-
-    /// The queries of files of one form, one after the other.
-    pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>, parse: Parse<DatasetQuery>) -> Self {
-        let nothing = Lines::new(std::io::empty(), String::new());
-        Self { lines: nothing, rest: files.into_iter().collect(), parse }
     }
 }
 
@@ -183,27 +161,31 @@ impl Iterator for Documents {
     }
 }
 
-impl Iterator for Queries {
-    type Item = Result<DatasetQuery, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+/// The queries of some lines, and of files of the same form, one after the other.
+pub(super) fn queries(
+    mut lines: Lines,
+    files: Vec<PathBuf>,
+    parse: Parse<DatasetQuery>,
+) -> impl Iterator<Item = Result<DatasetQuery, DataError>> + Send {
+    let mut files = files.into_iter();
+    std::iter::from_fn(move || {
         loop {
-            if let Some(line) = self.lines.next_line() {
-                let item = line.and_then(self.parse);
-                if item.as_ref().is_err_and(DataError::ends_stream) {
-                    self.rest.clear();
-                }
-                return Some(item);
+            let item = match lines.next_line() {
+                Some(line) => line.and_then(parse),
+                None => match open_either(&files.next()?) {
+                    Ok((file, name)) => {
+                        lines = Lines::new(file, name);
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
+            };
+            if item.as_ref().is_err_and(DataError::ends_stream) {
+                files = Vec::new().into_iter();
             }
-            match open_either(&self.rest.pop_front()?) {
-                Ok((file, name)) => self.lines = Lines::new(file, name),
-                Err(error) => {
-                    self.rest.clear();
-                    return Some(Err(error));
-                }
-            }
+            return Some(item);
         }
-    }
+    })
 }
 
 /// Opens `path` or `path` with `.gz`, whichever exists, and returns its name for errors.

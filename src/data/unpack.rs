@@ -1,14 +1,18 @@
 //! Streams that may be compressed with gzip or zstd, detected from their first bytes.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read};
-#[cfg(feature = "parquet")]
-use std::io::{Seek, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use tempfile::{SpooledData, SpooledTempFile};
 
 use super::error::{DataError, DataErrorKind, Place};
+use super::lines::BYTE_ORDER_MARK;
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -17,55 +21,54 @@ const SKIPPABLE_REST: &[u8] = &[0x2a, 0x4d, 0x18];
 /// Large enough for few system calls, small enough for the cache.
 const BUFFER_BYTES: usize = 64 << 10;
 
-pub(super) type ByteStream = Box<dyn BufRead + Send>;
+type ByteStream = Box<dyn BufRead + Send>;
 
-/// How a stream is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packing {
-    None,
-    Gzip,
-    Zstd,
+/// Bytes of a copy kept in memory; a larger one is a temporary file.
+const IN_MEMORY: usize = 4 << 20;
+
+/// Counts the bytes that are read.
+struct Counting<R> {
+    reader: R,
+    bytes: Arc<AtomicU64>,
 }
 
-impl Packing {
-    /// The error for a failed read: the system's, or that of a damaged stream.
-    fn error(self, at: Place<'_>, source: io::Error) -> DataError {
-        let (line, is_packed) = (at.line, self != Self::None);
-        let packing = if self == Self::Gzip { "gzip" } else { "zstd" };
-        match source.kind() {
-            io::ErrorKind::UnexpectedEof if is_packed => {
-                let message = format!("the {packing} stream is cut off in line {line}; fetch the file again");
-                at.error(DataErrorKind::CutOff, message)
-            }
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_packed => {
-                let message =
-                    format!("the {packing} stream is damaged near line {line}; fetch the file again");
-                at.error(DataErrorKind::Damaged, message).with(source)
-            }
-            _ => at.error(DataErrorKind::Read, format!("reading failed at line {line}")).with(source),
-        }
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(into)?;
+        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
     }
 }
 
-/// The unpacked bytes of a stream, with its name in errors.
+/// The unpacked bytes of a stream without a byte order mark, and the name of the stream in errors.
 pub(super) struct Unpacked {
     pub name: String,
+    /// The count of packed bytes read so far.
+    pub position: Arc<AtomicU64>,
     /// The raw stream, until its first bytes are needed to detect the compression.
     packed: Option<Box<dyn Read + Send>>,
-    packing: Packing,
+    /// The compression, if any.
+    packing: Option<&'static str>,
     bytes: ByteStream,
 }
 
 impl Unpacked {
     /// Reads nothing yet.
     pub fn new(reader: impl Read + Send + 'static, name: impl Into<String>) -> Self {
-        let (packed, packing): (Option<Box<dyn Read + Send>>, _) = (Some(Box::new(reader)), Packing::None);
-        Self { name: name.into(), packed, packing, bytes: Box::new(io::empty()) }
+        let position = Arc::default();
+        let packed = Box::new(Counting { reader, bytes: Arc::clone(&position) });
+        let bytes = Box::new(io::empty());
+        Self { name: name.into(), position, packed: Some(packed), packing: None, bytes }
     }
 
-    pub(super) fn bytes(&mut self) -> io::Result<&mut ByteStream> {
+    fn bytes(&mut self) -> io::Result<&mut ByteStream> {
         if let Some(packed) = self.packed.take() {
             (self.packing, self.bytes) = unpack(packed)?;
+            let mut head = Vec::new();
+            read_as(&mut self.bytes, BYTE_ORDER_MARK.as_bytes(), &mut head)?;
+            if !head.is_empty() && head != BYTE_ORDER_MARK.as_bytes() {
+                self.put(head);
+            }
         }
         Ok(&mut self.bytes)
     }
@@ -74,18 +77,31 @@ impl Unpacked {
         Place { name: &self.name, line }
     }
 
-    /// The error for a read that failed at a line.
-    pub fn error(&self, line: u64, source: io::Error) -> DataError {
-        self.packing.error(self.place(line), source)
+    /// The error for a read that failed at a line: the system's, or that of a damaged stream.
+    fn error(&self, line: u64, source: io::Error) -> DataError {
+        let (at, kind) = (self.place(line), source.kind());
+        match (self.packing, kind) {
+            (Some(packing), io::ErrorKind::UnexpectedEof) => {
+                let message = format!("the {packing} stream is cut off in line {line}; fetch the file again");
+                at.error(DataErrorKind::CutOff, message)
+            }
+            (Some(packing), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+                let message =
+                    format!("the {packing} stream is damaged near line {line}; fetch the file again");
+                at.error(DataErrorKind::Damaged, message).with(source)
+            }
+            _ => at.error(DataErrorKind::Read, format!("reading failed at line {line}")).with(source),
+        }
     }
 
     /// The buffered bytes, empty at the end; the line is for errors.
     pub fn fill(&mut self, line: u64) -> Result<&[u8], DataError> {
-        if let Err(source) = self.bytes() {
-            return Err(self.error(line, source));
+        match self.bytes().and_then(|bytes| bytes.fill_buf().map(<[u8]>::len)) {
+            Ok(0) => Ok(&[]),
+            // They are in the buffer already.
+            Ok(_) => Ok(self.bytes.fill_buf().unwrap_or_default()),
+            Err(source) => Err(self.error(line, source)),
         }
-        let at = Place { name: &self.name, line };
-        self.bytes.fill_buf().map_err(|source| self.packing.error(at, source))
     }
 
     pub fn consume(&mut self, read: usize) {
@@ -101,34 +117,101 @@ impl Unpacked {
     /// Whether the stream, as far as read, is compressed.
     #[cfg(feature = "parquet")]
     pub fn is_packed(&self) -> bool {
-        self.packing != Packing::None
+        self.packing.is_some()
     }
 
-    /// Copies the rest of the stream into a temporary file.
-    #[cfg(feature = "parquet")]
-    pub fn copied(&mut self) -> Result<std::fs::File, DataError> {
-        let mut copy = tempfile::tempfile().map_err(|source| self.error(1, no_room(source)))?;
+    /// Copies the rest of the stream, after bytes that were read before it.
+    fn copied(mut self, before: &[u8]) -> Result<SpooledTempFile, DataError> {
+        let mut copy = SpooledTempFile::new(IN_MEMORY);
+        let mut line = 1;
+        copy.write_all(before).map_err(|source| self.error(line, no_room(source)))?;
         loop {
-            let waiting = self.fill(1)?;
-            let read = waiting.len();
+            let waiting = self.fill(line)?;
+            let (read, lines) = (waiting.len(), waiting.iter().filter(|byte| **byte == b'\n').count());
             let written = if read == 0 { copy.rewind() } else { copy.write_all(waiting) };
-            written.map_err(|source| self.error(1, no_room(source)))?;
+            written.map_err(|source| self.error(line, no_room(source)))?;
             if read == 0 {
                 return Ok(copy);
             }
+            line += lines as u64;
             self.consume(read);
         }
     }
 
-    /// Inserts bytes before and after the rest of the stream.
-    pub fn put(&mut self, before: Vec<u8>, behind: &'static [u8]) {
+    /// A temporary file with the rest of the stream.
+    #[cfg(feature = "parquet")]
+    pub fn into_file(self) -> Result<File, DataError> {
+        let name = self.name.clone();
+        let file = self.copied(&[])?.into_file();
+        file.map_err(|source| {
+            Place { name: &name, line: 1 }.error(DataErrorKind::Read, "reading failed").with(no_room(source))
+        })
+    }
+
+    /// Inserts bytes before the rest of the stream.
+    pub fn put(&mut self, before: Vec<u8>) {
         let bytes = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
-        self.bytes = Box::new(Cursor::new(before).chain(bytes).chain(behind));
+        self.bytes = Box::new(Cursor::new(before).chain(bytes));
     }
 }
 
+/// What can be read repeatedly from its start: a file, or a copy of a stream.
+pub(super) struct Again {
+    name: String,
+    data: Repeatable,
+}
+
+enum Repeatable {
+    File(File),
+    Memory(Arc<[u8]>),
+}
+
+impl Again {
+    /// A regular file.
+    pub fn of_file(file: File, name: impl Into<String>) -> Self {
+        Self { name: name.into(), data: Repeatable::File(file) }
+    }
+
+    /// A copy of a stream, and of bytes that were read before it.
+    pub fn copy(stream: Unpacked, before: &[u8]) -> Result<Self, DataError> {
+        let name = stream.name.clone();
+        let data = match stream.copied(before)?.into_inner() {
+            SpooledData::InMemory(bytes) => Repeatable::Memory(bytes.into_inner().into()),
+            SpooledData::OnDisk(file) => Repeatable::File(file),
+        };
+        Ok(Self { name, data })
+    }
+
+    /// Starts from the beginning. An earlier stream must not continue.
+    pub fn stream(&self) -> Result<Unpacked, DataError> {
+        match &self.data {
+            Repeatable::Memory(bytes) => Ok(Unpacked::new(Cursor::new(Arc::clone(bytes)), &*self.name)),
+            Repeatable::File(file) => {
+                let again = file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
+                let failed = |source| DataError::open(Path::new(&self.name), source);
+                Ok(Unpacked::new(again.map_err(failed)?, &*self.name))
+            }
+        }
+    }
+
+    /// The file itself, if it is one.
+    #[cfg(feature = "parquet")]
+    pub fn into_file(self) -> Option<File> {
+        match self.data {
+            Repeatable::File(file) => Some(file),
+            Repeatable::Memory(_) => None,
+        }
+    }
+}
+
+/// Reads bytes into `head` for as long as they can be the start of `magic`.
+fn read_as(reader: &mut impl Read, magic: &[u8], head: &mut Vec<u8>) -> io::Result<()> {
+    while head.len() < magic.len() && magic.starts_with(head) && reader.take(1).read_to_end(head)? > 0 {}
+    Ok(())
+}
+
 /// The unpacked bytes of a stream; reads its first bytes. The bytes decide, not the name.
-fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteStream)> {
+fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Option<&'static str>, ByteStream)> {
     let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
     // Reads no further than needed to tell them apart: more may not arrive for long.
     for magic in [GZIP_MAGIC, ZSTD_MAGIC] {
@@ -136,18 +219,17 @@ fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteSt
             (&mut reader).take((magic.len() - head.len()) as u64).read_to_end(&mut head)?;
         }
     }
-    let packing = match () {
-        () if head.starts_with(GZIP_MAGIC) => Packing::Gzip,
-        () if head == ZSTD_MAGIC || is_skippable(&head) => Packing::Zstd,
-        () => Packing::None,
-    };
+    let (is_gzip, is_zstd) = (head.starts_with(GZIP_MAGIC), head == ZSTD_MAGIC || is_skippable(&head));
     let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(reader));
-    let stream: ByteStream = match packing {
-        Packing::None => Box::new(whole),
-        Packing::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))),
-        Packing::Zstd => Box::new(BufReader::with_capacity(BUFFER_BYTES, ZstdDecoder::new(whole))),
-    };
-    Ok((packing, stream))
+    Ok(match (is_gzip, is_zstd) {
+        (true, _) => {
+            (Some("gzip"), Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))))
+        }
+        (_, true) => {
+            (Some("zstd"), Box::new(BufReader::with_capacity(BUFFER_BYTES, ZstdDecoder::new(whole))))
+        }
+        (false, false) => (None, Box::new(whole)),
+    })
 }
 
 /// Whether these are the first bytes of a skippable zstd frame, which pzstd writes first.
@@ -250,7 +332,7 @@ impl<R: BufRead> Read for ZstdDecoder<R> {
 pub(super) fn no_room(error: io::Error) -> io::Error {
     let place = std::env::temp_dir();
     let what = format!(
-        "a table from a stream is read more than once, and {} cannot hold a copy of it ({error}); set TMPDIR to \
+        "a stream that is read more than once is copied, and {} cannot hold the copy ({error}); set TMPDIR to \
          a directory that can, or give a file",
         place.display()
     );

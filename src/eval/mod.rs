@@ -18,5 +18,5 @@ pub use modes::{EvalMode, ModeDifference, ModePoint, UnknownMode};
 pub use per_query::PerQuery;
 pub use quality::Quality;
 pub use report::{BeamPoint, CostComparison, EvalReport, IvfPoint, ListsAt};
-pub use sweep::{Baseline, EvalOptions, RerankOptions, evaluate};
-pub use trec::{Run, ScoredId, TrecError, write_qrels};
+pub use sweep::{EvalOptions, RerankOptions, evaluate};
+pub use trec::{ScoredId, TrecRun, write_qrels};

@@ -26,7 +26,7 @@ pub enum EvalMode {
 
 /// An unknown name of a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is no mode; known are dense, lexical, hybrid, rrf")]
+#[error("unknown mode `{found}`; known are dense, lexical, hybrid, rrf")]
 pub struct UnknownMode {
     found: String,
 }
@@ -37,7 +37,8 @@ impl FromStr for EvalMode {
     fn from_str(text: &str) -> Result<Self, UnknownMode> {
         let name = text.trim();
         let unknown = || UnknownMode { found: name.to_owned() };
-        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(unknown)
+        let all = [Self::Dense, Self::Lexical, Self::Hybrid, Self::Rrf];
+        all.into_iter().find(|mode| mode.name() == name).ok_or_else(unknown)
     }
 }
 
@@ -48,16 +49,8 @@ impl std::fmt::Display for EvalMode {
 }
 
 impl EvalMode {
-    const ALL: [Self; 4] = [Self::Dense, Self::Lexical, Self::Hybrid, Self::Rrf];
-
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Dense => "dense",
-            Self::Lexical => "lexical",
-            Self::Hybrid => "hybrid",
-            Self::Rrf => "rrf",
-            Self::Reranked => "reranked",
-        }
+        ["dense", "lexical", "hybrid", "rrf", "reranked"][self as usize]
     }
 
     pub(super) fn rank_by(self) -> RankBy {

@@ -36,7 +36,7 @@ impl EvalQueries {
         let mut texts = Vec::new();
         for query in dataset.queries()? {
             let query = query?;
-            if qrels.contains(&query.id) && seen.insert(query.id.clone()) {
+            if qrels.get(&query.id).is_some() && seen.insert(query.id.clone()) {
                 ids.push(query.id);
                 texts.push(query.text);
             }

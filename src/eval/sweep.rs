@@ -8,7 +8,7 @@ use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, identical, judged, order_ties};
 use super::report::{EvalReport, Means, larger_p_value};
-use super::trec::Run;
+use super::trec::TrecRun;
 use crate::data::Dataset;
 use crate::error::{InputError, Result};
 use crate::ids::Row;
@@ -26,17 +26,6 @@ use crate::tree::Load;
 /// Fewest documents ranked per query, the depth of the run.
 const DEPTH: usize = 100;
 
-/// The baseline to compare the tree with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Baseline {
-    /// Only exact search.
-    #[default]
-    None,
-    /// IVF: lists by k-means of the same document embeddings.
-    Ivf(IvfOptions),
-}
-
 /// A reranker to be measured.
 #[derive(Clone, Debug)]
 pub struct RerankOptions {
@@ -51,8 +40,8 @@ pub struct RerankOptions {
 pub struct EvalOptions {
     /// Beams to measure; an entry beyond the leaves means all of them. Empty: powers of two and all.
     pub beams: Vec<usize>,
-    /// The baseline.
-    pub baseline: Baseline,
+    /// The baseline to compare the tree with besides exact search: lists by k-means of the same embeddings.
+    pub baseline: Option<IvfOptions>,
     /// Searches by embeddings, by words and by both, to be compared with each other.
     pub modes: Vec<EvalMode>,
     /// Reranks the best documents of the first of these modes (embeddings by default), and is compared with
@@ -93,7 +82,7 @@ pub fn evaluate(
     split: &str,
     options: &EvalOptions,
     on_progress: &mut OnProgress<'_>,
-) -> Result<(EvalReport, Run)> {
+) -> Result<(EvalReport, TrecRun)> {
     let serving = &*index.serving();
     let leaves = serving.model().indexer().shape().leaves();
     let beams = beams(&options.beams, leaves as usize)?;
@@ -128,12 +117,10 @@ pub fn evaluate(
         options.ignore_identical_ids.unwrap_or_else(|| dataset.ignores_identical_ids());
     let identical = identical(&view, &queries, ignores_identical_ids)?;
     let sweep = Sweep { serving, view: &view, queries: &queries, judge, depth, identical };
-    let baseline = match &options.baseline {
-        Baseline::None => None,
-        Baseline::Ivf(ivf) => {
-            Some(BaselinePlan::new(ivf, leaves as usize, &options.beams, view.live_rows())?)
-        }
-    };
+    let baseline = options.baseline.as_ref();
+    let baseline = baseline
+        .map(|ivf| BaselinePlan::new(ivf, leaves as usize, &options.beams, view.live_rows()))
+        .transpose()?;
     let mut own_modes = options.modes.clone();
     if let Some(rerank) = &options.rerank {
         if rerank.depth == 0 {
@@ -150,7 +137,7 @@ pub fn evaluate(
         + baseline.as_ref().map_or(0, BaselinePlan::passes);
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
-    let mut run = Run::default();
+    let mut run = TrecRun::default();
     let exact = |query| sweep.find(query, &SearchRequest::dense().exact());
     let mut settings = vec![sweep.measure(Setting::Exact, exact, None, &mut meter)?];
     for (place, &beam) in beams.iter().enumerate() {
@@ -348,7 +335,7 @@ impl Sweep<'_> {
         &self,
         setting: Setting,
         find: impl Fn(usize) -> Result<Retrieved> + Sync,
-        mut run: Option<&mut Run>,
+        mut run: Option<&mut TrecRun>,
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
         let mut figures = QueryFigures::new(setting, self.view.live_rows());

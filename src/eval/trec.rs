@@ -4,45 +4,7 @@ use crate::measure::{Metric, RelevanceLevel};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read, Write};
 
-use thiserror::Error;
-
-use crate::data::{DataError, DataErrorKind, Lines, Place, Qrels, each_row, is_space, split_by_space};
-
-/// A run that cannot be read or added to, or a file that cannot be written.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum TrecError {
-    /// The file could not be read, or has a row that cannot be used.
-    #[error(transparent)]
-    Data(#[from] DataError),
-    /// The score of a result is infinite or not a number, so it cannot be ordered.
-    #[error("query `{query}`: document `{document}` has the score {score}, which is not finite")]
-    Score {
-        /// The query.
-        query: String,
-        /// The document.
-        document: String,
-        /// The score.
-        score: f32,
-    },
-    /// An id or the tag is empty, has white space, which separates the fields of the file, or
-    /// a NUL, or begins with a byte order mark.
-    #[error(
-        "`{}` cannot be a field of a TREC file: it is empty, or has white space, a NUL or a byte order mark",
-        id.escape_debug()
-    )]
-    Unwritable {
-        /// The id or tag.
-        id: String,
-    },
-    /// The file could not be written.
-    #[error("the TREC file could not be written")]
-    Write {
-        /// The system's error.
-        #[from]
-        source: io::Error,
-    },
-}
+use crate::data::{DataError, DataErrorKind, Lines, Qrels, each_row, is_space, split_by_space};
 
 /// One result of one query.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +26,7 @@ impl Metric {
     ///
     /// A judged query without results counts 0, as with `-c` of `trec_eval`, so that an engine does not gain
     /// by returning nothing. Results of other queries are ignored.
-    pub fn mean(self, run: &Run, qrels: &Qrels, level: RelevanceLevel) -> f64 {
+    pub fn mean(self, run: &TrecRun, qrels: &Qrels, level: RelevanceLevel) -> f64 {
         if qrels.is_empty() {
             return 0.0;
         }
@@ -79,30 +41,32 @@ impl Metric {
 /// The results of an engine by query, in the order in which `trec_eval` ranks them.
 ///
 /// `trec_eval` ignores the ranks of a file. It sorts by score, largest first, and equal
-/// scores by document id, largest first (bytes); a `Run` holds that same order, so figures
-/// computed from it agree with `trec_eval` on the file that [`Run::write`] makes.
+/// scores by document id, largest first (bytes); a `TrecRun` holds that same order, so figures
+/// computed from it agree with `trec_eval` on the file that [`TrecRun::write`] makes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
+pub struct TrecRun {
     by_query: BTreeMap<String, Vec<ScoredId>>,
 }
 
-impl Run {
+impl TrecRun {
     /// Inserts a result in order among those of the query. A document must be added only once.
     ///
     /// Results given in order cost constant time each, others time linear in the query's results.
     ///
     /// # Errors
     ///
-    /// [`TrecError::Score`] when the score is not finite.
+    /// [`DataErrorKind::Field`] when the score is not finite, so that it cannot be ordered.
     pub fn add(
         &mut self,
         query: impl Into<String>,
         document: impl Into<String>,
         score: f32,
-    ) -> Result<(), TrecError> {
+    ) -> Result<(), DataError> {
         let (query, id) = (query.into(), document.into());
         if !score.is_finite() {
-            return Err(TrecError::Score { query, document: id, score });
+            let message =
+                format!("query `{query}`: document `{id}` has the score {score}, which is not finite");
+            return Err(DataError::new(DataErrorKind::Field, message));
         }
         let results = self.by_query.entry(query).or_default();
         let result = ScoredId { id, score };
@@ -143,9 +107,9 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`TrecError::Unwritable`] for an id or a tag that cannot be a field of the file, and
-    /// [`TrecError::Write`]. The file is then incomplete.
-    pub fn write(&self, mut to: impl Write, tag: &str) -> Result<(), TrecError> {
+    /// [`io::ErrorKind::InvalidInput`] for an id or a tag that cannot be a field of the file, and those of
+    /// the writer. The file is then incomplete.
+    pub fn write(&self, mut to: impl Write, tag: &str) -> io::Result<()> {
         field(tag)?;
         for (query, results) in self.iter() {
             field(query)?;
@@ -154,10 +118,10 @@ impl Run {
                 writeln!(to, "{query} Q0 {id} {rank} {score} {tag}")?;
             }
         }
-        Ok(to.flush()?)
+        to.flush()
     }
 
-    /// Reads what [`Run::write`] and other engines write, plain or gzip-compressed.
+    /// Reads what [`TrecRun::write`] and other engines write, plain or gzip-compressed.
     ///
     /// Rows may be in any order; their second field, rank and tag are ignored. `name` is what errors call the
     /// stream.
@@ -176,9 +140,11 @@ impl Run {
             let wrong =
                 || at.error(DataErrorKind::Field, format!("the score `{score}` is not a finite number"));
             let score = parsed.ok_or_else(wrong)?;
-            check_ids(at, [query, id])?;
+            for id in [query, id] {
+                field(id).map_err(|error| at.error(DataErrorKind::Field, error.to_string()))?;
+            }
             if !seen.entry(query.to_owned()).or_default().insert(id.to_owned()) {
-                let message = format!("document `{id}` stands twice for query `{query}`; keep one");
+                let message = format!("document `{id}` appears twice for query `{query}`; keep one");
                 return Err(at.error(DataErrorKind::Conflict, message));
             }
             let results = by_query.entry(query.to_owned()).or_default();
@@ -196,8 +162,8 @@ impl Run {
 ///
 /// # Errors
 ///
-/// As [`Run::write`].
-pub fn write_qrels(mut to: impl Write, qrels: &Qrels) -> Result<(), TrecError> {
+/// As [`TrecRun::write`].
+pub fn write_qrels(mut to: impl Write, qrels: &Qrels) -> io::Result<()> {
     for (query, judged) in qrels.iter() {
         field(query)?;
         for (id, grade) in judged {
@@ -205,7 +171,7 @@ pub fn write_qrels(mut to: impl Write, qrels: &Qrels) -> Result<(), TrecError> {
             writeln!(to, "{query} 0 {id} {grade}")?;
         }
     }
-    Ok(to.flush()?)
+    to.flush()
 }
 
 /// The order of `trec_eval`: by score, then by id, both largest first.
@@ -215,19 +181,15 @@ fn trec_order(a: &ScoredId, b: &ScoredId) -> std::cmp::Ordering {
     by_score.then_with(|| b.id.cmp(&a.id))
 }
 
-/// Refuses ids that cannot be written back.
-fn check_ids(at: Place<'_>, ids: [&str; 2]) -> Result<(), DataError> {
-    let Some(bad) = ids.into_iter().find(|id| field(id).is_err()) else { return Ok(()) };
-    let bad = bad.escape_debug();
-    let message = format!("the id `{bad}` has a NUL or a byte order mark, which no TREC file can hold");
-    Err(at.error(DataErrorKind::Field, message))
-}
-
 /// An id or tag that can stand in a file whose fields are separated by white space.
-fn field(id: &str) -> Result<&str, TrecError> {
+fn field(id: &str) -> io::Result<&str> {
     // C ends a text at a NUL, and readers drop a byte order mark at the start of a file.
     if id.is_empty() || id.contains(is_space) || id.contains('\0') || id.starts_with('\u{feff}') {
-        return Err(TrecError::Unwritable { id: id.to_owned() });
+        let message = format!(
+            "`{}` cannot be a field of a TREC file: it is empty, or has white space, a NUL or a byte order mark",
+            id.escape_debug()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(id)
 }

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::Filter;
 use super::matches::{Test, each_at};
-use super::nodes::Node;
 
 /// Maximum number of fields of a filter that are examined.
 const MOST_FIELDS: usize = 50;
@@ -34,17 +33,16 @@ impl Observed {
             held: [false; 3],
         };
         let mut fields: Vec<Field> = filter.fields().into_iter().take(MOST_FIELDS).map(field).collect();
-        for node in &filter.nodes {
-            let Node::Test { test, .. } = node else { continue };
-            let (name, values): (_, Vec<&Value>) = match test {
-                Test::Compare { field, value, .. } => (field, vec![value]),
-                Test::OneOf { field, values } => (field, values.iter().collect()),
-                Test::Ids(_) | Test::Exists { .. } => continue,
-            };
-            if let Some(own) = fields.iter_mut().find(|own| own.name == *name) {
-                values.into_iter().for_each(|value| note(value, &mut own.wanted));
+        filter.each_test(&mut |test| {
+            let own = fields.iter_mut().find(|own| Some(&*own.name) == test.field());
+            match (own, test) {
+                (Some(own), Test::Compare { value, .. }) => note(value, &mut own.wanted),
+                (Some(own), Test::OneOf { values, .. }) => {
+                    values.iter().for_each(|value| note(value, &mut own.wanted));
+                }
+                _ => {}
             }
-        }
+        });
         Self { fields, documents: 0 }
     }
 
@@ -72,31 +70,27 @@ impl Observed {
 impl Field {
     fn note(&self, all: bool, documents: usize) -> Option<String> {
         let Self { name, is_there, wanted, held } = self;
-        let among = if all { String::new() } else { format!(" in the {documents} documents looked at") };
         if !is_there {
-            return Some(match all {
-                true => format!("no document has the field `{name}` in its metadata"),
-                false => format!(
-                    "none of the {documents} documents looked at has the field `{name}` in its metadata"
-                ),
-            });
+            let none = match all {
+                true => "no document has".to_owned(),
+                false => format!("none of the {documents} documents looked at has"),
+            };
+            return Some(format!("{none} the field `{name}` in its metadata"));
         }
         let compared = wanted.iter().zip(held).any(|(wanted, held)| *wanted && *held);
         let others = wanted.iter().zip(held).any(|(wanted, held)| !*wanted && *held);
         if *wanted == [false; 3] || compared && !others {
             return None;
         }
-        let (wanted, held) = (names(*wanted), names(*held));
-        Some(match compared {
-            false => format!(
-                "the field `{name}` holds {held}{among}, and the filter compares it with {wanted}; values of \
-                 different kinds never match"
-            ),
-            true => format!(
-                "the field `{name}` holds {held}, and the filter compares it with {wanted} alone; values of \
-                 different kinds never match"
-            ),
-        })
+        let among = match all || compared {
+            true => String::new(),
+            false => format!(" in the {documents} documents looked at"),
+        };
+        let (wanted, held, alone) = (names(*wanted), names(*held), if compared { " alone" } else { "" });
+        Some(format!(
+            "the field `{name}` holds {held}{among}, and the filter compares it with {wanted}{alone}; values of \
+             different kinds never match"
+        ))
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::values::{ValueSet, compare, equal};
+use super::values::{ValueSet, compare};
 
 /// A leaf condition.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,21 +14,22 @@ pub(super) enum Test {
     Exists {
         field: String,
     },
+    /// Greater or less than a number, a string or a boolean.
     Compare {
         field: String,
         relation: Relation,
         value: Value,
     },
+    /// Equal to one of the values.
     OneOf {
         field: String,
         values: ValueSet,
     },
 }
 
-/// The relation of a field to a value.
+/// How a field is to be ordered relative to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
-    Equal,
     Greater,
     GreaterOrEqual,
     Less,
@@ -40,11 +41,11 @@ impl Test {
         // A missing field counts as null, except for `Exists`.
         const NULL: &Value = &Value::Null;
         match self {
-            Self::Ids(ids) => contains(ids, id),
+            Self::Ids(_) => self.holds_for_id(id) == Some(true),
             Self::Exists { field } => each_at(metadata, field, |found| found.is_some()),
-            Self::Compare { field, relation, value } => {
-                each_at(metadata, field, |found| relation.holds(found.unwrap_or(NULL), value))
-            }
+            Self::Compare { field, relation, value } => each_at(metadata, field, |found| {
+                compare(found.unwrap_or(NULL), value).is_some_and(|order| relation.holds(order))
+            }),
             Self::OneOf { field, values } => {
                 each_at(metadata, field, |found| values.contains(found.unwrap_or(NULL)))
             }
@@ -54,46 +55,41 @@ impl Test {
     /// Whether it holds, if the id alone decides.
     pub(super) fn holds_for_id(&self, id: &str) -> Option<bool> {
         match self {
-            Self::Ids(ids) => Some(contains(ids, id)),
+            Self::Ids(ids) => Some(ids.binary_search_by(|other| other.as_str().cmp(id)).is_ok()),
             _ => None,
+        }
+    }
+
+    /// The field that it looks at.
+    pub(super) fn field(&self) -> Option<&str> {
+        match self {
+            Self::Ids(_) => None,
+            Self::Exists { field } | Self::Compare { field, .. } | Self::OneOf { field, .. } => Some(field),
         }
     }
 }
 
 impl Relation {
-    /// Whether any value can have this relation to the given one.
-    pub(super) fn can_hold(self, value: &Value) -> bool {
-        self == Self::Equal || !value.is_null() && compare(value, value).is_some()
+    /// Each with its JSON operator.
+    pub(super) const ALL: [(&str, Self); 4] = [
+        ("$gt", Self::Greater),
+        ("$gte", Self::GreaterOrEqual),
+        ("$lt", Self::Less),
+        ("$lte", Self::LessOrEqual),
+    ];
+
+    pub(super) fn operator(self) -> &'static str {
+        Self::ALL[self as usize].0
     }
 
-    /// Its JSON operator.
-    pub(super) fn operator(self) -> &'static str {
+    fn holds(self, order: Ordering) -> bool {
         match self {
-            Self::Equal => "$eq",
-            Self::Greater => "$gt",
-            Self::GreaterOrEqual => "$gte",
-            Self::Less => "$lt",
-            Self::LessOrEqual => "$lte",
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
         }
     }
-
-    fn holds(self, found: &Value, value: &Value) -> bool {
-        let ordering = match self {
-            Self::Equal => return equal(found, value),
-            _ => compare(found, value),
-        };
-        ordering.is_some_and(match self {
-            Self::Equal => Ordering::is_eq,
-            Self::Greater => Ordering::is_gt,
-            Self::GreaterOrEqual => Ordering::is_ge,
-            Self::Less => Ordering::is_lt,
-            Self::LessOrEqual => Ordering::is_le,
-        })
-    }
-}
-
-fn contains(sorted: &[String], id: &str) -> bool {
-    sorted.binary_search_by(|other| other.as_str().cmp(id)).is_ok()
 }
 
 /// Whether `holds` for a value that `field` leads to, for an element of one, or for `None` if the path leads

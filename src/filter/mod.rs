@@ -1,24 +1,23 @@
 //! Which documents a search may return: conditions on their ids and metadata.
 
 mod error;
+mod json;
 mod kinds;
 mod matches;
-mod nodes;
-mod number;
-mod parse;
 mod time;
 mod values;
-mod write;
 
 #[cfg(test)]
 mod tests;
 
+use std::ops::Not;
+
 use serde_json::Value;
 
 pub use error::FilterError;
+pub(crate) use json::kind;
 pub(crate) use kinds::Observed;
 use matches::{Relation, Test};
-use nodes::{Join, Node};
 use values::ValueSet;
 pub(crate) use values::depth;
 
@@ -77,19 +76,37 @@ pub(crate) use values::depth;
 /// `$eq` and `$in`, so for an array they hold if no element is equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// Never empty. A flat list, so that even dropping a very deep filter needs no recursion.
-    nodes: Vec<Node>,
+    node: Node,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Node {
+    Test {
+        test: Test,
+        negated: bool,
+    },
+    /// No part has the same join, and there are none or at least two.
+    Join {
+        join: Join,
+        parts: Vec<Filter>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Join {
+    All,
+    Any,
 }
 
 impl Filter {
     /// Deepest nesting of objects and arrays in a filter's JSON, as written by [`Filter::to_json`].
     ///
-    /// The functions can make deeper filters, which match like any other.
+    /// The functions can make deeper filters; visiting them takes a little of the stack for each level.
     pub const MAX_DEPTH: usize = 64;
 
     /// The field equals the value; a missing one equals null. (A NaN or an infinity becomes null in JSON.)
     pub fn eq(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self::compare(field, Relation::Equal, value)
+        Self::one_of(field, [value])
     }
 
     /// The field does not equal the value; also holds if it is missing, unless the value is null.
@@ -163,22 +180,15 @@ impl Filter {
     /// The fields that it uses, without duplicates.
     pub fn fields(&self) -> Vec<&str> {
         let mut fields: Vec<&str> = Vec::new();
-        for node in &self.nodes {
-            if let Node::Test {
-                test: Test::Compare { field, .. } | Test::OneOf { field, .. } | Test::Exists { field },
-                ..
-            } = node
-                && !fields.contains(&field.as_str())
-            {
-                fields.push(field);
-            }
-        }
+        self.each_test(&mut |test| {
+            fields.extend(test.field().filter(|field| !fields.contains(field)));
+        });
         fields
     }
 
     /// Whether a document with this id and metadata matches.
     pub fn matches(&self, id: &str, metadata: Option<&Value>) -> bool {
-        self.evaluate(|test| Some(test.holds(id, metadata))) == Some(true)
+        self.evaluate(&|test| Some(test.holds(id, metadata))) == Some(true)
     }
 
     /// As [`Filter::matches`], with the metadata as stored: JSON, or empty for none.
@@ -188,7 +198,7 @@ impl Filter {
         if metadata.is_empty() {
             return Ok(self.matches(id, None));
         }
-        if let Some(matches) = self.evaluate(|test| test.holds_for_id(id)) {
+        if let Some(matches) = self.evaluate(&|test| test.holds_for_id(id)) {
             return Ok(matches);
         }
         Ok(self.matches(id, Some(&serde_json::from_slice(metadata)?)))
@@ -197,30 +207,92 @@ impl Filter {
     /// The only ids that matching documents can have, sorted, without duplicates; `None` if the filter does
     /// not restrict ids.
     pub(crate) fn candidate_ids(&self) -> Option<Vec<&str>> {
-        self.fold(
-            |test, negated| match test {
-                Test::Ids(ids) if !negated => Some(ids.iter().map(String::as_str).collect()),
-                _ => None,
-            },
-            |join, parts: Vec<Option<Vec<&str>>>| match join {
-                Join::All => parts.into_iter().flatten().min_by_key(Vec::len),
-                Join::Any => {
-                    let mut ids = parts.into_iter().collect::<Option<Vec<_>>>()?.concat();
-                    ids.sort_unstable();
-                    ids.dedup();
-                    Some(ids)
+        match &self.node {
+            Node::Test { test: Test::Ids(ids), negated: false } => {
+                Some(ids.iter().map(String::as_str).collect())
+            }
+            Node::Test { .. } => None,
+            Node::Join { join: Join::All, parts } => {
+                parts.iter().filter_map(Self::candidate_ids).min_by_key(Vec::len)
+            }
+            Node::Join { join: Join::Any, parts } => {
+                let mut ids = parts.iter().map(Self::candidate_ids).collect::<Option<Vec<_>>>()?.concat();
+                ids.sort_unstable();
+                ids.dedup();
+                Some(ids)
+            }
+        }
+    }
+
+    /// Passes each test to `visit`, in order.
+    fn each_test<'a>(&'a self, visit: &mut impl FnMut(&'a Test)) {
+        match &self.node {
+            Node::Test { test, .. } => visit(test),
+            Node::Join { parts, .. } => parts.iter().for_each(|part| part.each_test(visit)),
+        }
+    }
+
+    /// Whether the filter holds, given tests that hold, do not hold, or are undecided (`None`); decided as
+    /// soon as the decided tests suffice.
+    fn evaluate(&self, holds: &impl Fn(&Test) -> Option<bool>) -> Option<bool> {
+        match &self.node {
+            Node::Test { test, negated } => holds(test).map(|holds| holds != *negated),
+            Node::Join { join, parts } => {
+                let unless = *join == Join::All;
+                let mut value = Some(unless);
+                for part in parts {
+                    match part.evaluate(holds) {
+                        Some(part) if part != unless => return Some(part),
+                        Some(_) => {}
+                        None => value = None,
+                    }
                 }
-            },
-        )
-        .flatten()
+                value
+            }
+        }
+    }
+
+    fn test(test: Test) -> Self {
+        Self { node: Node::Test { test, negated: false } }
+    }
+
+    fn join(join: Join, filters: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = Vec::new();
+        for filter in filters {
+            match filter.node {
+                // Parts of the same join, so that a long chain of `and` stays flat.
+                Node::Join { join: inner, parts: mut own } if inner == join => parts.append(&mut own),
+                _ => parts.push(filter),
+            }
+        }
+        match parts.len() {
+            1 => parts.remove(0),
+            _ => Self { node: Node::Join { join, parts } },
+        }
     }
 
     fn compare(field: impl Into<String>, relation: Relation, value: impl Into<Value>) -> Self {
-        let value = value.into();
-        if relation.can_hold(&value) {
-            Self::test(Test::Compare { field: field.into(), relation, value })
-        } else {
-            Self::any([])
+        match value.into() {
+            Value::Null | Value::Array(_) | Value::Object(_) => Self::any([]),
+            value => Self::test(Test::Compare { field: field.into(), relation, value }),
         }
+    }
+}
+
+/// The filter that matches exactly what this one does not.
+///
+/// By De Morgan's laws, so only tests are ever negated, and negating twice gives the same filter.
+impl Not for Filter {
+    type Output = Self;
+
+    fn not(mut self) -> Self {
+        match &mut self.node {
+            Node::Test { negated, .. } => *negated = !*negated,
+            Node::Join { join, parts } => {
+                *join = if *join == Join::All { Join::Any } else { Join::All };
+                *parts = std::mem::take(parts).into_iter().map(Not::not).collect();
+            }
+        }
+        self
     }
 }

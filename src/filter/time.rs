@@ -1,7 +1,6 @@
 //! The order of strings, with times in chronological order: with and without fractions of a second, in UTC
 //! and with an offset from it (RFC 3339).
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Bytes of `2024-01-05T10:00:00`.
@@ -12,75 +11,42 @@ const OFFSET: usize = 6;
 const ZONED: &[u8] = b"\0Z";
 const MINUTES_PER_DAY: i64 = 24 * 60;
 
-/// A string split into the parts that determine its order.
-struct Parts<'a> {
-    /// The whole string if it is not a time; otherwise date and time to the second, in UTC if the zone is
-    /// known.
-    start: Cow<'a, [u8]>,
-    /// The point and the digits of a fraction of a second, without trailing zeros.
-    fraction: &'a [u8],
-    zone: &'static [u8],
-}
-
 /// By bytes in UTF-8, except that two times compare as times: `10:00:00Z` is before `10:00:00.5Z`, although
 /// in bytes the point is before the letter, and equals `10:00:00.000Z` and `12:00:00+02:00`.
 ///
-/// A total order of all strings, by the bytes in [`Parts`].
+/// A total order of all strings, by the bytes of [`key`].
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
-    match (is_time(a), is_time(b)) {
-        (false, false) => a.cmp(b),
-        (a_is_time, b_is_time) => parts(a, a_is_time).bytes().cmp(parts(b, b_is_time).bytes()),
-    }
-}
-
-impl Parts<'_> {
-    fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
-        [&*self.start, self.fraction, self.zone].into_iter().flatten().copied()
-    }
+    let (key_a, key_b) = (key(a), key(b));
+    key_a.as_deref().unwrap_or(a.as_bytes()).cmp(key_b.as_deref().unwrap_or(b.as_bytes()))
 }
 
 /// Whether a string begins as `2024-01-05T10:00:00` does.
 fn is_time(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.get(10) == Some(&b'T')
-        && bytes.len() >= SECONDS
-        && bytes[..SECONDS].iter().enumerate().all(|(place, byte)| match place {
-            4 | 7 => *byte == b'-',
-            10 => *byte == b'T',
-            13 | 16 => *byte == b':',
-            _ => byte.is_ascii_digit(),
-        })
+    let pattern = b"0000-00-00T00:00:00";
+    let fits =
+        |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
+    text.len() >= SECONDS && text.as_bytes().iter().zip(pattern).all(fits)
 }
 
-fn parts(text: &str, is_time: bool) -> Parts<'_> {
-    let text = text.as_bytes();
-    let whole = Parts { start: text.into(), fraction: &[], zone: &[] };
-    if !is_time {
-        return whole;
-    }
-    let (start, rest) = text.split_at(SECONDS);
+/// What a time is ordered by: date and time to the second, in UTC if the zone is known, the point and the
+/// digits of a fraction without trailing zeros, and whether the zone is known. `None` for other strings.
+fn key(text: &str) -> Option<Vec<u8>> {
+    let (start, rest) = text.as_bytes().split_at_checked(SECONDS).filter(|_| is_time(text))?;
     let zoned = match rest {
         [rest @ .., b'Z'] => Some((rest, 0)),
         _ => rest.split_last_chunk().and_then(|(rest, offset)| Some((rest, minutes(offset)?))),
     };
-    let rest = zoned.map_or(rest, |(rest, _)| rest);
+    let (rest, ahead) = zoned.unwrap_or((rest, 0));
     let fraction = match rest {
         [] => rest,
         [b'.', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
             let zeros = digits.iter().rev().take_while(|digit| **digit == b'0').count();
             if zeros == digits.len() { &[] } else { &rest[..rest.len() - zeros] }
         }
-        // Not a time after all.
-        _ => return whole,
+        _ => return None,
     };
-    let start = match zoned {
-        None | Some((_, 0)) => start.into(),
-        Some((_, offset)) => match in_utc(start, offset) {
-            Some(start) => start.into(),
-            None => return whole,
-        },
-    };
-    Parts { start, fraction, zone: if zoned.is_some() { ZONED } else { &[] } }
+    let start = if ahead == 0 { start.to_vec() } else { in_utc(start, ahead)? };
+    Some([&*start, fraction, if zoned.is_some() { ZONED } else { &[] }].concat())
 }
 
 /// How many minutes the clock of an offset such as `+02:00` is ahead.
@@ -206,7 +172,7 @@ mod tests {
             "9999-12-31T23:59:59-01:00",
             "2024-01-05T10:00:00+0100",
         ] {
-            assert_eq!(parts(text, is_time(text)).start, text.as_bytes(), "{text}");
+            assert_eq!(key(text), None, "{text}");
         }
     }
 }

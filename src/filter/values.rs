@@ -2,15 +2,15 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
-use super::{number, time};
+use super::time;
 
 /// The order of two numbers, two strings (by bytes, except for fractions of a second), two booleans (false
 /// first) or two nulls; `None` across types, and for arrays and objects.
 pub(super) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => number::compare(a, b),
+        (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
         (Value::String(a), Value::String(b)) => Some(time::compare(a, b)),
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
         (Value::Null, Value::Null) => Some(Ordering::Equal),
@@ -18,59 +18,50 @@ pub(super) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// Equality as in [`compare`] for scalars, applied recursively to arrays and objects.
-///
-/// Without recursion, because an application's value may be nested to any depth.
+/// Equality as in [`compare`] for scalars, applied to all elements of arrays and objects.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
-    let mut todo = Vec::new();
-    let mut next = Some((a, b));
-    while let Some(pair) = next {
-        match pair {
-            (Value::Array(a), Value::Array(b)) => {
-                if a.len() != b.len() {
-                    return false;
-                }
-                todo.extend(a.iter().zip(b));
-            }
-            (Value::Object(a), Value::Object(b)) => {
-                if a.len() != b.len() {
-                    return false;
-                }
-                for (key, a) in a {
-                    let Some(b) = b.get(key) else { return false };
-                    todo.push((a, b));
-                }
-            }
-            (a, b) => {
-                if compare(a, b) != Some(Ordering::Equal) {
-                    return false;
-                }
-            }
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
         }
-        next = todo.pop();
+        (a, b) => compare(a, b) == Some(Ordering::Equal),
     }
-    true
 }
 
 /// Nesting depth of objects and arrays: 0 for a scalar, at most `most + 1`.
 pub(crate) fn depth(value: &Value, most: usize) -> usize {
-    let mut level = vec![value];
-    for depth in 0..=most {
-        level.retain(|value| value.is_array() || value.is_object());
-        if level.is_empty() {
-            return depth;
-        }
-        let mut below = Vec::new();
-        for value in level {
-            match value {
-                Value::Array(items) => below.extend(items),
-                Value::Object(fields) => below.extend(fields.values()),
-                _ => {}
-            }
-        }
-        level = below;
+    let below = |value| most.checked_sub(1).map_or(0, |most| depth(value, most));
+    match value {
+        Value::Array(items) => 1 + items.iter().map(below).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(below).max().unwrap_or(0),
+        _ => 0,
     }
-    most + 1
+}
+
+/// Exact between any two numbers, whether stored as `i64`, `u64` or `f64`.
+///
+/// `None` only for a number that fits none of the three, which `serde_json` produces only with its feature
+/// `arbitrary_precision`.
+fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
+    match (integer(a), integer(b)) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        (Some(a), None) => compare_with_float(a, b.as_f64()?),
+        (None, Some(b)) => compare_with_float(b, a.as_f64()?).map(Ordering::reverse),
+        (None, None) => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
+fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+/// `integer` is an `i64` or a `u64`. As `f64` it might be rounded, so the float is split instead:
+/// its whole part is exact in `i128`, or saturates far beyond every `integer`.
+fn compare_with_float(integer: i128, float: f64) -> Option<Ordering> {
+    let whole = float.trunc() as i128;
+    let rest = 0.0.partial_cmp(&float.fract())?;
+    Some(integer.cmp(&whole).then(rest))
 }
 
 /// A set of values; fast for many scalars.
@@ -85,35 +76,37 @@ pub(super) struct ValueSet {
 impl ValueSet {
     pub(super) fn new(values: impl IntoIterator<Item = Value>) -> Self {
         let (mut scalars, others): (Vec<_>, Vec<_>) =
-            values.into_iter().partition(|value| compare(value, value).is_some());
+            values.into_iter().partition(|value| !value.is_array() && !value.is_object());
         scalars.sort_by(order);
         scalars.dedup_by(|a, b| order(a, b).is_eq());
         Self { scalars, others }
     }
 
     pub(super) fn contains(&self, value: &Value) -> bool {
-        match compare(value, value) {
-            Some(_) => self.scalars.binary_search_by(|scalar| order(scalar, value)).is_ok(),
-            None => self.others.iter().any(|other| equal(other, value)),
+        match value {
+            Value::Array(_) | Value::Object(_) => self.others.iter().any(|other| equal(other, value)),
+            _ => self.scalars.binary_search_by(|scalar| order(scalar, value)).is_ok(),
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Value> {
         self.scalars.iter().chain(&self.others)
     }
+
+    /// The only value, if there is one.
+    pub(super) fn single(&self) -> Option<&Value> {
+        self.iter().next().filter(|_| self.scalars.len() + self.others.len() == 1)
+    }
 }
 
 /// A total order of scalars: by type, then by [`compare`].
 fn order(a: &Value, b: &Value) -> Ordering {
-    fn rank(value: &Value) -> u8 {
-        match value {
-            Value::Null => 0,
-            Value::Bool(_) => 1,
-            Value::Number(_) => 2,
-            Value::String(_) => 3,
-            Value::Array(_) | Value::Object(_) => 4,
-        }
-    }
+    let rank = |value: &Value| match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(_) => 2,
+        _ => 3,
+    };
     compare(a, b).unwrap_or_else(|| rank(a).cmp(&rank(b)))
 }
 
@@ -172,6 +165,80 @@ mod tests {
         assert!(set.contains(&json!({"a": [2]})));
         for absent in [json!(1), json!(4000), json!(-0.5), json!(0.25), json!(false), json!("0"), json!([])] {
             assert!(!set.contains(&absent), "{absent}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod number_tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cmp(a: &serde_json::Value, b: &serde_json::Value) -> Ordering {
+        let (serde_json::Value::Number(a), serde_json::Value::Number(b)) = (a, b) else { panic!() };
+        let ordering = compare_numbers(a, b).unwrap();
+        assert_eq!(compare_numbers(b, a), Some(ordering.reverse()), "{a} {b}");
+        ordering
+    }
+
+    #[test]
+    fn the_kind_of_a_number_does_not_matter() {
+        use Ordering::{Equal, Greater, Less};
+        let beyond = 18_446_744_073_709_551_616.0; // 2^64
+        for (a, b, expected) in [
+            (json!(1), json!(1.0), Equal),
+            (json!(0), json!(-0.0), Equal),
+            (json!(0.0), json!(-0.0), Equal),
+            (json!(1), json!(1.5), Less),
+            (json!(-1), json!(-1.5), Greater),
+            (json!(0), json!(5e-324), Less),
+            (json!(0), json!(-5e-324), Greater),
+            (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), Greater),
+            (json!(-9_007_199_254_740_993_i64), json!(-9_007_199_254_740_992.0), Less),
+            (json!(i64::MIN), json!(-9_223_372_036_854_775_808.0), Equal),
+            (json!(i64::MAX), json!(9_223_372_036_854_775_808.0), Less),
+            (json!(u64::MAX), json!(beyond), Less),
+            (json!(u64::MAX), json!(-1), Greater),
+            (json!(u64::MAX), json!(f64::MAX), Less),
+            (json!(i64::MIN), json!(f64::MIN), Greater),
+            (json!(0.1), json!(0.2), Less),
+        ] {
+            assert_eq!(cmp(&a, &b), expected, "{a} {b}");
+        }
+    }
+
+    /// Compares `integer` with the float's mantissa times a power of two, by shifting whichever is finer.
+    fn by_shifting(integer: i128, float: f64) -> Ordering {
+        let bits = float.to_bits();
+        let fraction = i128::from(bits & ((1 << 52) - 1));
+        let (mantissa, power) = match (bits >> 52) & 0x7ff {
+            0 => (fraction, -1074),
+            exponent => (fraction | (1 << 52), i32::try_from(exponent).unwrap() - 1075),
+        };
+        let mantissa = if float.is_sign_negative() { -mantissa } else { mantissa };
+        match power {
+            64.. => 0.cmp(&mantissa),
+            0.. => integer.cmp(&(mantissa << power)),
+            -60.. => (integer << -power).cmp(&mantissa),
+            // Magnitude below 1.
+            _ => integer.cmp(&0).then(0.cmp(&mantissa)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_shifting(
+            integer in prop_oneof![any::<i64>().prop_map(i128::from), any::<u64>().prop_map(i128::from)],
+            float in any::<f64>().prop_filter("JSON has no others", |float| float.is_finite()),
+            near in -3i64..=3,
+        ) {
+            let number = u64::try_from(integer).map_or_else(|_| json!(integer as i64), |n| json!(n));
+            prop_assert_eq!(cmp(&number, &json!(float)), by_shifting(integer, float));
+            // Random floats are rarely close: also tests those next to the integer itself.
+            let beside = f64::from_bits((integer as f64).to_bits().saturating_add_signed(near));
+            prop_assert_eq!(cmp(&number, &json!(beside)), by_shifting(integer, beside));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
 use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, corpus_lines, document, documents, id};
 use ehi::data::Dataset;
-use ehi::eval::{Metric, RelevanceLevel, Run};
+use ehi::eval::{Metric, RelevanceLevel, TrecRun};
 use ehi::{Index, Similarity};
 use flate2::{Compression, write::GzEncoder};
 use rustix::process::{Pid, Signal, kill_process};
@@ -376,7 +376,7 @@ fn an_evaluation_is_written_as_figures_and_as_a_run() {
 
     let k = |k| NonZeroUsize::new(k).unwrap();
     let qrels = Dataset::open(support::dataset()).unwrap().qrels("test").unwrap();
-    let read = Run::read(File::open(&run).unwrap(), "run.trec").unwrap();
+    let read = TrecRun::read(File::open(&run).unwrap(), "run.trec").unwrap();
     let last = points.last().unwrap();
     assert_eq!(last["visited_fraction"], json!(1.0));
     let shown = [

@@ -116,7 +116,7 @@ fn what_cannot_be_read_is_said() {
         (
             Input::new(),
             "float-id.parquet",
-            ":1: the field `id` is a number that is not an integer of 64 bits; a string or an integer",
+            ":1: expected a string or an integer in the field `id`, found a number that is not an integer",
         ),
         (
             Input::new(),
@@ -129,7 +129,7 @@ fn what_cannot_be_read_is_said() {
         (
             named().cells_as_text(true),
             "none.parquet",
-            ": text cells mean nothing to the format parquet; leave",
+            ": text cells do not apply to the format parquet; leave",
         ),
         (named().metadata(["key"]), "none.parquet", ""),
     ] {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use ehi::Document;
 use ehi::data::{Dataset, DatasetQuery, DevFraction, carve_dev};
-use ehi::eval::{Metric, RelevanceLevel, Run};
+use ehi::eval::{Metric, RelevanceLevel, TrecRun};
 
 fn scifact() -> Dataset {
     let root = crate::support::root().to_owned();
@@ -60,8 +60,8 @@ fn a_lexical_search_reaches_its_known_figures() {
     let (documents, queries) = read(&dataset);
     let qrels = dataset.qrels("test").unwrap();
     let index = Bm25::new(&documents);
-    let mut run = Run::default();
-    for query in queries.iter().filter(|query| qrels.contains(&query.id)) {
+    let mut run = TrecRun::default();
+    for query in queries.iter().filter(|query| qrels.get(&query.id).is_some()) {
         for (document, score) in index.search(&query.text, 100) {
             run.add(&query.id, document, score).unwrap();
         }

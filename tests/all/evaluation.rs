@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, filled};
 use ehi::data::{Dataset, read_documents};
 use ehi::eval::{
-    Baseline, Cost, Engine, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, Setting, evaluate,
+    Cost, Engine, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, Setting, evaluate,
 };
 use ehi::{Document, Error, Index, InputError};
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn near(a: f64, b: f64) -> bool {
 fn the_baseline_is_compared_at_several_numbers_of_lists() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
     let options = EvalOptions {
-        baseline: Baseline::Ivf(IvfOptions { lists: vec![8, 16, 40, 8], ..IvfOptions::default() }),
+        baseline: Some(IvfOptions { lists: vec![8, 16, 40, 8], ..IvfOptions::default() }),
         at: vec![0.0, 0.05, 0.2, 1.0],
         at_work: vec![0.3, 50.0],
         ..EvalOptions::default()
@@ -89,7 +89,7 @@ fn a_sampled_baseline_still_holds_every_document() {
     index.delete(&support::id(5)).unwrap();
     let measured = |sample_bytes| {
         let ivf = IvfOptions { lists: vec![16], sample_bytes };
-        measure(&index, &small(), &EvalOptions { baseline: Baseline::Ivf(ivf), ..EvalOptions::default() })
+        measure(&index, &small(), &EvalOptions { baseline: Some(ivf), ..EvalOptions::default() })
     };
     let whole = measured(usize::MAX);
     // One row of values each: fewer than lists, and forty.
@@ -108,7 +108,7 @@ fn the_figures_of_queries_explain_the_means() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
     let p2 = Metric::Precision(k(2));
     let options = EvalOptions {
-        baseline: Baseline::Ivf(IvfOptions { lists: vec![8], ..IvfOptions::default() }),
+        baseline: Some(IvfOptions { lists: vec![8], ..IvfOptions::default() }),
         metrics: vec![p2, Metric::Recall(k(10)), Metric::Recall(k(110))],
         ..EvalOptions::default()
     };
@@ -233,14 +233,14 @@ fn options_that_make_no_sense_are_refused() {
         }
     }
     let ivf = IvfOptions { lists: vec![4, 0], ..IvfOptions::default() };
-    let error = refused(EvalOptions { baseline: Baseline::Ivf(ivf), ..EvalOptions::default() });
+    let error = refused(EvalOptions { baseline: Some(ivf), ..EvalOptions::default() });
     assert!(matches!(error, Error::Input(InputError::OutOfRange { .. })), "{error}");
 }
 
 #[test]
 fn an_index_without_a_judged_document_is_not_evaluated() {
     let (_dir, index) = filled(SHAPE, 0);
-    let options = EvalOptions { baseline: Baseline::Ivf(IvfOptions::default()), ..EvalOptions::default() };
+    let options = EvalOptions { baseline: Some(IvfOptions::default()), ..EvalOptions::default() };
     let refused = evaluate(&index, &small(), "test", &options, &mut ehi::no_progress);
     match refused.unwrap_err() {
         ehi::Error::Input(ehi::InputError::NothingJudged { split, documents }) => {

@@ -191,7 +191,7 @@ fn files_that_cannot_be_read_are_named_and_their_documents_stay() {
     let at = |name: &str| format!("refused: {}", text(&folder.join(name)));
     let expected = [
         format!(
-            "refused: {}/b\u{fffd}.md: the name is not UTF-8, so it makes no id; rename it",
+            "refused: {}/b\u{fffd}.md: the name is not UTF-8, so it cannot be an id; rename it",
             text(&folder)
         ),
         format!("{}: 67108865 bytes, at most 67108864 are read; split it", at("large.txt")),

@@ -481,13 +481,13 @@ fn searches_run_beside_a_writer() {
 #[test]
 fn an_evaluation_agrees_with_searches() {
     use ehi::data::Dataset;
-    use ehi::eval::{Baseline, EvalOptions, IvfOptions, Metric, RelevanceLevel, evaluate};
+    use ehi::eval::{EvalOptions, IvfOptions, Metric, RelevanceLevel, evaluate};
     let shape = Shape::of_height(2);
     let (_dir, index) = filled(shape, DOCUMENTS);
     let dataset = Dataset::open(support::dataset()).unwrap();
     let options = EvalOptions {
         beams: vec![1, 2, usize::MAX],
-        baseline: Baseline::Ivf(IvfOptions::default()),
+        baseline: Some(IvfOptions::default()),
         ..EvalOptions::default()
     };
     let (report, run) = evaluate(&index, &dataset, "test", &options, &mut ehi::no_progress).unwrap();

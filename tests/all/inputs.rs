@@ -272,16 +272,16 @@ fn malformed() -> Vec<Bad> {
         of(
             plain().cells_as_text(true),
             "{}",
-            "in: text cells mean nothing to the format jsonl; leave them out",
+            "in: text cells do not apply to the format jsonl; leave them out",
         ),
-        of(plain().delimiter('|'), "{}", "in: delimiters mean nothing to the format jsonl; leave them out"),
-        of(plain().delimiter(';').format(Format::Tsv), "", "in: delimiters mean nothing to the format tsv"),
-        of(plain().delimiter('"'), "", "'\"' cannot separate cells; a delimiter is a character of ASCII"),
+        of(plain().delimiter('|'), "{}", "in: delimiters do not apply to the format jsonl; leave them out"),
+        of(plain().delimiter(';').format(Format::Tsv), "", "in: delimiters do not apply to the format tsv"),
+        of(plain().delimiter('"'), "", "'\"' cannot separate cells; a delimiter is an ASCII character"),
         of(plain().delimiter('→'), "", "'→' cannot separate cells"),
         of(
             plain().format(Format::Json).cells_as_text(true),
             "",
-            "in: text cells mean nothing to the format json",
+            "in: text cells do not apply to the format json",
         ),
         // Packing.
         (plain(), packed[..packed.len() - 9].to_vec(), "in: the gzip stream is cut off in line "),
@@ -316,26 +316,32 @@ fn malformed() -> Vec<Bad> {
         ),
         json(
             "{\"_id\":1.5,\"text\":\"x\"}",
-            "in:1: the field `_id` is a number that is not an integer of 64 bits; a string or an integer is needed",
+            "in:1: expected a string or an integer in the field `_id`, found a number that is not an integer of 64 bits",
         ),
         json(
             "{\"_id\":[1],\"text\":\"x\"}",
-            "in:1: the field `_id` is an array; a string or an integer is needed",
+            "in:1: expected a string or an integer in the field `_id`, found an array",
         ),
         json(
             "{\"_id\":\"\",\"text\":\"x\"}",
             "in:1: the field `_id` is empty; every id needs at least one character",
         ),
-        json("{\"id\":true,\"text\":\"x\"}", "in:1: the field `id` is a boolean; a string or an integer"),
+        json(
+            "{\"id\":true,\"text\":\"x\"}",
+            "in:1: expected a string or an integer in the field `id`, found a boolean",
+        ),
         json(
             "{\"id\":1,\"text\":[\"x\"]}",
-            "in:1: the field `text` is an array; a string or a number is needed",
+            "in:1: expected a string or a number in the field `text`, found an array",
         ),
         json(
             "{\"id\":1,\"text\":\"x\",\"title\":{}}",
-            "in:1: the field `title` is an object; a string or a number is needed",
+            "in:1: expected a string or a number in the field `title`, found an object",
         ),
-        json("{\"id\":1,\"text\":false}", "in:1: the field `text` is a boolean; a string or a number"),
+        json(
+            "{\"id\":1,\"text\":false}",
+            "in:1: expected a string or a number in the field `text`, found a boolean",
+        ),
         json(
             "{\"id\":1,\"text\":\"x\",\"a\":1,\"metadata\":{\"a\":2}}",
             "in:1: `a` is a field and a member of the field `metadata`; rename one",
@@ -355,20 +361,27 @@ fn malformed() -> Vec<Bad> {
         ),
         of(plain().format(Format::JsonLines), "id,text\n", "in:1: not a JSON object of the expected form"),
         // Arrays.
-        json("[", "in:1: the end in place of an object, in an array of objects"),
-        json("[1]", "in:1: `1` in place of an object, in an array of objects"),
-        json("[\n{\"id\":1,\"text\":\"x\"}\n{", "in:3: `{` in place of `,` or `]`, in an array of objects"),
-        json("[{\"id\":1,\"text\":\"x\"},\n]", "in:2: `]` in place of an object, in an array of objects"),
-        json("[{\"id\":1,\"text\":\"x\"}", "in:1: the end in place of `,` or `]`"),
-        json("[{\"id\":1,\"text\":\"x\"}\n] x", "in:2: `x` in place of nothing behind the array"),
-        json("[\n{\"id\":1,", "in:2: the end in place of the end of the object"),
+        json("[", "in:1: expected an object in an array of objects, found the end"),
+        json("[1]", "in:1: expected an object in an array of objects, found `1`"),
+        json(
+            "[\n{\"id\":1,\"text\":\"x\"}\n{",
+            "in:3: expected `,` or `]` in an array of objects, found `{`",
+        ),
+        json("[{\"id\":1,\"text\":\"x\"},\n]", "in:2: expected an object in an array of objects, found `]`"),
+        json("[{\"id\":1,\"text\":\"x\"}", "in:1: expected `,` or `]` in an array of objects, found the end"),
+        json("[{\"id\":1,\"text\":\"x\"}\n] x", "in:2: expected the end in an array of objects, found `x`"),
+        json("[\n{\"id\":1,", "in:2: expected the end of the object in an array of objects, found the end"),
         json("[\n{\"id\":1,\n\"text\":x}]", "in:3: not a JSON object of the expected form"),
         json(
             "[\n\n{\"id\":1}]",
             "in:3: there is no text: the field `text` is missing or null; fields found: id; `--text` names",
         ),
         (plain(), b"[{\"id\":1,\n\"text\":\"\xe9\"}]".to_vec(), "in:2: not UTF-8 from byte 8 of the line"),
-        of(plain().format(Format::Json), "{\"id\":1}", "in:1: `{` in place of `[`, in an array of objects"),
+        of(
+            plain().format(Format::Json),
+            "{\"id\":1}",
+            "in:1: expected `[` in an array of objects, found `{`",
+        ),
         // CSV and TSV.
         json(
             "question,answer\n",
@@ -546,7 +559,7 @@ fn a_stream_that_cannot_be_kept_is_an_error() {
             .unwrap();
         let _ = child.stdin.take().unwrap().write_all(rows(count).as_bytes());
         let ran = Ran::of(child.wait_with_output().unwrap());
-        let says = "/no/such/folder cannot hold a copy of it";
+        let says = "/no/such/folder cannot hold the copy";
         assert_eq!((ran.code, ran.err.contains(says)), (Some(i32::from(!is_kept)), !is_kept), "{}", ran.err);
         assert_eq!(ran.err.contains("set TMPDIR"), !is_kept, "{}", ran.err);
     }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::num::NonZeroUsize;
 
 use ehi::data::Qrels;
-use ehi::eval::{Metric, RelevanceLevel, Run, write_qrels};
+use ehi::eval::{Metric, RelevanceLevel, TrecRun, write_qrels};
 use serde::Deserialize;
 
 /// Both sides add doubles; a sum of 100 terms differs in the last digits at most.
@@ -30,14 +30,14 @@ fn open(name: &str) -> File {
     File::open(folder.join(name)).unwrap()
 }
 
-fn fixture() -> (Run, Qrels, Expected) {
-    let run = Run::read(open("run.txt"), "run.txt").unwrap();
+fn fixture() -> (TrecRun, Qrels, Expected) {
+    let run = TrecRun::read(open("run.txt"), "run.txt").unwrap();
     let qrels = Qrels::read_trec(open("qrels.txt"), "qrels.txt").unwrap();
     let expected = serde_json::from_reader(open("expected.json")).unwrap();
     (run, qrels, expected)
 }
 
-fn assert_agrees(run: &Run, qrels: &Qrels, expected: &Expected) {
+fn assert_agrees(run: &TrecRun, qrels: &Qrels, expected: &Expected) {
     assert_eq!(qrels.len(), expected.judged_queries);
     let mut compared = 0;
     for recorded in &expected.levels {
@@ -82,7 +82,7 @@ fn metrics_still_agree_after_our_own_files() {
     run.write(&mut run_file, "ehi").unwrap();
     write_qrels(&mut qrels_file, &qrels).unwrap();
 
-    let run = Run::read(std::io::Cursor::new(run_file), "run").unwrap();
+    let run = TrecRun::read(std::io::Cursor::new(run_file), "run").unwrap();
     let qrels = Qrels::read_trec(std::io::Cursor::new(qrels_file), "qrels").unwrap();
     assert_agrees(&run, &qrels, &expected);
 }
@@ -117,7 +117,7 @@ fn graded_judgments_agree_with_trec_eval_at_every_level() {
     }
     let folder = crate::support::root().to_owned().join("tests/fixtures/datasets/dl19");
     let open = |name: &str| File::open(folder.join(name)).unwrap();
-    let run = Run::read(open("run.txt.gz"), "run").unwrap();
+    let run = TrecRun::read(open("run.txt.gz"), "run").unwrap();
     let qrels = Qrels::read_trec(open("qrels.txt.gz"), "qrels").unwrap();
     let recorded: Recorded = serde_json::from_reader(open("expected.json")).unwrap();
     assert_eq!((qrels.len(), run.len()), (12, 11));

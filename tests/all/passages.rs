@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
 use ehi::data::Dataset;
-use ehi::eval::{Baseline, EvalOptions, IvfOptions, Metric, evaluate};
+use ehi::eval::{EvalOptions, IvfOptions, Metric, evaluate};
 use ehi::explain::Explanation;
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::model::Role;
@@ -474,7 +474,7 @@ fn training_is_on_passages_and_judged_by_documents() {
     let rows: String = lines.map(|(n, judged)| format!("{n}\t{}\t1\n", judged.id)).collect();
     fs::write(dir.path().join("qrels/test.tsv"), format!("query-id\tcorpus-id\tscore\n{rows}")).unwrap();
     let options = EvalOptions {
-        baseline: Baseline::Ivf(IvfOptions { lists: vec![4], ..IvfOptions::default() }),
+        baseline: Some(IvfOptions { lists: vec![4], ..IvfOptions::default() }),
         ..EvalOptions::default()
     };
     let dataset = Dataset::open(dir.path()).unwrap();

@@ -106,7 +106,7 @@ impl Origin {
                 let dataset = Dataset::open(path)?;
                 Box::new(move || dataset.corpus())
             }
-            Self::Folder(folder) => Box::new(move || Ok(folder.documents().into())),
+            Self::Folder(folder) => Box::new(move || Ok(folder.documents())),
         })
     }
 }

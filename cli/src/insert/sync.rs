@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ehi::data::{FileVersion, Folder, FolderDocuments, FolderReport};
+use ehi::data::{Documents, FileVersion, Folder, FolderReport};
 use ehi::{Document, Error, Index};
 
 use super::origin::SyncBy;
@@ -51,19 +51,19 @@ impl Sync {
     }
 
     /// The documents of new and changed files.
-    pub fn changed(&self, documents: FolderDocuments) -> FolderDocuments {
+    pub fn changed(&self, folder: Folder) -> Documents {
         let (known, taken, by) = (Arc::clone(&self.known), Arc::clone(&self.taken), self.by);
-        let documents = documents.skipping(move |file| match known.get(&file.id) {
-            Some(Known::Own { version, .. }) => by == SyncBy::Stat && *version == file.version,
+        let is_unchanged = move |id: &str, found| match known.get(id) {
+            Some(Known::Own { version, .. }) => by == SyncBy::Stat && *version == found,
             Some(Known::Other(_)) => {
-                taken.lock().unwrap_or_else(PoisonError::into_inner).push(file.id.clone());
+                taken.lock().unwrap_or_else(PoisonError::into_inner).push(id.to_owned());
                 true
             }
             None => false,
-        });
+        };
         // A file that was only touched, or copied with its folder, is not encoded again.
         let known = Arc::clone(&self.known);
-        documents.without(move |document| match known.get(&document.id) {
+        folder.changed_documents(is_unchanged, move |document| match known.get(&document.id) {
             Some(Known::Own { content: stored, .. }) => *stored == Folder::content_hash(document),
             _ => false,
         })

@@ -100,8 +100,8 @@ impl Tally {
 
     /// Counts the subject of a note.
     pub fn noted(&mut self, note: &Note) {
-        self.not_read.values += note.left_out();
-        self.text_columns.extend(note.text_column().map(str::to_owned));
+        self.not_read.values += note.left_out;
+        self.text_columns.extend(note.text_column.clone());
     }
 
     pub fn add(&mut self, summary: &InsertSummary) {

@@ -24,17 +24,9 @@ impl<'a> Front<'a> {
     /// between two lines of `+++`. The first of them is the first line of the file. A block whose first line
     /// is blank, or that has values without names, is Markdown between two horizontal rules.
     pub fn of(file: &'a str) -> Self {
-        let Some((block, rest, kind)) = split(file) else { return Self::Absent };
-        let fields = match kind {
-            _ if block.len() > MOST_BYTES => Err(format!("more than {MOST_BYTES} bytes")),
-            FrontKind::Yaml => yaml::parse(block).map_err(|mut why| {
-                if why.contains("mapping values are not allowed") {
-                    why.push_str("; put a value with a colon in quotes");
-                }
-                why
-            }),
-            FrontKind::Toml => toml(block).map(Value::Object),
-        };
+        let Some((block, rest, read)) = split(file) else { return Self::Absent };
+        let is_large = block.len() > MOST_BYTES;
+        let fields = if is_large { Err(format!("more than {MOST_BYTES} bytes")) } else { read(block) };
         match fields {
             Ok(Value::Object(fields)) => {
                 let none =
@@ -59,24 +51,22 @@ pub(super) fn is_late(file: &str) -> bool {
     blank.ends_with('\n') && matches!(Front::of(rest), Front::Read { fields, .. } if !fields.is_empty())
 }
 
-enum FrontKind {
-    Yaml,
-    Toml,
-}
+/// Reads a block as JSON.
+type ReadBlock = fn(&str) -> Result<Value, String>;
 
-/// The block between its two lines, and the rest of the file.
-fn split(file: &str) -> Option<(&str, &str, FrontKind)> {
+/// The block between its two lines, the rest of the file, and how the block is read.
+fn split(file: &str) -> Option<(&str, &str, ReadBlock)> {
     let (first, inside) = file.split_once('\n')?;
-    let (ends, kind): (&[&str], _) = match first.trim_end() {
-        "---" => (&["---", "..."], FrontKind::Yaml),
-        "+++" => (&["+++"], FrontKind::Toml),
+    let (ends, read): (&[&str], ReadBlock) = match first.trim_end() {
+        "---" => (&["---", "..."], yaml),
+        "+++" => (&["+++"], toml),
         _ => return None,
     };
     let mut start = 0;
     for line in inside.split_inclusive('\n') {
         let end = start + line.len();
         if ends.contains(&line.trim_end()) {
-            return Some((&inside[..start], &inside[end..], kind));
+            return Some((&inside[..start], &inside[end..], read));
         }
         if start == 0 && line.trim().is_empty() {
             return None;
@@ -86,9 +76,16 @@ fn split(file: &str) -> Option<(&str, &str, FrontKind)> {
     None
 }
 
-fn toml(block: &str) -> Result<Map<String, Value>, String> {
+fn yaml(block: &str) -> Result<Value, String> {
+    yaml::parse(block).map_err(|why| match why.contains("mapping values are not allowed") {
+        true => why + "; put a value with a colon in quotes",
+        false => why,
+    })
+}
+
+fn toml(block: &str) -> Result<Value, String> {
     let table: toml::Table = block.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
-    Ok(table.into_iter().map(|(name, value)| (name, json(value))).collect())
+    Ok(json(toml::Value::Table(table)))
 }
 
 /// Times, and numbers that JSON lacks, become text.
@@ -154,7 +151,7 @@ mod tests {
         for (file, expected) in [
             ("---\ntitle: a: b\n---\nrest", "line 2"),
             ("---\ntitle: a: b\n---\nrest", "; put a value with a colon in quotes"),
-            ("---\na: 1\na: 2\n---\nrest", "`a` is there twice"),
+            ("---\na: 1\na: 2\n---\nrest", "the name `a` appears twice"),
             ("---\n**A firm**\n---\nrest", "line 2"),
             ("---\na: {{ b }}\n---\nrest", ""),
             ("+++\na = 1\na = 2\n+++\nrest", "duplicate key"),

@@ -1,35 +1,29 @@
 //! Documents from a folder of Markdown, HTML and plain text.
 
-mod charset;
 mod elements;
 mod front;
 mod html;
-mod ignored;
 mod markdown;
-mod report;
 mod text;
-mod version;
 mod walk;
 mod yaml;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-
-pub use report::FolderReport;
-pub use version::FileVersion;
-pub use walk::FolderDocuments;
 
 use super::error::{DataError, DataErrorKind};
 use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
+use super::streams::Documents;
 use crate::document::Document;
-use ignored::Rules;
 use text::Page;
+use walk::{FolderDocuments, Rules};
 
 /// Most bytes of a file in a folder, the limit of a document.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -83,14 +77,33 @@ pub struct Folder {
     with_ignored: bool,
 }
 
-/// A file of a folder.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct FolderFile {
-    /// The id of its document: its path relative to the folder.
-    pub id: String,
-    /// Its state.
-    pub version: FileVersion,
+/// The names of the fields of [`FileVersion`] in the metadata of a document.
+const VERSION_FIELDS: [&str; 4] = ["modified", "bytes", "changed", "inode"];
+
+/// The state of the file that a document was read from, by which `--sync` detects changes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileVersion {
+    /// Modification time in seconds since 1970, which programs can set.
+    pub modified: f64,
+    /// Its size.
+    pub bytes: u64,
+    /// Time of the last change of content, name or permissions, in seconds since 1970, which programs cannot
+    /// set.
+    pub changed: f64,
+    /// Its inode number, which is kept when the file is moved.
+    pub inode: u64,
+}
+
+impl FileVersion {
+    fn of(metadata: &Metadata) -> Self {
+        let seconds = |seconds: i64, nanoseconds: i64| seconds as f64 + nanoseconds as f64 / 1e9;
+        Self {
+            modified: seconds(metadata.mtime(), metadata.mtime_nsec()),
+            bytes: metadata.len(),
+            changed: seconds(metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+        }
+    }
 }
 
 /// The format of a file.
@@ -178,8 +191,18 @@ impl Folder {
     }
 
     /// The documents of all files, in the order of their paths, folder by folder.
-    pub fn documents(self) -> FolderDocuments {
-        FolderDocuments::new(self)
+    pub fn documents(self) -> Documents {
+        self.changed_documents(|_, _| false, |_| false)
+    }
+
+    /// Like [`Self::documents`], without the files whose id and state `is_unchanged` accepts, which are only
+    /// listed, and without the documents that `is_stored` accepts, which count as unchanged.
+    pub fn changed_documents(
+        self,
+        is_unchanged: impl FnMut(&str, FileVersion) -> bool + Send + 'static,
+        is_stored: impl FnMut(&Document) -> bool + Send + 'static,
+    ) -> Documents {
+        FolderDocuments::of(self, is_unchanged, is_stored)
     }
 
     /// The state of the file that a stored document was read from; `None` for another source or another
@@ -197,7 +220,7 @@ impl Folder {
     pub fn content_hash(document: &Document) -> [u8; 16] {
         let mut metadata = document.metadata.clone().unwrap_or_default();
         if let Value::Object(fields) = &mut metadata {
-            fields.retain(|name, _| !version::NAMES.contains(&&**name));
+            fields.retain(|name, _| !VERSION_FIELDS.contains(&&**name));
         }
         let mut hasher = Sha256::new();
         for part in [&document.title, &document.text, &metadata.to_string()] {
@@ -225,16 +248,16 @@ impl Folder {
 
     /// Combines a page's own fields with the reserved ones.
     fn metadata(&self, own: Map<String, Value>, version: FileVersion) -> Value {
-        let FileVersion { modified, bytes, changed, inode } = version;
-        let ours: [Value; 4] = [modified.into(), bytes.into(), changed.into(), inode.into()];
-        let mut metadata: Map<String, Value> =
-            version::NAMES.map(str::to_owned).into_iter().zip(ours).collect();
+        let mut metadata = match serde_json::to_value(version) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
         metadata.insert(SOURCE.to_owned(), self.source.clone().into());
         if !self.prefix.is_empty() {
             metadata.insert(PREFIX.to_owned(), self.prefix.clone().into());
         }
         for (mut name, value) in own {
-            let is_ours = |name: &str| [SOURCE, PREFIX].contains(&name) || version::NAMES.contains(&name);
+            let is_ours = |name: &str| [SOURCE, PREFIX].contains(&name) || VERSION_FIELDS.contains(&name);
             while is_ours(&name) || metadata.contains_key(&name) {
                 name.insert_str(0, OWN);
             }
@@ -251,7 +274,7 @@ fn absolute(dir: &Path) -> Result<String, DataError> {
 }
 
 fn bad_name(path: &Path) -> DataError {
-    let message = "the name is not UTF-8, so it makes no id; rename it";
+    let message = "the name is not UTF-8, so it cannot be an id; rename it";
     DataError::of_path(path, DataErrorKind::Encoding, message)
 }
 
@@ -272,7 +295,7 @@ fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError>
         return too_large(text.len() as u64);
     }
     if let Markup::Html = markup
-        && let Some(charset) = charset::unread(&text)
+        && let Some(charset) = html::unread_charset(&text)
     {
         let message = format!("its charset is `{charset}`, and text must be UTF-8; convert it to UTF-8");
         return failed(DataErrorKind::Encoding, message);

@@ -1,34 +1,50 @@
 //! The files of a folder, one after the other.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ignore::{IncrementalIgnore, WalkBuilder};
 use walkdir::{DirEntry, IntoIter, WalkDir};
 
-use super::ignored::Rules;
-use super::report::FolderReport;
-use super::{FileVersion, Folder, FolderFile, Markup, bad_name, text_of};
+use super::{FileVersion, Folder, Markup, bad_name, text_of};
 use crate::data::error::{DataError, DataErrorKind};
-use crate::data::streams::{DocumentSource, Documents};
+use crate::data::streams::{DocumentSource, Documents, FolderReport};
 use crate::document::Document;
 
 /// Most files of other kinds named in an error.
 const MOST_NAMED: usize = 5;
 
-type Unchanged = Box<dyn FnMut(&FolderFile) -> bool + Send>;
-type Stored = Box<dyn FnMut(&Document) -> bool + Send>;
+/// Skips hidden entries, and those in `.gitignore`, `.ignore` and git's other lists, like ripgrep by default.
+pub(super) struct Rules(Option<IncrementalIgnore>);
+
+impl Rules {
+    /// The rules of a folder; without lists, only those for hidden files.
+    pub fn of(root: &Path, with_lists: bool) -> Self {
+        let mut builder = WalkBuilder::new(root);
+        builder.standard_filters(with_lists).hidden(true);
+        Self(builder.build_matchers().pop())
+    }
+
+    /// Whether an entry is skipped, by its path relative to the folder, and the problem with a list read for
+    /// it. Entries of a skipped folder are skipped too.
+    pub fn leave_out(&mut self, path: &Path, is_dir: bool) -> (bool, Option<String>) {
+        let Some(rules) = &mut self.0 else { return (false, None) };
+        let (found, error) = rules.matched_with_errors(path, is_dir);
+        (found.is_ignore(), error.map(|error| error.to_string()))
+    }
+}
 
 /// The documents of a folder; see [`Folder`].
-#[must_use = "nothing is read until the iterator is advanced"]
-pub struct FolderDocuments {
+pub(super) struct FolderDocuments<U, S> {
     folder: Folder,
     walk: IntoIter,
     rules: Rules,
-    is_unchanged: Option<Unchanged>,
-    is_stored: Option<Stored>,
+    /// Whether the file with an id need not be read.
+    is_unchanged: U,
+    /// Whether the caller has a document.
+    is_stored: S,
     report: FolderReport,
     /// Names of files that are not read, for an error.
     others: Vec<String>,
@@ -37,44 +53,26 @@ pub struct FolderDocuments {
     is_finished: bool,
 }
 
-impl fmt::Debug for FolderDocuments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FolderDocuments").field("folder", &self.folder).finish_non_exhaustive()
-    }
-}
-
-impl FolderDocuments {
-    pub(super) fn new(folder: Folder) -> Self {
-        let walk = WalkDir::new(&folder.root).sort_by_file_name().into_iter();
-        Self {
-            walk,
+impl<U, S> FolderDocuments<U, S>
+where
+    U: FnMut(&str, FileVersion) -> bool + Send + 'static,
+    S: FnMut(&Document) -> bool + Send + 'static,
+{
+    pub fn of(folder: Folder, is_unchanged: U, is_stored: S) -> Documents {
+        let position = Arc::default();
+        let documents = Self {
+            walk: WalkDir::new(&folder.root).sort_by_file_name().into_iter(),
             rules: folder.rules(),
             folder,
-            is_unchanged: None,
-            is_stored: None,
+            is_unchanged,
+            is_stored,
             report: FolderReport { is_whole: true, ..FolderReport::default() },
             others: Vec::new(),
-            position: Arc::new(AtomicU64::new(0)),
+            position: Arc::clone(&position),
             count: 0,
             is_finished: false,
-        }
-    }
-
-    /// Skips files that the caller reports as unchanged: they are listed but not read.
-    pub fn skipping(mut self, is_unchanged: impl FnMut(&FolderFile) -> bool + Send + 'static) -> Self {
-        self.is_unchanged = Some(Box::new(is_unchanged));
-        self
-    }
-
-    /// Leaves out documents that the caller already has: their files are read and count as unchanged.
-    pub fn without(mut self, is_stored: impl FnMut(&Document) -> bool + Send + 'static) -> Self {
-        self.is_stored = Some(Box::new(is_stored));
-        self
-    }
-
-    /// The report so far.
-    pub fn report(&self) -> &FolderReport {
-        &self.report
+        };
+        Documents::new(Box::new(documents), position)
     }
 
     /// The next file to read; `None` after the last one.
@@ -144,13 +142,11 @@ impl FolderDocuments {
         let metadata = entry.metadata().map_err(|error| DataError::open(path, error.into()))?;
         let version = FileVersion::of(&metadata);
         self.position.fetch_add(version.bytes, Ordering::Relaxed);
-        let file = FolderFile { id, version };
-        if self.is_unchanged.as_mut().is_some_and(|is_unchanged| is_unchanged(&file)) {
+        if (self.is_unchanged)(&id, version) {
             self.report.unchanged += 1;
             return Ok(None);
         }
         let mut page = markup.page(&text_of(path, markup, version.bytes)?);
-        let FolderFile { id, .. } = file;
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.empty += 1;
             self.report.present.remove(&id);
@@ -161,7 +157,7 @@ impl FolderDocuments {
         }
         let document = Document::new(id, page.title, page.text);
         let document = document.with_metadata(self.folder.metadata(page.metadata, version));
-        if self.is_stored.as_mut().is_some_and(|is_stored| is_stored(&document)) {
+        if (self.is_stored)(&document) {
             self.report.unchanged += 1;
             return Ok(None);
         }
@@ -195,10 +191,12 @@ impl FolderDocuments {
     }
 }
 
-impl Iterator for FolderDocuments {
-    type Item = Result<Document, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<U, S> DocumentSource for FolderDocuments<U, S>
+where
+    U: FnMut(&str, FileVersion) -> bool + Send + 'static,
+    S: FnMut(&Document) -> bool + Send + 'static,
+{
+    fn next(&mut self) -> Option<Result<Document, DataError>> {
         while !self.is_finished {
             let item = match self.entry() {
                 Some(Ok((entry, markup))) => self.document(&entry, markup).transpose(),
@@ -215,12 +213,6 @@ impl Iterator for FolderDocuments {
         }
         None
     }
-}
-
-impl DocumentSource for FolderDocuments {
-    fn next(&mut self) -> Option<Result<Document, DataError>> {
-        Iterator::next(self)
-    }
 
     fn line(&self) -> u64 {
         self.count
@@ -228,13 +220,6 @@ impl DocumentSource for FolderDocuments {
 
     fn folder(&self) -> Option<&FolderReport> {
         Some(&self.report)
-    }
-}
-
-impl From<FolderDocuments> for Documents {
-    fn from(documents: FolderDocuments) -> Self {
-        let position = Arc::clone(&documents.position);
-        Self::new(Box::new(documents), position)
     }
 }
 

@@ -89,16 +89,20 @@ impl<'a, I: Iterator<Item = Result<(Event<'a>, Span), ScanError>>> Reader<I> {
                     let name = match self.next()? {
                         Event::MappingEnd => return Ok(Value::Object(fields)),
                         Event::Scalar(name, ..) => name.into_owned(),
-                        _ => return Err(self.wrong("a list, an object or an alias as a name")),
+                        _ => {
+                            return Err(
+                                self.wrong("expected text as a name, found a list, an object or an alias")
+                            );
+                        }
                     };
                     if fields.contains_key(&name) {
-                        return Err(self.wrong(&format!("`{name}` is there twice")));
+                        return Err(self.wrong(&format!("the name `{name}` appears twice")));
                     }
                     let event = self.next()?;
                     fields.insert(name, self.value(event)?);
                 }
             }
-            Event::Alias(_) => Err(self.wrong("an alias, which is not read; write the value again")),
+            Event::Alias(_) => Err(self.wrong("aliases are not supported; write the value again")),
             _ => Err(self.wrong("a value is missing")),
         }
     }
@@ -150,10 +154,10 @@ mod tests {
         let blocks: String = (0..1000).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
         for (text, why) in [
             ("a: b: c", "line 2"),
-            ("a: 1\na: 2", "line 3: `a` is there twice"),
-            ("[a]: 1", "as a name"),
+            ("a: 1\na: 2", "line 3: the name `a` appears twice"),
+            ("[a]: 1", "expected text as a name"),
             ("a: *x", "line 2"),
-            ("a: &x [1]\nb: *x", "line 3: an alias, which is not read"),
+            ("a: &x [1]\nb: *x", "line 3: aliases are not supported"),
             (&*deep, ""),
             (&*blocks, ""),
             (&*format!("a: [{}]", "1,".repeat(MOST_VALUES)), "more than"),

@@ -3,7 +3,7 @@
 use super::strict::Strings;
 use crate::data::MAX_LINE_BYTES;
 use crate::data::error::{DataError, DataErrorKind};
-use crate::data::lines::{BYTE_ORDER_MARK, Line, not_utf8};
+use crate::data::lines::{Line, not_utf8};
 use crate::data::unpack::Unpacked;
 
 pub(super) struct JsonArray {
@@ -12,26 +12,14 @@ pub(super) struct JsonArray {
     here: u64,
     /// The line on which the last element begins.
     line: u64,
-    next: Expected,
+    /// The bytes of which one is next; none at the end and after an error.
+    next: &'static [u8],
     element: Vec<u8>,
-}
-
-/// The expected next part of the array.
-#[derive(Clone, Copy, PartialEq)]
-enum Expected {
-    Bracket,
-    /// After the bracket.
-    ElementOrEnd,
-    /// After a comma.
-    Element,
-    /// After an element.
-    CommaOrEnd,
-    Nothing,
 }
 
 impl JsonArray {
     pub fn new(stream: Unpacked) -> Self {
-        Self { stream, here: 1, line: 1, next: Expected::Bracket, element: Vec::new() }
+        Self { stream, here: 1, line: 1, next: b"[", element: Vec::new() }
     }
 
     /// The line on which the last element begins.
@@ -45,7 +33,7 @@ impl JsonArray {
             Ok(true) => Some(self.decode()),
             Ok(false) => None,
             Err(error) => {
-                self.next = Expected::Nothing;
+                self.next = b"";
                 Some(Err(error))
             }
         }
@@ -76,33 +64,37 @@ impl JsonArray {
 
     fn broken(&self, found: Option<u8>, expected: &str) -> DataError {
         let found = found.map_or_else(|| "the end".to_owned(), |byte| format!("`{}`", byte.escape_ascii()));
-        let message = format!("{found} in place of {expected}, in an array of objects");
+        let message = format!("expected {expected} in an array of objects, found {found}");
         self.stream.place(self.here).error(DataErrorKind::Json, message)
     }
 
     /// Puts the next element into `element`; false at the end of the array.
     fn fill(&mut self) -> Result<bool, DataError> {
-        while self.next != Expected::Nothing {
+        while !self.next.is_empty() {
             let found = self.peek()?;
-            self.next = match (self.next, found) {
-                (Expected::Bracket, Some(b'[')) => Expected::ElementOrEnd,
-                (Expected::Bracket, Some(byte)) if BYTE_ORDER_MARK.as_bytes().contains(&byte) => self.next,
-                (Expected::CommaOrEnd, Some(b',')) => Expected::Element,
-                (Expected::ElementOrEnd | Expected::CommaOrEnd, Some(b']')) => Expected::Nothing,
-                (Expected::ElementOrEnd | Expected::Element, Some(b'{')) => {
-                    self.read_element()?;
-                    self.next = Expected::CommaOrEnd;
-                    return Ok(true);
-                }
-                (Expected::Bracket, _) => return Err(self.broken(found, "`[`")),
-                (Expected::CommaOrEnd, _) => return Err(self.broken(found, "`,` or `]`")),
-                _ => return Err(self.broken(found, "an object")),
+            let Some(byte) = found.filter(|byte| self.next.contains(byte)) else {
+                let expected = match self.next {
+                    b"[" => "`[`",
+                    b",]" => "`,` or `]`",
+                    _ => "an object",
+                };
+                return Err(self.broken(found, expected));
             };
+            if byte == b'{' {
+                self.read_element()?;
+                self.next = b",]";
+                return Ok(true);
+            }
             self.stream.consume(1);
-            if self.next == Expected::Nothing
+            self.next = match byte {
+                b'[' => b"{]",
+                b',' => b"{",
+                _ => b"",
+            };
+            if byte == b']'
                 && let found @ Some(_) = self.peek()?
             {
-                return Err(self.broken(found, "nothing behind the array"));
+                return Err(self.broken(found, "the end"));
             }
         }
         Ok(false)

@@ -8,17 +8,17 @@ use crate::data::rows::Rows;
 /// Characters of a cell that a note shows.
 const MOST_SHOWN: usize = 40;
 
-/// The kind of a cell, or of a column by all its cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CellKind {
+/// The kind of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum CellKind {
     Number,
     Boolean,
     Text,
 }
 
-/// The kind of each column of the metadata, by all rows that follow; `None` for a column with only empty
-/// cells, and for one that is not metadata. Stops at an error, which the reading of the rows reports.
-pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<CellKind>> {
+/// For each column, whether it is metadata whose cells in all rows that follow are numbers, or booleans, or
+/// empty. Stops at an error, which the reading of the rows reports.
+pub(super) fn typed_columns(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<bool> {
     let mut kinds = vec![None; uses.len()];
     let mut open: Vec<usize> = (0..uses.len()).filter(|place| uses[*place] == Some(true)).collect();
     while !open.is_empty() && matches!(rows.advance(), Ok(true)) {
@@ -26,23 +26,17 @@ pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<CellKi
             continue;
         }
         open.retain(|&place| {
-            let Some(cell) = std::str::from_utf8(rows.cell(place)).ok().filter(|cell| !cell.is_empty())
-            else {
-                return true;
-            };
+            let cell = std::str::from_utf8(rows.cell(place)).unwrap_or_default();
             let of_cell = kind(cell);
-            let of_column = *kinds[place].get_or_insert(of_cell);
-            if of_column != of_cell {
-                kinds[place] = Some(CellKind::Text);
-            }
-            kinds[place] != Some(CellKind::Text)
+            cell.is_empty() || of_cell != CellKind::Text && *kinds[place].get_or_insert(of_cell) == of_cell
         });
     }
-    kinds
+    let is_typed = |place: usize| open.contains(&place) && kinds[place].is_some();
+    (0..uses.len()).map(is_typed).collect()
 }
 
 /// The kind of a cell that is not empty.
-pub(super) fn kind(cell: &str) -> CellKind {
+fn kind(cell: &str) -> CellKind {
     match cell {
         "true" | "false" => CellKind::Boolean,
         _ if number(cell).is_some() => CellKind::Number,
@@ -61,68 +55,78 @@ pub(super) fn typed(cell: &str) -> Value {
 }
 
 fn number(cell: &str) -> Option<Number> {
-    if !cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+    let digits = cell.strip_prefix('-').unwrap_or(cell);
+    if !digits.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
-    if let Ok(whole) = cell.parse::<i64>() {
-        let digits = cell.strip_prefix('-').unwrap_or(cell);
-        return (cell == "0" || !digits.starts_with('0')).then(|| whole.into());
-    }
-    let number = Number::from_f64(cell.parse().ok()?)?;
-    let written = number.to_string();
-    (written == cell || same_fraction(&written, cell)).then_some(number)
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let is_plain = !fraction.is_empty()
+        && [whole, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+        && (whole == "0" || !whole.starts_with('0'))
+        && cell != "-0"
+        && (cell.contains('.') || cell.parse::<i64>().is_ok());
+    is_plain.then(|| exact(cell)).flatten()
 }
 
-/// Whether two fractional numbers differ only in trailing zeros, as in prices.
-fn same_fraction(a: &str, b: &str) -> bool {
-    fn parts(text: &str) -> Option<(&str, &str)> {
-        let (whole, part) = text.split_once('.').filter(|(_, part)| !part.is_empty())?;
-        Some((whole, part.trim_end_matches('0')))
+/// A decimal number without an exponent, if an integer of 64 bits or a double holds all of its digits.
+pub(super) fn exact(decimal: &str) -> Option<Number> {
+    let whole = decimal.parse::<i64>().map(Number::from);
+    if let Ok(whole) = whole.or_else(|_| decimal.parse::<u64>().map(Number::from)) {
+        return Some(whole);
     }
-    b.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'))
-        && parts(a).is_some_and(|a| Some(a) == parts(b))
+    let number: f64 = decimal.parse().ok()?;
+    // Without an exponent; all digits of a whole number, and the fewest that tell apart other numbers.
+    let written = if decimal.contains('.') { number.to_string() } else { format!("{number:.0}") };
+    (written == without_zeros(decimal)).then(|| Number::from_f64(number)).flatten()
 }
 
-/// Counts the kinds of a text column's cells.
+/// A decimal number without trailing zeros of its fraction.
+pub(in crate::data) fn without_zeros(decimal: &str) -> &str {
+    match decimal.contains('.') {
+        true => decimal.trim_end_matches('0').trim_end_matches('.'),
+        false => decimal,
+    }
+}
+
+/// Counts the kinds of a column's cells.
 #[derive(Clone, Default)]
 pub(super) struct Tally {
-    numbers: u64,
-    booleans: u64,
-    others: u64,
-    /// The first cell of another kind, with its line.
+    /// By [`CellKind`].
+    counts: [u64; 3],
+    /// The first cell of text, with its line.
     other: Option<(String, u64)>,
 }
 
 impl Tally {
     /// Counts a cell that is not empty.
     pub fn count(&mut self, cell: &str, line: u64) {
-        match kind(cell) {
-            CellKind::Number => self.numbers += 1,
-            CellKind::Boolean => self.booleans += 1,
-            CellKind::Text => {
-                self.others += 1;
-                if self.other.is_none() {
-                    let end = if cell.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
-                    self.other = Some((cell.chars().take(MOST_SHOWN).chain(end.chars()).collect(), line));
-                }
-            }
+        let kind = kind(cell);
+        self.counts[kind as usize] += 1;
+        if kind == CellKind::Text && self.other.is_none() {
+            let end = if cell.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
+            self.other = Some((cell.chars().take(MOST_SHOWN).chain(end.chars()).collect(), line));
         }
+    }
+
+    /// All cells that were counted.
+    pub fn cells(&self) -> u64 {
+        self.counts.iter().sum()
     }
 
     /// A note if the cells are of different kinds.
     pub fn note(&self, column: &str) -> Option<Note> {
-        let Self { numbers, booleans, others, ref other } = *self;
-        let cells = numbers + booleans + others;
-        if [numbers, booleans, others].contains(&cells) {
+        let cells = self.cells();
+        if self.counts.contains(&cells) {
             return None;
         }
+        let [numbers, booleans, _] = self.counts;
         let kinds = [
             (numbers, counted(numbers, "reads as a number", "read as numbers")),
             (booleans, counted(booleans, "reads as a boolean", "read as booleans")),
         ];
         let kinds: Vec<String> =
             kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, said)| said).collect();
-        let other = other.as_ref().map(|(cell, line)| format!(", but not `{cell}` in line {line}"));
+        let other = self.other.as_ref().map(|(cell, line)| format!(", but not `{cell}` in line {line}"));
         let (kinds, other) = (kinds.join(" and "), other.unwrap_or_default());
         let message = format!("the column `{column}` is text: of its {cells} cells {kinds}{other}");
         Some(Note::about_text(message, column))

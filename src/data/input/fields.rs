@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::strict::{Record, text_of_id};
+use super::strict::Record;
 use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::document::Document;
 
@@ -19,7 +19,7 @@ const TITLE: &str = "title";
 const TEXT: &str = "text";
 
 /// Field names given by the caller.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Fields {
     pub id: Option<String>,
     /// Whether ids are hashes of the documents' content.
@@ -32,17 +32,12 @@ pub(super) struct Fields {
 impl Fields {
     /// Whether the caller named nothing.
     pub fn are_default(&self) -> bool {
-        self.id.is_none()
-            && !self.hashed_ids
-            && self.title.is_none()
-            && self.text.is_empty()
-            && self.metadata.is_none()
+        *self == Self::default()
     }
 
     /// The option that names a field in a second role.
     pub fn named_twice(&self) -> Option<&str> {
-        let roles = self.id.iter().chain(&self.title).chain(&self.text);
-        let names: Vec<&String> = roles.chain(self.metadata.iter().flatten()).collect();
+        let names: Vec<&String> = self.names().collect();
         let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
         twice.map(|(_, name)| name.as_str())
     }
@@ -231,24 +226,21 @@ fn hashed(title: &str, text: &str) -> String {
 impl Place<'_> {
     fn kind(self, field: &str, value: &Value, expected: &str) -> DataError {
         let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number that is not an integer of 64 bits",
-            Value::String(_) => "a string",
-            Value::Array(_) => "an array",
-            Value::Object(_) => "an object",
+            value => crate::filter::kind(value),
         };
-        let message = format!("the field `{field}` is {found}; {expected} is needed");
+        let message = format!("expected {expected} in the field `{field}`, found {found}");
         self.error(DataErrorKind::Field, message)
     }
 
     /// An id is a string or an integer.
     pub fn id(self, field: &str, value: Value) -> Result<String, DataError> {
-        let id = text_of_id(value).map_err(|value| self.kind(field, &value, "a string or an integer"))?;
-        if id.is_empty() {
-            return Err(self.empty_id(field));
+        match value {
+            Value::String(id) if id.is_empty() => Err(self.empty_id(field)),
+            Value::String(id) => Ok(id),
+            Value::Number(id) if id.is_i64() || id.is_u64() => Ok(id.to_string()),
+            other => Err(self.kind(field, &other, "a string or an integer")),
         }
-        Ok(id)
     }
 
     pub fn empty_id(self, field: &str) -> DataError {

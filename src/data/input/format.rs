@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::data::delimiter::delimiter;
 use crate::data::error::{DataError, DataErrorKind};
-use crate::data::lines::BYTE_ORDER_MARK;
 use crate::data::unpack::Unpacked;
 
 /// A file format for documents.
@@ -138,7 +137,7 @@ fn read_until<T>(stream: &mut Unpacked, told: impl Fn(&[u8], bool) -> Option<T>)
     let mut is_whole = false;
     loop {
         if let Some(told) = told(&head, is_whole) {
-            stream.put(head, b"");
+            stream.put(head);
             return Ok(told);
         }
         let waiting = stream.fill(1)?;
@@ -167,8 +166,7 @@ pub(in crate::data) fn refused(kind: StreamKind, stream: &mut Unpacked) -> DataE
 /// The beginning of the first line, without consuming it.
 pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<String, DataError> {
     let head = stream.fill(1)?;
-    let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = head.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
     let shown = String::from_utf8_lossy(&line[..line.len().min(most)]);
     Ok(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned())
 }
@@ -176,9 +174,6 @@ pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<
 /// The kind of a stream with this start; `None` if more bytes are needed.
 fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<StreamKind> {
     let is_all = is_whole || head.len() >= MOST_BYTES;
-    if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(head) {
-        return None;
-    }
     let columnar = COLUMNAR.map(|(magic, format)| (magic, StreamKind::Known(format)));
     let foreign = FOREIGN.map(|(magic, what, remedy)| (magic, StreamKind::Foreign(what, remedy)));
     for (magic, kind) in columnar.into_iter().chain(foreign) {
@@ -195,19 +190,18 @@ fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<StreamKind> {
     if head.get(TAR) == Some(b"ustar") {
         return Some(StreamKind::Foreign("a tar archive", UNPACK));
     }
-    let text = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head);
-    let Some(start) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+    let Some(start) = head.iter().position(|byte| !byte.is_ascii_whitespace()) else {
         return is_all.then_some(StreamKind::Empty);
     };
-    match text[start] {
+    match head[start] {
         b'{' => return Some(StreamKind::Known(Format::JsonLines)),
         b'[' => return Some(StreamKind::Known(Format::Json)),
         _ if !is_all => return None,
         _ => {}
     }
     // A tab at the start of a row is an unnamed first column.
-    let line_start = text[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    Some(delimiter(&text[line_start..], is_whole, fits).map_or(StreamKind::Unknown, StreamKind::Table))
+    let line_start = head[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    Some(delimiter(&head[line_start..], is_whole, fits).map_or(StreamKind::Unknown, StreamKind::Table))
 }
 
 #[cfg(test)]
@@ -219,7 +213,7 @@ mod tests {
         let kind = |head: &[u8], is_whole| kind(head, is_whole, &|_| false);
         for (head, expected) in [
             ("{\"a\": 1", StreamKind::Known(Format::JsonLines)),
-            ("\u{feff}\n {", StreamKind::Known(Format::JsonLines)),
+            ("\n {", StreamKind::Known(Format::JsonLines)),
             ("\n [", StreamKind::Known(Format::Json)),
             ("i\0d\0,\0", StreamKind::Foreign("text in UTF-16", CONVERT_TEXT)),
             ("\0{\0\"", StreamKind::Foreign("text in UTF-16", CONVERT_TEXT)),
@@ -237,7 +231,7 @@ mod tests {
             assert_eq!(kind(head.as_bytes(), true), Some(expected), "{head:?}");
             assert_eq!(kind(head.as_bytes(), false), None, "{head:?}");
         }
-        for undecided in ["", "\u{feff}", "\n ", "id,te", "P", "SQLite"] {
+        for undecided in ["", "\n ", "id,te", "P", "SQLite"] {
             assert_eq!(kind(undecided.as_bytes(), false), None, "{undecided:?}");
         }
     }

@@ -1,15 +1,19 @@
 //! Documents from JSON lines, and from an array of objects.
 
 use std::io::Read;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::array::JsonArray;
+use super::cells::exact;
 use super::fields::Fields;
-use super::rounded::Rounded;
-use super::strict::record;
-use crate::data::Note;
+use super::strict::{Record, Strings, record};
 use crate::data::error::DataError;
 use crate::data::lines::Lines;
-use crate::data::streams::{Counting, DocumentSource, Documents};
+use crate::data::note::{Note, Seen, counted};
+use crate::data::streams::{DocumentSource, Documents};
+use crate::data::unpack::Unpacked;
 use crate::document::Document;
 
 /// The texts of the objects.
@@ -66,6 +70,51 @@ impl DocumentSource for JsonRecords {
     }
 }
 
+/// Integers below 2^63 are read exactly.
+const EXACT: f64 = (1_u64 << 63) as f64;
+
+/// The count of integers with more digits than 64-bit numbers hold, and the line of the first.
+#[derive(Default)]
+struct Rounded(Seen);
+
+impl Rounded {
+    /// Checks a record, and its text if it has such a large number.
+    fn see(&mut self, record: &Record, text: &str, line: u64) {
+        if record.values().any(is_large) {
+            self.0.see(rounded(text), line);
+        }
+    }
+
+    fn note(&self) -> Option<Note> {
+        let numbers = counted(self.0.count, "number has", "numbers have");
+        let message = format!(
+            "{numbers} more digits than 64 bits hold and lost some, the first in line {}; quotes around a number \
+             keep all of them",
+            self.0.first
+        );
+        (self.0.count > 0).then_some(Note::new(message))
+    }
+}
+
+fn is_large(value: &Value) -> bool {
+    match value {
+        Value::Number(number) if number.is_f64() => number.as_f64().is_some_and(|it| it.abs() >= EXACT),
+        Value::Array(items) => items.iter().any(is_large),
+        Value::Object(fields) => fields.values().any(is_large),
+        _ => false,
+    }
+}
+
+/// Counts integers outside strings that change when parsed.
+fn rounded(text: &str) -> u64 {
+    let mut strings = Strings::default();
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let outside = |byte| if strings.is_outside(byte) && is_part(byte) { char::from(byte) } else { ' ' };
+    let words: String = text.bytes().map(outside).collect();
+    let is_whole = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    words.split_whitespace().filter(|word| is_whole(word) && exact(word).is_none()).count() as u64
+}
+
 /// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
 ///
 /// Each line is an object with `_id`, a string or an integer, `text` and, if there is one, `title`. All other
@@ -89,7 +138,33 @@ impl DocumentSource for JsonRecords {
 /// # Ok::<(), ehi::data::DataError>(())
 /// ```
 pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    let (reader, position) = Counting::new(reader);
-    let texts = JsonTexts::Lines(Lines::new(reader, name));
+    let stream = Unpacked::new(reader, name);
+    let position = Arc::clone(&stream.position);
+    let texts = JsonTexts::Lines(Lines::of(stream));
     Documents::new(Box::new(JsonRecords::new(texts, Fields::default())), position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_named_where_a_digit_is_lost() {
+        for (text, count) in [
+            (r#"{"a":18446744073709551616}"#, 0),
+            (r#"{"a":18446744073709551617,"b":[-9223372036854775809,{"c":99999999999999999999}]}"#, 3),
+            (r#"{"a":18446744073709551615,"b":-9223372036854775808}"#, 0),
+            (r#"{"a":"18446744073709551617 \" 18446744073709551617","b":1e20}"#, 0),
+            (r#"{"a":1e20,"b":12345678901234567890.5,"c":true}"#, 0),
+        ] {
+            let mut found = Rounded::default();
+            found.see(&crate::data::input::record(text).unwrap(), text, 7);
+            let said = found.note().map(|note| note.to_string()).unwrap_or_default();
+            assert_eq!(
+                (found.0.count, said.contains("the first in line 7")),
+                (count, count > 0),
+                "{text}: {said}"
+            );
+        }
+    }
 }

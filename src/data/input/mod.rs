@@ -7,7 +7,6 @@ mod columns;
 mod fields;
 mod format;
 mod json;
-mod rounded;
 mod strict;
 mod table;
 
@@ -16,6 +15,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(super) use cells::without_zeros;
 pub(super) use fields::label;
 pub use format::Format;
 #[cfg(feature = "folders")]
@@ -26,15 +26,16 @@ pub use json::read_documents;
 pub(crate) use strict::Strict;
 pub(super) use strict::record;
 
-use super::again::Again;
 use super::error::{DataError, DataErrorKind, Place};
 use super::lines::Lines;
+use super::quotes::Quotes;
 use super::streams::{DocumentSource, Documents};
+use super::unpack::{Again, Unpacked};
 use array::JsonArray;
 use fields::Fields;
 use json::{JsonRecords, JsonTexts};
 use table::Table;
-pub(super) use table::{Quoting, TableLayout};
+pub(super) use table::TableLayout;
 
 /// Options for reading documents from a file or a stream, and their fields.
 ///
@@ -44,8 +45,8 @@ pub(super) use table::{Quoting, TableLayout};
 /// for Arrow by a batch as written.
 ///
 /// A column of CSV or TSV becomes numbers or booleans in the metadata if all its cells are, and text
-/// otherwise. A table with metadata is therefore read twice. The bytes of a stream are kept for the second
-/// pass, beyond 4 MiB in a temporary file; a Parquet or Arrow stream is first copied to one.
+/// otherwise. A table with metadata is therefore read twice. A stream of such a table is first copied, beyond
+/// 4 MiB to a temporary file, and so is a stream of Parquet or Arrow.
 ///
 /// By default the id is `_id` or `id`, title and text are `title` (may be absent) and `text`, and all other
 /// fields are the metadata. Columns of a table match in any case.
@@ -152,11 +153,13 @@ impl Input {
     /// [`DataErrorKind::Open`], and those of [`Self::read`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Documents, DataError> {
         let path = path.as_ref();
-        let failed = |source| DataError::open(path, source);
+        let (name, failed) = (path.display().to_string(), |source| DataError::open(path, source));
         let file = File::open(path).map_err(failed)?;
-        let is_regular = file.metadata().map_err(failed)?.is_file();
-        let again = if is_regular { Again::of_file(file) } else { Again::of_stream(file) };
-        self.begin(again, path.display().to_string())
+        if !file.metadata().map_err(failed)?.is_file() {
+            return self.begin(Unpacked::new(file, name), None);
+        }
+        let again = Again::of_file(file, name);
+        self.begin(again.stream()?, Some(again))
     }
 
     fn check(&self) -> Result<(), DataError> {
@@ -164,7 +167,7 @@ impl Input {
             && (!delimiter.is_ascii() || matches!(delimiter, '"' | '\r' | '\n' | '\0'))
         {
             let message = format!(
-                "{delimiter:?} cannot separate cells; a delimiter is a character of ASCII, no quote and no end of a line"
+                "{delimiter:?} cannot separate cells; a delimiter is an ASCII character other than a quote or a line end"
             );
             return Err(DataError::new(DataErrorKind::Option, message));
         }
@@ -182,7 +185,7 @@ impl Input {
             (_, Some(_)) => "delimiters",
             (_, None) => return Ok(()),
         };
-        let message = format!("{option} mean nothing to the format {format}; leave them out");
+        let message = format!("{option} do not apply to the format {format}; leave them out");
         Err(at.error(DataErrorKind::Option, message))
     }
 
@@ -202,72 +205,60 @@ impl Input {
         reader: impl Read + Send + 'static,
         name: impl Into<String>,
     ) -> Result<Documents, DataError> {
-        self.begin(Again::of_stream(reader), name.into())
+        self.begin(Unpacked::new(reader, name), None)
     }
 
-    fn begin(&self, again: Again, name: String) -> Result<Documents, DataError> {
+    fn begin(&self, mut stream: Unpacked, again: Option<Again>) -> Result<Documents, DataError> {
         self.check()?;
-        let mut pass = again.pass(&name)?;
+        let (name, position) = (stream.name.clone(), Arc::clone(&stream.position));
         let kind = match self.format {
             Some(format) => StreamKind::Known(format),
-            None => sniff(&mut pass.stream, &|names| self.fields.for_columns(names, &name).is_ok())?,
+            None => sniff(&mut stream, &|names| self.fields.for_columns(names, &name).is_ok())?,
         };
+        let none = || JsonTexts::Lines(Lines::new(std::io::empty(), ""));
+        let json =
+            |texts| -> Box<dyn DocumentSource> { Box::new(JsonRecords::new(texts, self.fields.clone())) };
         let delimiter = self.delimiter.and_then(|sign| u8::try_from(sign).ok());
-        let quoted = TableLayout { delimiter, quoting: Quoting::Yes };
+        let quoted = TableLayout { delimiter, quotes: Some(Quotes::Around(0)) };
         let (format, layout) = match kind {
             StreamKind::Known(format) => {
-                self.check_format(format, pass.stream.place(0))?;
-                let tabs = TableLayout { delimiter: Some(b'\t'), quoting: Quoting::No };
+                self.check_format(format, stream.place(0))?;
+                let tabs = TableLayout { delimiter: Some(b'\t'), quotes: Some(Quotes::Literal) };
                 (format, if format == Format::Tsv { tabs } else { quoted })
             }
-            StreamKind::Empty => return Ok(Documents::new(Box::new(NoDocuments), pass.position)),
+            StreamKind::Empty => return Ok(Documents::new(json(none()), position)),
             StreamKind::Table(sign) => (Format::Csv, TableLayout::told(delimiter.unwrap_or(sign))),
             StreamKind::Unknown if delimiter.is_some() => (Format::Csv, quoted),
-            StreamKind::Unknown | StreamKind::Foreign(..) => return Err(refused(kind, &mut pass.stream)),
+            StreamKind::Unknown | StreamKind::Foreign(..) => return Err(refused(kind, &mut stream)),
         };
-        if let Format::Csv | Format::Tsv = format {
-            let table = Table::open(&again, pass, layout, &self.fields, self.cells_as_text)?;
-            return Ok(match table {
-                (Some(table), position) => Documents::new(Box::new(table), position),
-                (None, position) => Documents::new(Box::new(NoDocuments), position),
-            });
-        }
-        again.keep_no_more();
-        let position = Arc::clone(&pass.position);
-        let fields = self.fields.clone();
-        let source: Box<dyn DocumentSource> = match format {
-            Format::Json => Box::new(JsonRecords::new(JsonTexts::Array(JsonArray::new(pass.stream)), fields)),
+        let source = match format {
+            Format::Csv | Format::Tsv => {
+                let table = Table::open(stream, again, layout, &self.fields, self.cells_as_text)?;
+                let Some(table) = table else { return Ok(Documents::new(json(none()), position)) };
+                let position = table.position();
+                return Ok(Documents::new(Box::new(table), position));
+            }
+            Format::JsonLines => json(JsonTexts::Lines(Lines::of(stream))),
+            Format::Json => json(JsonTexts::Array(JsonArray::new(stream))),
             #[cfg(feature = "parquet")]
             Format::Parquet | Format::Arrow => {
+                // The first bytes show whether it is compressed.
+                stream.fill(1)?;
                 // They are read at many positions, so a stream is first copied to a file.
-                let (file, own) = match again.file(&mut pass)? {
+                let (file, own) = match again.filter(|_| !stream.is_packed()).and_then(Again::into_file) {
                     Some(file) => (file, Arc::clone(&position)),
-                    None => (pass.stream.copied()?, Arc::default()),
+                    None => (stream.into_file()?, Arc::default()),
                 };
-                Box::new(columns::Columns::open(file, name, format, &fields, own)?)
+                Box::new(columns::Columns::open(file, name, format, &self.fields, own)?)
             }
             #[cfg(not(feature = "parquet"))]
             Format::Parquet | Format::Arrow => {
                 let message = format!(
                     "this build does not read the format {format}, which takes the feature `parquet`"
                 );
-                return Err(pass.stream.place(0).error(DataErrorKind::Format, message));
+                return Err(stream.place(0).error(DataErrorKind::Format, message));
             }
-            _ => Box::new(JsonRecords::new(JsonTexts::Lines(Lines::of(pass.stream)), fields)),
         };
         Ok(Documents::new(source, position))
-    }
-}
-
-/// A stream without a document.
-struct NoDocuments;
-
-impl DocumentSource for NoDocuments {
-    fn next(&mut self) -> Option<Result<crate::document::Document, DataError>> {
-        None
-    }
-
-    fn line(&self) -> u64 {
-        0
     }
 }

@@ -94,15 +94,6 @@ pub(in crate::data) fn record(text: &str) -> serde_json::Result<Record> {
     }
 }
 
-/// An id: a string, or an integer as written. Any other value is returned as the error.
-pub(super) fn text_of_id(value: Value) -> Result<String, Value> {
-    match value {
-        Value::String(id) => Ok(id),
-        Value::Number(id) if id.is_i64() || id.is_u64() => Ok(id.to_string()),
-        other => Err(other),
-    }
-}
-
 /// Whether a text of JSON has more than `most` values, counted by the separators.
 fn has_more_values(text: &str, most: usize) -> bool {
     let mut strings = Strings::default();

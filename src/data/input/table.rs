@@ -4,18 +4,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use serde_json::Value;
-
-use super::cells::{self, CellKind, Tally, typed};
+use super::cells::{self, Tally};
 use super::fields::Fields;
 use super::format::{Fits, separated};
 use super::strict::Record;
 use crate::data::Note;
-use crate::data::again::{Again, Pass};
 use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::data::quotes::{self, Quotes};
 use crate::data::rows::Rows;
 use crate::data::streams::DocumentSource;
+use crate::data::unpack::{Again, Unpacked};
 use crate::document::Document;
 
 /// How the cells of a table are separated.
@@ -23,52 +21,49 @@ use crate::document::Document;
 pub(in crate::data) struct TableLayout {
     /// The delimiter; detected from the first rows if `None`.
     pub delimiter: Option<u8>,
-    pub quoting: Quoting,
+    /// The meaning of quotes; detected from the content if `None`.
+    pub quotes: Option<Quotes>,
 }
 
 impl TableLayout {
     /// The layout of a table whose delimiter was detected from its content.
     pub fn told(delimiter: u8) -> Self {
-        let quoting = if delimiter == b'\t' { Quoting::Told } else { Quoting::Yes };
-        Self { delimiter: Some(delimiter), quoting }
+        let quotes = (delimiter != b'\t').then_some(Quotes::Around(0));
+        Self { delimiter: Some(delimiter), quotes }
     }
 
-    /// The delimiter and quoting of a stream, from the layout or detected from the content.
+    /// The delimiter and quoting of a stream, from the layout or detected from the content; then the stream
+    /// again, and what it is read from if it can be read repeatedly.
     pub fn of_stream(
         self,
-        again: &Again,
-        pass: &mut Pass,
+        mut stream: Unpacked,
+        again: Option<Again>,
         fits: Fits<'_>,
-    ) -> Result<(u8, Quotes), DataError> {
-        let delimiter = self.delimiter.map_or_else(|| separated(&mut pass.stream, fits), Ok)?;
-        let quotes = match self.quoting {
-            Quoting::Yes => Quotes::Around(0),
-            Quoting::No => Quotes::Literal,
-            Quoting::Told => {
-                let told = quotes::told(&mut pass.stream);
-                *pass = again.pass(&pass.stream.name)?;
-                told
-            }
+    ) -> Result<(u8, Quotes, Unpacked, Option<Again>), DataError> {
+        let delimiter = self.delimiter.map_or_else(|| separated(&mut stream, fits), Ok)?;
+        let Some(quotes) = self.quotes else {
+            let again = match again {
+                Some(again) => again,
+                None => Again::copy(stream, &[])?,
+            };
+            let quotes = quotes::told(again.stream()?);
+            return Ok((delimiter, quotes, again.stream()?, Some(again)));
         };
-        Ok((delimiter, quotes))
+        Ok((delimiter, quotes, stream, again))
     }
-}
-
-/// Whether cells may be in quotes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::data) enum Quoting {
-    Yes,
-    No,
-    /// Detected from the content.
-    Told,
 }
 
 pub(super) struct Table {
     rows: Rows,
     columns: Vec<String>,
-    uses: Vec<Use>,
-    /// For each column, whether a row had a value in it.
-    has_value: Vec<bool>,
+    /// For each column, whether it is metadata; `None` if it is not used.
+    uses: Vec<Option<bool>>,
+    /// For each column, whether its cells become numbers or booleans.
+    typed: Vec<bool>,
+    /// The cells of each column of the metadata.
+    tallies: Vec<Tally>,
+    /// Whether cells are text because the caller wants it.
+    cells_as_text: bool,
     fields: Fields,
     /// Cells in quotes, of a table with tabs.
     quotes: Quotes,
@@ -76,68 +71,53 @@ pub(super) struct Table {
     kept: u64,
 }
 
-/// The use of a column.
-enum Use {
-    Nothing,
-    /// Id, title or text.
-    Own,
-    /// Metadata, unchanged.
-    Text,
-    /// Metadata of numbers or booleans.
-    Typed,
-    /// Metadata that is text because of some of its cells.
-    Counted(Box<Tally>),
-}
-
 impl Table {
     /// Reads the row of names, after a first pass over all rows if their types must be detected; `None` for a
-    /// stream without a row of names. Also returns the count of bytes read.
+    /// stream without a row of names.
     pub fn open(
-        again: &Again,
-        mut pass: Pass,
+        stream: Unpacked,
+        again: Option<Again>,
         layout: TableLayout,
         fields: &Fields,
         cells_as_text: bool,
-    ) -> Result<(Option<Self>, Arc<AtomicU64>), DataError> {
-        let name = pass.stream.name.clone();
+    ) -> Result<Option<Self>, DataError> {
+        let name = stream.name.clone();
         let fits = |names: &[String]| fields.for_columns(names, &name).is_ok();
-        let (delimiter, quotes) = layout.of_stream(again, &mut pass, &fits)?;
-        let is_quoted = quotes != Quotes::Literal;
-        let mut position = pass.position;
-        let mut rows = Rows::begin(pass.stream, delimiter, is_quoted)?;
+        let (delimiter, quotes, stream, again) = layout.of_stream(stream, again, &fits)?;
+        let begin = |stream| Rows::new(stream, delimiter, quotes != Quotes::Literal);
+        let mut rows = begin(stream);
+        // What a copy must begin with.
+        rows.raw = again.is_none().then(Vec::new);
         if !rows.advance()? {
-            return Ok((None, position));
+            return Ok(None);
         }
         let columns = columns(&rows)?;
         let fields = fields.for_columns(&columns, &name)?;
-        let of_columns = fields.uses(&columns);
-        let of_use = |used: &Option<bool>| match used {
-            None => Use::Nothing,
-            Some(false) => Use::Own,
-            Some(true) => Use::Text,
-        };
-        let mut uses: Vec<Use> = of_columns.iter().map(of_use).collect();
-        if !cells_as_text && of_columns.contains(&Some(true)) {
-            for (used, kind) in uses.iter_mut().zip(cells::kinds(&mut rows, &of_columns)) {
-                match kind {
-                    Some(CellKind::Text) => *used = Use::Counted(Box::default()),
-                    Some(CellKind::Number | CellKind::Boolean) => *used = Use::Typed,
-                    None => {}
-                }
-            }
-            drop(rows);
-            let pass = again.pass(&name)?;
-            position = pass.position;
-            rows = Rows::begin(pass.stream, delimiter, is_quoted)?;
+        let uses = fields.uses(&columns);
+        let mut typed = vec![false; columns.len()];
+        if !cells_as_text && uses.contains(&Some(true)) {
+            let again = match (again, rows.raw.take()) {
+                (Some(again), _) => again,
+                (None, head) => Again::copy(rows.into_stream(), &head.unwrap_or_default())?,
+            };
+            let mut first = begin(again.stream()?);
+            first.advance()?;
+            typed = cells::typed_columns(&mut first, &uses);
+            rows = begin(again.stream()?);
             rows.advance()?;
         }
-        again.keep_no_more();
-        let has_value = vec![false; columns.len()];
-        Ok((Some(Self { rows, columns, uses, has_value, fields, quotes, kept: 0 }), position))
+        rows.raw = None;
+        let tallies = vec![Tally::default(); columns.len()];
+        Ok(Some(Self { rows, columns, uses, typed, tallies, cells_as_text, fields, quotes, kept: 0 }))
+    }
+
+    /// The count of packed bytes read so far.
+    pub fn position(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.rows.stream().position)
     }
 
     fn document(&mut self) -> Result<Document, DataError> {
-        let Self { rows, columns, uses, has_value, fields, quotes, kept } = self;
+        let Self { rows, columns, uses, typed, tallies, fields, quotes, kept, .. } = self;
         let at = rows.place();
         if rows.len() != columns.len() {
             let (found, listed) = (rows.len(), listing(columns.iter()));
@@ -145,26 +125,18 @@ impl Table {
             return Err(at.error(DataErrorKind::Row, message));
         }
         let mut record = Record::new();
-        for (place, (column, used)) in columns.iter().zip(uses).enumerate() {
-            if matches!(used, Use::Nothing) {
-                continue;
-            }
+        for (place, column) in columns.iter().enumerate() {
+            let Some(is_metadata) = uses[place] else { continue };
             let cell = rows.text(place, || column.clone())?;
             *kept += u64::from(quotes.keeps(cell));
             // An empty cell of the metadata counts as missing.
-            if cell.is_empty() && !matches!(used, Use::Own) {
+            if is_metadata && cell.is_empty() {
                 continue;
             }
-            has_value[place] = true;
-            let value = match used {
-                Use::Typed => typed(cell),
-                Use::Counted(tally) => {
-                    tally.count(cell, at.line);
-                    Value::String(cell.to_owned())
-                }
-                Use::Own | Use::Text | Use::Nothing => Value::String(cell.to_owned()),
-            };
-            record.insert(column.clone(), value);
+            if is_metadata {
+                tallies[place].count(cell, at.line);
+            }
+            record.insert(column.clone(), if typed[place] { cells::typed(cell) } else { cell.into() });
         }
         fields.document(record, at)
     }
@@ -184,19 +156,15 @@ impl DocumentSource for Table {
     }
 
     fn notes(&self) -> Vec<Note> {
-        let quotes = self.quotes.note(self.kept);
-        let text = self.columns.iter().zip(&self.uses).filter_map(|(column, used)| match used {
-            Use::Counted(tally) => tally.note(column),
-            _ => None,
-        });
-        let is_empty =
-            |&place: &usize| !self.has_value[place] && !matches!(self.uses[place], Use::Nothing | Use::Own);
+        let text = self.columns.iter().zip(&self.tallies).filter(|_| !self.cells_as_text);
+        let text = text.filter_map(|(column, tally)| tally.note(column));
+        let is_empty = |&place: &usize| self.uses[place] == Some(true) && self.tallies[place].cells() == 0;
         let empty = (0..self.columns.len()).filter(is_empty);
-        let columns: Vec<String> = empty.map(|place| self.columns[place].clone()).collect();
+        let columns: Vec<&str> = empty.map(|place| &*self.columns[place]).collect();
         let what = if columns.len() == 1 { "the column" } else { "the columns" };
         let message = format!("no row has a value in {what} `{}`", columns.join("`, `"));
         let empty = (!columns.is_empty()).then_some(Note::new(message));
-        quotes.into_iter().chain(text).chain(empty).collect()
+        self.quotes.note(self.kept).into_iter().chain(text).chain(empty).collect()
     }
 }
 

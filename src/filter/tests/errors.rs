@@ -66,10 +66,7 @@ fn a_wrong_value_names_its_operator() {
         ("$not", json!([{"$gt": 1}])),
     ] {
         let found = error(&json!({ "field": { operator: value } }));
-        assert!(
-            matches!(found, FilterError::WrongValue { operator: named, .. } if named == operator),
-            "{found}"
-        );
+        assert!(found.to_string().starts_with(&format!("`{operator}` takes ")), "{found}");
     }
     for (operator, value) in [
         ("$and", json!({"a": 1})),
@@ -79,31 +76,29 @@ fn a_wrong_value_names_its_operator() {
         ("$ids", json!(["id", 1])),
     ] {
         let found = error(&json!({ operator: value }));
-        assert!(
-            matches!(found, FilterError::WrongValue { operator: named, .. } if named == operator),
-            "{found}"
-        );
+        assert!(found.to_string().starts_with(&format!("`{operator}` takes ")), "{found}");
     }
 }
 
 #[test]
 fn nothing_empty_or_bare_is_guessed_at() {
     for operator in ["$and", "$or", "$nor"] {
-        assert_eq!(error(&json!({ operator: [] })), FilterError::Empty { operator });
+        let found = error(&json!({ operator: [] })).to_string();
+        assert!(found.starts_with(&format!("`{operator}` is empty")), "{found}");
     }
-    let bare = FilterError::BareObject { field: "a.b".into() };
     for object in [json!({}), json!({"x": 1}), json!({"$gt": 1, "x": 1}), json!({"$not": {}})] {
-        assert_eq!(error(&json!({ "a.b": object })), bare, "{object}");
+        let found = error(&json!({ "a.b": object })).to_string();
+        assert!(found.starts_with("the object under `a.b` is not an operator"), "{object}: {found}");
     }
 }
 
 #[test]
-fn the_operators_listed_are_those_there_are() {
+fn exactly_the_listed_operators_are_known() {
     let unknown = |json: Value| {
-        matches!(
-            Filter::from_json(&json),
-            Err(FilterError::UnknownOperator { .. } | FilterError::Misplaced { .. })
-        )
+        Filter::from_json(&json).is_err_and(|error| {
+            let message = error.to_string();
+            message.starts_with("unknown operator") || message.contains("cannot stand here")
+        })
     };
     for operator in ON_FIELDS {
         assert!(!unknown(json!({ "field": { operator: 1 } })), "{operator}");
@@ -119,11 +114,11 @@ fn the_operators_listed_are_those_there_are() {
 }
 
 #[test]
-fn text_that_is_no_json_is_told_from_json_that_is_no_filter() {
+fn malformed_json_and_other_json_have_different_errors() {
     let parse = |text: &str| text.parse::<Filter>().unwrap_err();
     for text in ["", "{", "{\"a\": 1} x", "{'a': 1}", &"[".repeat(100_000)] {
         assert!(matches!(parse(text), FilterError::NotJson { .. }));
     }
     assert!(parse("{\n\"a\"}").to_string().contains("line 2"));
-    assert_eq!(parse("1"), FilterError::NotAnObject { found: "a number" });
+    assert!(parse("1").to_string().ends_with("not a number"));
 }

@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use arrow_schema::Field;
 use ehi::Document;
-use ehi::data::{Input, Note};
+use ehi::data::Input;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression, Encoding, GzipLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -32,7 +32,7 @@ fn every_word_of_parquet_is_in_its_documents() {
         let documents = documents.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let gone = missing(source.seen.iter().map(String::as_str), &documents);
         assert!(gone.is_empty(), "seed {seed}: {gone:?} of {documents:#?}");
-        let left_out: u64 = read.notes().iter().map(Note::left_out).sum();
+        let left_out: u64 = read.notes().iter().map(|note| note.left_out).sum();
         assert_eq!(left_out, infinite, "seed {seed}: {:?}", read.notes());
     }
 }

@@ -123,7 +123,7 @@ fn decimals_are_numbers_or_all_of_them_text() {
             })
         );
         assert_eq!(rows[3], json!({ "price": null, "count": -7, "exact": 0, "wide": "1.0" }));
-        assert_eq!((notes.len(), notes[0].text_column()), (1, Some("wide")));
+        assert_eq!((notes.len(), notes[0].text_column.as_deref()), (1, Some("wide")));
         assert!(notes[0].to_string().ends_with("the first in row 2"), "{}", notes[0]);
         let ran = flow.run("insert", &[text(file)]);
         assert!(
@@ -155,7 +155,7 @@ fn infinity_is_named_where_it_is_left_out() {
         let (rows, notes) = read(file);
         assert_eq!(rows[2], json!({ "score": null }));
         assert!(notes[0].to_string().contains("column `score`, the first in row 3"), "{}", notes[0]);
-        assert_eq!(notes[0].left_out(), 2);
+        assert_eq!(notes[0].left_out, 2);
         let ran = flow.run("insert", &[text(file)]);
         assert!(ran.err.contains("2 infinite values are left out of the column `score`"), "{}", ran.err);
         assert!(ran.out.contains("; not read: 2 values; "), "{}", ran.out);

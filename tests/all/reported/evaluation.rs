@@ -107,7 +107,7 @@ fn ids_of_a_dataset_may_be_integers() {
         let bad = dataset(&flow, "bad", &[document(id.clone(), "Green tea.")], &questions, "1\t1\t1\n");
         let ran = flow.run("insert", &[text(&bad)]);
         assert_eq!(ran.code, Some(1), "{id}: {}", ran.err);
-        assert!(ran.err.contains("a string or an integer is needed"), "{id}: {}", ran.err);
+        assert!(ran.err.contains("expected a string or an integer in the field"), "{id}: {}", ran.err);
     }
 }
 

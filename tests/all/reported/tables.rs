@@ -78,7 +78,7 @@ fn a_column_is_told_by_its_last_cell_too() {
         assert_eq!(documents.by_ref().map(Result::unwrap).last().unwrap().id, "last");
         assert_eq!(documents.position(), table.len() as u64);
         let notes = documents.notes();
-        assert_eq!((notes.len(), notes[0].text_column()), (1, Some("code")));
+        assert_eq!((notes.len(), notes[0].text_column.as_deref()), (1, Some("code")));
         let said = "of its 2001 cells 2000 read as numbers, but not `A7` in line 2002";
         assert!(notes[0].to_string().ends_with(said), "{}", notes[0]);
     }
@@ -130,7 +130,7 @@ fn a_delimiter_can_be_given() {
         assert_eq!(ran.code, Some(code), "{}", ran.err);
     }
     let (_, ran) = insert("{\"id\": 1, \"text\": \"x\"}\n", &["--delimiter", ";"]);
-    assert!(ran.line().contains("delimiters mean nothing to the format jsonl"), "{}", ran.err);
+    assert!(ran.line().contains("delimiters do not apply to the format jsonl"), "{}", ran.err);
 }
 
 const EXCEL: &str = "id\ttitle\ttext\tauthor\r\n1\tPumps\t\"A pump, blue, for 5\"\" pipes\"\t\"Smith, John\"\r\n\

@@ -21,7 +21,7 @@ use crate::data::error::{DataError, DataErrorKind, Place};
 use crate::data::note::{Note, Seen, counted};
 use crate::data::streams::DocumentSource;
 use crate::document::Document;
-use value::{Values, has_wide_decimals};
+use value::Values;
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 
@@ -46,8 +46,6 @@ pub(super) struct Columns {
 struct Column {
     name: String,
     values: Values,
-    /// Decimals because of which the whole column is read as text.
-    inexact: Seen,
 }
 
 /// An opened file with its schema.
@@ -69,47 +67,37 @@ impl Columns {
         fields: &Fields,
         position: Arc<AtomicU64>,
     ) -> Result<Self, DataError> {
-        guarded(|| Self::begin(file, name.clone(), format, fields, position))
-            .unwrap_or_else(|detail| Err(failed(&name, 0, detail)))
-    }
-
-    fn begin(
-        file: File,
-        name: String,
-        format: Format,
-        fields: &Fields,
-        position: Arc<AtomicU64>,
-    ) -> Result<Self, DataError> {
-        let failed = |detail: String| failed(&name, 0, detail);
-        let bytes = file.metadata().map(|file| file.len()).map_err(|error| failed(error.to_string()))?;
-        let opened = match format {
-            Format::Parquet => parquet::open(file),
-            _ => arrow::open(file),
-        };
-        let opened = opened.map_err(failed)?;
-        let (fields, uses) = resolved(fields, &opened.schema, &name)?;
-        let used: Vec<usize> = (0..uses.len()).filter(|place| uses[*place].is_some()).collect();
-        let field = |place: usize| opened.schema.field(place);
-        // Ids, titles and texts keep all digits.
-        let is_own = |place: usize| uses[place] == Some(false);
-        let column = |&place: &usize| Column {
-            name: field(place).name().clone(),
-            values: Values::new(is_own(place)),
-            inexact: Seen::default(),
-        };
-        let mut columns: Vec<Column> = used.iter().map(column).collect();
-        let is_wide = |place: &usize| !is_own(*place) && has_wide_decimals(field(*place).data_type());
-        let wide: Vec<usize> = used.iter().copied().filter(is_wide).collect();
-        if !wide.is_empty() {
-            let looked_at = columns.iter_mut().zip(&used).filter(|(_, place)| wide.contains(place));
-            let found = inexact((opened.batches)(&wide).map_err(failed)?, wide.len());
-            for ((column, _), found) in looked_at.zip(found) {
-                column.values.decimals_as_text = found.count > 0;
-                column.inexact = found;
+        let opened = guarded(|| {
+            let failed = |detail: String| failed(&name, 0, detail);
+            let bytes = file.metadata().map(|file| file.len()).map_err(|error| failed(error.to_string()))?;
+            let opened = match format {
+                Format::Parquet => parquet::open(file),
+                _ => arrow::open(file),
+            };
+            let opened = opened.map_err(failed)?;
+            let (fields, uses) = resolved(fields, &opened.schema, &name)?;
+            let used: Vec<usize> = (0..uses.len()).filter(|place| uses[*place].is_some()).collect();
+            // Ids, titles and texts keep all digits.
+            let is_own = |place: usize| uses[place] == Some(false);
+            let column = |&place: &usize| Column {
+                name: opened.schema.field(place).name().clone(),
+                values: Values::new(is_own(place)),
+            };
+            let mut columns: Vec<Column> = used.iter().map(column).collect();
+            // The name of a type has those of its parts.
+            let of_type = |place: usize| opened.schema.field(place).data_type().to_string();
+            let has_decimals = |place: &usize| !is_own(*place) && of_type(*place).contains("Decimal");
+            let decimals: Vec<usize> = used.iter().copied().filter(has_decimals).collect();
+            if !decimals.is_empty() {
+                let own = columns.iter_mut().zip(&used).filter(|(_, place)| decimals.contains(place));
+                let own = own.map(|(column, _)| &mut column.values).collect();
+                find_inexact((opened.batches)(&decimals).map_err(failed)?, own);
             }
-        }
-        let batches = (opened.batches)(&used).map_err(failed)?;
-        let whole = opened.rows.map(|rows| (rows, bytes));
+            let batches = (opened.batches)(&used).map_err(failed)?;
+            Ok((fields, columns, batches, opened.rows.map(|rows| (rows, bytes))))
+        });
+        let opened = opened.unwrap_or_else(|detail| Err(failed(&name, 0, detail)));
+        let (fields, columns, batches, whole) = opened?;
         let (batch, next, row, is_finished) = (None, 0, 0, false);
         Ok(Self { name, fields, columns, batches, batch, next, row, whole, position, is_finished })
     }
@@ -128,25 +116,24 @@ impl Columns {
     }
 }
 
-/// For each column, the decimals that numbers cannot hold. Stops at an error, which the reading of the rows
-/// reports.
-fn inexact(batches: Batches, columns: usize) -> Vec<Seen> {
+/// Finds decimals that numbers cannot hold; all decimals of their columns become text. Stops at an error,
+/// which the reading of the rows reports.
+fn find_inexact(batches: Batches, mut columns: Vec<&mut Values>) {
     let look = || {
-        let mut values = vec![Values::default(); columns];
         let mut row = 0;
-        for batch in batches {
-            let Ok(batch) = batch else { break };
+        for batch in batches.map_while(Result::ok) {
             for place in 0..batch.num_rows() {
                 row += 1;
-                for (values, column) in values.iter_mut().zip(batch.columns()) {
-                    // Other failures are reported there too.
+                for (values, column) in columns.iter_mut().zip(batch.columns()) {
                     let _ = values.of(column.as_ref(), place, row);
                 }
             }
         }
-        values.into_iter().map(|values| values.inexact).collect()
     };
-    guarded(look).unwrap_or_else(|_| vec![Seen::default(); columns])
+    let _ = guarded(look);
+    for values in columns {
+        (values.decimals_as_text, values.infinite) = (values.inexact.count > 0, Seen::default());
+    }
 }
 
 impl DocumentSource for Columns {
@@ -188,8 +175,8 @@ impl DocumentSource for Columns {
 
     fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
-        for Column { name, values, inexact } in &self.columns {
-            if let Seen { count: count @ 1.., first: row } = *inexact {
+        for Column { name, values } in &self.columns {
+            if let Seen { count: count @ 1.., first: row } = values.inexact {
                 let values = counted(count, "of them has", "of them have");
                 let message = format!(
                     "the decimals of the column `{name}` are text: {values} more digits than a number holds, the first \
@@ -202,7 +189,9 @@ impl DocumentSource for Columns {
                 let message = format!(
                     "{values} left out of the column `{name}`, the first in row {row}: JSON has none"
                 );
-                notes.push(Note::about_missing(message, count));
+                let mut note = Note::new(message);
+                note.left_out = count;
+                notes.push(note);
             }
         }
         notes

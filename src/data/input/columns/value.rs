@@ -1,17 +1,15 @@
 //! The values of a column as JSON.
 
 use arrow_array::cast::AsArray;
-use arrow_array::temporal_conversions::as_datetime;
-use arrow_array::types::{
-    ArrowTemporalType, Float16Type, Float32Type, Float64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-};
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, downcast_integer_array};
+use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
 use serde_json::{Map, Number, Value};
 
 use crate::data::MAX_LINE_BYTES;
+use crate::data::input::cells::{exact, without_zeros};
 use crate::data::note::Seen;
 
 /// Most nested lists and structs, more than metadata may have.
@@ -24,7 +22,7 @@ const MOST_VALUES: usize = 1 << 20;
 pub(super) struct Values {
     /// Whether decimals are text with all digits.
     pub decimals_as_text: bool,
-    /// Decimals that a number cannot hold, if they are not text.
+    /// Decimals that a number cannot hold, found before decimals became text.
     pub inexact: Seen,
     /// Infinite numbers, which became null.
     pub infinite: Seen,
@@ -97,15 +95,11 @@ impl Values {
                 }
             }
             DataType::Timestamp(unit, zone) => {
-                let time = match unit {
-                    TimeUnit::Second => time::<TimestampSecondType>(column, row),
-                    TimeUnit::Millisecond => time::<TimestampMillisecondType>(column, row),
-                    TimeUnit::Microsecond => time::<TimestampMicrosecondType>(column, row),
-                    TimeUnit::Nanosecond => time::<TimestampNanosecondType>(column, row),
-                };
                 // Times with a zone are stored in UTC.
+                let one = column.slice(row, 1);
+                let one = cast(&one, &DataType::Timestamp(*unit, None)).map_err(|error| error.to_string())?;
                 let zone = if zone.is_some() { "Z" } else { "" };
-                Value::String(with_digits(time.ok_or("a time beyond the calendar")?, *unit) + zone)
+                Value::String(with_digits(written(&one, 0)?, *unit) + zone)
             }
             DataType::Time32(unit) | DataType::Time64(unit) => {
                 Value::String(with_digits(written(column, row)?, *unit))
@@ -121,7 +115,7 @@ impl Values {
                 if self.decimals_as_text {
                     return Ok(Value::String(decimal));
                 }
-                match number(&decimal) {
+                match exact(without_zeros(&decimal)) {
                     Some(number) => Value::Number(number),
                     None => {
                         self.inexact.see(1, self.row);
@@ -157,54 +151,11 @@ impl Values {
     }
 }
 
-/// Whether a column has decimals with more digits than 64-bit numbers hold.
-pub(super) fn has_wide_decimals(kind: &DataType) -> bool {
-    const SAFE_DIGITS: u8 = 15;
-    match kind {
-        DataType::Decimal32(digits, _)
-        | DataType::Decimal64(digits, _)
-        | DataType::Decimal128(digits, _)
-        | DataType::Decimal256(digits, _) => *digits > SAFE_DIGITS,
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            has_wide_decimals(item.data_type())
-        }
-        DataType::Struct(fields) => fields.iter().any(|field| has_wide_decimals(field.data_type())),
-        DataType::Dictionary(_, values) => has_wide_decimals(values),
-        _ => false,
-    }
-}
-
-/// A decimal as a number, if it is written the same way.
-fn number(decimal: &str) -> Option<Number> {
-    let shortest = match decimal.contains('.') {
-        true => decimal.trim_end_matches('0').trim_end_matches('.'),
-        false => decimal,
-    };
-    if let Ok(whole) = shortest.parse::<i64>() {
-        return Some(whole.into());
-    }
-    if let Ok(whole) = shortest.parse::<u64>() {
-        return Some(whole.into());
-    }
-    let number: f64 = shortest.parse().ok()?;
-    // Without an exponent, at any size.
-    (number.to_string() == shortest).then(|| Number::from_f64(number)).flatten()
-}
-
 /// A value as the library writes it.
 fn written(column: &dyn Array, row: usize) -> Result<String, String> {
     let options = FormatOptions::new().with_display_error(false);
     let formatter = ArrayFormatter::try_new(column, &options).map_err(|error| error.to_string())?;
     formatter.value(row).try_to_string().map_err(|error| format!("no text: {error}"))
-}
-
-fn time<T: ArrowTemporalType>(column: &dyn Array, row: usize) -> Option<String>
-where
-    i64: From<T::Native>,
-{
-    let time = as_datetime::<T>(column.as_primitive::<T>().value(row).into())?;
-    // In ISO 8601 format.
-    Some(format!("{time:?}"))
 }
 
 /// A time with the sub-second digits of its unit, so that the texts of a column sort chronologically.
@@ -233,10 +184,13 @@ mod tests {
             ("18446744073709551615", "18446744073709551615"),
             ("-9223372036854775808.00", "-9223372036854775808"),
         ] {
-            assert_eq!(number(decimal).map(|number| number.to_string()).as_deref(), Some(written));
+            assert_eq!(
+                exact(without_zeros(decimal)).map(|number| number.to_string()).as_deref(),
+                Some(written)
+            );
         }
         for decimal in ["0.12345678901234567890", "12345678901234567.89", "18446744073709551617"] {
-            assert_eq!(number(decimal), None, "{decimal}");
+            assert_eq!(exact(without_zeros(decimal)), None, "{decimal}");
         }
     }
 
