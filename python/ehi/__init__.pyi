@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Unpack
 
+from .shards import TermStatistics
+
 _Path = str | PathLike[str]
 _Progress = Callable[[str, int, int | None], object] | bool | None
 _Vectors = NDArray[np.float32] | NDArray[np.float16]
@@ -41,7 +43,6 @@ __all__ = [
     "PartialError",
     "Reranker",
     "SearchResult",
-    "SearchResults",
     "StoreError",
     "TrainError",
     "__version__",
@@ -148,6 +149,8 @@ class _SearchOptions(_RequestOptions, total=False):
     rerank_depth: int
     parallel: bool
     unlogged: bool
+    leaves: Sequence[int] | None
+    statistics: TermStatistics | None
 
 @final
 class Hit:
@@ -198,21 +201,6 @@ class SearchResult:
     @overload
     def __getitem__(self, at: slice, /) -> list[Hit]: ...
     def __iter__(self) -> Iterator[Hit]: ...
-
-@final
-class SearchResults:
-    @property
-    def ids(self) -> list[list[str]]: ...
-    @property
-    def scores(self) -> NDArray[np.float32]: ...
-    @property
-    def rerank_scores(self) -> NDArray[np.float32]: ...
-    def __len__(self) -> int: ...
-    @overload
-    def __getitem__(self, at: int, /) -> SearchResult: ...
-    @overload
-    def __getitem__(self, at: slice, /) -> list[SearchResult]: ...
-    def __iter__(self) -> Iterator[SearchResult]: ...
 
 @final
 class Documents:
@@ -329,7 +317,7 @@ class Index:
         query: list[str] | tuple[str, ...],
         k: int = 10,
         **options: Unpack[_SearchOptions],
-    ) -> SearchResults: ...
+    ) -> list[SearchResult]: ...
     @overload
     def search(
         self,

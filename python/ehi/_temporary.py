@@ -27,47 +27,36 @@ class Evaluated:
         create: Mapping[str, Any] | None,
         search: Mapping[str, Any],
     ) -> None:
-        self.model = model if isinstance(model, Model) else Model(model)
+        self._model = model if isinstance(model, Model) else Model(model)
         self._folder, self._create, self._search = folder, dict(create or {}), dict(search or EXACT)
 
     def _filled(
         self, ids: Sequence[str], texts: Sequence[str], titles: Sequence[str], **create: Any
     ) -> TemporaryIndex:
-        """An index of a corpus."""
-        store = TemporaryIndex(self._folder)
-        store.create(self.model, **{**self._create, **create})
-        store.fill(ids, texts, titles)
+        """An index of a corpus. Documents without any text are left out, since no search finds them; any
+        other that cannot be stored is a `ValueError`.
+        """
+        store = TemporaryIndex(self._folder, self._model, **{**self._create, **create})
+        kept = [place for place in range(len(ids)) if texts[place].strip() or titles[place].strip()]
+        check(store.index.add(*([column[place] for place in kept] for column in (ids, texts, titles))))
         return store
 
 
 class TemporaryIndex:
-    """An index below `parent`, or in the system's place for temporary files.
+    """An index below `parent`, or in the system's place for temporary files, which need not outlive a power
+    failure.
 
     `close` removes it, and so does the end of the program.
     """
 
-    def __init__(self, parent: Path | None = None) -> None:
+    def __init__(self, parent: Path | None, model: Model | Path, **options: Any) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-", dir=parent))
         self._remove = weakref.finalize(self, _remove, os.getpid(), self.folder)
-        self.index: Index | None = None
-
-    def create(self, model: Model | Path, **options: Any) -> Index:
-        """Makes the index, which need not outlive a power failure."""
         try:
             self.index = Index.create(self.folder / "index", model, **{"durability": "none", **options})
         except BaseException:
-            self.close()
+            self._remove()
             raise
-        return self.index
-
-    def fill(self, ids: Sequence[str], texts: Sequence[str], titles: Sequence[str]) -> None:
-        """Adds a corpus. Documents without any text are left out, since no search finds them.
-
-        `ValueError` for any other that cannot be stored.
-        """
-        kept = [place for place in range(len(ids)) if texts[place].strip() or titles[place].strip()]
-        columns = ([column[place] for place in kept] for column in (ids, texts, titles))
-        check(self.opened().add(*columns))
 
     def search(
         self,
@@ -77,16 +66,15 @@ class TemporaryIndex:
         among: Mapping[str, Sequence[str]] | None = None,
     ) -> dict[str, dict[str, float]]:
         """Scores of the best `k` documents of each query; of those of `among` where that is given."""
-        index = self.opened()
         if options.keys().isdisjoint(("mode", "alpha", "rrf")):
             # Quotes in a dataset's question are text.
             options = {"mode": "dense", **options}
         found: Iterable[SearchResult]
         if among is None:
-            found = index.search(list(queries.values()), k, ids_only=True, **options)
+            found = self.index.search(list(queries.values()), k, ids_only=True, **options)
         else:
             found = [
-                index.search(text, k, ids_only=True, **options, filter={"$ids": list(among[own])})
+                self.index.search(text, k, ids_only=True, **options, filter={"$ids": list(among[own])})
                 for own, text in queries.items()
             ]
         return {
@@ -94,16 +82,9 @@ class TemporaryIndex:
             for own, result in zip(queries, found, strict=True)
         }
 
-    def opened(self) -> Index:
-        if self.index is None:
-            raise ValueError("there is no corpus yet, or no longer")
-        return self.index
-
     def close(self) -> None:
         """Safe to call twice."""
-        if self.index is not None:
-            self.index.close()
-        self.index = None
+        self.index.close()
         self._remove()
 
 

@@ -17,11 +17,11 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from os import fspath
-from typing import Any, TypeVar
+from typing import Any
 
 from . import InputError
 from ._shared import Path, check, delete_all, fields_of, known_options, opened
@@ -45,14 +45,15 @@ _MORE = "_haystack"
 _OPEN: weakref.WeakValueDictionary[str, EhiDocumentStore] = weakref.WeakValueDictionary()
 _OPENING = threading.RLock()
 
-T = TypeVar("T")
+# Methods whose names begin with these also have a form whose name ends in `_async`.
+_VERBS = ("count", "filter", "write", "delete", "update", "get")
 
 
-def _async(call: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+def _async(call: Callable[..., Any]) -> Callable[..., Any]:
     """The same method, run in a thread."""
 
     @functools.wraps(call)
-    async def method(*arguments: Any, **options: Any) -> T:
+    async def method(*arguments: Any, **options: Any) -> Any:
         return await asyncio.to_thread(call, *arguments, **options)
 
     method.__name__ = method.__qualname__ = f"{call.__name__}_async"
@@ -200,22 +201,13 @@ class EhiDocumentStore:
         ordered = sorted(values.values(), key=lambda value: (str(value), type(value).__name__))
         return ordered[from_ : from_ + size], len(ordered)
 
-    count_documents_async = _async(count_documents)
-    filter_documents_async = _async(filter_documents)
-    write_documents_async = _async(write_documents)
-    delete_documents_async = _async(delete_documents)
-    delete_all_documents_async = _async(delete_all_documents)
-    delete_by_filter_async = _async(delete_by_filter)
-    update_by_filter_async = _async(update_by_filter)
-    count_documents_by_filter_async = _async(count_documents_by_filter)
-    count_unique_metadata_by_filter_async = _async(count_unique_metadata_by_filter)
-    get_metadata_fields_info_async = _async(get_metadata_fields_info)
-    get_metadata_field_min_max_async = _async(get_metadata_field_min_max)
-    get_metadata_field_unique_values_async = _async(get_metadata_field_unique_values)
-
     def _passing(self, filters: dict[str, Any] | None) -> Iterator[Document]:
         for each in self.index.iter(filter=_filter(filters)):
             yield _document(**each)
+
+
+for _name in [name for name in vars(EhiDocumentStore) if name.partition("_")[0] in _VERBS]:
+    setattr(EhiDocumentStore, f"{_name}_async", _async(getattr(EhiDocumentStore, _name)))
 
 
 @component

@@ -1,25 +1,20 @@
-"""MTEB: an index as a search model, and as the store under any encoder. `pip install './python[mteb]'`.
+"""MTEB: an index as a search model. `pip install './python[mteb]'`.
 
 import mteb
-from ehi.mteb import EhiSearch, EhiStore
+from ehi.mteb import EhiSearch
 
 mteb.evaluate(EhiSearch("models/scifact-minilm"), mteb.get_task("SciFact"))
-
-encoder = mteb.get_model("sentence-transformers/all-MiniLM-L6-v2")
-store = EhiStore.of(encoder)
-mteb.evaluate(mteb.models.SearchEncoderWrapper(encoder, index_backend=store), mteb.get_task("SciFact"))
 """
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from . import Model
 from ._shared import Path
 from ._temporary import Evaluated, TemporaryIndex
-from ._vectors import Vectors, rows
 
 try:
     from mteb.models.model_meta import ModelMeta, ScoringFunction
@@ -28,14 +23,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
-    from mteb.types import Array, CorpusDatasetType, QueryDatasetType
+    from mteb.types import CorpusDatasetType, QueryDatasetType
     from mteb.types import RetrievalOutputType, TopRankedDocumentsType
-
-_SIMILARITIES: dict[Any, Literal["cosine", "dot", "manhattan"]] = {
-    ScoringFunction.COSINE: "cosine",
-    ScoringFunction.DOT_PRODUCT: "dot",
-    ScoringFunction.MANHATTAN: "manhattan",
-}
 
 
 class EhiSearch(Evaluated):
@@ -58,7 +47,7 @@ class EhiSearch(Evaluated):
     ) -> None:
         super().__init__(model, folder, create, search)
         self._store: TemporaryIndex | None = None
-        self._name = name or f"ehi/{pathlib.Path(self.model.path).name}"
+        self._name = name or f"ehi/{pathlib.Path(self._model.path).name}"
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
@@ -68,8 +57,8 @@ class EhiSearch(Evaluated):
         return ModelMeta(
             **dict.fromkeys(unknown.split()),
             name=self._name,
-            revision=self.model.hash,
-            embed_dim=self.model.dim,
+            revision=self._model.hash,
+            embed_dim=self._model.dim,
             framework=[],
             similarity_fn_name=ScoringFunction.COSINE,
             use_instructions=False,
@@ -111,79 +100,3 @@ class EhiSearch(Evaluated):
         if self._store is not None:
             self._store.close()
         self._store = None
-
-
-class EhiStore:
-    """A store for the embeddings of any encoder, as MTEB's `IndexEncoderSearchProtocol`.
-
-    Embeddings are kept as float16 and searched exactly.
-    """
-
-    def __init__(
-        self,
-        similarity: Literal["cosine", "dot", "manhattan"] = "cosine",
-        folder: Path | None = None,
-    ) -> None:
-        self._similarity, self._folder = similarity, folder
-        self._vectors: Vectors | None = None
-        self._idxs: list[str] = []
-
-    @classmethod
-    def of(cls, encoder: Any, folder: Path | None = None) -> EhiStore:
-        """A store that ranks as the encoder's metadata say."""
-        name = encoder.mteb_model_meta.similarity_fn_name
-        if name not in _SIMILARITIES:
-            raise ValueError(
-                f"similarity {name} is not supported; known are {[str(each) for each in _SIMILARITIES]}"
-            )
-        return cls(_SIMILARITIES[name], folder)
-
-    def add_documents(self, embeddings: Array, idxs: list[str]) -> None:
-        """Adds embeddings, `[n, dim]` of numpy or PyTorch, under the ids of their documents."""
-        matrix, idxs = rows(embeddings), list(idxs)
-        if len(matrix) != len(idxs):
-            raise ValueError(f"{len(idxs)} ids with {len(matrix)} embeddings")
-        if self._vectors is None:
-            self._vectors = Vectors(matrix.shape[1], self._similarity, self._folder)
-        first = len(self._idxs)
-        # By position, because MTEB asks for positions.
-        self._vectors.add([str(first + place) for place in range(len(idxs))], matrix)
-        self._idxs += idxs
-
-    def search(
-        self,
-        embeddings: Array,
-        top_k: int,
-        similarity_fn: Callable[[Array, Array], Array],
-        top_ranked: TopRankedDocumentsType | None = None,
-        query_idx_to_id: dict[int, str] | None = None,
-    ) -> tuple[list[list[float]], list[list[int]]]:
-        """Scores and places of the best documents for each embedding, best first.
-
-        Scores are those of the store's own similarity, not of `similarity_fn`. With `top_ranked` a place is
-        that in the query's own list.
-        """
-        if self._vectors is None:
-            raise ValueError("`add_documents` comes before `search`")
-        matrix = rows(embeddings)
-        if top_ranked is None:
-            found = self._vectors.search(matrix, top_k)
-            places = [[int(place) for place in ids] for ids, _ in found]
-            return [scores for _, scores in found], places
-        if query_idx_to_id is None:
-            raise ValueError("`top_ranked` goes with `query_idx_to_id`")
-        place_of = {own: str(place) for place, own in enumerate(self._idxs)}
-        all_scores, all_places = [], []
-        for at, row in enumerate(matrix):
-            ranked = list(top_ranked.get(query_idx_to_id[at], []))
-            own = {place_of[each]: place for place, each in enumerate(ranked)}
-            ((ids, scores),) = self._vectors.search(row[None], top_k, list(own)) if own else [([], [])]
-            all_scores.append(scores)
-            all_places.append([own[each] for each in ids])
-        return all_scores, all_places
-
-    def clear(self) -> None:
-        """Forgets all embeddings."""
-        if self._vectors is not None:
-            self._vectors.close()
-        self._vectors, self._idxs = None, []

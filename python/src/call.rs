@@ -9,7 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-use crate::errors::{StoreError_, exception};
+use crate::errors::{StoreError, exception};
 
 /// How often a long call checks for signals and reports progress.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     if first.is_ok() || first == Err(own) {
         return Ok(());
     }
-    let error = StoreError_::new_err(
+    let error = StoreError::new_err(
         "this process was forked from one in which ehi was at work, whose threads did not come along; \
          start processes by `spawn`, or fork before the first call",
     );
@@ -66,38 +66,39 @@ pub fn in_parts<I: Sync, T: Send>(
     }
 }
 
-/// The receiver of progress.
-enum Listener {
-    Nobody,
-    Function(Py<PyAny>),
-    /// Bars of tqdm.
-    Bars(Py<PyAny>),
+/// The callback of a long call of the library.
+pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
+/// The receiver of progress: a function, or bars of tqdm.
+struct Listener {
+    function: Option<Py<PyAny>>,
+    are_bars: bool,
 }
 
 impl Listener {
     fn new(py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Self> {
-        let Some(progress) = progress else { return Ok(Self::Nobody) };
-        let own = progress.bind(py);
-        match own.cast::<PyBool>() {
-            Ok(on) if on.is_true() => {
-                Ok(Self::Bars(py.import("ehi._progress")?.getattr("Bars")?.call0()?.unbind()))
+        let are_bars = progress.as_ref().is_some_and(|own| own.bind(py).is(PyBool::new(py, true)));
+        let function = match progress {
+            Some(_) if are_bars => Some(py.import("ehi._progress")?.getattr("Bars")?.call0()?.unbind()),
+            Some(own) if own.bind(py).is_instance_of::<PyBool>() => None,
+            Some(own) if !own.bind(py).is_callable() => {
+                return Err(PyTypeError::new_err("`progress` is a function, or True for bars of tqdm"));
             }
-            Ok(_) => Ok(Self::Nobody),
-            Err(_) if own.is_callable() => Ok(Self::Function(progress)),
-            Err(_) => Err(PyTypeError::new_err("`progress` is a function, or True for bars of tqdm")),
-        }
+            function => function,
+        };
+        Ok(Self { function, are_bars })
     }
 
     /// Reports progress; returns whether to continue.
     fn tell(&self, py: Python<'_>, now: Progress) -> PyResult<bool> {
-        let (Self::Function(function) | Self::Bars(function)) = self else { return Ok(true) };
+        let Some(function) = &self.function else { return Ok(true) };
         let answer = function.call1(py, (format!("{:?}", now.stage), now.done, now.total))?;
         Ok(!answer.bind(py).is(PyBool::new(py, false)))
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        match self {
-            Self::Bars(bars) => bars.call_method0(py, "close").map(drop),
+        match &self.function {
+            Some(bars) if self.are_bars => bars.call_method0(py, "close").map(drop),
             _ => Ok(()),
         }
     }
@@ -109,7 +110,7 @@ impl Listener {
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
-    work: impl FnOnce(&mut dyn FnMut(Progress) -> ControlFlow<()>) -> ehi::Result<T> + Send,
+    work: impl FnOnce(&mut OnProgress<'_>) -> ehi::Result<T> + Send,
 ) -> PyResult<T> {
     begin(py)?;
     let listener = Listener::new(py, progress)?;

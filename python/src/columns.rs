@@ -14,28 +14,19 @@ pub fn dictionaries(documents: &Bound<'_, PyAny>) -> PyResult<Vec<Document>> {
     documents.try_iter()?.enumerate().map(|(place, item)| document(&item?, place)).collect()
 }
 
-/// Documents of columns of equal length.
+/// Documents of columns of equal length, of which all but the ids may be missing.
 pub fn columns(
     ids: &Bound<'_, PyAny>,
-    texts: &Bound<'_, PyAny>,
+    texts: Option<&Bound<'_, PyAny>>,
     titles: Option<&Bound<'_, PyAny>>,
     metadata: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Vec<Document>> {
-    let ids: Vec<String> = strings("ids", ids)?;
-    let texts = of_length("texts", strings("texts", texts)?, ids.len())?;
-    assemble(ids, texts, titles, metadata)
-}
-
-pub fn assemble(
-    ids: Vec<String>,
-    texts: Vec<String>,
-    titles: Option<&Bound<'_, PyAny>>,
-    metadata: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Vec<Document>> {
-    let titles = match titles {
-        Some(titles) => of_length("titles", strings("titles", titles)?, ids.len())?,
-        None => vec![String::new(); ids.len()],
+    let ids = strings("ids", ids)?;
+    let column = |name, values: Option<&Bound<'_, PyAny>>| match values {
+        Some(values) => of_length(name, strings(name, values)?, ids.len()),
+        None => Ok(vec![String::new(); ids.len()]),
     };
+    let (texts, titles) = (column("texts", texts)?, column("titles", titles)?);
     let metadata = match metadata {
         Some(metadata) => {
             if metadata.is_instance_of::<PyDict>() {
@@ -62,7 +53,15 @@ pub fn strings(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     values.try_iter()?.enumerate().map(one).collect()
 }
 
-pub fn of_length<T>(name: &str, values: Vec<T>, expected: usize) -> PyResult<Vec<T>> {
+/// The texts of one string or of a list; also returns whether it was one string.
+pub fn one_or_more(name: &str, values: &Bound<'_, PyAny>) -> PyResult<(Vec<String>, bool)> {
+    match values.is_instance_of::<PyString>() {
+        true => Ok((vec![text(values, || format!("`{name}`"))?], true)),
+        false => Ok((strings(name, values)?, false)),
+    }
+}
+
+fn of_length<T>(name: &str, values: Vec<T>, expected: usize) -> PyResult<Vec<T>> {
     match values.len() == expected {
         true => Ok(values),
         false => Err(PyValueError::new_err(format!("{expected} ids and {} {name}", values.len()))),

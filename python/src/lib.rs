@@ -20,20 +20,22 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _ehi {
     #[pymodule_export]
+    use super::errors::{
+        CancelledError, DataError, Error, FilterError, InputError, LockedError, ModelError, PartialError,
+        StoreError, TrainError,
+    };
+    #[pymodule_export]
     use super::index::{AutoTune, Documents, Index};
     #[pymodule_export]
     use super::model::{Encoder, Model, Reranker};
     #[pymodule_export]
-    use super::search::{Hit, SearchResult, SearchResults};
+    use super::search::{Hit, SearchResult};
+    #[pymodule_export]
+    use super::shards::_shards;
     #[pymodule_export]
     use super::training::{evaluate, train, train_reranker};
 
-    use super::*;
-
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        errors::add(module)?;
-        shards::add(module)
-    }
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

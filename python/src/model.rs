@@ -9,13 +9,12 @@ use ehi::train::{self, QueryEncoderChoice, TrainConfig};
 use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::call::{in_parts, run, watched};
-use crate::columns::strings;
+use crate::columns::one_or_more;
 use crate::errors::ModelError;
 use crate::options::{SIMILARITIES, distillation, one_of, parse};
-use crate::training::Given;
+use crate::training::TrainingData;
 use crate::value::plain;
 
 /// A model on disk: a bundle that `train` made, or an unmodified folder of sentence-transformers.
@@ -161,7 +160,7 @@ impl Model {
         let is_none = options.query_encoder == QueryEncoderChoice::None;
         let given = match (is_none, &data, documents, &pairs) {
             (true, None, None, None) => None,
-            _ => Some(Given::new(data, documents, pairs)?),
+            _ => Some(TrainingData::new(data, documents, pairs)?),
         };
         let bundle = self.bundle.clone();
         let report = watched(py, progress, move |told| {
@@ -170,10 +169,6 @@ impl Model {
             train::distil(&bundle, &set, &options, told)
         })?;
         plain(py, &report)
-    }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_pickled("a model"))
     }
 
     fn __repr__(&self) -> String {
@@ -217,10 +212,6 @@ impl Reranker {
             Ok(self.reranker.score(question, &documents)?)
         })?;
         Ok(PyArray1::from_vec(py, scores))
-    }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_pickled("a reranker"))
     }
 }
 
@@ -332,10 +323,6 @@ impl Encoder {
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         self.encode(py, texts, Role::Document)
     }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_pickled("an encoder"))
-    }
 }
 
 /// Maps an error about a text in a part to its position in the whole.
@@ -358,10 +345,7 @@ impl Encoder {
         texts: &Bound<'py, PyAny>,
         role: Role,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let (texts, is_one): (Vec<String>, bool) = match texts.cast::<PyString>() {
-            Ok(text) => (vec![text.to_cow()?.into_owned()], true),
-            Err(_) => (strings("texts", texts)?, false),
-        };
+        let (texts, is_one) = one_or_more("texts", texts)?;
         let dim = self.encoder.dim();
         let rows = in_parts(py, &texts, TEXTS, |begin, part| {
             let texts: Vec<&str> = part.iter().map(String::as_str).collect();
@@ -370,9 +354,4 @@ impl Encoder {
         let shape = if is_one { vec![dim] } else { vec![texts.len(), dim] };
         PyArray1::from_vec(py, rows).reshape(IxDyn(&shape))
     }
-}
-
-/// The refusal to pickle objects with memory and threads of this process.
-fn not_pickled(what: &str) -> PyErr {
-    PyTypeError::new_err(format!("{what} cannot be pickled; pickle the path of its folder"))
 }

@@ -8,13 +8,17 @@ use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 
 use crate::errors::exception;
-use crate::value::{from_python, type_name};
+use crate::model::model;
+use crate::value::from_python;
 
 pub const SIMILARITIES: [(&str, Similarity); 3] =
     [("cosine", Similarity::Cosine), ("dot", Similarity::DotProduct), ("manhattan", Similarity::Manhattan)];
+
+const DURABILITIES: [(&str, Durability); 3] =
+    [("none", Durability::None), ("on_flush", Durability::OnFlush), ("every_batch", Durability::EveryBatch)];
 
 pub fn parse<T: FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> PyResult<T> {
     text.parse().map_err(|error| PyValueError::new_err(format!("`{name}`: {error}")))
@@ -36,17 +40,9 @@ pub fn seconds(name: &str, value: f64) -> PyResult<Duration> {
 
 /// A filter from a dictionary or from JSON.
 pub fn filter(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Filter> {
-    let json = match value.cast::<PyString>() {
-        Ok(text) => text.to_cow()?.into_owned(),
-        Err(_) if value.is_instance_of::<PyDict>() => from_python(value)?.to_string(),
-        Err(_) => {
-            return Err(PyTypeError::new_err(format!(
-                "a filter is a dictionary or a string of JSON, not {}",
-                type_name(value)
-            )));
-        }
-    };
-    json.parse().map_err(|error: ehi::FilterError| exception(py, error.into()))
+    let json = from_python(value)?;
+    let filter = json.as_str().map_or_else(|| Filter::from_json(&json), str::parse);
+    filter.map_err(|error| exception(py, error.into()))
 }
 
 /// Judgments from tuples of question, id and, if it is not 1, grade.
@@ -83,50 +79,40 @@ pub fn distillation(
     Ok(options)
 }
 
-/// How an index is created or opened.
-#[derive(Default)]
-pub struct HandleOptions<'a> {
-    pub similarity: Option<&'a str>,
-    pub durability: Option<&'a str>,
-    pub codes: Option<bool>,
-    pub words: Option<&'a str>,
-    pub precision: Option<&'a str>,
-    pub wait: Option<f64>,
-    pub passages: Option<(u32, u32)>,
-    pub lazy_encoder: bool,
-}
-
-impl HandleOptions<'_> {
-    pub fn builder(&self) -> PyResult<IndexBuilder> {
-        let mut builder = ehi::Index::builder();
-        if let Some(text) = self.similarity {
-            builder = builder.similarity(one_of("similarity", text, &SIMILARITIES)?);
+/// The keywords of a handle, those that are `known`; `exist_ok` is for the caller.
+pub fn builder(
+    py: Python<'_>,
+    keywords: Option<&Bound<'_, PyDict>>,
+    known: &[&str],
+) -> PyResult<IndexBuilder> {
+    let mut builder = ehi::Index::builder();
+    for (name, value) in keywords.into_iter().flatten() {
+        let name: &str = name.extract()?;
+        if !known.contains(&name) {
+            let known = known.join(", ");
+            return Err(PyTypeError::new_err(format!("unknown keyword `{name}`; known are {known}")));
         }
-        if let Some(text) = self.durability {
-            let known = [
-                ("none", Durability::None),
-                ("on_flush", Durability::OnFlush),
-                ("every_batch", Durability::EveryBatch),
-            ];
-            builder = builder.durability(one_of("durability", text, &known)?);
+        if value.is_none() {
+            continue;
         }
-        if let Some(codes) = self.codes {
-            builder = builder.codes(codes);
-        }
-        match self.words {
-            None => {}
-            Some("none") => builder = builder.analyzer(None),
-            Some(text) => builder = builder.analyzer(parse::<Analyzer>("words", text)?),
-        }
-        if let Some(text) = self.precision {
-            builder = builder.encoder_precision(parse::<EncoderPrecision>("precision", text)?);
-        }
-        if let Some(wait) = self.wait {
-            builder = builder.lock_wait(seconds("wait", wait)?);
-        }
-        if let Some((tokens, overlap)) = self.passages {
-            builder = builder.passages(tokens, overlap);
-        }
-        Ok(if self.lazy_encoder { builder.lazy_encoder(true) } else { builder })
+        builder = match name {
+            "similarity" => builder.similarity(one_of(name, value.extract()?, &SIMILARITIES)?),
+            "durability" => builder.durability(one_of(name, value.extract()?, &DURABILITIES)?),
+            "codes" => builder.codes(value.extract()?),
+            "words" => match value.extract()? {
+                "none" => builder.analyzer(None),
+                text => builder.analyzer(parse::<Analyzer>(name, text)?),
+            },
+            "precision" => builder.encoder_precision(parse::<EncoderPrecision>(name, value.extract()?)?),
+            "wait" => builder.lock_wait(seconds(name, value.extract()?)?),
+            "passages" => {
+                let (tokens, overlap) = value.extract()?;
+                builder.passages(tokens, overlap)
+            }
+            "lazy_encoder" => builder.lazy_encoder(value.extract()?),
+            "model" => builder.expect_model(&model(py, &value)?),
+            _ => builder,
+        };
     }
+    Ok(builder)
 }

@@ -1,38 +1,43 @@
 //! Search requests and results.
 
+use std::sync::Arc;
+
 use ehi::search::QuestionWords;
 use ehi::{InputError, SearchRequest};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice};
+use pyo3::types::{PyDict, PyIterator, PyList};
 use serde_json::{Map, Value, json};
 
 use crate::errors::exception;
 use crate::model::Reranker;
+use crate::shards::TermStatistics;
 use crate::value::{from_python, plain, to_python};
 
-/// A request from the keywords of a search: those of `SearchRequest::from_json`, `reranker` and
-/// `rerank_depth`.
+/// A request from the keywords of a search: those of `SearchRequest::from_json`, `reranker`, `rerank_depth`
+/// and `statistics`.
 pub fn request(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) -> PyResult<SearchRequest> {
-    let mut rerank = None;
+    let (mut rerank, mut statistics) = (None, None);
     let mut depth = RERANK_DEPTH;
     let mut json = Map::from_iter([("k".to_owned(), k.into())]);
     for (name, value) in options.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
         match name.extract::<&str>()? {
             "reranker" => rerank = Some(value.cast::<Reranker>()?.get().reranker.clone()),
             "rerank_depth" => depth = value.extract()?,
+            "statistics" => statistics = Some(Arc::clone(&value.cast::<TermStatistics>()?.get().statistics)),
             name => {
                 json.insert(name.to_owned(), from_python(&value)?);
             }
         }
     }
-    let read = SearchRequest::from_json(Value::Object(json)).map_err(|error| match error {
+    let mut read = SearchRequest::from_json(Value::Object(json)).map_err(|error| match error {
         ehi::Error::Input(InputError::BadRequest { reason }) if reason.starts_with("unknown field") => {
             PyTypeError::new_err(reason)
         }
         error => exception(py, error),
     })?;
+    read.statistics = statistics;
     Ok(match rerank {
         Some(reranker) => read.rerank(&reranker, depth),
         None => read,
@@ -46,12 +51,6 @@ const RERANK_DEPTH: usize = 100;
 #[pyclass(frozen, module = "ehi")]
 pub struct Hit {
     hit: ehi::Hit,
-}
-
-impl Hit {
-    fn rerank_or_nan(&self) -> f32 {
-        self.hit.rerank_score.unwrap_or(f32::NAN)
-    }
 }
 
 #[pymethods]
@@ -141,14 +140,20 @@ impl Hit {
 /// The hits of one question, best first, as a sequence.
 #[pyclass(frozen, sequence, module = "ehi")]
 pub struct SearchResult {
-    hits: Vec<Py<Hit>>,
+    /// Each a [`Hit`].
+    hits: Py<PyList>,
     rest: ehi::SearchResult,
 }
 
 impl SearchResult {
     pub fn new(py: Python<'_>, mut result: ehi::SearchResult) -> PyResult<Self> {
         let hits = std::mem::take(&mut result.hits).into_iter().map(|hit| Py::new(py, Hit { hit }));
-        Ok(Self { hits: hits.collect::<PyResult<_>>()?, rest: result })
+        let hits = PyList::new(py, hits.collect::<PyResult<Vec<_>>>()?)?.unbind();
+        Ok(Self { hits, rest: result })
+    }
+
+    fn column<T>(&self, py: Python<'_>, of: impl Fn(&ehi::Hit) -> T) -> PyResult<Vec<T>> {
+        self.hits.bind(py).iter().map(|hit| Ok(of(&hit.cast::<Hit>()?.get().hit))).collect()
     }
 }
 
@@ -156,22 +161,20 @@ impl SearchResult {
 impl SearchResult {
     /// Ids of the hits.
     #[getter]
-    fn ids(&self) -> Vec<String> {
-        self.hits.iter().map(|hit| hit.get().hit.id.clone()).collect()
+    fn ids(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.column(py, |hit| hit.id.clone())
     }
 
     /// Scores of the hits, `[hits]` f32.
     #[getter]
-    fn scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
-        let scores: Vec<f32> = self.hits.iter().map(|hit| hit.get().hit.score).collect();
-        scores.into_pyarray(py)
+    fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        Ok(self.column(py, |hit| hit.score)?.into_pyarray(py))
     }
 
     /// Scores of a reranker, `[hits]` f32; NaN for hits that were not reranked.
     #[getter]
-    fn rerank_scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
-        let scores: Vec<f32> = self.hits.iter().map(|hit| hit.get().rerank_or_nan()).collect();
-        scores.into_pyarray(py)
+    fn rerank_scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        Ok(self.column(py, |hit| hit.rerank_score.unwrap_or(f32::NAN))?.into_pyarray(py))
     }
 
     /// The request with defaults, as a dictionary of the keywords.
@@ -205,114 +208,19 @@ impl SearchResult {
         self.rest.notes.clone()
     }
 
-    fn __len__(&self) -> usize {
-        self.hits.len()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.hits.bind(py).len()
     }
 
-    fn __getitem__(&self, py: Python<'_>, at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        element(py, "hit", &self.hits, at)
+    fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.hits.bind(py).as_any().get_item(at)
     }
 
-    fn __iter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        iterator(py, &self.hits)
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.hits.bind(py).try_iter()
     }
 
-    fn __repr__(&self) -> String {
-        format!("SearchResult({} hits)", self.hits.len())
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("SearchResult({} hits)", self.__len__(py))
     }
-}
-
-/// The results of several questions, in their order, as a sequence of `SearchResult`.
-#[pyclass(frozen, sequence, module = "ehi")]
-pub struct SearchResults {
-    k: usize,
-    results: Vec<Py<SearchResult>>,
-}
-
-impl SearchResults {
-    pub fn new(k: usize, results: Vec<Py<SearchResult>>) -> Self {
-        Self { k, results }
-    }
-
-    fn column<'py>(&self, py: Python<'py>, of: impl Fn(&Hit) -> f32) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let cells = self.results.len().saturating_mul(self.k);
-        let mut values = Vec::new();
-        values.try_reserve_exact(cells).map_err(|_| {
-            let message =
-                format!("{} questions by {} hits do not fit the memory", self.results.len(), self.k);
-            PyMemoryError::new_err(message)
-        })?;
-        values.resize(cells, f32::NAN);
-        if self.k > 0 {
-            for (row, result) in values.chunks_exact_mut(self.k).zip(&self.results) {
-                for (value, hit) in row.iter_mut().zip(&result.get().hits) {
-                    *value = of(hit.get());
-                }
-            }
-        }
-        values.into_pyarray(py).reshape([self.results.len(), self.k])
-    }
-}
-
-#[pymethods]
-impl SearchResults {
-    /// Ids of the hits, a list for each question.
-    #[getter]
-    fn ids(&self) -> Vec<Vec<String>> {
-        self.results.iter().map(|result| result.get().ids()).collect()
-    }
-
-    /// Scores of the hits, `[questions, k]` f32; NaN if a question has fewer hits.
-    #[getter]
-    fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        self.column(py, |hit| hit.hit.score)
-    }
-
-    /// Scores of a reranker, `[questions, k]` f32; NaN for hits that were not reranked, and if a question has
-    /// fewer hits.
-    #[getter]
-    fn rerank_scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        self.column(py, Hit::rerank_or_nan)
-    }
-
-    fn __len__(&self) -> usize {
-        self.results.len()
-    }
-
-    fn __getitem__(&self, py: Python<'_>, at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        element(py, "result", &self.results, at)
-    }
-
-    fn __iter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        iterator(py, &self.results)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("SearchResults({} questions)", self.results.len())
-    }
-}
-
-/// The element at a position, counted from the end if negative, or those of a slice as a list.
-fn element<T>(py: Python<'_>, name: &str, items: &[Py<T>], at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-    let length = items.len();
-    if let Ok(slice) = at.cast::<PySlice>() {
-        let within = slice.indices(length as isize)?;
-        let mut chosen = Vec::new();
-        let mut place = within.start;
-        for _ in 0..within.slicelength {
-            chosen.push(items[place as usize].clone_ref(py).into_any());
-            place += within.step;
-        }
-        return Ok(chosen.into_pyobject(py)?.into_any().unbind());
-    }
-    let place: isize = at.extract()?;
-    let place = if place < 0 { place + length as isize } else { place };
-    let item = usize::try_from(place).ok().and_then(|place| items.get(place));
-    let item = item.ok_or_else(|| PyIndexError::new_err(format!("{name} {at} of {length}")))?;
-    Ok(item.clone_ref(py).into_any())
-}
-
-fn iterator<T>(py: Python<'_>, items: &[Py<T>]) -> PyResult<Py<PyAny>> {
-    let items: Vec<Py<PyAny>> = items.iter().map(|item| item.clone_ref(py).into_any()).collect();
-    Ok(items.into_pyobject(py)?.try_iter()?.into_any().unbind())
 }

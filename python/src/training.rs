@@ -18,19 +18,22 @@ use crate::options::parse;
 use crate::value::{from_python, plain};
 
 /// Settings of a training, by the names in `docs/training.md`, flat or nested.
-pub fn config(given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
-    let Some(given) = given else { return Ok(TrainConfig::default()) };
-    let json = from_python(given)?.to_string();
-    TrainConfig::from_json(&json).map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
+pub fn config<T: Default, E: std::fmt::Display>(
+    given: Option<&Bound<'_, PyAny>>,
+    read: impl Fn(&str) -> Result<T, E>,
+) -> PyResult<T> {
+    let Some(given) = given else { return Ok(T::default()) };
+    read(&from_python(given)?.to_string())
+        .map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
 }
 
 /// The training data: a dataset's folder, or documents with pairs of question and document id.
-pub enum Given {
+pub enum TrainingData {
     Folder(PathBuf),
     Pairs(Vec<Document>, Vec<(String, String)>),
 }
 
-impl Given {
+impl TrainingData {
     pub fn new(
         data: Option<PathBuf>,
         documents: Option<&Bound<'_, PyAny>>,
@@ -77,8 +80,8 @@ pub fn train(
     config: Option<&Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Model, Py<PyAny>)> {
-    let config = self::config(config)?;
-    let given = Given::new(data, documents, pairs)?;
+    let config = self::config(config, TrainConfig::from_json)?;
+    let given = TrainingData::new(data, documents, pairs)?;
     let fitted = watched(py, progress, move |told| {
         let set = given.read(config.dev_fraction)?;
         Trainer::builder().base(base).output(output).config(config).on_progress(told).fit(&set)
@@ -113,11 +116,7 @@ pub fn train_reranker(
     config: Option<&Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Reranker, Py<PyAny>)> {
-    let config = match config {
-        None => RerankerConfig::default(),
-        Some(given) => RerankerConfig::from_json(&from_python(given)?.to_string())
-            .map_err(|error| PyValueError::new_err(format!("`config`: {error}")))?,
-    };
+    let config = self::config(config, RerankerConfig::from_json)?;
     // The documents of the index, unless others are given.
     let stored = match (documents, &pairs, index) {
         (None, Some(_), Some(index)) => {
@@ -127,8 +126,8 @@ pub fn train_reranker(
         _ => None,
     };
     let given = match (stored, pairs) {
-        (Some(documents), Some(pairs)) => Given::Pairs(documents, pairs),
-        (_, pairs) => Given::new(data, documents, pairs)?,
+        (Some(documents), Some(pairs)) => TrainingData::Pairs(documents, pairs),
+        (_, pairs) => TrainingData::new(data, documents, pairs)?,
     };
     let index = index.map(Index::inner).transpose()?;
     let fitted = watched(py, progress, move |told| {

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 
 use ehi::Document;
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -22,27 +20,7 @@ pub fn plain(py: Python<'_>, data: &impl Serialize) -> PyResult<Py<PyAny>> {
 }
 
 pub fn to_python(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
-    Ok(match value {
-        Value::Null => py.None(),
-        Value::Bool(value) => PyBool::new(py, *value).to_owned().into_any().unbind(),
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(value), _) => value.into_pyobject(py)?.into_any().unbind(),
-            (None, Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
-            (None, None) => number.as_f64().unwrap_or(f64::NAN).into_pyobject(py)?.into_any().unbind(),
-        },
-        Value::String(text) => PyString::new(py, text).into_any().unbind(),
-        Value::Array(values) => {
-            let values = values.iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>()?;
-            PyList::new(py, values)?.into_any().unbind()
-        }
-        Value::Object(fields) => {
-            let object = PyDict::new(py);
-            for (name, value) in fields {
-                object.set_item(name, to_python(py, value)?)?;
-            }
-            object.into_any().unbind()
-        }
-    })
+    Ok(pythonize::pythonize(py, value)?.unbind())
 }
 
 /// A JSON value.
@@ -188,36 +166,17 @@ pub fn document_to_python(py: Python<'_>, document: &Document) -> PyResult<Py<Py
 
 /// Rows of an array of numpy, f32 or f16, `[n, dim]`, or `[dim]` for one.
 ///
-/// Contiguous values are read in place; others are copied. Any other number type is an error, so that nothing
-/// is rounded silently.
+/// Contiguous f32 is read in place; other arrays are copied. Any other number type is an error, so that
+/// nothing is rounded silently.
 pub struct Matrix<'py> {
-    values: Values<'py>,
-    count: usize,
+    values: PyReadonlyArrayDyn<'py, f32>,
     dim: usize,
-}
-
-enum Values<'py> {
-    F32(PyReadonlyArrayDyn<'py, f32>),
-    F16(PyReadonlyArrayDyn<'py, f16>),
-}
-
-/// The rows of a [`Matrix`], for threads without the interpreter's lock.
-pub struct Rows<'a> {
-    values: Slice<'a>,
-    count: usize,
-    dim: usize,
-}
-
-enum Slice<'a> {
-    F32(&'a [f32]),
-    F16(&'a [f16]),
 }
 
 impl<'py> Matrix<'py> {
     pub fn new(array: &Bound<'py, PyUntypedArray>) -> PyResult<Self> {
-        let (count, dim) = match *array.shape() {
-            [dim] => (1, dim),
-            [count, dim] => (count, dim),
+        let dim = match *array.shape() {
+            [dim] | [_, dim] => dim,
             ref shape => {
                 let found = shape.len();
                 return Err(PyValueError::new_err(format!(
@@ -228,48 +187,18 @@ impl<'py> Matrix<'py> {
         if dim == 0 {
             return Err(PyValueError::new_err("an array without columns"));
         }
-        // A Rust slice needs contiguous, aligned values.
-        let is_aligned = array.getattr("flags")?.getattr("aligned")?.extract()?;
-        let array = match array.is_c_contiguous() && is_aligned {
-            true => array.clone(),
-            false => array.call_method0("copy")?.cast_into()?,
-        };
-        let values = if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
-            Values::F32(array.readonly())
-        } else if let Ok(array) = array.cast::<PyArrayDyn<f16>>() {
-            Values::F16(array.readonly())
-        } else {
-            let found = array.dtype();
-            let what =
-                format!("an array of {found}; float32 and float16 are read: array.astype(\"float32\")");
+        let kind = array.dtype().str()?.to_string();
+        if !["float32", "float16"].contains(&&*kind) {
+            let what = format!("an array of {kind}; float32 and float16 are read: array.astype(\"float32\")");
             return Err(PyTypeError::new_err(what));
-        };
-        Ok(Self { values, count, dim })
-    }
-
-    pub fn rows(&self) -> PyResult<Rows<'_>> {
-        let values = match &self.values {
-            Values::F32(array) => Slice::F32(array.as_slice()?),
-            Values::F16(array) => Slice::F16(array.as_slice()?),
-        };
-        Ok(Rows { values, count: self.count, dim: self.dim })
-    }
-}
-
-impl<'a> Rows<'a> {
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    pub fn row(&self, at: usize) -> Cow<'a, [f32]> {
-        let place = at * self.dim..(at + 1) * self.dim;
-        match self.values {
-            Slice::F32(values) => Cow::Borrowed(&values[place]),
-            Slice::F16(values) => Cow::Owned(values[place].to_f32_vec()),
         }
+        // A Rust slice needs contiguous, aligned values.
+        let numpy = array.py().import("numpy")?;
+        let array = numpy.call_method1("require", (array, "float32", ["C", "A"]))?;
+        Ok(Self { values: array.cast_into::<PyArrayDyn<f32>>()?.readonly(), dim })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Cow<'a, [f32]>> {
-        (0..self.count).map(|at| self.row(at))
+    pub fn rows(&self) -> PyResult<Vec<&[f32]>> {
+        Ok(self.values.as_slice()?.chunks_exact(self.dim).collect())
     }
 }

@@ -30,6 +30,7 @@ def test_beir_and_ehi_measure_the_same(data, tmp_path):
 
 
 def test_embeddings_from_files_find_the_same(data, tmp_path):
+    pytest.importorskip("faiss", reason="needs faiss-cpu, as BEIR's own search does")
     corpus, queries, _ = data
     search = EhiSearch(MODEL, exact=True, mode="dense", encoder="full")
     retriever = EvaluateRetrieval(search, k_values=[10], score_function="dot")

@@ -12,7 +12,7 @@ from places import ROOT
 
 NAMES = [name for name in ehi.__all__ if not name.startswith("_")]
 # Made by calls that have an example, or errors, of which the text is all there is.
-WITHOUT = {"Documents", "AutoTune", "SearchResult", "SearchResults", "Hit", "Reranker"}
+WITHOUT = {"Documents", "AutoTune", "SearchResult", "Hit", "Reranker"}
 
 
 def docstrings():

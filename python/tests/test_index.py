@@ -153,7 +153,7 @@ def test_one_writer_and_any_number_of_readers(tmp_path):
 
 
 def test_an_open_index_is_not_pickled(filled):
-    with pytest.raises(TypeError, match="pickle its path"):
+    with pytest.raises(TypeError, match="cannot pickle"):
         pickle.dumps(filled)
     assert pickle.loads(pickle.dumps(filled.path)) == pathlib.Path(filled.path)
 
@@ -314,8 +314,7 @@ def test_a_reranker_orders_the_hits(filled, documents):
     assert order == sorted(order, reverse=True) == again.rerank_scores.tolist()
     assert np.isnan(plain.rerank_scores).all()
     several = filled.search(["cells in mice", "-cells"], k=7, reranker=reranker, rerank_depth=5)
-    assert several.rerank_scores.shape == several.scores.shape == (2, 7)
-    assert np.isfinite(several.rerank_scores[0, :5]).all() and several.rerank_scores[0, :5].tolist() == order
+    assert several[0].rerank_scores[:5].tolist() == order and np.isnan(several[0].rerank_scores[5:]).all()
     with pytest.raises(TypeError, match=r'astype\("float32"\)'):
         filled.search(np.zeros(384))
 

@@ -29,7 +29,7 @@ ELSEWHERE = {
     "insert_vectors": "add_vectors",
     "is_empty": "len",
     "is_lexical": "stats",
-    "leaf_rows": "shards.leaf_rows",
+    "leaf_rows": "leaves",
     "len": "len",
     "logs_questions": "stats",
     "make_tree": "shards.make_tree",
@@ -56,12 +56,10 @@ OF_SEARCH = {
     "dense": "mode",
     "from_json": "search",
     "hybrid": "mode",
-    "leaves": "shards.search",
     "lexical": "mode",
     "of": "mode",
     "reach": "beam, recall, exact",
     "rerank": "reranker",
-    "statistics": "shards.search",
 }
 OF_HANDLES = {
     "analyzer": "words",

@@ -41,7 +41,7 @@ def test_statistics_are_summed_and_come_back(filled, statistics):
     own = shards.term_statistics(filled)
     assert statistics == own and statistics.documents == len(filled)
     assert shards.TermStatistics.from_bytes(own.to_bytes()) == own
-    assert own.terms > 1000 and own.total_length > 10_000 and own.kind.startswith("tokens ")
+    assert own.terms > 1000
     with pytest.raises(ValueError, match="no statistics of terms"):
         shards.TermStatistics.from_bytes(own.to_bytes()[:-1])
 
@@ -50,18 +50,17 @@ def test_statistics_are_summed_and_come_back(filled, statistics):
 def test_several_indexes_answer_as_one(filled, divided, statistics, question):
     encoder = ehi.Encoder(MODEL, precision="int8")
     vector = encoder.encode_query(shards.plain_question(question))
-    leaves, probabilities = shards.route(filled.model, vector, 5)
-    assert len(leaves) == 5 and (np.diff(probabilities) <= 0).all()
-    leaves = leaves.tolist()
+    leaves = shards.route(filled.model, vector, 5)
+    assert len(leaves) == 5 == len(set(leaves))
 
     def merged(**options):
-        hits = [hit for index in divided for hit in shards.search(index, 20, codes=False, **options)]
+        hits = [hit for index in divided for hit in index.search(vector, 20, codes=False, **options)]
         return bits(sorted(hits, key=lambda hit: (-hit.score, hit.id))[:20])
 
     one = filled.search(vector, 20, beam=5, codes=False)
-    assert merged(vector=vector, leaves=leaves) == bits(one)
+    assert merged(leaves=leaves) == bits(one)
     one = filled.search(vector, 20, exact=True)
-    assert merged(vector=vector) == bits(one)
+    assert merged(exact=True) == bits(one)
     one = filled.search(question, 20, beam=5, codes=False, mode="hybrid", alpha=0.6, encoder="full")
     offers = [
         shards.candidates(index, question, vector, 200, leaves=leaves, statistics=statistics, codes=False)
@@ -75,20 +74,13 @@ def test_several_indexes_answer_as_one(filled, divided, statistics, question):
         assert [np.float32(own["score"]) for own in deep] == list(one.scores)
 
 
-def test_what_leaves_hold(filled, divided):
-    rows = sum(shards.leaf_rows(index).astype(int) for index in divided)
-    assert (rows == shards.leaf_rows(filled)).all() and rows.sum() == len(filled)
-
-
 def test_what_cannot_be(filled, divided, statistics):
     vector = np.ones(384, dtype=np.float32)
     with pytest.raises(ehi.InputError) as refused:
-        shards.search(filled, 5, vector=vector, leaves=[10**6])
+        filled.search(vector, 5, leaves=[10**6])
     assert refused.value.kind == "UnknownLeaf"
     with pytest.raises(ehi.InputError, match="`dense` and `statistics`"):
-        shards.search(filled, 5, vector=vector, statistics=statistics)
-    with pytest.raises(ehi.InputError):
-        shards.search(filled, 5)
+        filled.search(vector, 5, mode="dense", statistics=statistics)
     with pytest.raises(ValueError, match="one question has one"):
         shards.route(filled.model, np.ones((2, 384), dtype=np.float32), 3)
 
@@ -108,7 +100,6 @@ def test_documents_are_taken_over_as_they_are(filled, divided, tmp_path):
         vector = ehi.Encoder(MODEL, precision="int8").encode_query(QUESTIONS[0])
         for options in ({"beam": 5, "codes": False}, {"exact": True}):
             assert bits(merged.search(vector, 30, **options)) == bits(filled.search(vector, 30, **options))
-        assert (shards.leaf_rows(merged) == shards.leaf_rows(filled)).all()
         some = shards.ids(filled)[:3]
         assert shards.copy(filled, merged, [*some, "none"]) == 3
     with ehi.Index.create(tmp_path / "dot", filled.model, similarity="dot", lazy_encoder=True) as dot:

@@ -7,20 +7,20 @@
         for hit in shards.search("does vitamin d protect against infection?", k=10):
             print(hit.score, hit.id)
 
-`build`, `append`, `compact`, `rebalance`, `retrain`, `adopt`, `serve` and `search_batch` run on Ray
-(`pip install './python[ray]'`); `open`, `publish`, `delete`, `versions`, `restore` and `clean` need none.
+`build`, `append`, `compact`, `retrain`, `adopt`, `serve` and `search_batch` run on Ray
+(`pip install './python[ray]'`); `open`, `delete`, `versions`, `restore` and `clean` need none.
 `docs/distributed.md` has the guarantees.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from .basics import DatasetError, ManifestError, PublishConflict, ShardError, ShardsError, StorageError
-from .publishing import clean, delete, publish, restore, versions
+from .basics import ManifestError, PublishConflict, ShardError, ShardsError, StorageError
+from .publishing import clean, delete, restore, versions
 from .searcher import Answer, Hit, Searcher, open
 
 if TYPE_CHECKING:
     from .building import append, build
-    from .reshaping import compact, rebalance
+    from .reshaping import compact
     from .retraining import adopt, retrain
     from .serving import search_batch, serve
 
@@ -30,7 +30,6 @@ _HOMES = {
     "append": "building",
     "build": "building",
     "compact": "reshaping",
-    "rebalance": "reshaping",
     "retrain": "retraining",
     "search_batch": "serving",
     "serve": "serving",
@@ -53,7 +52,6 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Answer",
-    "DatasetError",
     "Hit",
     "ManifestError",
     "PublishConflict",
@@ -68,8 +66,6 @@ __all__ = [
     "compact",
     "delete",
     "open",
-    "publish",
-    "rebalance",
     "restore",
     "retrain",
     "search_batch",

@@ -24,10 +24,6 @@ class ShardsError(Error):
     """A set of shards that cannot be built, published or searched."""
 
 
-class DatasetError(ShardsError):
-    """A dataset that is empty, or lacks a column."""
-
-
 class ManifestError(ShardsError):
     """A place without a manifest, or a manifest that cannot be used."""
 

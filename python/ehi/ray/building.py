@@ -11,6 +11,7 @@ two drivers run, follows one.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import math
 import os
 import uuid
@@ -24,10 +25,11 @@ from ehi import shards as parts
 
 from . import documents, models, publishing, shard
 from . import manifest as manifests
-from .basics import DatasetError, ManifestError, PublishConflict, ShardsError
+from .basics import ManifestError, PublishConflict, ShardsError
 from .basics import Json, Uri, digest_of, job_name, whole_number
 from .merging import MOST_EXACT
 from .pool import RayJob
+from .publishing import deleted_from
 from .scratch import work_folder
 from .spool import paths_of, spool
 from .storage import Storage, create_json, read_json
@@ -54,18 +56,15 @@ def build(
     title: str | None = None,
     metadata: str | Sequence[str] | None = None,
     name: str | None = None,
-    publish: bool = True,
     replace: bool = False,
     **options: Any,
 ) -> Json:
     """Builds shards of a dataset and publishes them as the newest state of the set at `uri`.
 
-    `dataset` is a `ray.data.Dataset`, or paths, globs or folders of Parquet or of JSON lines. Of several
-    documents with one id the last of the input's order stays. The columns are those of `ehi insert`: the id
-    is in `_id` or `id`, `title` is taken if it is there, `text` may be several columns, and all others are
-    the metadata, together with the members of an object `metadata`. `metadata` as a list names the columns
-    that become fields, `[]` none; as a text, one column of objects, or of their JSON, that are the
-    metadata.
+    `dataset` is a `ray.data.Dataset`, or paths, globs or folders of files that `ehi insert` reads, and the
+    columns are those of `ehi insert`. Of several documents with one id the last of the input's order stays.
+    `metadata` as a list names the columns that become fields, `[]` none; as a text, one column of objects, or
+    of their JSON, that are the metadata.
 
     `leaves` asks for a tree with that many, made from a sample of the documents; without it the model's own is
     used, and a model without a tree gets one where there are more than 10,000 documents. `beam`, and
@@ -75,25 +74,27 @@ def build(
     A set that is there is an error unless `replace=True` is given. A build that was cut off goes on where
     it was when it is called again with the same `name`, and one that is published already returns what is
     there; without a name it follows from model, options, columns and the files' names, sizes and times. A
-    name that was used for other files or columns is an error; of a `ray.data.Dataset` it cannot be told, so
-    that the name stands for the data, and a new dataset needs a new one. Returns a dictionary with `shards`,
-    `refused` documents, `documents` and, where it was published, `version`.
+    name that was used for something else is an error; what a `ray.data.Dataset` has cannot be told, so that
+    the name stands for the data, and a new dataset needs a new one. Returns a dictionary with `shards`,
+    `refused` documents, `documents` and `version`.
     """
     of_build = _checked(shards, leaves, beam, alpha, words, precision)
     columns = documents.given(id, text, title, metadata)
     job = RayJob(uri, **options)
     model = model if isinstance(model, ehi.Model) else ehi.Model(model)
-    name, dataset = name_of(dataset, model.hash, of_build, columns, name)
-    if publish and (
-        done := _published(job, manifests.latest_version(job.storage), name, source_of(dataset), replace)
-    ):
+    begun, dataset = begun_with(dataset, model.hash, of_build, columns, name)
+    if done := _published(job, manifests.latest_version(job.storage), begun, replace):
         return done
     with job.running():
-        plan = planned(job, dataset, model, of_build, columns, name, documents.optional(columns))
+        plan = planned(job, dataset, model, begun, columns)
         built = _result(plan, job.make(plan["model"], tasks_of(plan)))
-    if publish:
-        built["version"] = _publish(job, built, replace)
-    return built
+    while True:
+        newest = manifests.latest_version(job.storage)
+        # Another driver of this build may be first.
+        if done := _published(job, newest, begun, replace):
+            return {**built, "version": done["version"]}
+        with contextlib.suppress(PublishConflict):
+            return {**built, "version": publishing.publish(job.storage, built, newest)}
 
 
 def append(
@@ -111,9 +112,9 @@ def append(
     """Adds documents to a published set as new shards; the number of the new manifest, in a dictionary.
 
     A document whose id is there takes its place; one that is refused takes no place. Other publishers may be
-    at work meanwhile. A call that was cut off is published once when it is made again, with the same `name`
-    or of the same files. One whose documents have been deleted or replaced since is published anew. The
-    columns and `options` are as in `build`; columns that are not named are those that the build was given.
+    at work meanwhile. A call that was cut off goes on when it is made again, with the same `name` or of the
+    same files, and publishes nothing where its documents are there as it would add them. The columns and
+    `options` are as in `build`; columns that are not named are those that the build was given.
     """
     own = documents.given(id, text, title, metadata)
     job = RayJob(uri, **options)
@@ -123,10 +124,10 @@ def append(
     columns = documents.given(**{**(newest.get("columns") or {}), **asked})
     of_build = {name: newest[name] for name in ("words", "precision", "beam", "alpha")}
     of_build |= {"shards": whole_number("shards", shards), "leaves": None, "own_tree": True}
-    name, dataset = name_of(dataset, newest["model"]["hash"], of_build, columns, name)
+    begun, dataset = begun_with(dataset, newest["model"]["hash"], of_build, columns, name)
     with work_folder("model", job.scratch) as folder, job.running():
         model = models.fetch(job.storage, newest["model"], folder)
-        plan = planned(job, dataset, model, of_build, columns, name, documents.optional(own))
+        plan = planned(job, dataset, model, begun, own)
         finished = job.make(plan["model"], tasks_of(plan))
     built = _result(plan, finished)
     entries = [entry for entry in finished if entry["rows"]]
@@ -137,37 +138,28 @@ def append(
     ids = {document["id"] for document in documents.spooled(job.storage, inputs)}
     ids = ids.difference(*(shard.not_stored(entry) for entry in finished))
     tombstones = publishing.write_tombstones(job.storage, ids)
+    # Equal documents make the same shard, which is kept once, as the newest.
+    keys = {entry["key"] for entry in entries}
 
     def with_shards(current: Json) -> Json | None:
         if current["model"]["hash"] != plan["model"]["hash"]:
             raise ManifestError("the set was changed over to another model meanwhile; append to that")
-        if _is_there(job.storage, current, plan["name"], ids):
+        there = [entry for entry in current["shards"] if entry["key"] in keys]
+        gone = {id for entry in there for id in deleted_from(job.storage, entry, current["tombstones"])}
+        if len(there) == len(keys) and not ids.intersection(gone):
             return None
         version = current["version"] + 1
         added = [{**entry, "added": version} for entry in entries]
-        # Equal documents make the same shard, which is kept once, as the newest.
-        keys = {entry["key"] for entry in entries}
         others = [entry for entry in current["shards"] if entry["key"] not in keys]
         older = [*current["tombstones"], {**tombstones, "before": version}]
-        earlier = [own for own in current["appends"] if own["name"] != plan["name"]]
-        base = {**current, "appends": [*earlier, {"name": plan["name"], "version": version}]}
-        return publishing.assemble(job.storage, base, [*others, *added], older)
+        return publishing.assemble(job.storage, current, [*others, *added], older)
 
     built["version"] = publishing.change(job.storage, with_shards)
     return built
 
 
-def _is_there(storage: Storage, current: Json, name: str, ids: set[str]) -> bool:
-    """Whether an append was published, and none of its documents was deleted or replaced since."""
-    for own in current["appends"]:
-        if own["name"] == name:
-            later = [file for file in current["tombstones"] if own["version"] < file["before"]]
-            return not any(ids.intersection(publishing.read_tombstones(storage, file)) for file in later)
-    return False
-
-
 def _checked(
-    shards: int, leaves: int | None, beam: int, alpha: float | None, words: str | None, precision: str
+    shards: int, leaves: int | None, beam: int, alpha: float | None, words: str | None, precision: Any
 ) -> Json:
     """Options of a build, checked before any work."""
     if leaves is not None:
@@ -175,46 +167,34 @@ def _checked(
     if alpha is not None and not 0 <= alpha <= 1:
         raise ValueError(f"`alpha` is {alpha}; it is from 0 to 1")
     with contextlib.suppress(ehi.Error):
-        # Invalid words raise a `ValueError` before the impossible folder is noticed.
-        ehi.Index.create(f"{os.devnull}/index", f"{os.devnull}/model", words=words)
+        # Bad values raise a `ValueError` before the impossible folder is noticed.
+        ehi.Index.create(f"{os.devnull}/index", f"{os.devnull}/model", words=words, precision=precision)
     if words == "none" and alpha is not None:
         raise ValueError("`alpha` is for hybrid searches, which need words")
-    if precision not in ("f32", "int8"):
-        raise ValueError(f"`precision` is `{precision}`; known are f32 and int8")
     whole_number("shards", shards)
     whole_number("beam", beam)
     shared = {"beam": beam, "alpha": alpha, "words": words, "precision": precision}
     return {"shards": shards, "leaves": leaves, **shared}
 
 
-def _published(job: RayJob, version: int, name: str, source: str | None, replace: bool) -> Json | None:
-    """What a build, by its name and files, has returned if it is the newest state, `version`. `ShardsError`
-    where that is another one's, unless it may be replaced.
+def _published(job: RayJob, version: int, begun: Json, replace: bool) -> Json | None:
+    """What a build has returned if it is the newest state, `version`. `ShardsError` where that is another
+    one's, unless it may be replaced.
     """
     if version == 0:
         return None
     newest = manifests.read(job.storage, version)
-    if (newest.get("build"), newest.get("source")) == (name, source):
+    if newest.get("build") == [begun["name"], begun["made_from"]]:
         shards = [
             {own: value for own, value in entry.items() if own != "added"} for entry in newest["shards"]
         ]
-        return {**_told({**newest, "name": name}, shards), "version": version}
+        return {**_told({**newest, **begun}, shards), "version": version}
     if replace:
         return None
     raise ShardsError(
         f"there is a set at {os.fspath(job.uri)}, version {version}: `append` adds documents to it, "
         "`replace=True` puts what is built in its place"
     )
-
-
-def _publish(job: RayJob, built: Json, replace: bool) -> int:
-    while True:
-        newest = manifests.latest_version(job.storage)
-        if done := _published(job, newest, built["name"], built.get("source"), replace):
-            # Another driver of this build was first.
-            return done["version"]
-        with contextlib.suppress(PublishConflict):
-            return publishing.publish_at(job.storage, built, newest)
 
 
 def _result(plan: Json, finished: Sequence[Json]) -> Json:
@@ -226,65 +206,44 @@ def _result(plan: Json, finished: Sequence[Json]) -> Json:
 
 
 def _told(of: Json, shards: Sequence[Json]) -> Json:
-    shared = ("name", "model", "columns", "words", "precision", "beam", "alpha", "source")
+    shared = ("name", "made_from", "model", "columns", "words", "precision", "beam", "alpha")
     return {
-        **{name: of.get(name) for name in shared},
+        **{name: of[name] for name in shared},
         "shards": shards,
         "documents": sum(entry["rows"] for entry in shards),
         "refused": [own for entry in shards for own in entry["refused"]],
     }
 
 
-def name_of(dataset: Any, of_model: str, options: Json, columns: Json, name: str | None) -> tuple[str, Any]:
-    """The name of a build, and the dataset, its paths found: files say whether a build is the same."""
-    if not isinstance(dataset, ray.data.Dataset):
-        dataset = paths_of(dataset)
-    source = source_of(dataset)
-    if name is not None:
-        return job_name(name), dataset
-    if source is None:
-        # It cannot be told whether another dataset is the same.
-        return uuid.uuid4().hex, dataset
-    made_from = [documents.RULES, of_model, options, columns, source]
-    return digest_of(made_from)[:24], dataset
+def begun_with(
+    dataset: Any, of_model: str, options: Json, columns: Json, name: str | None
+) -> tuple[Json, Any]:
+    """What a build is made from, by which it is known again, and the dataset, its paths found."""
+    is_files = not isinstance(dataset, ray.data.Dataset)
+    # Files stand for their content; for a dataset of Ray's its name stands.
+    dataset = paths_of(dataset) if is_files else dataset
+    stats = [(path, os.stat(path)) for path in dataset] if is_files else []
+    files = [[path, of.st_size, of.st_mtime_ns] for path, of in stats]
+    made_from = digest_of([documents.RULES, of_model, options, columns, files])
+    if name is None:
+        name = made_from[:24] if is_files else uuid.uuid4().hex
+    return {"name": job_name(name), "made_from": made_from, "options": options, "columns": columns}, dataset
 
 
-def source_of(dataset: Any) -> str | None:
-    """Stands for files, their sizes and times. `None` of a dataset of Ray's, for which the name stands."""
-    if isinstance(dataset, ray.data.Dataset):
-        return None
-    files = [[path, (stat := os.stat(path)).st_size, stat.st_mtime_ns] for path in dataset]
-    return digest_of(files)
-
-
-def planned(
-    job: RayJob,
-    dataset: Any,
-    model: ehi.Model,
-    options: Json,
-    columns: Json,
-    name: str,
-    required: Sequence[str],
-) -> Json:
-    """What is to be built: that of an earlier call with this name, or of this one. `required` are columns
-    that some record must have.
+def planned(job: RayJob, dataset: Any, model: ehi.Model, begun: Json, named: Json) -> Json:
+    """What is to be built: that of an earlier call with this name, or of this one. Some record must have each
+    column that is `named`.
     """
+    name, options = begun["name"], begun["options"]
     place = f"{publishing.BUILDS}/{name}/plan.json"
-    begun = {
-        "base": (model.hash, ShardsError, "another model"),
-        "options": (options, ShardsError, "other options"),
-        "rules": (documents.RULES, ShardsError, "another version of ehi"),
-        "columns": (columns, ShardsError, "other columns"),
-        "source": (source_of(dataset), DatasetError, "other files, or with files that have changed since"),
-    }
     plan: Json | None = read_json(job.storage, place)
     if plan is None:
-        plan = {"name": name, **{what: own for what, (own, _, _) in begun.items()}}
-        files = spool(job, dataset, columns, options["shards"], f"{publishing.BUILDS}/{name}", required)
+        folder, required = f"{publishing.BUILDS}/{name}", documents.named(named)
+        files = spool(job, dataset, begun["columns"], options["shards"], folder, required)
         rows = sum(file["rows"] for own in files for file in own)
         if rows == 0:
-            raise DatasetError("the dataset is empty")
-        plan["model"] = _with_tree(job, model, options, files, rows)
+            raise ehi.DataError("the dataset is empty")
+        plan = {**begun, "model": _with_tree(job, model, options, files, rows)}
         of_shard = {"words": options["words"], "precision": options["precision"]}
         # Shards without documents have the same inputs, none.
         plan["shards"] = [
@@ -296,9 +255,11 @@ def planned(
         ]
         # If another driver was first, both continue with its plan.
         plan = create_json(job.storage, place, plan)
-    for what, (own, error, other) in begun.items():
-        if plan.get(what) != own:
-            raise error(f"the build `{name}` was begun with {other}; give another `name`")
+    if plan["made_from"] != begun["made_from"]:
+        raise ShardsError(
+            f"the build `{name}` was begun with another model, other options, columns or files, or files that "
+            "have changed since; give another `name`"
+        )
     return plan
 
 
@@ -343,24 +304,12 @@ def _make_tree(
 ) -> Json:
     """A tree from documents whose ids have the least hashes, a sample that is the same each time."""
     sample = min(rows, max(SAMPLE_PER_LEAF * leaves, 1_000))
-    share = min(1.0, 1.2 * sample / rows) * 2**64
+    every = documents.spooled(storage, inputs)
+    chosen = heapq.nsmallest(sample, every, key=lambda own: documents.hash_of(own["id"], b"ehi-sample"))
     with work_folder("tree", scratch) as folder:
         model = models.fetch(storage, plain, folder)
         options: Json = {"durability": "none", "words": "none", "precision": precision}
         with ehi.Index.create(folder / "sample", model, **options) as index:
-            # At least twice the leaves, whatever the hashes.
-            batch: list[Json] = []
-            passed_over: list[Json] = []
-            for document in documents.spooled(storage, inputs):
-                if documents.hash_of(document["id"], b"ehi-sample") < share:
-                    batch.append(document)
-                elif len(passed_over) < 2 * leaves:
-                    passed_over.append(document)
-                if len(batch) >= shard.BATCH:
-                    index.add(batch)
-                    batch = []
-            index.add(batch)
-            if len(index) < 2 * leaves:
-                index.add(passed_over)
+            index.add(chosen)
             parts.make_tree(index, folder / "tree", leaves=leaves)
         return models.store(storage, ehi.Model(folder / "tree"))

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -20,7 +21,7 @@ import ehi
 from . import models, publishing, shard
 from .basics import Json, Uri, digest_of
 from .scratch import work_folder
-from .storage import Storage
+from .storage import Storage, linked
 
 FOLDER = "shards"
 
@@ -62,8 +63,11 @@ class Cache:
                 return open(base)
 
             def copy(folder: pathlib.Path) -> None:
-                ehi.Index.open_read_only(base, lazy_encoder=True).snapshot(folder)
-                _share_model(entry, base, folder)
+                for file in entry["files"]:
+                    # No file of a model ever changes.
+                    copied = linked if "same" in file else shutil.copyfile
+                    (folder / file["name"]).parent.mkdir(parents=True, exist_ok=True)
+                    copied(base / file["name"], folder / file["name"])
                 with ehi.Index.open(folder, lazy_encoder=True) as index:
                     index.delete(present)
 
@@ -128,20 +132,14 @@ class Cache:
         if self.budget is None:
             return
         with self._evicting:
-            # A shard and its pruned copies share files and are removed together.
-            groups: dict[str, list[pathlib.Path]] = {}
-            used: dict[str, int] = {}
+            used: dict[pathlib.Path, int] = {}
             for folder in (self.root / FOLDER).iterdir():
-                name = "-".join(folder.name.split("-")[:2])
                 with contextlib.suppress(FileNotFoundError):
-                    used[name] = max(used.get(name, 0), folder.stat().st_mtime_ns)
-                    groups.setdefault(name, []).append(folder)
-            models_files, total = _files_of(self.root / models.FOLDER), room
-            for name in sorted(groups, key=lambda own: used[own], reverse=True):
-                files = {file: size for own in groups[name] for file, size in _files_of(own).items()}
-                size = sum(size for file, size in files.items() if file not in models_files)
-                lock = fcntl.LOCK_EX | fcntl.LOCK_NB
-                if total + size <= self.budget or not all(self._remove(own, lock) for own in groups[name]):
+                    used[folder] = folder.stat().st_mtime_ns
+            total = room
+            for folder in sorted(used, key=lambda own: used[own], reverse=True):
+                size = _bytes_of(folder)
+                if total + size <= self.budget or not self._remove(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     total += size
 
     def _remove(self, folder: pathlib.Path, lock: int = fcntl.LOCK_UN) -> bool:
@@ -181,27 +179,12 @@ def _hold(folder: pathlib.Path) -> int | None:
     return None
 
 
-def _files_of(folder: pathlib.Path) -> dict[tuple[int, int], int]:
-    """Sizes of the files below a folder, by what they are whatever their names."""
-    found = {}
+def _bytes_of(folder: pathlib.Path) -> int:
+    """Bytes of a folder's own files, without those of a model, which are linked from elsewhere."""
+    total = 0
     for own, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 status = os.stat(os.path.join(own, name))
-                found[status.st_dev, status.st_ino] = status.st_size
-    return found
-
-
-def _share_model(entry: Json, base: pathlib.Path, copy: pathlib.Path) -> None:
-    """Has a copy of an index share the model's files, which `Index.snapshot` copies. None ever changes."""
-    for file in entry["files"]:
-        source, target = base / file["name"], copy / file["name"]
-        if "same" not in file or not target.exists():
-            continue
-        linked = target.with_name(f"{target.name}.linked")
-        try:
-            os.link(source, linked)
-            linked.replace(target)
-        except OSError:
-            # A file system without hard links: the copy stays and counts.
-            linked.unlink(missing_ok=True)
+                total += status.st_size if status.st_nlink == 1 else 0
+    return total

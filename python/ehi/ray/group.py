@@ -16,7 +16,6 @@ from ehi import shards as parts
 from . import publishing
 from .basics import Json, ShardError, ShardsError
 from .cache import Cache
-from .manifest import unpack_counts
 from .storage import Storage, read_checked
 
 T = TypeVar("T")
@@ -41,8 +40,7 @@ class Group:
         self.storage = storage
         self.manifest = manifest
         self.cache = cache
-        entries = manifest["shards"]
-        self.places = list(range(len(entries))) if places is None else list(places)
+        self.places = list(range(len(manifest["shards"])) if places is None else places)
         self._open: dict[int, ehi.Index] = {}
         self._most_open = most_open
         self._refused: dict[int, str] = {}
@@ -52,7 +50,6 @@ class Group:
         self._owner = os.getpid()
         self._locks = {place: threading.Lock() for place in self.places}
         self._guard = threading.Lock()
-        self._leaf_rows = {place: unpack_counts(entries[place]["leaf_rows"]) for place in self.places}
         self._statistics = None
         if words := manifest["statistics"]:
             data = read_checked(storage, publishing.statistics_name(words["sha256"]), words["sha256"])
@@ -170,9 +167,8 @@ class Group:
         have not answered are left out.
         """
         self._check_open()
-        seconds, leaves = request["seconds"], request["leaves"]
-        asked = [place for place in self.places if self._may_answer(place, request["mode"], leaves)]
-        futures = {self._submit(self._ask, place, request): place for place in asked}
+        seconds = request["seconds"]
+        futures = {self._submit(self._ask, place, request): place for place in self.places}
         done, late = concurrent.futures.wait(futures, timeout=seconds)
         offers, missing = [], {}
         for future in sorted(done, key=lambda own: futures[own]):
@@ -185,17 +181,12 @@ class Group:
             missing[self.manifest["shards"][futures[future]]["key"]] = f"no answer within {seconds} s"
         return offers, missing
 
-    def _may_answer(self, place: int, mode: str, leaves: Sequence[int] | None) -> bool:
-        rows = self._leaf_rows[place]
-        if mode != "dense" or leaves is None or max(leaves, default=0) >= len(rows):
-            return True
-        return bool(rows[list(leaves)].any())
-
     def _ask(self, place: int, request: Json) -> Any:
         index, mode = self._index(place), request["mode"]
-        options = {"filter": request["filter"]}
+        options: Json = {"filter": request["filter"]}
         if mode != "lexical":
-            options |= {"leaves": request["leaves"], "codes": request["codes"]}
+            leaves = request["leaves"]
+            options |= {"codes": request["codes"], "leaves": leaves, "exact": leaves is None}
         if mode != "dense":
             options |= {"statistics": self._statistics, "bm25": request["bm25"]}
         with self._reading(place):
@@ -203,8 +194,8 @@ class Group:
                 return parts.candidates(
                     index, request["text"], request["vector"], request["depth"], **options
                 )
-            query = {"text": request["text"]} if mode == "lexical" else {"vector": request["vector"]}
-            found = parts.search(index, request["k"], mode=mode, ids_only=True, **query, **options)
+            query = request["text" if mode == "lexical" else "vector"]
+            found = index.search(query, request["k"], mode=mode, ids_only=True, **options)
             return list(zip(found.ids, found.scores.tolist()))
 
     @contextlib.contextmanager

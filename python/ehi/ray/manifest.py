@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import re
 import time
-import zlib
 from collections.abc import Iterable
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from .basics import Json, ManifestError, PublishConflict, is_number
 from .scratch import work_folder
@@ -21,8 +16,6 @@ from .storage import Storage, is_inside
 FORMAT = 1
 FOLDER = "manifests"
 _NAME = re.compile(rf"{FOLDER}/(\d{{9}})\.json")
-# Most leaves of a tree, which bounds the counts of a shard from an untrusted source.
-MOST_LEAVES = 1 << 26
 # Attempts to read the newest manifest while others clean it away.
 _LOOKS = 20
 _HEX32, _HEX64 = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
@@ -97,14 +90,6 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
-def _are_counts(value: Any) -> bool:
-    try:
-        unpack_counts(value)
-    except (TypeError, ValueError, zlib.error):
-        return False
-    return True
-
-
 # The schema of a value: a type, a pattern for text, or a predicate; `[shape]` is a list, a dictionary the
 # fields of an object, and a pair with `None` a value that may be null. A field whose name ends in `?` may be
 # absent. A manifest names folders and files to create here, so no name may lead outside.
@@ -130,7 +115,6 @@ _SHAPE = {
             "rows": _is_count,
             "bytes": _is_count,
             "added": _is_count,
-            "leaf_rows": _are_counts,
             "terms": (None, {"sha256": _HEX64}),
             "refused": [{"id": str, "reason": str}],
             "files": [{**_FILE, "same?": is_inside}],
@@ -138,9 +122,7 @@ _SHAPE = {
     ],
     "tombstones": [{"name": _TOMBSTONES, "sha256": _HEX64, "before": _is_count, "ids": _is_count}],
     "statistics": (None, {"sha256": _HEX64}),
-    "appends": [{"name": str, "version": _is_count}],
     "columns?": (None, dict),
-    "candidate?": {"name": str, "of": str},
 }
 
 
@@ -185,16 +167,3 @@ def publish(storage: Storage, manifest: Json, parent: int) -> int:
     if not storage.create(name_of(version), encode(manifest)):
         raise PublishConflict(version)
     return version
-
-
-def pack_counts(counts: Any) -> str:
-    """Counts as text: little-endian uint32, deflated, in base64."""
-    return base64.b64encode(zlib.compress(np.asarray(counts, dtype="<u4").tobytes(), 6)).decode()
-
-
-def unpack_counts(text: str) -> npt.NDArray[np.uint32]:
-    stream = zlib.decompressobj()
-    inflated = stream.decompress(base64.b64decode(text, validate=True), MOST_LEAVES * 4)
-    if not stream.eof:
-        raise ValueError(f"counts are cut off, or are more than {MOST_LEAVES}")
-    return np.frombuffer(inflated, dtype="<u4")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -14,8 +14,7 @@ import numpy.typing as npt
 import ehi
 from ehi import shards as parts
 
-from .basics import Json, is_number
-from .manifest import unpack_counts
+from .basics import Json, is_number, whole_number
 
 # Fewest candidates of a hybrid search by either score, as in a single index.
 CANDIDATES = 48
@@ -23,7 +22,6 @@ CANDIDATES = 48
 MOST_EXACT = 10_000
 # Factor on candidates or leaves if too few may be hits.
 WIDER = 4
-MODES = ("dense", "lexical", "hybrid")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,56 +78,34 @@ class Answer:
         return self.hits[at]
 
 
-def _is_count(value: Any) -> bool:
-    return is_number(value) and isinstance(value, int) and value > 0
-
-
-# Options of a search: a check of the value, and its description.
-OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "k": (_is_count, "a whole number from 1"),
-    "beam": (_is_count, "a whole number from 1"),
-    "exact": (lambda value: isinstance(value, bool), "true or false"),
-    "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
-    "alpha": (is_number, "a number"),
-    "rrf": (is_number, "a number"),
-    "filter": (lambda value: isinstance(value, (dict, str)), "an object"),
-    "bm25": (
-        lambda value: isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_number, value)),
-        "a list of two numbers",
-    ),
-    "codes": (lambda value: isinstance(value, bool), "true or false"),
-    "seconds": (
-        lambda value: is_number(value) and 0 < value <= threading.TIMEOUT_MAX,
-        "a number of seconds above 0",
-    ),
-}
+# Options of a search, in addition to `k`.
+OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
 
 
 def plan_of(manifest: Json, k: int = 10, **options: Any) -> Json:
     """The options of a search of a set, checked; `None` is as not given. Without a mode it is hybrid where
     the set has an `alpha`, else dense.
     """
+    if unknown := options.keys() - OPTIONS:
+        raise TypeError(f"`{min(unknown)}` is not an option; known are k, {', '.join(OPTIONS)}")
     plan: Json = {**dict.fromkeys(OPTIONS), **options, "k": k}
-    for name, value in plan.items():
-        if name not in OPTIONS:
-            raise TypeError(f"`{name}` is not an option; known are {', '.join(OPTIONS)}")
-        holds, what = OPTIONS[name]
-        if (value is not None or name == "k") and not holds(value):
-            raise ValueError(f"`{name}` is {value!r:.50}; it is {what}")
+    seconds = plan["seconds"]
+    if seconds is not None and not (is_number(seconds) and 0 < seconds <= threading.TIMEOUT_MAX):
+        raise ValueError(f"`seconds` is {seconds!r:.50}; it is a number of seconds above 0")
+    for name in ("k", "beam"):
+        if plan[name] is not None or name == "k":
+            whole_number(name, plan[name])
+    parts.check(**{name: value for name, value in plan.items() if name != "seconds"})
     joined = plan["alpha"] is not None or plan["rrf"] is not None
-    if plan["mode"] is None:
+    if plan["mode"] in (None, "best"):
         plan["mode"] = "dense" if not joined and manifest["alpha"] is None else "hybrid"
     mode = plan["mode"]
     if mode != "dense" and manifest["statistics"] is None:
         raise ValueError(f"the set was built without words; it cannot be searched in the mode {mode}")
-    if mode != "hybrid" and joined:
-        raise ValueError("`alpha` and `rrf` are options of the mode hybrid")
     if mode == "dense" and plan["bm25"] is not None:
         raise ValueError("`bm25` is an option of the modes lexical and hybrid")
     if mode == "lexical" and (plan["exact"] or plan["beam"] is not None or plan["codes"] is not None):
         raise ValueError("`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not")
-    if plan["exact"] and plan["beam"] is not None:
-        raise ValueError("`exact` and `beam` exclude each other")
     if mode == "hybrid" and not joined:
         plan["alpha"] = manifest["alpha"]
     if plan["exact"] or mode == "lexical" or not manifest["model"]["has_tree"]:
@@ -167,7 +143,6 @@ class Entry:
             self.encoder: ehi.Encoder = before.encoder
         else:
             self.encoder = ehi.Encoder(model.path, precision=manifest["precision"])
-        self._leaves = max([1, *(len(unpack_counts(entry["leaf_rows"])) for entry in manifest["shards"][:1])])
         # The encoder runs one question as fast as several at a time.
         self._encoding = threading.Lock()
 
@@ -195,22 +170,20 @@ class Entry:
         depth = max(CANDIDATES, plan["k"])
         return {**plan, "text": text, "vector": vector, "leaves": leaves, "depth": depth}
 
-    def steps(self, request: Json, started: float) -> Generator[tuple[str, Any], Any, Answer]:
-        """A search, which was begun at a moment. It asks for calls of a `Group`, `search` and `documents`,
-        each with what it is given, and is sent what they return.
-        """
+    def search(self, group: Any, request: Json, started: float) -> Answer:
+        """A search, which was begun at a moment, of the shards of a `Group`."""
         seconds, late = request["seconds"], False
         while True:
             if seconds is not None:
                 request["seconds"] = max(seconds - (time.monotonic() - started), 0)
-            offers, missing = yield "search", request
+            offers, missing = group.search(request)
             merged = self._merge(request, offers)
             wider = self._wider(request, len(merged), offers)
             late = seconds is not None and time.monotonic() - started >= seconds
             if wider is None or late:
                 break
             request = wider
-        documents, unread = yield "documents", [(own["place"], own["id"]) for own in merged]
+        documents, unread = group.documents([(own["place"], own["id"]) for own in merged])
         hits = []
         for own in merged:
             # Unreadable documents are left out.
@@ -229,8 +202,7 @@ class Entry:
         )
 
     def _route(self, vector: Any, beam: int) -> list[int]:
-        # There are no more leaves than counts.
-        return parts.route(self.model, vector, min(beam, self._leaves))[0].tolist()
+        return parts.route(self.model, vector, beam)
 
     def _wider(self, request: Json, found: int, offers: Sequence[Any]) -> Json | None:
         """The request to ask next where there were too few hits and more may be found; `None` else."""

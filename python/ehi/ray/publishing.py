@@ -9,10 +9,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import pathlib
 import re
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+
+import ehi
+from ehi import shards as parts
 
 from . import manifest as manifests
 from . import models, shard
@@ -32,12 +36,10 @@ _OWN = re.compile(
     rf"|{STATISTICS}/{_HASH}\.terms"
     rf"|{TOMBSTONES}/{_KEY}\.json\.gz"
     rf"|{BUILDS}/{_NAME}/(plan\.json|spool/{_HASH}\.jsonl\.gz)"
-    rf"|{CANDIDATES}/{_NAME}/(trained|shadow|verdict)\.json"
+    rf"|{CANDIDATES}/{_NAME}/(trained|verdict)\.json"
     rf"|{models.FOLDER}/{_HASH}/(DONE\.json|{_KEY}/.+)",
     re.DOTALL,
 )
-# Appends recorded in a manifest, so that a repeated one is published once.
-APPENDS = 100
 # Documents that an error names.
 _NAMED = 5
 # Default number of leaves that a search visits.
@@ -46,27 +48,21 @@ DEFAULT_BEAM = 16
 _ATTEMPTS = 100
 
 
-def publish(uri: Uri, built: Json, *, storage_options: Options = None) -> int:
-    """Makes what `build` returned the newest state of the set, in place of what there was; its number.
+def publish(storage: Storage, built: Json, parent: int) -> int:
+    """Makes what was built the state of the set after the manifest `parent`, in place of what there was; its
+    number.
 
     `PublishConflict` where another publisher was first; `ShardsError` where no document was stored.
     """
-    storage = connect(uri, storage_options)
-    return publish_at(storage, built, manifests.latest_version(storage))
-
-
-def publish_at(storage: Storage, built: Json, parent: int) -> int:
-    """The same, after the manifest `parent`."""
-    if not any(entry["rows"] for entry in built["shards"]):
-        refused = built.get("refused") or []
+    if not built["documents"]:
+        refused = built["refused"]
         told = [f"; `{own['id'][:50]}`: {own['reason'][:200]}" for own in refused[:_NAMED]]
         more = f"; and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
         raise ShardsError(f"nothing is published: no document could be stored{''.join(told)}{more}")
     shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
     manifest = assemble(storage, built, shards, [])
     # A build that is called again finds that it is done.
-    of_build = {"build": built.get("name"), "source": built.get("source")}
-    return manifests.publish(storage, {**manifest, **of_build}, parent)
+    return manifests.publish(storage, {**manifest, "build": [built["name"], built["made_from"]]}, parent)
 
 
 def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: Sequence[Json]) -> Json:
@@ -79,21 +75,10 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
             )
     if len({entry["key"] for entry in shards}) < len(shards):
         raise ManifestError("a shard is named twice")
-    manifest = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
-    # The arguments of `retrain`, if it made the model.
-    if "candidate" in base:
-        manifest["candidate"] = base["candidate"]
-    # The recorded appends whose documents can still be tracked: without the dropped tombstones that is
-    # unknown for older ones.
-    left = {entry["name"] for entry in tombstones}
-    dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]
-    oldest = max(dropped, default=0)
-    appends = [own for own in base.get("appends", []) if own["version"] >= oldest]
     return {
-        **manifest,
+        **{name: base[name] for name in ("model", "words", "precision", "beam", "alpha")},
         # As named by the caller; `append` reads them the same way.
         "columns": base.get("columns"),
-        "appends": appends[-APPENDS:],
         "documents": sum(entry["rows"] for entry in shards),
         "shards": shards,
         "tombstones": tombstones,
@@ -166,11 +151,8 @@ def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = Non
     work: the deletion is published after theirs, and holds for the shards that are there then.
     """
     ids = [ids] if isinstance(ids, str) else list(ids)
-    for id in ids:
-        if not isinstance(id, str):
-            raise TypeError("ids are strings")
-        if not _is_text(id):
-            raise ValueError(f"{id!r} is not an id: it has half of a surrogate pair, and is no Unicode text")
+    if not all(isinstance(id, str) for id in ids):
+        raise TypeError("ids are strings")
     storage = connect(uri, storage_options)
     if not ids:
         return manifests.read(storage)["version"]
@@ -183,14 +165,6 @@ def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = Non
     return change(storage, with_tombstones)
 
 
-def _is_text(id: str) -> bool:
-    try:
-        id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def write_tombstones(storage: Storage, ids: Iterable[str]) -> Json:
     """A file of deleted ids; its entry for a manifest."""
     unique = sorted(set(ids))
@@ -201,15 +175,15 @@ def write_tombstones(storage: Storage, ids: Iterable[str]) -> Json:
 
 
 def read_tombstones(storage: Storage, entry: Json) -> list[str]:
-    """Ids that a tombstone file names, without those that no document can have."""
+    """Ids that a tombstone file names."""
     data = read_checked(storage, entry["name"], entry["sha256"])
     try:
-        ids = json.loads(gzip.decompress(data).decode("utf-8", "surrogatepass"))
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        ids: list[str] = list(json.loads(gzip.decompress(data)))
+        # An error where one is not text.
+        "".join(ids).encode()
+    except (OSError, EOFError, zlib.error, TypeError, ValueError, RecursionError) as error:
         raise ManifestError(f"{entry['name']} is damaged: {error}") from None
-    if not isinstance(ids, list):
-        raise ManifestError(f"{entry['name']} is damaged: it is not a list")
-    return [id for id in ids if isinstance(id, str) and _is_text(id)]
+    return ids
 
 
 def later_tombstones(entry: Json, tombstones: Sequence[Json]) -> list[Json]:
@@ -221,6 +195,16 @@ def deleted_from(storage: Storage, entry: Json, tombstones: Sequence[Json]) -> s
     """Ids that were deleted since a shard was added."""
     later = later_tombstones(entry, tombstones)
     return {id for own in later for id in read_tombstones(storage, own)}
+
+
+def opened(
+    storage: Storage, entry: Json, tombstones: Sequence[Json], folder: pathlib.Path, model: Uri
+) -> tuple[ehi.Index, list[str]]:
+    """The index of a shard, fetched to a folder, and the ids in it that were not deleted since."""
+    shard.fetch(storage, entry, folder, model)
+    index = ehi.Index.open_read_only(folder, lazy_encoder=True)
+    deleted = deleted_from(storage, entry, tombstones)
+    return index, [id for id in parts.ids(index) if id not in deleted]
 
 
 def clean(

@@ -23,38 +23,28 @@ from .storage import Storage
 IDS = 100_000
 
 
-def compact(uri: Uri, *, rows: int | None = None, **options: Any) -> int:
-    """Drops what is deleted, and merges small shards: those of at most half of `rows` documents, into ones of
-    at most `rows`, the documents of the largest shard unless given. The number of the new manifest.
+def compact(uri: Uri, *, rows: int | None = None, least: int | None = None, **options: Any) -> int:
+    """Drops what is deleted, splits shards of more than `rows` documents into equal parts, and merges those
+    of fewer than `least` into ones of at most `rows`. Unless given, `rows` are the documents of the largest
+    shard, and `least` is half of `rows`. The number of the new manifest.
 
     Embeddings are copied, not computed again, so that searches find what they found before. Documents that
     are deleted meanwhile stay deleted; a shard that another publisher has replaced meanwhile stays as that
     one left it. Old shards are there until `clean`. `options` are those of `RayJob`.
     """
     job = RayJob(uri, **options)
+    if rows is not None:
+        whole_number("rows", rows)
+    if least is not None and whole_number("least", least) > (rows or least):
+        raise ValueError(f"`least` is {least}, above `rows`, {rows}")
     base = manifests.read(job.storage)
     # 0 for a set with everything deleted.
-    most = (
-        max([1, *(entry["rows"] for entry in base["shards"])]) if rows is None else whole_number("rows", rows)
-    )
-    return _reshape(job, base, [(own, 1) for own in _merges(base["shards"], most // 2 + 1, most)])
-
-
-def rebalance(uri: Uri, most: int, *, least: int | None = None, **options: Any) -> int:
-    """Splits shards of more than `most` documents into equal parts, and merges those of fewer than `least`, a
-    quarter of `most` unless given, into ones of at most `most`. The number of the new manifest.
-
-    Otherwise as `compact`.
-    """
-    job = RayJob(uri, **options)
-    most = whole_number("most", most)
-    least = max(1, most // 4) if least is None else whole_number("least", least)
-    if least > most:
-        raise ValueError(f"`least` is {least}, above `most`, {most}")
-    base = manifests.read(job.storage)
+    most = rows or max([1, *(entry["rows"] for entry in base["shards"])])
     # Documents that are deleted count here: how many are left is known when the shards are read.
-    groups = _merges(base["shards"], least, most)
-    return _reshape(job, base, [(own, -(-own[0]["rows"] // most) if len(own) == 1 else 1) for own in groups])
+    # No part of a shard that is split is smaller than half of `most`, to be merged by the next call.
+    groups = _merges(base["shards"], least or most // 2, most)
+    parts_of = [max(1, -(-own[0]["rows"] // most)) if len(own) == 1 else 1 for own in groups]
+    return _reshape(job, base, list(zip(groups, parts_of)))
 
 
 def _merges(entries: Sequence[Json], least: int, most: int) -> list[list[Json]]:
@@ -178,13 +168,12 @@ def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path
         # No encoder is loaded where none is needed.
         with ehi.Index.create(path, model, durability="none", **options, lazy_encoder=copies) as index:
             for place, source in enumerate(sources):
-                shard.fetch(storage, source["entry"], folder / str(place), of_model.path)
-                base = ehi.Index.open_read_only(folder / str(place), lazy_encoder=True)
-                deleted = publishing.deleted_from(storage, source["entry"], source["tombstones"])
-                there = parts.ids(base)
-                ids = [id for id in there if id not in deleted]
-                if same_model and len(sources) == count == 1 and len(ids) == len(there):
-                    return source["entry"]
+                entry = source["entry"]
+                base, ids = publishing.opened(
+                    storage, entry, source["tombstones"], folder / str(place), of_model.path
+                )
+                if same_model and len(sources) == count == 1 and len(ids) == entry["rows"]:
+                    return entry
                 ids, size = _part(ids, number, count), IDS if copies else shard.BATCH
                 for start in range(0, len(ids), size):
                     batch = ids[start : start + size]
@@ -194,7 +183,7 @@ def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path
                         found = [each for each in base.get(batch) if each is not None]
                         refused.extend(shard.refused_of(index.add(found)))
                 if number == 0:
-                    refused.extend(source["entry"]["refused"])
+                    refused.extend(entry["refused"])
                 del base
             index.compact()
         # Stands for the documents.

@@ -18,7 +18,7 @@ from .basics import Json, ManifestError, ShardsError, Uri, digest_of, job_name, 
 from .building import leaves_for
 from .cache import Cache
 from .pool import RayJob
-from .reshaping import applied, identity, pruned, task_of
+from .reshaping import task_of
 from .scratch import work_folder
 from .searcher import Searcher
 from .storage import Storage, create_json, read_json
@@ -64,17 +64,8 @@ def retrain(
     job = RayJob(uri, **options)
     storage, newest = job.storage, manifests.read(job.storage)
     given = models.store(storage, ehi.Model(base)) if base is not None else newest["model"]
-    made_from = (None if base is None else given["hash"], pairs, config, documents)
-    # Whatever model the set has when the call is made again.
-    asked = _name_of("", *made_from)
-    if name is not None:
-        job_name(name)
-    else:
-        name = _name_of(newest["model"]["hash"], *made_from)
-        last = newest.get("candidate")
-        if last is not None and last["name"] == _name_of(last["of"], *made_from):
-            # An earlier call finished everything, and the set has its model.
-            name = last["name"]
+    asked = digest_of([None if base is None else given["hash"], pairs, config, documents])
+    name = asked[:24] if name is None else job_name(name)
     learned, held_out = divided(pairs)
     with job.running():
         trained = _known(storage, name, "trained")
@@ -94,9 +85,7 @@ def retrain(
         if trained["of"] != newest["model"]["hash"]:
             raise ShardsError(f"the candidate `{name}` was trained for another model of the set")
         if verdict is None:
-            made = _known(storage, name, "shadow") or []
-            shadow = _shadow(job, newest, trained["model"], made)
-            create_json(storage, _place(name, "shadow"), made)
+            shadow = _shadow(job, newest, trained["model"])
             job.tell("Evaluate", 0, 1)
             with work_folder("judged", job.scratch) as folder:
                 own = Cache(folder if cache is None else cache)
@@ -105,7 +94,7 @@ def retrain(
             create_json(storage, _place(name, "verdict"), verdict)
         version = None
         if force or verdict["decision"] == BETTER:
-            version = _publish(job, name, trained)
+            version = _publish(job, trained)
     return _told(name, trained, verdict, version)
 
 
@@ -118,7 +107,7 @@ def adopt(uri: Uri, name: str, **options: Any) -> int:
     if trained is None:
         raise ShardsError(f"there is no candidate `{name}`")
     with job.running():
-        return _publish(job, name, trained)
+        return _publish(job, trained)
 
 
 def divided(pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -137,11 +126,6 @@ def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     if not found:
         raise ValueError("there are no pairs to learn from")
     return list(dict.fromkeys(found))
-
-
-def _name_of(of: str, *made_from: Any) -> str:
-    """Of the hash of the set's model and that of the one that training begins from, where that is another."""
-    return digest_of([of, *made_from])[:24]
 
 
 def _place(name: str, file: str) -> str:
@@ -219,15 +203,9 @@ def _texts(
 
     model = models.fetch(storage, manifest["model"], folder)
     for entry in manifest["shards"]:
-        deleted = publishing.deleted_from(storage, entry, manifest["tombstones"])
         with work_folder("shard", folder) as own:
-            shard.fetch(storage, entry, own / "index", model.path)
-            index = ehi.Index.open_read_only(own / "index", lazy_encoder=True)
-            ids = [
-                id
-                for id in parts.ids(index)
-                if id not in deleted and (id in needed or rows.hash_of(id, b"ehi-learn") < share)
-            ]
+            index, ids = publishing.opened(storage, entry, manifest["tombstones"], own / "index", model.path)
+            ids = [id for id in ids if id in needed or rows.hash_of(id, b"ehi-learn") < share]
             for start in range(0, len(ids), 1_000):
                 for document in index.get(ids[start : start + 1_000]):
                     if document is not None:
@@ -235,30 +213,15 @@ def _texts(
             del index
 
 
-def _shadow(job: RayJob, current: Json, model: Json, made: list[Any]) -> Json:
-    """A manifest like `current` under another model. `made` has of each shard its identity and the tombstones
-    that were applied to it, and what it became, `added` in the manifest whose tombstones that has seen; what
-    is missing is made and added. A shard that was made is of use as long as the tombstones of that manifest
-    are those that hold: where an earlier state was restored they may not be.
+def _shadow(job: RayJob, current: Json, model: Json) -> Json:
+    """A manifest like `current` under another model. Its shards also have the documents that were deleted
+    since, to which the tombstones still apply: so after a deletion no shard is made again.
     """
-
-    def known(entry: Json) -> Json | None:
-        for source, own in made:
-            if source == [*identity(entry), applied(entry, current, own["added"])]:
-                found: Json = own
-                return found
-        return None
-
-    missing = [entry for entry in current["shards"] if known(entry) is None]
-    tasks = [task_of(current, [entry], model=model) for entry in missing]
-    seen = current["version"]
-    for entry, own in zip(missing, job.make(model, tasks)):
-        made.append([[*identity(entry), applied(entry, current, seen)], {**own, "added": seen}])
-    entries = [own for entry in current["shards"] if (own := known(entry)) is not None]
+    whole = {**current, "tombstones": []}
+    made = job.make(model, [task_of(whole, [own], model=model) for own in current["shards"]])
+    entries = [{**own, "added": source["added"]} for own, source in zip(made, current["shards"])]
     entries = [entry for entry in entries if entry["rows"]] or entries[:1]
-    # Documents deleted after a shard was made.
-    later = pruned(entries, current["tombstones"])
-    return publishing.assemble(job.storage, {**current, "model": model}, entries, later)
+    return publishing.assemble(job.storage, {**current, "model": model}, entries, current["tombstones"])
 
 
 def _judged(
@@ -280,9 +243,8 @@ def _judged(
     return parts.compare(list(zip(answers.values(), *found)))
 
 
-def _publish(job: RayJob, name: str, trained: Json) -> int:
+def _publish(job: RayJob, trained: Json) -> int:
     """Publishes the shadow of what is newest."""
-    made = _known(job.storage, name, "shadow") or []
 
     def shadowed(current: Json) -> Json | None:
         if current["model"]["hash"] == trained["model"]["hash"]:
@@ -291,7 +253,6 @@ def _publish(job: RayJob, name: str, trained: Json) -> int:
         if current["model"]["hash"] != trained["of"]:
             raise ManifestError("the set was changed over to another model meanwhile; train for that")
         # Makes the shards appended or reshaped since.
-        shadow = _shadow(job, current, trained["model"], made)
-        return {**shadow, "candidate": {"name": name, "of": trained["of"]}}
+        return _shadow(job, current, trained["model"])
 
     return publishing.change(job.storage, shadowed)

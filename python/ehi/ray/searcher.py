@@ -73,9 +73,11 @@ class Searcher:
         self._warned: set[str] = set()
 
     def _load(self, manifest: Json, before: Entry | None = None) -> tuple[Entry, Group]:
-        model = models.fetch(self._storage, manifest["model"], self._cache.root)
-        entry = Entry(manifest, model, before)
+        entry = self._entry(manifest, before)
         return entry, Group(self._storage, manifest, self._cache, **self._options)
+
+    def _entry(self, manifest: Json, before: Entry | None) -> Entry:
+        return Entry(manifest, models.fetch(self._storage, manifest["model"], self._cache.root), before)
 
     def _open_state(self) -> tuple[Entry, Group]:
         if self._is_closed:
@@ -125,14 +127,7 @@ class Searcher:
         `refresh`.
         """
         started, (entry, group) = time.monotonic(), self._open_state()
-        steps = entry.steps(entry.request(query, k, **options), started)
-        reply: Any = None
-        try:
-            while True:
-                call, given = steps.send(reply)
-                reply = group.search(given) if call == "search" else group.documents(given)
-        except StopIteration as over:
-            answer: Answer = over.value
+        answer = entry.search(group, entry.request(query, k, **options), started)
         if answer.partial:
             for key, why in group.refused().items():
                 if key not in self._warned:

@@ -8,34 +8,35 @@ and goes over to a new one when all groups have it open, so that no request meet
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import concurrent.futures
 import dataclasses
 import errno
+import functools
 import http.client
 import json
+import logging
 import os
 import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
 from ray import serve as ray_serve
-from ray.util.metrics import Counter, Histogram
 
 import ehi
 
 from . import manifest as manifests
 from . import models
-from .basics import DatasetError, Json, Options, ShardsError, Uri, whole_number
+from .basics import Json, Options, ShardsError, Uri, whole_number
 from .cache import Cache
 from .group import Group
-from .merging import Answer, Entry, plan_of
+from .merging import Entry, plan_of
 from .pool import WORKER_CPUS
-from .searcher import default_cache, open
-from .storage import connect
+from .searcher import Searcher, default_cache, open
+from .storage import Storage, connect
 
 # States that a group keeps open: the current one, and the one before or after it.
 STATES = 2
@@ -43,6 +44,10 @@ STATES = 2
 ATTEMPTS = 3
 # Seconds for the proxy to learn a new route.
 ROUTE_SECONDS = 10
+# Errors about what was asked.
+_REFUSALS = (ehi.InputError, ValueError, TypeError, OverflowError, RecursionError)
+# Searches of an entry at once.
+THREADS = 64
 # Further seconds for the answer of a group to arrive.
 GRACE = 0.25
 
@@ -87,6 +92,94 @@ class GroupReplica:
         return self._state(version).documents(wanted)
 
 
+class Groups:
+    """The groups of a manifest's shards, each in a deployment, with the calls of a `Group`."""
+
+    def __init__(self, handles: Sequence[Any], manifest: Json) -> None:
+        self._handles, self._manifest = handles, manifest
+
+    def prepare(self) -> dict[str, str]:
+        """Opens all shards; keys of those that are refused, with the reason."""
+        replies = self._replies("prepare", {number: () for number in range(len(self._handles))})
+        return {key: why for _, refused in replies for key, why in refused.items()}
+
+    def search(self, request: Json) -> tuple[list[Any], dict[str, str]]:
+        """What the groups offer, and the keys of shards whose group has not replied in time."""
+        seconds, shards, count = request["seconds"], self._manifest["shards"], len(self._handles)
+        offers: list[Any] = []
+        missing: dict[str, str] = {}
+        for number, reply in self._replies("search", {own: (request,) for own in range(count)}, seconds):
+            if reply is None:
+                late = range(number, len(shards), count)
+                reply = [], {shards[place]["key"]: f"no answer within {seconds} s" for place in late}
+            offers += reply[0]
+            missing |= reply[1]
+        return offers, missing
+
+    def documents(self, wanted: Sequence[tuple[int, str]]) -> Any:
+        by_group: dict[int, list[tuple[int, str]]] = {}
+        for own in wanted:
+            by_group.setdefault(own[0] % len(self._handles), []).append(own)
+        documents: dict[tuple[int, str], Json | None] = {}
+        missing: dict[str, str] = {}
+        arguments = {number: (own,) for number, own in by_group.items()}
+        for _, (found, unread) in self._replies("documents", arguments):
+            documents |= found
+            missing |= unread
+        return documents, missing
+
+    def refused(self) -> dict[str, str]:
+        """Nothing: `GET /health` names them."""
+        return {}
+
+    def _replies(
+        self, name: str, arguments: Mapping[int, tuple[Any, ...]], seconds: float | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """The replies of groups to a call, by their numbers; `None` of one that is late. What a shard raised
+        is raised as it was. Where a replica dies another is asked.
+        """
+        over = None if seconds is None else time.monotonic() + seconds + GRACE
+
+        def ask(number: int) -> Any:
+            return getattr(self._handles[number], name).remote(self._manifest["version"], *arguments[number])
+
+        for number, reply in [(number, ask(number)) for number in arguments]:
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    found = reply.result(timeout_s=None if over is None else max(over - time.monotonic(), 0))
+                except TimeoutError:
+                    reply.cancel()
+                    found = None
+                except ray.exceptions.RayActorError:
+                    if not left:
+                        raise
+                    reply = ask(number)
+                    continue
+                except ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, (ehi.Error, *_REFUSALS)):
+                        raise error.cause from None
+                    raise
+                yield number, found
+                break
+
+
+class _Deployed(Searcher):
+    """A set whose shards are in deployments."""
+
+    def __init__(self, storage: Storage, manifest: Json, cache: Cache, handles: Sequence[Any]) -> None:
+        self._handles = handles
+        # Keys of shards that cannot be used, with the reason.
+        self.refused: dict[str, str] = {}
+        super().__init__(storage, manifest, cache)
+
+    def _load(self, manifest: Json, before: Entry | None = None) -> tuple[Entry, Any]:
+        groups = Groups(self._handles, manifest)
+        if before:
+            # Groups open the new state before any request asks for it.
+            self.refused = groups.prepare()
+        return self._entry(manifest, before), groups
+
+
 class EntryReplica:
     """Answers requests: `POST /search`, `GET /health`, `GET /manifest`; and `search` through a handle."""
 
@@ -99,105 +192,28 @@ class EntryReplica:
         refresh: float,
         storage_options: Options,
     ) -> None:
-        self.storage = connect(uri, storage_options)
-        self.groups = groups
-        self.cache = cache
-        self.seconds = seconds
-        self.refresh_seconds = refresh
-        self.changing = asyncio.Lock()
-        self.entry = self._load(None)
-        self.refused: dict[str, str] = {}
-        self.requests = Counter("ehi_requests", "Searches by what became of them.", tag_keys=("outcome",))
-        self.latency = Histogram(
-            "ehi_search_seconds",
-            "Time of a search.",
-            boundaries=[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5],
-        )
+        storage = connect(uri, storage_options)
+        self.searcher = _Deployed(storage, manifests.read(storage), Cache(cache), groups)
+        self.seconds, self.refresh_seconds = seconds, refresh
+        self.threads = concurrent.futures.ThreadPoolExecutor(THREADS)
         self.task: asyncio.Task[None] | None = None
-
-    def _load(self, version: int | None, before: Entry | None = None) -> Entry:
-        manifest = manifests.read(self.storage, version)
-        return Entry(manifest, models.fetch(self.storage, manifest["model"], self.cache), before)
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self.refresh_seconds)
             try:
-                await self.refresh()
-            except Exception:  # noqa: BLE001 - what is served is served on, and the next look may succeed
-                self.requests.inc(tags={"outcome": "refresh_failed"})
-
-    async def refresh(self) -> int:
-        """Goes over to the newest manifest; the number of the one that is served."""
-        async with self.changing:
-            newest = await asyncio.to_thread(manifests.latest_version, self.storage)
-            if newest != self.entry.manifest["version"]:
-                entry = await asyncio.to_thread(self._load, newest, self.entry)
-                refused = await asyncio.gather(*(_reply(group.prepare, newest) for group in self.groups))
-                self.refused = {key: why for own in refused for key, why in own.items()}
-                self.entry = entry
-            return self.entry.manifest["version"]
+                await asyncio.to_thread(self.searcher.refresh)
+            except Exception:  # noqa: BLE001 - the next look may succeed
+                logging.exception("the newest state cannot be served; the one before it is")
 
     async def search(self, query: Any, k: int = 10, **options: Any) -> Json:
         """An answer as a dictionary."""
         if self.task is None:
             self.task = asyncio.create_task(self._watch())
-        started, entry = time.monotonic(), self.entry
         if options.get("seconds") is None:
             options["seconds"] = self.seconds
-        try:
-            answer = await self._search(entry, started, query, k, options)
-        except Exception:
-            self.requests.inc(tags={"outcome": "failed"})
-            raise
-        self.requests.inc(tags={"outcome": "partial" if answer["partial"] else "whole"})
-        self.latency.observe(time.monotonic() - started)
-        return answer
-
-    async def _search(self, entry: Entry, started: float, query: Any, k: int, options: Json) -> Json:
-        request = await asyncio.to_thread(entry.request, query, k, **options)
-        steps, reply = entry.steps(request, started), None
-        try:
-            while True:
-                call, given = steps.send(reply)
-                reply = await (
-                    self._offers(entry, given) if call == "search" else self._documents(entry, given)
-                )
-        except StopIteration as over:
-            answer: Answer = over.value
-        return dataclasses.asdict(answer)
-
-    async def _offers(self, entry: Entry, request: Json) -> tuple[list[Any], dict[str, str]]:
-        """What the groups offer, and the keys of shards whose group has not replied in time."""
-        seconds, shards = request["seconds"], entry.manifest["shards"]
-        tasks = {
-            asyncio.ensure_future(_reply(group.search, entry.manifest["version"], request)): number
-            for number, group in enumerate(self.groups)
-        }
-        done, late = await asyncio.wait(tasks, timeout=None if seconds is None else seconds + GRACE)
-        offers, missing = [], {}
-        for task in late:
-            task.cancel()
-            for place in range(tasks[task], len(shards), len(self.groups)):
-                missing[shards[place]["key"]] = f"no answer within {seconds} s"
-        for task in sorted(done, key=lambda own: tasks[own]):
-            found, unread = task.result()
-            offers += found
-            missing |= unread
-        return offers, missing
-
-    async def _documents(self, entry: Entry, wanted: Sequence[tuple[int, str]]) -> Any:
-        by_group: dict[int, list[tuple[int, str]]] = {}
-        for own in wanted:
-            by_group.setdefault(own[0] % len(self.groups), []).append(own)
-        version, groups = entry.manifest["version"], self.groups
-        calls = (_reply(groups[number].documents, version, own) for number, own in by_group.items())
-        documents: dict[tuple[int, str], Json | None] = {}
-        missing: dict[str, str] = {}
-        for found, unread in await asyncio.gather(*calls):
-            documents |= found
-            missing |= unread
-        return documents, missing
+        call = functools.partial(self.searcher.search, query, k, **options)
+        return dataclasses.asdict(await asyncio.get_running_loop().run_in_executor(self.threads, call))
 
     async def __call__(self, request: Any) -> Any:
         """A request through HTTP; bodies and answers are JSON."""
@@ -206,29 +222,16 @@ class EntryReplica:
         path = request.url.path.rstrip("/").rsplit("/", 1)[-1]
         try:
             if path == "health" and request.method == "GET":
-                told = {name: self.entry.manifest[name] for name in ("version", "documents")}
-                status = "partial" if self.refused else "ok"
-                return JSONResponse({"status": status, "refused": self.refused, **told})
+                manifest, refused = self.searcher.manifest, self.searcher.refused
+                told = {name: manifest[name] for name in ("version", "documents")}
+                return JSONResponse({"status": "partial" if refused else "ok", "refused": refused, **told})
             if path == "manifest" and request.method == "GET":
-                return JSONResponse(self.entry.manifest)
+                return JSONResponse(self.searcher.manifest)
             if path == "search" and request.method == "POST":
                 return JSONResponse(await self.search(**_body(await request.body())))
-        except (ValueError, TypeError, OverflowError, RecursionError, ehi.InputError) as error:
+        except _REFUSALS as error:
             return JSONResponse({"error": str(error)}, status_code=400)
         return JSONResponse({"error": "ask POST /search, GET /health or GET /manifest"}, status_code=404)
-
-
-async def _reply(method: Any, *arguments: Any) -> Any:
-    """The reply of a group; what a shard raised as it was raised. Where a replica dies another is asked."""
-    try:
-        for _ in range(ATTEMPTS - 1):
-            with contextlib.suppress(ray.exceptions.RayActorError):
-                return await method.remote(*arguments)
-        return await method.remote(*arguments)
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, (ehi.Error, ValueError, TypeError, OverflowError, RecursionError)):
-            raise error.cause from None
-        raise
 
 
 def _body(data: bytes) -> Json:
@@ -389,7 +392,7 @@ def search_batch(
     the newest when this is called. `options` are those of `Searcher.search`. It is run when it is read.
     """
     if not isinstance(questions, ray.data.Dataset):
-        raise DatasetError(f"questions are a `ray.data.Dataset`, not a {type(questions).__name__}")
+        raise ehi.DataError(f"questions are a `ray.data.Dataset`, not a {type(questions).__name__}")
     storage = connect(uri, storage_options)
     manifest = manifests.read(storage)
     # Checked before a set is opened anywhere.
@@ -397,7 +400,7 @@ def search_batch(
     schema = questions.schema()
     names = schema.names if schema else []
     if column not in names:
-        raise DatasetError(f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}")
+        raise ehi.DataError(f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}")
     # Actors may run in another folder.
     cache = os.path.abspath(default_cache() if cache is None else cache)
     of_set = {"version": manifest["version"], "cache": cache, "budget": budget}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import pathlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import ehi
@@ -14,7 +15,6 @@ from ehi import shards as parts
 
 from . import documents as rows
 from .basics import Json, ShardError, Uri, digest_of
-from .manifest import pack_counts
 from .scratch import work_folder
 from .storage import Storage, create_json, download_folder, read_checked, read_json, sha256_of, upload_folder
 
@@ -22,10 +22,7 @@ FOLDER = "shards"
 # Documents passed to the encoder at once.
 BATCH = 256
 # Changes with the layout of a shard's bytes.
-LAYOUT = 2
-# White space in an index; `str.strip` removes four more control characters.
-_WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-_WHITE += "\u2028\u2029\u202f\u205f\u3000"
+LAYOUT = 3
 
 
 def key_of(model_hash: str, options: Json, inputs: Sequence[Any]) -> str:
@@ -62,32 +59,8 @@ def build(storage: Storage, model: ehi.Model, task: Json, scratch: Uri | None = 
 
     `task` has its key, its options, and the spool files that it is made from, in the order of the input.
     """
-    without_text: set[str] = set()
-
-    def read() -> Iterator[Json]:
-        for document in rows.spooled(storage, task["inputs"]):
-            # As in a single index, a refused document does not replace another.
-            if _is_blank(document):
-                without_text.add(document["id"])
-            else:
-                yield document
-
-    last = {document["id"]: place for place, document in enumerate(read())}
-    documents = (own for place, own in enumerate(read()) if last[own["id"]] == place)
-    blank = [
-        {
-            "id": id,
-            "reason": f"document `{id}` has neither title nor text",
-            **({"kept": True} if id in last else {}),
-        }
-        for id in sorted(without_text)
-    ]
-    return write(storage, model, task["key"], documents, task["options"], scratch, blank)
-
-
-def _is_blank(document: Json) -> bool:
-    """Whether there is nothing to encode; known without the encoder, unlike other reasons to refuse."""
-    return not document["text"].strip(_WHITE) and not (document.get("title") or "").strip(_WHITE)
+    documents = rows.spooled(storage, task["inputs"])
+    return write(storage, model, task["key"], documents, task["options"], scratch)
 
 
 def write(
@@ -97,26 +70,19 @@ def write(
     documents: Iterable[Json],
     options: Json,
     scratch: Uri | None = None,
-    refused: Iterable[Json] = (),
 ) -> Json:
-    """Writes documents, each id once, as the shard of a key. `refused` are documents that were left out
-    before.
-    """
-    refused = list(refused)
+    """Writes documents as the shard of a key; of several with the same id, the last that can be stored stays."""
+    refused: list[Json] = []
+    documents = iter(documents)
     with work_folder("shard", scratch) as folder:
         path = folder / "index"
         digest = hashlib.sha256()
-        batch: list[Json] = []
         create = {"words": options["words"], "precision": options["precision"]}
         with ehi.Index.create(path, model, durability="none", **create) as index:
-            for document in documents:
-                text = json.dumps(document, ensure_ascii=False, sort_keys=True)
-                digest.update(text.encode("utf-8", "replace"))
-                batch.append(document)
-                if len(batch) == BATCH:
-                    refused += refused_of(index.add(batch))
-                    batch = []
-            refused += refused_of(index.add(batch))
+            while batch := list(itertools.islice(documents, BATCH)):
+                digest.update(json.dumps(batch, sort_keys=True).encode())
+                refused += refused_of(index.add(batch))
+            refused = [{**own, "kept": True} if own["id"] in index else own for own in refused]
             index.compact()
         return finish(storage, path, model, key, digest.hexdigest(), refused)
 
@@ -137,7 +103,6 @@ def finish(
     index = ehi.Index.open_read_only(path, lazy_encoder=True)
     entry["model"] = index.model.hash
     entry["rows"] = len(index)
-    entry["leaf_rows"] = pack_counts(parts.leaf_rows(index))
     entry["terms"] = None
     if index.stats()["lexical"]:
         data = parts.term_statistics(index).to_bytes()

@@ -267,6 +267,14 @@ def _known_sha256(path: pathlib.Path) -> str:
     return _SUMS[of]
 
 
+def linked(source: Uri, target: Uri) -> None:
+    """Gives a file another name, or copies it where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def upload_folder(
     storage: Storage, prefix: str, folder: Uri, known: Mapping[str, str] | None = None
 ) -> list[Json]:
@@ -301,11 +309,7 @@ def download_folder(
         path.parent.mkdir(parents=True, exist_ok=True)
         if "same" in file:
             assert elsewhere is not None
-            source = pathlib.Path(elsewhere) / check_key(file["same"])
-            try:
-                os.link(source, path)
-            except OSError:
-                shutil.copyfile(source, path)
+            linked(pathlib.Path(elsewhere) / check_key(file["same"]), path)
             if _known_sha256(path) != file["sha256"]:
                 return f"the file {file['name']} is not that of the model: its checksum is another"
             continue

@@ -1,42 +1,21 @@
 //! Storing, reading and deleting documents.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use ehi::{Document, Filter};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 
 use super::Index;
-use crate::call::{run, watched};
-use crate::columns::{assemble, columns, dictionaries, of_length, strings};
+use crate::call::run;
+use crate::columns::{columns, dictionaries, one_or_more};
 use crate::options;
-use crate::value::{Matrix, document_to_python, plain};
+use crate::value::{Matrix, document_to_python};
 
 /// Documents per page while iterating an index.
 const PAGE: usize = 256;
-
-impl Index {
-    fn store(
-        &self,
-        py: Python<'_>,
-        documents: Vec<Document>,
-        all_or_none: bool,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        let summary = watched(py, progress, move |on_progress| {
-            let index = index.with_progress(on_progress);
-            match all_or_none {
-                true => index.insert_all_or_none(documents),
-                false => index.insert_batch(documents),
-            }
-        })?;
-        plain(py, &summary)
-    }
-}
 
 #[pymethods]
 impl Index {
@@ -73,13 +52,16 @@ impl Index {
             _ => return Err(PyTypeError::new_err("give either `ids` and `texts`, or documents")),
         };
         let documents = match texts {
-            Some(texts) => columns(first, texts, titles, metadata)?,
+            Some(_) => columns(first, texts, titles, metadata)?,
             None if titles.is_some() || metadata.is_some() => {
                 return Err(PyTypeError::new_err("`titles` and `metadata` go with ids and texts"));
             }
             None => dictionaries(first)?,
         };
-        self.store(py, documents, all_or_none, progress)
+        self.long(py, progress, |index| match all_or_none {
+            true => index.insert_all_or_none(documents),
+            false => index.insert_batch(documents),
+        })
     }
 
     /// Stores documents with embeddings of the model's own encoder, `[n, dim]` float32 or float16.
@@ -100,12 +82,7 @@ impl Index {
         metadata: Option<&Bound<'_, PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let own = strings("ids", ids)?;
-        let texts = match texts {
-            Some(texts) => of_length("texts", strings("texts", texts)?, own.len())?,
-            None => vec![String::new(); own.len()],
-        };
-        let documents = assemble(own, texts, titles, metadata)?;
+        let documents = columns(ids, texts, titles, metadata)?;
         if vectors.ndim() != 2 || vectors.shape()[0] != documents.len() {
             return Err(PyValueError::new_err(format!(
                 "{} ids with an array of shape {:?}; a row for each is needed",
@@ -114,13 +91,8 @@ impl Index {
             )));
         }
         let matrix = Matrix::new(vectors)?;
-        let rows = matrix.rows()?;
-        let index = self.inner()?;
-        let summary = watched(py, progress, move |on_progress| {
-            let rows = rows.iter().map(Cow::into_owned);
-            index.with_progress(on_progress).insert_vectors(documents.into_iter().zip(rows))
-        })?;
-        plain(py, &summary)
+        let rows = matrix.rows()?.into_iter().map(<[f32]>::to_vec);
+        self.long(py, progress, |index| index.insert_vectors(documents.into_iter().zip(rows)))
     }
 
     /// The document of an id as a dictionary, or `None`; a list for a list of ids.
@@ -128,32 +100,30 @@ impl Index {
     /// >>> index.get("tea")["metadata"], index.get(["nothing", "tyre"])[0]
     /// ({'year': 2021}, None)
     fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let (ids, is_one) = one_or_more("ids", ids)?;
         let index = self.inner()?;
-        if let Ok(id) = ids.cast::<PyString>() {
-            let id = id.to_cow()?.into_owned();
-            let found = run(py, move || index.get(&id))?;
-            return found.map_or_else(|| Ok(py.None()), |document| document_to_python(py, &document));
-        }
-        let ids = strings("ids", ids)?;
         let found = run(py, move || index.get_many(ids))?;
         let found = found.iter().map(|document| match document {
             Some(document) => document_to_python(py, document),
             None => Ok(py.None()),
         });
-        Ok(PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind())
+        let mut found = found.collect::<PyResult<Vec<_>>>()?;
+        match found.pop() {
+            Some(only) if is_one => Ok(only),
+            last => {
+                found.extend(last);
+                Ok(PyList::new(py, found)?.into_any().unbind())
+            }
+        }
     }
 
     /// Deletes the document of an id, or those of a list; returns the number of deleted documents.
     ///
     /// >>> index.delete(["tea", "nothing"]), len(index)
     /// (1, 2)
-    fn delete(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let ids: Vec<String> = match ids.cast::<PyString>() {
-            Ok(id) => vec![id.to_cow()?.into_owned()],
-            Err(_) => strings("ids", ids)?,
-        };
-        let index = self.inner()?;
-        run(py, move || index.delete_batch(ids))
+    fn delete(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let (ids, _) = one_or_more("ids", ids)?;
+        self.report(py, |index| index.delete_batch(ids))
     }
 
     /// Documents in the order of their ids, starting after the id `after`, at most `limit`.

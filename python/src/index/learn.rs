@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use ehi::learn::LearnOptions;
+use ehi::train::TrainConfig;
 use pyo3::prelude::*;
 
 use super::Index;
@@ -23,8 +24,7 @@ impl Index {
     /// 2
     fn judge(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let judgments = judgments(pairs)?;
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.record_all(judgments))?)
+        self.report(py, |index| index.record_all(judgments))
     }
 
     /// The stored judgments, as dictionaries.
@@ -32,8 +32,7 @@ impl Index {
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], len(index.judgments())
     /// (1, 1)
     fn judgments(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.judgments())?)
+        self.report(py, |index| index.judgments())
     }
 
     /// The judgments of a question, a dictionary or `None` for each id; others are not read.
@@ -44,8 +43,7 @@ impl Index {
     /// [1, None]
     fn judgments_of(&self, py: Python<'_>, question: &str, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let ids = strings("ids", ids)?;
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.judgments_of(question, ids))?)
+        self.report(py, |index| index.judgments_of(question, ids))
     }
 
     /// Removes judgments, given as pairs of question and id; returns their number.
@@ -54,18 +52,18 @@ impl Index {
     /// 1
     /// >>> index.forget([("is there caffeine in tea?", "tea")])
     /// 1
-    fn forget(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<usize> {
-        let index = self.inner()?;
-        run(py, move || index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str()))))
+    fn forget(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| {
+            index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str())))
+        })
     }
 
     /// Sets whether questions are logged in the index, for tuning and calibration.
     ///
     /// >>> index.log_questions(True)
     #[pyo3(signature = (on))]
-    fn log_questions(&self, py: Python<'_>, on: bool) -> PyResult<()> {
-        let index = self.inner()?;
-        run(py, move || index.log_questions(on))
+    fn log_questions(&self, py: Python<'_>, on: bool) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| index.log_questions(on))
     }
 
     /// The logged questions, as dictionaries.
@@ -75,8 +73,7 @@ impl Index {
     /// >>> [each["question"] for each in index.logged_questions()]
     /// ['is there caffeine in tea?']
     fn logged_questions(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.logged_questions())?)
+        self.report(py, |index| index.logged_questions())
     }
 
     /// The newest logged or judged questions, each once, newest first, at most `most`.
@@ -84,9 +81,8 @@ impl Index {
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], index.asked()
     /// (1, ['is there caffeine in tea?'])
     #[pyo3(signature = (most = 100))]
-    fn asked(&self, py: Python<'_>, most: usize) -> PyResult<Vec<String>> {
-        let index = self.inner()?;
-        run(py, move || index.asked(most))
+    fn asked(&self, py: Python<'_>, most: usize) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| index.asked(most))
     }
 
     /// The last calls of `learn` that trained, at most 64, newest first, as dictionaries.
@@ -94,8 +90,7 @@ impl Index {
     /// >>> index.learnings()
     /// []
     fn learnings(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.learnings())?)
+        self.report(py, |index| index.learnings())
     }
 
     /// The leaves of each leaf's documents before the last change of model, as a dictionary; `None` without a
@@ -104,8 +99,7 @@ impl Index {
     /// >>> index.leaf_changes() is None
     /// True
     fn leaf_changes(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.leaf_changes())?)
+        self.report(py, |index| index.leaf_changes())
     }
 
     /// The data that `learn` would learn from, and the gain needed for its questions to show it, as a
@@ -121,8 +115,7 @@ impl Index {
         half_life: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
         let options = learning(pairs, half_life, None, false)?;
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.learnable(&options))?)
+        self.report(py, |index| index.learnable(&options))
     }
 
     /// Trains on the judgments and adopts the new model only if it is shown to improve searches; returns the
@@ -176,8 +169,7 @@ impl Index {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let pairs = pairs.map(judgments).transpose()?.unwrap_or_default();
-        let index = self.inner()?;
-        plain(py, &watched(py, progress, move |told| index.with_progress(told).fuse(&pairs))?)
+        self.long(py, progress, |index| index.fuse(&pairs))
     }
 
     /// Gives the model a fast encoder of questions, or removes it with `kind="none"`.
@@ -200,8 +192,7 @@ impl Index {
         let mut options = distillation(kind, texts, passes, seed)?;
         options.pairs = pairs.map(judgments).transpose()?.unwrap_or_default();
         options.questions = questions.unwrap_or_default();
-        let index = self.inner()?;
-        plain(py, &watched(py, progress, move |told| index.with_progress(told).distil(&options))?)
+        self.long(py, progress, |index| index.distil(&options))
     }
 
     /// Switches to another model: every document is encoded and routed again while the index stays in use.
@@ -218,8 +209,7 @@ impl Index {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let bundle = model::model(py, model)?;
-        let index = self.inner()?;
-        plain(py, &watched(py, progress, move |told| index.with_progress(told).reencode(&bundle))?)
+        self.long(py, progress, |index| index.reencode(&bundle))
     }
 
     /// Returns to the previous model.
@@ -230,17 +220,15 @@ impl Index {
     /// ehi.InputError: ...
     #[pyo3(signature = (*, progress = None))]
     fn rollback(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        plain(py, &watched(py, progress, move |told| index.with_progress(told).rollback())?)
+        self.long(py, progress, |index| index.rollback())
     }
 
     /// Removes the model that `rollback` would return to; returns whether there was one.
     ///
     /// >>> index.drop_previous_model()
     /// False
-    fn drop_previous_model(&self, py: Python<'_>) -> PyResult<bool> {
-        let index = self.inner()?;
-        run(py, move || index.drop_previous_model())
+    fn drop_previous_model(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| index.drop_previous_model())
     }
 
     /// Keeps the tree in step with the collection in a background thread until the returned object is closed.
@@ -269,7 +257,7 @@ fn learning(
     Ok(LearnOptions {
         pairs: pairs.map(judgments).transpose()?.unwrap_or_default(),
         half_life: half_life.map(|value| seconds("half_life", value)).transpose()?,
-        config: self::config(config)?,
+        config: self::config(config, TrainConfig::from_json)?,
         accept,
     })
 }

@@ -8,18 +8,15 @@ use ehi::{Analyzer, LeafId};
 use pyo3::prelude::*;
 
 use super::Index;
-use crate::call::{run, watched};
 use crate::options::parse;
-use crate::value::plain;
 
 #[pymethods]
 impl Index {
     /// Makes all changes durable and visible to read-only handles.
     ///
     /// >>> index.flush()
-    fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        let index = self.inner()?;
-        run(py, move || index.flush())
+    fn flush(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| index.flush())
     }
 
     /// For a read-only handle: makes flushed changes visible; returns whether there were any.
@@ -28,9 +25,8 @@ impl Index {
     /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
     /// >>> reader.refresh(), index.delete("tea"), index.flush(), reader.refresh(), len(reader)
     /// (False, 1, None, True, 2)
-    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
-        let index = self.inner()?;
-        run(py, move || index.refresh())
+    fn refresh(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| index.refresh())
     }
 
     /// Sizes, as a dictionary.
@@ -38,8 +34,7 @@ impl Index {
     /// >>> index.stats()["documents"]
     /// 3
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.stats())?)
+        self.report(py, |index| index.stats())
     }
 
     /// Tolerable problems of the index, as texts.
@@ -55,8 +50,7 @@ impl Index {
     /// >>> index.health()["documents"]
     /// 3
     fn health(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.health())?)
+        self.report(py, |index| index.health())
     }
 
     /// What each leaf is about, as dictionaries.
@@ -76,8 +70,7 @@ impl Index {
         options.queries = queries.unwrap_or_default();
         options.terms = terms.unwrap_or(options.terms);
         options.samples = samples.unwrap_or(options.samples);
-        let index = self.inner()?;
-        plain(py, &run(py, move || index.leaves(&options))?)
+        self.report(py, |index| index.leaves(&options))
     }
 
     /// Reads and checks every byte; returns the result as a dictionary.
@@ -86,9 +79,7 @@ impl Index {
     /// True
     #[pyo3(signature = (*, progress = None))]
     fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
-        let index = self.inner()?;
-        let report = watched(py, progress, move |told| index.with_progress(told).verify())?;
-        plain(py, &report)
+        self.long(py, progress, |index| index.verify())
     }
 
     /// Copies the index to a folder that is missing or empty.
@@ -96,18 +87,16 @@ impl Index {
     /// >>> index.snapshot("copy")
     /// >>> len(ehi.Index.open_read_only("copy", precision="int8"))
     /// 3
-    fn snapshot(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
-        let index = self.inner()?;
-        run(py, move || index.snapshot(target))
+    fn snapshot(&self, py: Python<'_>, target: PathBuf) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| index.snapshot(target))
     }
 
     /// Merges all segments and drops deleted documents.
     ///
     /// >>> index.compact()
     #[pyo3(signature = (*, progress = None))]
-    fn compact(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
-        let index = self.inner()?;
-        watched(py, progress, move |told| index.with_progress(told).compact())
+    fn compact(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        self.long(py, progress, |index| index.compact())
     }
 
     /// Makes posting lists of words, also for an index with other terms: `tokens`, or a language.
@@ -118,19 +107,17 @@ impl Index {
     /// ...     other.search("caffeine teas", mode="lexical").ids
     /// ['tea']
     #[pyo3(signature = (words = "tokens", *, progress = None))]
-    fn make_lexical(&self, py: Python<'_>, words: &str, progress: Option<Py<PyAny>>) -> PyResult<()> {
+    fn make_lexical(&self, py: Python<'_>, words: &str, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         let analyzer: Analyzer = parse("words", words)?;
-        let index = self.inner()?;
-        watched(py, progress, move |told| index.with_progress(told).make_lexical(analyzer))
+        self.long(py, progress, |index| index.make_lexical(analyzer))
     }
 
     /// Rebuilds the posting lists of leaves.
     ///
     /// >>> index.rebuild_postings()
     #[pyo3(signature = (*, progress = None))]
-    fn rebuild_postings(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
-        let index = self.inner()?;
-        watched(py, progress, move |told| index.with_progress(told).rebuild_postings())
+    fn rebuild_postings(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        self.long(py, progress, |index| index.rebuild_postings())
     }
 
     /// Measures the number of leaves that a search needs for a recall; returns the curve as a dictionary.
@@ -145,9 +132,7 @@ impl Index {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let questions = questions.unwrap_or_default();
-        let index = self.inner()?;
-        let curve = watched(py, progress, move |told| index.with_progress(told).calibrate(&questions))?;
-        plain(py, &curve)
+        self.long(py, progress, |index| index.calibrate(&questions))
     }
 
     /// Makes a tree for the stored documents, without labels; returns the outcome as a dictionary.
@@ -181,7 +166,6 @@ impl Index {
             resume,
             ..TuneOptions::default()
         };
-        let index = self.inner()?;
-        plain(py, &watched(py, progress, move |told| index.with_progress(told).tune(&options))?)
+        self.long(py, progress, |index| index.tune(&options))
     }
 }

@@ -9,14 +9,15 @@ mod searches;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ehi::{IndexBuilder, RepairOptions};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use ehi::{RepairOptions, WithProgress};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Serialize;
 
-use crate::call::{is_forked, run, watched};
+use crate::call::{OnProgress, is_forked, run, watched};
 use crate::errors::InputError;
 use crate::model::{self, Model};
-use crate::options::HandleOptions;
+use crate::options;
 use crate::value::plain;
 
 pub use documents::Documents;
@@ -46,6 +47,27 @@ impl Index {
         open.clone()
             .ok_or_else(|| InputError::new_err(format!("the index {} is closed", self.path.display())))
     }
+
+    /// What a short call returns, as Python's data.
+    fn report<T: Serialize + Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&ehi::Index) -> ehi::Result<T> + Send,
+    ) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &run(py, || call(&index))?)
+    }
+
+    /// What a long call returns; see [`watched`] for `progress`.
+    pub fn long<T: Serialize + Send>(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+        call: impl for<'a> FnOnce(WithProgress<'a, &'a mut OnProgress<'a>>) -> ehi::Result<T> + Send,
+    ) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &watched(py, progress, |told| call(index.with_progress(told)))?)
+    }
 }
 
 #[pymethods]
@@ -57,26 +79,17 @@ impl Index {
     /// ...     papers.add(["a"], ["Vitamin D and the immune system."])["inserted"]
     /// 1
     #[staticmethod]
-    #[pyo3(signature = (path, model, *, similarity = None, durability = None, codes = None, words = None,
-        precision = None, passages = None, wait = None, lazy_encoder = false, exist_ok = false))]
-    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    #[pyo3(signature = (path, model, *, exist_ok = false, **options), text_signature = "(path, model, *, \
+        similarity=None, durability=None, codes=None, words=None, precision=None, passages=None, wait=None, \
+        lazy_encoder=False, exist_ok=False)")]
     fn create(
         py: Python<'_>,
         path: PathBuf,
         model: &Bound<'_, PyAny>,
-        similarity: Option<&str>,
-        durability: Option<&str>,
-        codes: Option<bool>,
-        words: Option<&str>,
-        precision: Option<&str>,
-        passages: Option<(u32, u32)>,
-        wait: Option<f64>,
-        lazy_encoder: bool,
         exist_ok: bool,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let options =
-            HandleOptions { similarity, durability, codes, words, precision, passages, wait, lazy_encoder };
-        let builder = options.builder()?;
+        let builder = options::builder(py, options, &[&OF_OPEN[1..], &OF_CREATE].concat())?;
         let bundle = model::model(py, model)?;
         let index = run(py, move || match exist_ok {
             true => builder.open_or_create(path, &bundle),
@@ -96,22 +109,10 @@ impl Index {
     /// ...     len(again)
     /// 3
     #[staticmethod]
-    #[pyo3(signature = (path, *, model = None, durability = None, codes = None, precision = None, wait = None,
-        lazy_encoder = false))]
-    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
-    fn open(
-        py: Python<'_>,
-        path: PathBuf,
-        model: Option<&Bound<'_, PyAny>>,
-        durability: Option<&str>,
-        codes: Option<bool>,
-        precision: Option<&str>,
-        wait: Option<f64>,
-        lazy_encoder: bool,
-    ) -> PyResult<Self> {
-        let options =
-            HandleOptions { durability, codes, precision, wait, lazy_encoder, ..HandleOptions::default() };
-        let builder = expecting(py, options.builder()?, model)?;
+    #[pyo3(signature = (path, **options), text_signature = "(path, *, model=None, durability=None, codes=None, \
+        precision=None, wait=None, lazy_encoder=False)")]
+    fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let builder = options::builder(py, options, &OF_OPEN)?;
         Ok(Self::of(run(py, move || builder.open(path))?))
     }
 
@@ -122,16 +123,10 @@ impl Index {
     /// >>> reader.get("tea")["text"]
     /// 'Green tea has caffeine.'
     #[staticmethod]
-    #[pyo3(signature = (path, *, model = None, precision = None, lazy_encoder = false))]
-    fn open_read_only(
-        py: Python<'_>,
-        path: PathBuf,
-        model: Option<&Bound<'_, PyAny>>,
-        precision: Option<&str>,
-        lazy_encoder: bool,
-    ) -> PyResult<Self> {
-        let options = HandleOptions { precision, lazy_encoder, ..HandleOptions::default() };
-        let builder = expecting(py, options.builder()?, model)?;
+    #[pyo3(signature = (path, **options),
+        text_signature = "(path, *, model=None, precision=None, lazy_encoder=False)")]
+    fn open_read_only(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let builder = options::builder(py, options, &OF_OPEN[..3])?;
         Ok(Self::of(run(py, move || builder.open_read_only(path))?))
     }
 
@@ -152,13 +147,9 @@ impl Index {
         forget: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        use ehi::store::Undecided;
-        let undecided = match undecided {
-            "refuse" => Undecided::Refuse,
-            "keep" => Undecided::Keep,
-            "drop" => Undecided::Drop,
-            _ => return Err(PyValueError::new_err("`undecided` is refuse, keep or drop")),
-        };
+        use ehi::store::Undecided::{Drop, Keep, Refuse};
+        let known = [("refuse", Refuse), ("keep", Keep), ("drop", Drop)];
+        let undecided = options::one_of("undecided", undecided, &known)?;
         let bundle = model.map(|model| model::model(py, model)).transpose()?;
         let report = watched(py, progress, move |on_progress| {
             ehi::Index::repair(path, &RepairOptions { bundle, undecided, forget }, on_progress)
@@ -222,11 +213,6 @@ impl Index {
         self.close(py)
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
-        let path = self.path.display();
-        Err(PyTypeError::new_err(format!("an open index cannot be pickled; pickle its path, {path}")))
-    }
-
     fn __len__(&self) -> PyResult<usize> {
         Ok(self.inner()?.len())
     }
@@ -244,12 +230,7 @@ impl Index {
     }
 }
 
-/// Options with the model that an index must have, if one is given.
-fn expecting(
-    py: Python<'_>,
-    builder: IndexBuilder,
-    given: Option<&Bound<'_, PyAny>>,
-) -> PyResult<IndexBuilder> {
-    let Some(given) = given else { return Ok(builder) };
-    Ok(builder.expect_model(&model::model(py, given)?))
-}
+/// Keywords of `Index.open`; the first three are those of `open_read_only`.
+const OF_OPEN: [&str; 6] = ["model", "precision", "lazy_encoder", "durability", "codes", "wait"];
+/// Further keywords of `Index.create`, which has `model` as an argument.
+const OF_CREATE: [&str; 3] = ["similarity", "words", "passages"];

@@ -1,17 +1,15 @@
 //! Searches.
 
-use std::borrow::Cow;
-
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use super::Index;
-use crate::call::{in_parts, run};
-use crate::columns::strings;
-use crate::search::{SearchResult, SearchResults, request};
-use crate::value::{Matrix, plain, type_name};
+use crate::call::in_parts;
+use crate::columns::one_or_more;
+use crate::search::{SearchResult, request};
+use crate::value::Matrix;
 
 #[pymethods]
 impl Index {
@@ -23,7 +21,8 @@ impl Index {
     /// operators), dense, lexical or hybrid; `alpha` and `rrf` combine both scores of hybrid. In all modes
     /// except dense a hit must contain `+word` and `"a phrase"`, and must not contain `-word`; the result's
     /// `signs` show the interpretation. `filter` is a dictionary in MongoDB's form. A `reranker` reorders the
-    /// best `rerank_depth` hits. `unlogged` keeps the question out of the log.
+    /// best `rerank_depth` hits. `unlogged` keeps the question out of the log. `leaves` and `statistics` are
+    /// for one search over several indexes: `ehi.shards`.
     ///
     /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
     /// >>> hit.id, hit.text, hit.metadata
@@ -31,15 +30,15 @@ impl Index {
     /// >>> index.search("a drink", filter={"year": {"$gte": 2022}}).ids
     /// ['coffee']
     /// >>> batch = index.search(["mending a tyre", "roasting"], k=2)
-    /// >>> [ids[0] for ids in batch.ids], batch.scores.shape
-    /// (['tyre', 'coffee'], (2, 2))
+    /// >>> [result.ids[0] for result in batch]
+    /// ['tyre', 'coffee']
     /// >>> row = ehi.Encoder("models/scifact-minilm").encode_query("mending a tyre")
     /// >>> index.search(row, k=1).ids
     /// ['tyre']
     #[pyo3(signature = (query, k = 10, **options), text_signature = "($self, query, k=10, *, beam=None, \
         recall=None, exact=False, mode=None, alpha=None, rrf=None, bm25=None, filter=None, \
         codes=None, encoder=None, ids_only=False, passages=None, reranker=None, rerank_depth=100, \
-        parallel=False, unlogged=False)")]
+        parallel=False, unlogged=False, leaves=None, statistics=None)")]
     fn search(
         &self,
         py: Python<'_>,
@@ -47,7 +46,8 @@ impl Index {
         k: usize,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        let (asked, is_one) = Asked::new(query)?;
+        let array = query.cast::<PyUntypedArray>().ok();
+        let is_one = array.map_or(query.is_instance_of::<PyString>(), |array| array.ndim() == 1);
         let request = request(py, k, options)?;
         if request.parallel && !is_one {
             return Err(PyValueError::new_err("`parallel` is for one question; several have a thread each"));
@@ -55,13 +55,15 @@ impl Index {
         let index = self.inner()?;
         // A reranker reads a hundred documents for each question.
         let each = if request.rerank.is_some() { 1 } else { QUESTIONS };
-        let results = match &asked {
-            Asked::Texts(texts) => in_parts(py, texts, each, |_, part| index.search_many(part, &request))?,
-            Asked::Vectors(matrix) => {
-                let rows: Vec<_> = matrix.rows()?.iter().collect();
-                let search =
-                    |_, part: &[Cow<'_, [f32]>]| index.search_many(part.iter().map(|row| &**row), &request);
-                in_parts(py, &rows, each, search)?
+        let results = match array {
+            Some(array) => {
+                let matrix = Matrix::new(array)?;
+                let search = |_, part: &[&[f32]]| index.search_many(part.iter().copied(), &request);
+                in_parts(py, &matrix.rows()?, each, search)?
+            }
+            None => {
+                let (texts, _) = one_or_more("query", query)?;
+                in_parts(py, &texts, each, |_, part| index.search_many(part, &request))?
             }
         };
         let results = results.into_iter().map(|result| Py::new(py, SearchResult::new(py, result)?));
@@ -70,7 +72,7 @@ impl Index {
             Some(only) if is_one => Ok(only.into_any()),
             last => {
                 results.extend(last);
-                Ok(Py::new(py, SearchResults::new(k, results))?.into_any())
+                Ok(PyList::new(py, results)?.into_any().unbind())
             }
         }
     }
@@ -92,33 +94,7 @@ impl Index {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let request = request(py, k, options)?;
-        let index = self.inner()?;
-        plain(py, &run(py, || index.explain(&query, &request, against_exact))?)
-    }
-}
-
-/// The query.
-enum Asked<'py> {
-    Texts(Vec<String>),
-    Vectors(Matrix<'py>),
-}
-
-impl<'py> Asked<'py> {
-    /// Also returns whether it is a single question.
-    fn new(query: &Bound<'py, PyAny>) -> PyResult<(Self, bool)> {
-        if let Ok(text) = query.cast::<PyString>() {
-            return Ok((Self::Texts(vec![text.to_cow()?.into_owned()]), true));
-        }
-        if let Ok(array) = query.cast::<PyUntypedArray>() {
-            return Ok((Self::Vectors(Matrix::new(array)?), array.ndim() == 1));
-        }
-        if query.is_instance_of::<PyList>() || query.is_instance_of::<PyTuple>() {
-            return Ok((Self::Texts(strings("query", query)?), false));
-        }
-        Err(PyTypeError::new_err(format!(
-            "a query is a string, a list of strings or an array of numpy, not {}",
-            type_name(query)
-        )))
+        self.report(py, |index| index.explain(&query, &request, against_exact))
     }
 }
 

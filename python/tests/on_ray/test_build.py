@@ -1,7 +1,6 @@
 """Builds: what goes in, what comes out, and workers that die."""
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -44,9 +43,7 @@ def test_what_a_manifest_says(published, corpus):
     manifest = manifests.read(connect(published))
     assert manifest["documents"] == len(corpus) and len(manifest["shards"]) == 8
     assert manifest["model"]["hash"] == ehi.Model(MODEL).hash
-    assert sum(int(manifests.unpack_counts(entry["leaf_rows"]).sum()) for entry in manifest["shards"]) == len(
-        corpus
-    )
+    assert sum(entry["rows"] for entry in manifest["shards"]) == len(corpus)
     assert manifest["statistics"]["documents"] == len(corpus)
     for entry in manifest["shards"]:
         own = [file for file in entry["files"] if "same" not in file]
@@ -77,20 +74,19 @@ def test_the_last_of_the_input_wins_whatever_the_shards(cluster, corpus, tmp_pat
 @pytest.mark.parametrize(
     "documents,options,why",
     [
-        ([{"name": "a", "text": "b"}], {}, "no column `_id` or `id` for the id; there are `name`, `text`"),
+        ([{"name": "a", "text": "b"}], {}, "no column `id` for the id; columns found: `?name`?, `?text"),
         ([{"id": "a", "body": "b"}], {}, "no column `text`"),
-        ([{"id": "a", "text": "b"}], {"title": "headline"}, "no column `headline`"),
-        ([{"id": "a", "text": "b"}], {"metadata": ["year"]}, "no column `year`; there are `id`, `text`"),
-        ([{"id": "a", "text": "b"}, {"id": None, "text": "c"}], {}, "no id in `id`; there are `text`"),
-        ([{"id": "a", "text": "b"}, {"id": "c", "text": None}], {}, "`c`: there is no text in `text`"),
-        ([{"id": "a", "text": "b"}, {"id": 1.5, "text": "c"}], {}, "the id in `id` is the number 1.5"),
-        ([{"id": "a", "text": "b", "lang": "en"}], {"metadata": "lang"}, "`a`: the metadata in `lang` is a"),
-        ([{"id": "a", "text": "b", "raw": b"\0"}], {}, "the column `raw` is of the type binary, which is"),
+        ([{"id": "a", "text": "b"}], {"title": "headline"}, "no record has the column `headline`"),
+        ([{"id": "a", "text": "b"}], {"metadata": ["year"]}, "no record has the column `year`"),
+        ([{"id": "a", "text": "b"}, {"id": None, "text": "c"}], {}, "there is no id: the field `_?id` is missing"),
+        ([{"id": "a", "text": "b"}, {"id": "c", "text": None}], {}, "there is no text: the field `text`"),
+        ([{"id": "a", "text": "b", "lang": "en"}], {"metadata": "lang"}, "`a`: the metadata in `lang` cannot"),
+        ([{"id": "a", "text": "b", "raw": b"\0"}], {}, "the column `raw` is of the type .*Binary, which is"),
     ],
 )
 def test_datasets_that_cannot_be_built(cluster, tmp_path, documents, options, why):
     data = ray.data.from_items(documents)
-    with pytest.raises(ehi.ray.DatasetError, match=why):
+    with pytest.raises(ehi.DataError, match=why):
         ehi.ray.build(data, MODEL, tmp_path / "set", shards=2, **options)
     # Before any shard is begun.
     assert connect(tmp_path / "set").list("shards") == []
@@ -99,14 +95,14 @@ def test_datasets_that_cannot_be_built(cluster, tmp_path, documents, options, wh
 
 
 def test_nothing_to_build_from(cluster, tmp_path):
-    with pytest.raises(ehi.ray.DatasetError, match="empty"):
+    with pytest.raises(ehi.DataError, match="empty"):
         ehi.ray.build(ray.data.from_items([]), MODEL, tmp_path / "set")
     (tmp_path / "empty.jsonl").touch()
     for missing in (tmp_path / "none.jsonl", tmp_path / "*.parquet"):
-        with pytest.raises(ehi.ray.DatasetError, match="no file"):
+        with pytest.raises(ehi.DataError, match="no file"):
             ehi.ray.build(missing, MODEL, tmp_path / "set")
     (tmp_path / "notes.txt").write_text("text")
-    with pytest.raises(ehi.ray.DatasetError, match="Parquet and JSON lines"):
+    with pytest.raises(ehi.DataError, match="notes.txt: it begins with `text`"):
         ehi.ray.build(tmp_path / "notes.txt", MODEL, tmp_path / "set")
     with pytest.raises(ehi.ModelError):
         ehi.ray.build(ray.data.from_items([{"id": "a", "text": "b"}]), tmp_path, tmp_path / "set")
@@ -135,16 +131,9 @@ def test_shards_of_another_model_are_refused(published, cluster, corpus, tmp_pat
         publishing.assemble(storage, manifest, manifest["shards"][:1] * 2, [])
     # One whose files are of another model than its entry says.
     data = ray.data.from_items(corpus[:FEW])
-    built = ehi.ray.build(
-        data,
-        MODEL,
-        tmp_path / "set",
-        shards=2,
-        leaves=4,
-        precision="int8",
-        metadata="metadata",
-        publish=False,
-    )
+    options = {"shards": 2, "leaves": 4, "precision": "int8", "metadata": "metadata"}
+    built = ehi.ray.build(data, MODEL, tmp_path / "set", **options)
+    (tmp_path / "set" / manifests.name_of(1)).unlink()
     assert built["model"]["hash"] != manifest["model"]["hash"]
     shutil.copytree(published, tmp_path / "mixed")
     shutil.copytree(tmp_path / "set", tmp_path / "mixed", dirs_exist_ok=True)
@@ -289,13 +278,11 @@ def test_a_second_finisher_compares_and_yields(corpus, tmp_path):
     }
 
 
-def test_partitions_are_even_and_packed_documents_come_back(corpus):
+def test_partitions_are_even():
     counts = [0] * 8
     for number in range(8_000):
         counts[rows.partition_of(f"id-{number}", 8)] += 1
     assert max(counts) < 1.15 * min(counts)
-    assert list(rows.unpacked(rows.packed(corpus))) == corpus
-    assert rows.packed(corpus) == rows.packed(json.loads(json.dumps(corpus)))
 
 
 def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):

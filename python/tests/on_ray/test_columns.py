@@ -12,7 +12,7 @@ from sets import MODEL
 
 import ehi
 import ehi.ray
-from ehi.ray import building, pool
+from ehi.ray import pool
 from ehi.ray import manifest as manifests
 from ehi.ray.storage import connect
 
@@ -70,7 +70,7 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
     day = datetime.date(2020, 1, 2)
     rows = {"sku": [1, 2], "body": ["a", "b"], "price": [1.5, float("nan")], "when": [day, None], "no": [0] * 2}
     parquet.write_table(pa.table(rows), tmp_path / "a.parquet")
-    more = {"sku": [3], "title": ["C"], "body": ["c"], "price": [2.5], "raw": [b"raw"]}
+    more = {"sku": [3], "title": ["C"], "body": ["c"], "price": [2.5], "when": [day], "raw": [b"raw"]}
     parquet.write_table(pa.table(more), tmp_path / "b.parquet")
     columns = {"id": "sku", "text": "body", "metadata": ["price", "when"]}
     ehi.ray.build(
@@ -78,8 +78,8 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
     )
     expected = {
         "1": ("", "a", {"price": 1.5, "when": "2020-01-02"}),
-        "2": ("", "b", None),
-        "3": ("C", "c", {"price": 2.5}),
+        "2": ("", "b", {"price": None, "when": None}),
+        "3": ("C", "c", {"price": 2.5, "when": "2020-01-02"}),
     }
     assert found(uri, cache) == expected
     assert manifests.read(connect(uri))["columns"] == {
@@ -93,40 +93,12 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
     assert found(uri, cache) == expected | {"4": ("", "d", None)}
     ehi.ray.append(uri, write(tmp_path / "d.jsonl", {"id": 5, "body": "e", "other": 1}), id="id", metadata=[])
     assert found(uri, cache)["5"] == ("", "e", None)
-    with pytest.raises(ehi.ray.DatasetError, match="e.jsonl:1: there is no id in `sku`; there are `id`"):
+    with pytest.raises(ehi.DataError, match="e.jsonl:1: there is no id: the field `sku` is missing"):
         ehi.ray.append(uri, write(tmp_path / "e.jsonl", {"id": 5, "body": "e"}))
-    with pytest.raises(ehi.ray.DatasetError, match="no column `none`; there are `sku`, `body`"):
+    with pytest.raises(ehi.DataError, match="no record has the column `none`"):
         ehi.ray.append(uri, write(tmp_path / "f.jsonl", {"sku": 5, "body": "e"}), title="none")
     with pytest.raises(ehi.CancelledError):
         ehi.ray.append(uri, tmp_path / "c.jsonl", name="other", progress=lambda *_: False)
-
-
-def test_a_set_that_appears_meanwhile_is_not_replaced(tmp_path):
-    job = pool.RayJob(tmp_path / "set")
-    entry = {"key": "a" * 32, "attempt": "b" * 32, "model": "c" * 64, "content": "d" * 64}
-    entry |= {"rows": 1, "bytes": 1}
-    entry |= {"leaf_rows": manifests.pack_counts([1]), "terms": None, "refused": [], "files": []}
-    model = {"hash": "c" * 64, "attempt": "b" * 32, "files": [], "has_tree": False}
-    shared = {"model": model, "columns": None, "words": None, "precision": "f32", "beam": 1}
-    one, other = ({**shared, "alpha": None, "name": name, "shards": [entry]} for name in ("one", "other"))
-    # The second driver of a build finds what the first one has published.
-    assert [building._publish(job, one, False) for _ in range(2)] == [1, 1]
-    with pytest.raises(ehi.ray.ShardsError, match="a set at .*set, version 1"):
-        building._publish(job, other, False)
-    assert building._publish(job, other, True) == 2
-    assert [manifests.read(job.storage, version)["build"] for version in (1, 2)] == ["one", "other"]
-
-
-def test_a_build_is_not_gone_on_with_by_other_columns(tmp_path):
-    job, model = pool.RayJob(tmp_path), ehi.Model(MODEL)
-    columns = building.documents.given()
-    plan = {"base": model.hash, "options": {}, "columns": columns, "rules": building.documents.RULES}
-    plan["source"] = building.source_of([])
-    job.storage.create("builds/one/plan.json", json.dumps(plan).encode())
-    call = (job, [], model, {})
-    assert building.planned(*call, columns, "one", []) == plan
-    with pytest.raises(ehi.ray.ShardsError, match="`one` was begun with other columns"):
-        building.planned(*call, building.documents.given(metadata=[]), "one", [])
 
 
 def test_progress_is_a_function_or_true(tmp_path):
@@ -137,19 +109,6 @@ def test_progress_is_a_function_or_true(tmp_path):
         pool.RayJob(tmp_path, progress=lambda *_: False).tell("Read", 1, None)
     for other in (None, False, True):
         pool.RayJob(tmp_path, progress=other).tell("Read", 1, None)
-
-
-def test_the_name_of_a_build_follows_from_its_columns(tmp_path, monkeypatch):
-    path = write(tmp_path / "1.jsonl", {"id": 1, "text": "a"})
-
-    def name(**named):
-        return building.name_of(path, "0", {}, building.documents.given(**named), None)[0]
-
-    assert name() == name()
-    assert len({name(), name(text="text"), name(metadata="a"), name(metadata=["a"])}) == 4
-    before = name()
-    monkeypatch.setattr(building.documents, "RULES", 0)
-    assert name() != before
 
 
 def test_options_are_looked_at_before_the_dataset_is(tmp_path):

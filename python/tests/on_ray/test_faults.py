@@ -55,10 +55,9 @@ def original(cluster, corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("original")
     lines = write_lines(folder / "corpus.jsonl", corpus[:FEW])
     options = {"shards": 3, "precision": "int8", "metadata": "metadata"}
-    built = ehi.ray.build(lines, MODEL, folder / "set", **options)
+    ehi.ray.build(lines, MODEL, folder / "set", **options)
     ehi.ray.append(folder / "set", write_lines(folder / "more.jsonl", corpus[FEW : FEW + MORE]))
     ehi.ray.delete(folder / "set", [corpus[0]["id"], corpus[FEW]["id"]])
-    (folder / "built.json").write_text(json.dumps(built))
     return folder
 
 
@@ -75,13 +74,10 @@ def case_of(kind, original, uri, corpus, scratch):
         return Case([("append", [str(uri), str(lines)], {"shards": 2, **work})], now, now | set(ids[:4]))
     if kind == "compact":
         return Case([("compact", [str(uri)], {"rows": 20, **work})], now, now)
-    if kind == "rebalance":
-        return Case([("rebalance", [str(uri), 5], work)], now, now)
-    if kind == "delete":
-        gone = sorted(now)[:20]
-        return Case([("delete", [str(uri), id], {}) for id in gone], now, now - set(gone), needs_ray=False)
-    built = json.loads((original / "built.json").read_text())
-    return Case([("publish", [str(uri), built], {})] * 60, now, first, needs_ray=False)
+    if kind == "split":
+        return Case([("compact", [str(uri)], {"rows": 5, **work})], now, now)
+    gone = sorted(now)[:20]
+    return Case([("delete", [str(uri), id], {}) for id in gone], now, now - set(gone), needs_ray=False)
 
 
 def check_whole(uri):
@@ -148,13 +144,11 @@ def lasting():
         ("append", 1),
         ("compact", 1),
         ("delete", 2),
-        ("publish", 2),
         pytest.param("build", 10, marks=pytest.mark.slow),
         pytest.param("append", 10, marks=pytest.mark.slow),
         pytest.param("compact", 8, marks=pytest.mark.slow),
-        pytest.param("rebalance", 8, marks=pytest.mark.slow),
+        pytest.param("split", 8, marks=pytest.mark.slow),
         pytest.param("delete", 5, marks=pytest.mark.slow),
-        pytest.param("publish", 5, marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_random_moments(original, corpus, tmp_path, lasting, kind, kills):
@@ -195,7 +189,7 @@ def test_killed_at_random_moments(original, corpus, tmp_path, lasting, kind, kil
         else:
             assert case.before is None
         # The same calls again end where nobody was killed.
-        for name, arguments, options in case.calls if kind != "publish" else case.calls[:1]:
+        for name, arguments, options in case.calls:
             getattr(ehi.ray, name)(*arguments, **options)
         check_whole(uri)
         check_state(uri, cache, case.after)

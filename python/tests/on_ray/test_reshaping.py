@@ -1,4 +1,4 @@
-"""Compacting and rebalancing: the same answers from other shards."""
+"""Compacting: the same answers from other shards."""
 
 import shutil
 import threading
@@ -116,26 +116,25 @@ def test_small_shards_become_larger_ones_with_the_same_answers(uri, questions, e
 
 def test_shards_are_split_and_merged_by_size(uri, questions, expected, tmp_path):
     asked = questions[:5]
-    assert ehi.ray.compact(uri, rows=1) == 6
+    # Only what is deleted goes.
+    assert ehi.ray.compact(uri, rows=60, least=1) == 6 and len(rows(uri)) == 7
     whole = of_one(expected, asked)
     for most, least in ((10, None), (45, 20), (1000, 1000), (30, 1), (7, 7)):
-        version = ehi.ray.rebalance(uri, most, least=least)
+        version = ehi.ray.compact(uri, rows=most, least=least)
         found = rows(uri)
         assert max(found) <= most and sum(found) == len(expected), (most, found)
         # None of those that are small could be put together.
-        small = sorted(count for count in found if count < (most // 4 if least is None else least))
+        small = sorted(count for count in found if count < (most // 2 if least is None else least))
         assert len(small) < 2 or small[0] + small[1] > most, (most, found)
         assert answers(uri, tmp_path / "cache", asked) == whole, most
-        assert ehi.ray.rebalance(uri, most, least=least) == version
+        assert ehi.ray.compact(uri, rows=most, least=least) == version
     for most, least in ((0, None), (True, None), (5, 6), (5, 0)):
-        with pytest.raises(ValueError):
-            ehi.ray.rebalance(uri, most, least=least)
-    with pytest.raises(ValueError, match="`rows`"):
-        ehi.ray.compact(uri, rows=0)
+        with pytest.raises(ValueError, match="`rows`|`least`"):
+            ehi.ray.compact(uri, rows=most, least=least)
 
 
 def test_what_others_publish_meanwhile_holds(uri, corpus, expected, tmp_path):
-    """Compactions, a rebalance, deletions and an append at once: each document once, none that is deleted."""
+    """Compactions, deletions and an append at once: each document once, none that is deleted."""
     gone = [document["id"] for document in corpus[10:16]]
     errors = []
 
@@ -148,7 +147,7 @@ def test_what_others_publish_meanwhile_holds(uri, corpus, expected, tmp_path):
     calls = [
         lambda: ehi.ray.compact(uri, rows=40, actors=1, num_cpus=0.1),
         lambda: ehi.ray.compact(uri, rows=60, actors=1, num_cpus=0.1),
-        lambda: ehi.ray.rebalance(uri, 12, actors=1, num_cpus=0.1),
+        lambda: ehi.ray.compact(uri, rows=12, actors=1, num_cpus=0.1),
         *(lambda id=id: ehi.ray.delete(uri, id) for id in gone),
         lambda: ehi.ray.append(uri, ray.data.from_items([{"id": "new", "text": "a text"}]), num_cpus=0.1),
     ]

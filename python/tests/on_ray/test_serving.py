@@ -80,19 +80,19 @@ def test_requests_that_cannot_be_answered(served):
         ({"question": "a"}, "`query`"),
         ({"query": "a", "beem": 3}, "`beem` is not an option"),
         ({"query": "a", "filter": {"a": {"$no": 1}}}, "no"),
-        ({"query": "a", "k": 10**30}, "`k` is"),
+        ({"query": "a", "k": 10**30}, ""),
         ({"query": "a", "k": 2.5}, "`k` is"),
         ({"query": "a", "k": None}, "`k` is"),
-        ({"query": "a", "beam": 10**30}, "`beam` is"),
-        ({"query": "a", "exact": "no"}, "`exact` is"),
-        ({"query": "a", "codes": "x"}, "`codes` is"),
-        ({"query": "a", "mode": 1}, "`mode` is"),
-        ({"query": "a", "filter": 5}, "`filter` is"),
+        ({"query": "a", "beam": 10**30}, "64 bits"),
+        ({"query": "a", "exact": "no"}, "`exact`"),
+        ({"query": "a", "codes": "x"}, "`codes`"),
+        ({"query": "a", "mode": 1}, "`mode`"),
+        ({"query": "a", "filter": 5}, ""),
         ({"query": "a", "filter": {"a": 10**40}, "mode": "dense"}, ""),
-        ({"query": "a", "bm25": "ab", "mode": "lexical"}, "`bm25` is"),
-        ({"query": "a", "bm25": [1], "mode": "lexical"}, "`bm25` is"),
+        ({"query": "a", "bm25": "ab", "mode": "lexical"}, "`bm25`"),
+        ({"query": "a", "bm25": [1], "mode": "lexical"}, "`bm25`"),
         ({"query": "a", "bm25": [-1, 5], "mode": "lexical"}, ""),
-        ({"query": "a", "alpha": True}, "`alpha` is"),
+        ({"query": "a", "alpha": True}, "`alpha`"),
         ({"query": "a", "alpha": 1e17}, ""),
         ({"query": "a", "rrf": -1e17}, ""),
         ({"query": "a", "seconds": 1e17}, "`seconds`"),
@@ -195,15 +195,15 @@ def test_questions_in_a_batch(published, questions, tmp_path):
             expected = shards.search(question, 7, mode="dense")
             assert list(found[question]["hits"]) == expected.ids and not found[question]["partial"]
             assert np.array_equal(np.float32(found[question]["scores"]), expected.scores)
-    with pytest.raises(ehi.ray.DatasetError, match="no column `text`"):
+    with pytest.raises(ehi.DataError, match="no column `text`"):
         ehi.ray.search_batch(published, data, 3, cache=cache)
     for wrong in (np.ones((2, 384)), "a", ["a"]):
-        with pytest.raises(ehi.ray.DatasetError, match="questions are a `ray.data.Dataset`"):
+        with pytest.raises(ehi.DataError, match="questions are a `ray.data.Dataset`"):
             ehi.ray.search_batch(published, wrong)
     with pytest.raises(TypeError, match="`top_k` is not an option"):
         ehi.ray.search_batch(published, data, column="q", top_k=3)
-    with pytest.raises(ValueError, match="`mode` is 'best'"):
-        ehi.ray.search_batch(published, data, column="q", mode="best")
+    with pytest.raises(ehi.InputError, match="`worst` is not a mode"):
+        ehi.ray.search_batch(published, data, column="q", mode="worst")
 
 
 BLOCKING = """

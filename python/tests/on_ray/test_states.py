@@ -13,6 +13,7 @@ from places import SMALL
 import ehi.ray
 from ehi.ray import manifest as manifests
 from ehi.ray import building, documents, models, pool, retraining
+from ehi.ray.basics import digest_of
 from ehi.ray.storage import FolderStorage, connect
 
 SIX = [document(f"d{number}", f"word {number}") for number in range(6)]
@@ -45,18 +46,20 @@ def test_a_state_that_is_restored_beside_a_compaction_stays(tmp_path, monkeypatc
     assert len(manifests.read(connect(uri))["shards"]) == 1
 
 
-def test_a_shadow_is_made_anew_for_a_state_that_is_restored(tmp_path, monkeypatch):
+def test_a_deletion_costs_no_shard_of_a_shadow(tmp_path, monkeypatch):
     uri = tmp_path / "set"
     made(uri, SIX, shards=1)
     ehi.ray.delete(uri, ["d0"])
     local(monkeypatch)
-    storage, shadows = connect(uri), []
+    storage = connect(uri)
     model = models.store(storage, ehi.Model(SMALL))
+    found = []
     for version in (2, 1, 2):
-        current = {**manifests.read(storage, version), "version": 3}
-        shadow = retraining._shadow(pool.RayJob(uri), current, model, shadows)
-        assert shadow["documents"] == (6 if version == 1 else 5)
-    assert len(shadows) == 2
+        current = manifests.read(storage, version)
+        shadow = retraining._shadow(pool.RayJob(uri), current, model)
+        assert shadow["tombstones"] == current["tombstones"]
+        found.append(shadow["shards"])
+    assert found[0] == found[1] == found[2] and found[0][0]["rows"] == 6
 
 
 def test_documents_that_were_deleted_or_replaced_are_appended_again(tmp_path, monkeypatch):
@@ -71,18 +74,17 @@ def test_documents_that_were_deleted_or_replaced_are_appended_again(tmp_path, mo
     assert ehi.ray.delete(uri, "x1") == 4
     assert ehi.ray.append(uri, new, name="x")["version"] == 5
     assert found(uri, cache) == texts([*SIX[1:], *new])
-    # A shard of the same documents under another name is there once.
-    assert ehi.ray.append(uri, new, name="y")["version"] == 6
-    assert found(uri, cache) == texts([*SIX[1:], *new])
+    # So it does under another name.
+    assert ehi.ray.append(uri, new, name="y")["version"] == 5
     first, second = [document("d1", "one word")], [document("d1", "two words")]
-    for version, own in enumerate((first, second, first), start=7):
+    for version, own in enumerate((first, second, first), start=6):
         assert ehi.ray.append(uri, own, name=f"n{own is second}")["version"] == version
         assert found(uri, cache)["d1"] == own[0]["text"]
     # The tombstones that say what became of them may be compacted away.
-    assert ehi.ray.delete(uri, "x2") == 10 and ehi.ray.compact(uri) == 11
-    assert ehi.ray.append(uri, new, name="y")["version"] == 12
+    assert ehi.ray.delete(uri, "x2") == 9 and ehi.ray.compact(uri) == 10
+    assert ehi.ray.append(uri, new, name="y")["version"] == 11
     assert found(uri, cache).keys() == {"d1", "d2", "d3", "d4", "d5", "x1", "x2"}
-    assert ehi.ray.append(uri, new, name="y")["version"] == 12
+    assert ehi.ray.append(uri, new, name="y")["version"] == 11
 
 
 def test_a_document_that_is_refused_takes_no_place(tmp_path, monkeypatch):
@@ -122,30 +124,39 @@ def test_a_name_stands_for_the_same_files_and_columns(tmp_path):
     job, model = pool.RayJob(tmp_path / "set"), ehi.Model(SMALL)
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": "a", "text": "a word"}\n')
-    columns = documents.given(None, None, None, None)
-    plan = {"name": "nightly", "base": model.hash, "options": {}, "source": building.source_of([str(path)])}
-    plan |= {"columns": columns, "rules": documents.RULES}
+    columns = documents.given()
+
+    def begun(columns=columns, name="nightly"):
+        return building.begun_with(path, model.hash, {}, columns, name)
+
+    plan, dataset = begun()
+    assert dataset == [str(path)]
     job.storage.create("builds/nightly/plan.json", json.dumps(plan).encode())
-    arguments = (model, {}, columns, "nightly", [])
-    assert building.planned(job, [str(path)], *arguments) == plan
-    with pytest.raises(ehi.ray.ShardsError, match="`nightly` was begun with other columns"):
-        building.planned(job, [str(path)], model, {}, {**columns, "text": ["body"]}, "nightly", [])
+    assert building.planned(job, dataset, model, begun()[0], columns) == plan
+    with pytest.raises(ehi.ray.ShardsError, match="`nightly` was begun with another model, other options"):
+        building.planned(job, dataset, model, begun({**columns, "text": ["body"]})[0], columns)
+    # Without a name it follows from all of these.
+    names = {begun(documents.given(**own), None)[0]["name"] for own in ({}, {"text": "text"}, {"metadata": "a"})}
+    assert len(names) == 3 and begun(name=None)[0]["name"] in names
     path.write_text('{"id": "a", "text": "one word"}\n')
-    with pytest.raises(ehi.ray.DatasetError, match="`nightly` was begun with other files"):
-        building.planned(job, [str(path)], *arguments)
+    with pytest.raises(ehi.ray.ShardsError, match="files that have changed"):
+        building.planned(job, dataset, model, begun()[0], columns)
+    assert begun(name=None)[0]["name"] not in names
     # What is published is known by its files too.
     uri = tmp_path / "other"
     built = made(uri, SIX, name="nightly")
     job = pool.RayJob(uri)
-    assert building._published(job, 1, "nightly", built["source"], False)["documents"] == len(SIX)
-    assert building._published(job, 1, "nightly", "other files", True) is None
+    assert building._published(job, 1, built, False)["documents"] == len(SIX)
+    assert building._published(job, 1, {**built, "made_from": "other files"}, True) is None
+    with pytest.raises(ehi.ray.ShardsError, match="a set at .*other, version 1"):
+        building._published(job, 1, {**built, "made_from": "other files"}, False)
 
 
 def test_the_name_of_a_candidate_stands_for_the_same_pairs(tmp_path, monkeypatch):
     uri = tmp_path / "set"
     made(uri, SIX)
     local(monkeypatch)
-    trained = {"asked": retraining._name_of("", None, [("q", "d1")], None, 9), "model": {"hash": "0"}}
+    trained = {"asked": digest_of([None, [("q", "d1")], None, 9]), "model": {"hash": "0"}}
     connect(uri).create("candidates/one/trained.json", json.dumps({**trained, "of": "1"}).encode())
     with pytest.raises(ehi.ray.ShardsError, match="was trained for another model"):
         ehi.ray.retrain(uri, [("q", "d1")], name="one", documents=9)

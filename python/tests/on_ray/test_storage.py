@@ -67,7 +67,7 @@ def test_of_two_publishers_one_wins_each_time(storage, rounds):
     manifest = {
         "model": {"hash": "a" * 64, "attempt": "b" * 32, "files": [], "has_tree": False},
         **{name: None for name in ("words", "alpha", "statistics")},
-        **{"shards": [], "tombstones": [], "appends": [], "beam": 1, "precision": "f32"},
+        **{"shards": [], "tombstones": [], "beam": 1, "precision": "f32"},
     }
     barrier, wins = threading.Barrier(2), [[], []]
 

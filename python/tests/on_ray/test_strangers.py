@@ -49,7 +49,7 @@ def test_what_is_no_set_is_not_cleaned(tmp_path):
 def test_all_that_a_set_consists_of_is_cleaned_in_time(uri):
     storage = connect(uri)
     ehi.ray.delete(uri, "d1")
-    for name in ("trained", "shadow", "verdict"):
+    for name in ("trained", "verdict"):
         storage.create(f"candidates/some-name_1/{name}.json", b"{}")
     made(uri, [document("another")], name="second")
     ehi.ray.clean(uri)
@@ -87,18 +87,18 @@ def test_a_number_is_never_given_twice(uri, tmp_path, request, monkeypatch, kind
 
 
 def test_ids_that_are_no_text(uri, tmp_path):
-    with pytest.raises(ValueError, match="no Unicode text"):
+    with pytest.raises(ValueError, match="surrogates not allowed"):
         ehi.ray.delete(uri, ["d1", "\ud800"])
     assert ehi.ray.versions(uri) == [1]
-    # Some were published before they were refused.
-    data = gzip.compress(json.dumps(["d1", "\ud800", 7]).encode())
+    # Somebody else may have written them.
+    data = gzip.compress(json.dumps(["d1", "\ud800"]).encode())
     entry = {"name": f"tombstones/{'a' * 32}.json.gz", "sha256": hashlib.sha256(data).hexdigest(), "ids": 2}
     connect(uri).create(entry["name"], data)
     storage, entry = connect(uri), {**entry, "before": 2}
     publishing.change(storage, lambda own: publishing.assemble(storage, own, own["shards"], [entry]))
     with ehi.ray.open(uri, cache=tmp_path / "cache") as shards:
         answer = shards.search("word", mode="dense")
-        assert not answer.partial and len(answer.hits) == 3
+        assert not answer.hits and all("is damaged" in why for why in answer.missing.values())
 
 
 def at(manifest, *path):
@@ -118,8 +118,6 @@ def at(manifest, *path):
         (("shards", 0, "files", 0, "same"), "../../planted"),
         (("shards", 0, "files"), {}),
         (("shards", 0, "rows"), "5"),
-        (("shards", 0, "leaf_rows"), "%%%"),
-        (("shards", 0, "leaf_rows"), "eJxjYA"),
         (("shards", 0, "terms"), []),
         (("shards", 0, "refused"), [5]),
         (("shards", 0), None),
@@ -135,8 +133,7 @@ def at(manifest, *path):
         (("alpha",), "0.5"),
         (("documents",), True),
         (("precision",), None),
-        (("appends",), [{"name": "a"}]),
-        (("candidate",), {}),
+        (("columns",), []),
     ],
 )
 def test_manifests_that_mislead_are_refused(uri, tmp_path, path, value):
@@ -152,6 +149,6 @@ def test_manifests_that_mislead_are_refused(uri, tmp_path, path, value):
         ehi.ray.open(uri, cache=tmp_path / "cache")
     for field in manifests.read(storage, 1):
         lacking = {own: each for own, each in manifests.read(storage, 1).items() if own != field}
-        if field not in ("published", "build", "source", "columns"):
+        if field not in ("published", "build", "columns"):
             with pytest.raises(ehi.ray.ManifestError, match="manifest 1 is damaged"):
                 manifests.decode(manifests.encode(lacking), 1)
