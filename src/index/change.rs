@@ -268,11 +268,11 @@ impl Index {
     pub(crate) fn discard_begun(&self) {
         if let Err(error) = self.clear_begun() {
             let index = self.path().display();
-            tracing::warn!(%index, %error, "could not remove what was begun; the next writer tries again");
+            tracing::warn!(%index, %error, "could not remove the remains of an interrupted operation; the next writer tries again");
         }
     }
 
-    /// Fills a model from the one in service, except for the writes of the meantime; returns how many
+    /// Fills a model from the one in service, except for writes made meanwhile; returns how many
     /// documents it got.
     fn fill(&self, target: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<usize> {
         let before = self.serving();

@@ -28,7 +28,7 @@ use crate::store::{Damage, Notice, Put, Store, StoreConfig, StoreError, WriteBat
 
 /// Judgments stored in one commit.
 const PER_COMMIT: usize = 4_096;
-/// Id of the document that holds the state of learning; keys of judgments use other letters.
+/// Id of the document that holds the state of learning; other keys are hexadecimal, so none collides.
 const LEARNED: &str = "learned";
 /// Bytes of SHA-256 that identify a question and document.
 const KEY_BYTES: usize = 16;

@@ -22,9 +22,8 @@ pub struct LearnOptions {
     pub pairs: Vec<Judgment>,
     /// Time after which a judgment counts half; by default judgments do not age.
     pub half_life: Option<Duration>,
-    /// Settings of the training. Its share of questions set aside is
-    /// [`LEARN_HELD_OUT`](crate::train::LEARN_HELD_OUT), whatever the default here is; any other value is an
-    /// error.
+    /// Settings of the training. Leave `dev_fraction` at its default: a learning always sets aside
+    /// [`LEARN_HELD_OUT`](crate::train::LEARN_HELD_OUT), and any other value is an error.
     pub config: TrainConfig,
     /// Adopts the new model even if it is not shown to be better, and trains even with too few held-out
     /// questions to show anything.

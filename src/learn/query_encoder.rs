@@ -31,8 +31,8 @@ impl Index {
     ///
     /// As [`distil`](crate::train::distil), from the stored embeddings, so that no document is encoded again:
     /// up to 100,000 documents, including those that answer held-out questions. It learns from judged
-    /// questions ([`Self::record`]), of which a fifth is held out by a hash of their words to measure with,
-    /// from logged ones ([`Self::log_questions`]), and from titles and sentences of the documents. Searches
+    /// questions ([`Self::record`]) and logged ones ([`Self::log_questions`]), of which a fifth is held out by
+    /// a hash of their words to measure with, and from titles and sentences of the documents. Searches
     /// and writes continue meanwhile. The change is durable once this returns. A change to a model with
     /// another encoder replaces it with that model's query encoder, if any.
     ///
@@ -68,6 +68,8 @@ impl Index {
         let stored = Stored::of(serving, &view, judgments.iter().chain(&options.pairs), options)?;
         let mut asked = options.questions.clone();
         asked.extend(self.asked(MOST_ASKED)?);
+        // They may be judged later, and then measure this query encoder.
+        asked.retain(|question| !is_held_out(question));
         let known = Known {
             rows: &stored.rows,
             documents: stored.documents.iter().collect(),

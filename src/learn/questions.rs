@@ -30,7 +30,7 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Questions with an answer in the view. The last judgment of a question and a document counts.
+    /// Questions with an answer in the view.
     pub fn of<'a>(view: &View, judgments: impl IntoIterator<Item = &'a Judgment>) -> Result<Self> {
         let graded = judgments.into_iter().map(|own| (own.question.as_str(), own.id.as_str(), own.grade));
         let all = by_question(graded);
@@ -101,7 +101,8 @@ impl Questions {
 }
 
 /// The grades of each question by document. Different spellings are the same question, under the first of
-/// them; the last grade of a question and a document counts.
+/// them. Of several grades of a question and a document the highest counts, unless one says that the document
+/// does not answer.
 pub(super) fn by_question<'a, D: Eq + Hash>(
     graded: impl Iterator<Item = (&'a str, D, i32)>,
 ) -> Vec<(&'a str, HashMap<D, i32>)> {
@@ -112,7 +113,8 @@ pub(super) fn by_question<'a, D: Eq + Hash>(
             all.push((question, HashMap::new()));
             all.len() - 1
         });
-        all[place].1.insert(document, grade);
+        let kept = all[place].1.entry(document).or_insert(grade);
+        *kept = if grade.min(*kept) > 0 { grade.max(*kept) } else { grade.min(*kept) };
     }
     all
 }

@@ -196,7 +196,7 @@ impl Store {
         if self.options.durability != Durability::None
             && let Err(error) = writer.reserve.ensure(&*self.backend, &self.state())
         {
-            tracing::warn!(index = %self.dir.display(), %error, "no space can be kept for what comes");
+            tracing::warn!(index = %self.dir.display(), %error, "could not reserve disk space for the next flush");
         }
     }
 

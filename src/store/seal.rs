@@ -1,18 +1,7 @@
 //! Writes generations to disk: sealing fresh documents, merging segments, and compaction.
 //!
-//! # The commit point
-//!
-//! 1. The fresh documents, and those of the segments to be merged with them, are written to the two files of
-//!    a new segment, and both are synced.
-//! 2. For each other segment with rows that died since, a new file of dead rows is written and synced.
-//! 3. The directory `segments` is synced: now the names of steps 1 and 2 are durable.
-//! 4. `MANIFEST.new`, which names the files, is written and synced.
-//! 5. Lock file and `MANIFEST` must be those that this handle left there (fencing). Then `MANIFEST.new` is
-//!    renamed to `MANIFEST`. **Commit point**: a crash before it leaves the old generation, a crash after it
-//!    the new one. No file of the old one was touched.
-//! 6. The directory of the index is synced: now the generation is durable.
-//! 7. `MANIFEST.copy`, on which repair falls back, is rewritten.
-//! 8. Files that the manifest no longer names are removed, including the log of the old generation.
+//! The steps of a flush and its commit point are in docs/format.md, "Commit protocol"; functions name them by the
+//! numbers there.
 //!
 //! A failed write changes nothing, since only new files are written, and these are removed. After a failed
 //! sync in any step, the state on disk is unknown, and the handle refuses writes from then on. If the disk is
@@ -35,7 +24,7 @@ use super::{
     version::Version,
 };
 
-/// A segment is merged with the following ones once they are at least half as large.
+/// A segment is merged with the following ones once those have more than half as many documents.
 const MERGE_RATIO: u32 = 2;
 /// A segment is rewritten once one in this many of its rows is dead.
 const DEAD_SHARE: u32 = 4;
@@ -298,7 +287,7 @@ impl Store {
         self.health.note(check())
     }
 
-    /// Steps 3 to 7.
+    /// Steps 3 to 8.
     fn make_current(&self, writer: &mut Writer, manifest: Manifest) -> Result<()> {
         let backend = &*self.backend;
         let segments = self.dir.join(names::SEGMENTS);
@@ -315,14 +304,14 @@ impl Store {
         Ok(())
     }
 
-    /// Step 8. Failures only matter for space and for data that should be gone; the first one is returned.
+    /// Step 9. Failures only matter for space and for data that should be gone; the first one is returned.
     fn collect_garbage(&self, writer: &mut Writer) -> Result<()> {
         writer.log = None;
         let removed = self.remove_orphans(writer);
         let state = self.state();
         writer.reserve.shrink(&state);
         if let Err(error) = writer.reserve.ensure(&*self.backend, &state) {
-            tracing::warn!(index = %self.dir.display(), %error, "no space can be kept for what comes");
+            tracing::warn!(index = %self.dir.display(), %error, "could not reserve disk space for the next flush");
         }
         removed
     }

@@ -140,7 +140,7 @@ pub enum TrainError {
         what: &'static str,
     },
     /// Options of a distillation are given for removing the query encoder.
-    #[error("a query encoder that is taken away is not trained: give no other options of its training")]
+    #[error("removing the query encoder takes no options of its training; leave them out")]
     NothingToDistil,
     /// A query encoder needs more texts to learn from.
     #[error(
@@ -168,7 +168,7 @@ pub enum TrainError {
     )]
     Passages,
     /// The encoder's embeddings are not of unit length, and those of a query encoder always are.
-    #[error("the encoder's embeddings have no unit norm; a query encoder can be made for one whose have")]
+    #[error("the encoder's embeddings do not have unit norm; a query encoder needs an encoder whose embeddings do")]
     NoUnitNorm,
     /// The encoder is itself a table of token vectors, like a query encoder.
     #[error("the encoder is a table of token vectors, and no query encoder would be faster")]

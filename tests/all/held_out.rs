@@ -3,7 +3,7 @@
 use std::fs;
 
 use ehi::learn::{LearnOptions, TuneOptions};
-use ehi::train::is_held_out;
+use ehi::train::{DistilOptions, is_held_out};
 use ehi::{Bundle, Index, Judgment};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -69,8 +69,17 @@ fn tuned(aside: &[String]) -> String {
 
 /// The fast encoder made from judgments in which the held-out questions have these answers.
 fn distilled(shift: usize) -> Vec<u8> {
-    let (_dir, index) = judged(shift);
-    index.distil(&Default::default()).unwrap();
+    query_encoder(&judged(shift).1, Vec::new())
+}
+
+/// The fast encoder made with questions that were asked, of which these are held out, and none judged.
+fn distilled_from_asked(aside: &[String]) -> Vec<u8> {
+    let learned = questions().into_iter().filter(|question| !is_held_out(question));
+    query_encoder(&index().1, learned.chain(aside.iter().cloned()).collect())
+}
+
+fn query_encoder(index: &Index, questions: Vec<String>) -> Vec<u8> {
+    index.distil(&DistilOptions { questions, ..DistilOptions::default() }).unwrap();
     let path = index.bundle().path().to_owned();
     let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     let own = files.into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("query"));
@@ -88,5 +97,6 @@ proptest! {
         prop_assert!(aside.len() > 5);
         prop_assert_eq!(tuned(&aside), tuned(&aside[shift % aside.len()..]));
         prop_assert_eq!(distilled(0), distilled(shift));
+        prop_assert_eq!(distilled_from_asked(&aside), distilled_from_asked(&aside[shift % aside.len()..]));
     }
 }

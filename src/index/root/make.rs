@@ -36,7 +36,7 @@ pub(in crate::index) fn make<T>(
     let made = lock(&*backend, &dir, wait).map_err(Error::from).and_then(|(lock, is_first)| {
         let filled = fill(&*backend, &dir, build).inspect_err(|_| {
             if let Err(left) = undo(&*backend, &dir, is_first) {
-                tracing::warn!(index = %dir.display(), error = %left, "could not remove what was begun");
+                tracing::warn!(index = %dir.display(), error = %left, "could not remove the remains of an interrupted operation");
             }
         })?;
         Ok((lock, filled))
