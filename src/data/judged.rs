@@ -307,7 +307,7 @@ mod tests {
         let error =
             |text: &'static str| read_judgments(text.as_bytes(), "file", None).unwrap_err().to_string();
         assert!(error("what is tea?\n").starts_with("file: it begins with `what is tea?`"));
-        assert!(error("[{}]").starts_with("file: it begins with `[{"));
+        assert!(error("[{}]").starts_with("file: it begins with `["));
         assert!(read_judgments("".as_bytes(), "file", None).unwrap().0.is_empty());
     }
 

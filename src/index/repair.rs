@@ -106,7 +106,9 @@ fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
             let name = format!("{number}-{}", names::MEASURED);
             report.set_aside.push(set_aside(&*backend, root.dir(), &file, &name)?);
         }
-        model.note_encoded(&*backend, &model.encoded_by())?;
+        // Written in any case: it may be missing although it was read at opening.
+        let encoded_by = model.encoded_by();
+        model.measure(&*backend, |measured| measured.encoded_by = encoded_by)?;
     }
     if report.recomputed > 0 {
         model.note_encoded(&*backend, &BTreeSet::from([EncodedBy::F32]))?;

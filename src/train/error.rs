@@ -168,7 +168,9 @@ pub enum TrainError {
     )]
     Passages,
     /// The encoder's embeddings are not of unit length, and those of a query encoder always are.
-    #[error("the encoder's embeddings do not have unit norm; a query encoder needs an encoder whose embeddings do")]
+    #[error(
+        "the encoder's embeddings do not have unit norm; a query encoder needs an encoder whose embeddings do"
+    )]
     NoUnitNorm,
     /// The encoder is itself a table of token vectors, like a query encoder.
     #[error("the encoder is a table of token vectors, and no query encoder would be faster")]

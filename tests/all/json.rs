@@ -43,7 +43,10 @@ fn with_named(page: &BTreeMap<String, String>) -> BTreeMap<String, String> {
                 own.strip_prefix(path).map(str::to_owned)
             };
             if let Some(rest) = rest.filter(|rest| rest.starts_with(['.', '['])) {
-                all.entry(format!("{field}{rest}")).or_insert_with(|| format!("{kind} or null"));
+                all.entry(format!("{field}{rest}")).or_insert_with(|| match kind.as_str() {
+                    "any" => kind.clone(),
+                    kind => format!("{kind} or null"),
+                });
             }
         }
     }

@@ -260,7 +260,7 @@ fn options() -> LearnOptions {
     config.encoder.learning_rate = 1e-3;
     config.encoder.max_document_tokens = 16;
     config.encoder.max_query_tokens = 12;
-    config.schedule.epochs = 4;
+    config.schedule.epochs = 8;
     config.schedule.pairs_per_epoch = 480;
     config.schedule.indexer_epochs = 1;
     config.distillation.sentences = 0;

@@ -297,7 +297,7 @@ fn the_program_distils_searches_and_evaluates() {
         (vec!["search", "--index", index, "--encoder", "slow", question], "fast or full"),
         (
             vec!["distil", "--index", index, "--query-encoder", "none", "--passes", "3"],
-            "give no other options",
+            "takes no options of its training",
         ),
         (vec!["distil", "--model", &model], "--data"),
         (vec!["distil", "--index", index, "--data", &data], "--data"),

@@ -58,7 +58,7 @@ pub struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     alpha: Option<f64>,
     /// Best first: `id`, `title`, `score`; the score of the embeddings (`dense`) and that of the words
-    /// (`lexical`), each with its rank; `leaf`, its most probable leaf, and `from`, the visited one;
+    /// (`lexical`), each with its rank; `leaf`, its most probable leaf;
     /// `exact_rank`, the rank in exact search, with `exact`; and `terms`, the words of the question that it
     /// has, the weightiest first, with their `weight` in the score. Words are as the index cuts and writes
     /// them; `##` begins a part that continues a word.

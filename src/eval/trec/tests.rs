@@ -57,7 +57,7 @@ fn rows_of_the_wrong_form_are_typed_errors() {
             "q Q0 d 1 1 t\np Q0 d 1 1 t\nq Q0 d 2 0.5 t\n",
             Conflict,
             3,
-            "document `d` stands twice for query `q`",
+            "document `d` appears twice for query `q`",
         ),
         ("q Q0 d 1 high", Row, 1, ""),
     ];
@@ -100,7 +100,7 @@ fn what_is_read_can_be_written() {
         let error = read(row).unwrap_err();
         assert_eq!((error.kind(), error.line()), (DataErrorKind::Field, Some(1)), "{row:?}: {error}");
         assert!(
-            error.to_string().contains("has a NUL or a byte order mark") && !error.to_string().contains('\0')
+            error.to_string().contains("a NUL or a byte order mark") && !error.to_string().contains('\0')
         );
     }
 }

@@ -286,7 +286,8 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         // Damaged files are still somewhere.
         assert!(names(&path.join("damaged")).len() >= 3, "{:?}", names(&path.join("damaged")));
         drop(index);
-        assert!(repair(unsynced()).unwrap().was_sound());
+        let again = repair(unsynced()).unwrap();
+        assert!(again.was_sound(), "{again:?}");
     });
     for kind in ["open", "read", "write", "sync", "rename", "link", "create directory", "identity"] {
         assert!(failed.contains(&kind), "no {kind} in {failed:?}");

@@ -94,12 +94,12 @@ fn every_flipped_byte_and_every_cut_is_noticed() {
     for at in places {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
-        fs::write(dir.path(), &bytes).unwrap();
+        fs::write(&path, &bytes).unwrap();
         let damage = open(dir.path(), seal).and_then(|file| file.check_all().collect::<Result<()>>());
         assert!(matches!(damage, Err(StoreError::Corrupt { .. })), "byte {at}");
     }
     for len in (0..whole.len()).step_by(311).chain([whole.len() - 1]) {
-        fs::write(dir.path(), &whole[..len]).unwrap();
+        fs::write(&path, &whole[..len]).unwrap();
         assert!(matches!(open(dir.path(), seal), Err(StoreError::Corrupt { .. })), "{len} bytes");
     }
     fs::write(&path, [whole.as_slice(), &[0]].concat()).unwrap();
@@ -140,7 +140,7 @@ fn a_damaged_page_spoils_only_what_is_in_it() {
     let seal = write(dir.path(), &[(1, bytes.clone())], 1 << 20);
     let mut damaged = fs::read(&path).unwrap();
     damaged[2 * PAGE_BYTES as usize + 17] ^= 1;
-    fs::write(dir.path(), &damaged).unwrap();
+    fs::write(&path, &damaged).unwrap();
     let file = Arc::new(open(dir.path(), seal).unwrap());
     let section = file.section(1);
     let readers: Vec<_> = (0..4)
@@ -180,7 +180,7 @@ proptest! {
             let at = place.index(bytes.len());
             bytes[at] ^= 1 << bit;
         }
-        fs::write(dir.path(), &bytes).unwrap();
+        fs::write(&path, &bytes).unwrap();
         let names = sections.iter().map(|(name, _)| *name);
         if let Ok(read) = open(dir.path(), seal).and_then(|file| read_all(&file, names)) {
             for (read, (_, written)) in read.iter().zip(&sections) {

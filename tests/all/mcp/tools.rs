@@ -144,7 +144,7 @@ fn an_explanation_is_that_of_the_program() {
     let answer = session.call("explain", arguments);
     assert_eq!(ids(&answer), ids(&program));
     for (own, hit) in answer["hits"].as_array().unwrap().iter().zip(program["hits"].as_array().unwrap()) {
-        for field in ["dense_rank", "lexical_rank", "exact_rank", "from"] {
+        for field in ["dense_rank", "lexical_rank", "exact_rank", "leaf"] {
             assert_eq!(own.get(field).unwrap_or(&Value::Null), &hit[field], "{field}");
         }
         let terms = |hit: &Value| -> Vec<Value> {
