@@ -103,7 +103,8 @@ impl Rows {
 
     fn read(&mut self) -> Result<bool, DataError> {
         let Self { stream, delimiter, is_quoted, here, line, cells, ends, quoted, raw, .. } = self;
-        (cells.clear(), ends.clear());
+        cells.clear();
+        ends.clear();
         let (mut before, mut has_begun, mut has_ended) = (InCell::Start, false, false);
         while !has_ended {
             let bytes = stream.fill(*here)?;

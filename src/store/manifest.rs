@@ -266,7 +266,7 @@ impl SegmentEntry {
         if entry.dead > entry.rows {
             return Err(Damage::Field { field: "the number of dead rows", found: entry.dead.into() });
         }
-        let tombstones = (entry.dead > 0).then(|| TombstoneFile {
+        let tombstones = (entry.dead > 0).then_some(TombstoneFile {
             generation: Generation(entry.dead_generation),
             count: entry.dead,
             seal: Seal { len: entry.dead_len, crc: entry.dead_crc },

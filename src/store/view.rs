@@ -494,11 +494,14 @@ impl<'a> TermPart<'a> {
     }
 }
 
+/// The ids of live documents with their rows.
+type IdsWithRows<'a> = Box<dyn Iterator<Item = Result<(String, Row)>> + 'a>;
+
 /// A walk over the live documents of a view in the byte order of their ids.
 pub struct Walk<'a> {
     /// The next document of each part.
     heads: Vec<Option<(String, Row)>>,
-    others: Vec<Box<dyn Iterator<Item = Result<(String, Row)>> + 'a>>,
+    others: Vec<IdsWithRows<'a>>,
 }
 
 impl<'a> Walk<'a> {

@@ -27,7 +27,7 @@ impl Call<'_> {
     /// # Errors
     /// Those of [`HeldIndex::index`].
     pub fn index(&self) -> Result<Arc<Index>, Failure> {
-        Ok(self.held.index()?)
+        self.held.index()
     }
 }
 

@@ -220,6 +220,7 @@ impl Attention {
     }
 
     /// The gradients of queries, keys and values, `[texts, tokens, m]`, and of the bias.
+    #[allow(clippy::type_complexity, reason = "used once")]
     fn gradients(&self, of: &Operands<'_>, gradient: Rows<'_>) -> Result<([Vec<f32>; 3], Option<Vec<f32>>)> {
         let mut rows: [Vec<f32>; 3] =
             std::array::from_fn(|_| vec![0f32; of.texts * of.tokens * self.heads * of.width]);

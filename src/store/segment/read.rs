@@ -206,13 +206,13 @@ impl Segment {
 
     /// The range between two adjacent ends, starting at 0 for the first; never beyond `most`.
     fn entry<T: bytemuck::Pod + Into<u64>>(&self, ends: u32, place: usize, most: u64) -> Result<Range<u64>> {
-        let range = match *self.documents.elements::<T>(ends, place.saturating_sub(1)..place + 1)? {
-            [start, end] => start.into()..end.into(),
-            [end] => 0..end.into(),
-            _ => 1..0,
+        let (start, end) = match *self.documents.elements::<T>(ends, place.saturating_sub(1)..place + 1)? {
+            [start, end] => (start.into(), end.into()),
+            [end] => (0, end.into()),
+            _ => (1, 0),
         };
-        let sound = range.start <= range.end && range.end <= most;
-        if sound { Ok(range) } else { Err(self.undecodable("the end of entry", place as u64)) }
+        let sound = start <= end && end <= most;
+        if sound { Ok(start..end) } else { Err(self.undecodable("the end of entry", place as u64)) }
     }
 
     /// An entry of a section of bytes, by the section of the entries' ends.
