@@ -31,10 +31,10 @@ impl Index {
     ///
     /// As [`distil`](crate::train::distil), from the stored embeddings, so that no document is encoded again:
     /// up to 100,000 documents, including those that answer held-out questions. It learns from judged
-    /// questions ([`Self::record`]) and logged ones ([`Self::log_questions`]), of which a fifth is held out by
-    /// a hash of their words to measure with, and from titles and sentences of the documents. Searches
-    /// and writes continue meanwhile. The change is durable once this returns. A change to a model with
-    /// another encoder replaces it with that model's query encoder, if any.
+    /// questions ([`Self::record`]) and logged ones ([`Self::log_questions`]), of which a fifth is held out
+    /// by a hash of their words to measure with, and from titles and sentences of the documents. Searches and
+    /// writes continue meanwhile. The change is durable once this returns. A change to a model with another
+    /// encoder replaces it with that model's query encoder, if any.
     ///
     /// # Errors
     /// Those of [`distil`](crate::train::distil);

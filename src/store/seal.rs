@@ -1,7 +1,7 @@
 //! Writes generations to disk: sealing fresh documents, merging segments, and compaction.
 //!
-//! The steps of a flush and its commit point are in docs/format.md, "Commit protocol"; functions name them by the
-//! numbers there.
+//! The steps of a flush and its commit point are in docs/format.md, "Commit protocol"; functions name them by
+//! the numbers there.
 //!
 //! A failed write changes nothing, since only new files are written, and these are removed. After a failed
 //! sync in any step, the state on disk is unknown, and the handle refuses writes from then on. If the disk is

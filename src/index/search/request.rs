@@ -25,8 +25,8 @@ pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 /// How a search ranks documents. In text form `best`, `dense`, `lexical` or `hybrid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RankBy {
-    /// As [`Self::Hybrid`] with [`Fusion::Learned`] if [`Index::fuse`] found that words help, or for a
-    /// question with signs, if the index has words; otherwise as [`Self::Dense`].
+    /// As [`Self::Hybrid`] with [`Fusion::Learned`] if [`Index::fuse`](crate::Index::fuse) found that words
+    /// help, or for a question with signs, if the index has words; otherwise as [`Self::Dense`].
     #[default]
     Best,
     /// By embeddings alone; signs of a question are text.
@@ -73,11 +73,12 @@ pub enum Reach {
     /// As many leaves as needed to find this share of the `k` hits of exact search, on average; over 0, at
     /// most 1. Returns `k` hits whenever that many documents are live.
     ///
-    /// [`Index::calibrate`] measured on the index's own questions how many leaves that takes; other questions
-    /// may find more or less, and so may a search with a filter. Every document is scored, by codes first
-    /// ([`SearchRequest::codes`]), if the index has no tree or at most [`MOST_EXACT_DOCUMENTS`] documents, if
-    /// the number of leaves was not measured ([`Index::recall_curve`]) or they hold more than half of the
-    /// documents, and for more than 100 hits. 1 means exact search.
+    /// [`Index::calibrate`](crate::Index::calibrate) measured on the index's own questions how many leaves
+    /// that takes; other questions may find more or less, and so may a search with a filter. Every document
+    /// is scored, by codes first ([`SearchRequest::codes`]), if the index has no tree or at most
+    /// [`MOST_EXACT_DOCUMENTS`] documents, if the number of leaves was not measured
+    /// ([`Index::recall_curve`](crate::Index::recall_curve)) or they hold more than half of the documents,
+    /// and for more than 100 hits. 1 means exact search.
     Recall(f64),
     /// Exactly this many of the most probable leaves. A number beyond the leaves of the tree means all of
     /// them.
@@ -105,7 +106,8 @@ impl PartialEq for Rerank {
     }
 }
 
-/// The parameters of a search in addition to the question: for [`Index::search_with`] and related calls.
+/// The parameters of a search in addition to the question: for
+/// [`Index::search_with`](crate::Index::search_with) and related calls.
 ///
 /// Created by [`Self::default`] (the mode [`RankBy::Best`], a recall of [`DEFAULT_RECALL`]), [`Self::dense`],
 /// [`Self::lexical`] or [`Self::hybrid`], and methods that each set one field; or read from JSON by
@@ -125,8 +127,8 @@ pub struct SearchRequest {
     /// How far embeddings are searched: a recall of [`DEFAULT_RECALL`] if absent.
     pub reach: Option<Reach>,
     /// Which encoder reads the question; if absent, the fast one if its verdict says so
-    /// ([`Index::query_encoder`]). Asking for a fast encoder that the model lacks is
-    /// [`InputError::NoQueryEncoder`]; with an embedding, any encoder is an error.
+    /// ([`Index::query_encoder`](crate::Index::query_encoder)). Asking for a fast encoder that the model
+    /// lacks is [`InputError::NoQueryEncoder`]; with an embedding, any encoder is an error.
     pub encoder: Option<QueryEncoder>,
     /// Whether codes of one bit per dimension may rule documents out, so that their embeddings need not be
     /// read.
@@ -138,15 +140,15 @@ pub struct SearchRequest {
     pub codes: Option<bool>,
     /// Whether a single question is searched on the threads of the current rayon pool. Without codes, the
     /// hits are the same; with codes, different hits may be missed. Several questions have a thread each
-    /// ([`Index::search_many`]), regardless of this field.
+    /// ([`Index::search_many`](crate::Index::search_many)), regardless of this field.
     pub parallel: bool,
     /// `k1` and `b` of BM25: how much further occurrences of a word count (at least 0, 1.2 if absent), and
     /// how much the score falls with the length of a text (0 to 1, 0.75 if absent). Other values are
-    /// [`InputError::OutOfRange`]. [`Index::fuse`] measures with the defaults.
+    /// [`InputError::OutOfRange`]. [`Index::fuse`](crate::Index::fuse) measures with the defaults.
     pub bm25: Option<(f32, f32)>,
     /// Statistics of words that replace the index's own: the sum of those of several indexes
-    /// ([`Index::term_statistics`]), so that scores by words do not depend on which index holds a document.
-    /// Statistics of other terms are [`InputError::OtherTerms`]. Not in JSON.
+    /// ([`Index::term_statistics`](crate::Index::term_statistics)), so that scores by words do not depend on
+    /// which index holds a document. Statistics of other terms are [`InputError::OtherTerms`]. Not in JSON.
     pub statistics: Option<Arc<TermStatistics>>,
     /// Which documents may be hits.
     ///
@@ -169,10 +171,10 @@ pub struct SearchRequest {
     /// `rerank_depth`, which is only written.
     ///
     /// For questions in text: with a vector it is [`InputError::InapplicableOption`], and so it is in
-    /// [`Index::explain`]. A depth of 0 is [`InputError::OutOfRange`].
+    /// [`Index::explain`](crate::Index::explain). A depth of 0 is [`InputError::OutOfRange`].
     pub rerank: Option<Rerank>,
-    /// Whether the question is kept out of the log of questions ([`Index::log_questions`]): for example one
-    /// that is still being typed.
+    /// Whether the question is kept out of the log of questions
+    /// ([`Index::log_questions`](crate::Index::log_questions)): for example one that is still being typed.
     pub unlogged: bool,
 }
 
