@@ -20,7 +20,7 @@ const Z_POWER: f64 = 0.841_621;
 const Z_ONE: f64 = 1.959_964;
 const Z_SIX: f64 = 2.638_257;
 /// Assumed standard deviation over questions of a training's difference in nDCG@10 before one is measured:
-/// that of trainings on SciFact and NFCorpus (`docs/lab/experiments.md`).
+/// that of trainings on SciFact and NFCorpus.
 const TYPICAL_DEVIATION: f64 = 0.25;
 
 /// A row of the table.

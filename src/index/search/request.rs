@@ -18,8 +18,8 @@ use crate::model::Reranker;
 pub const DEFAULT_K: usize = 10;
 /// Default share of exact search's hits that a search should find.
 pub const DEFAULT_RECALL: f64 = 0.95;
-/// Up to this number of documents, a search scores every one by default. With codes that takes about a
-/// twentieth of the time to encode a question (`docs/lab/experiments.md`).
+/// Up to this number of documents, a search scores every one by default. With codes that takes much less
+/// time than encoding the question.
 pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 
 /// How a search ranks documents. In text form `best`, `dense`, `lexical` or `hybrid`.
@@ -133,7 +133,7 @@ pub struct SearchRequest {
     /// Whether codes of one bit per dimension may rule documents out, so that their embeddings need not be
     /// read.
     ///
-    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md`, three to six in ten thousand were.
+    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md`, one to four in ten thousand were.
     /// If absent, codes are used except in searches that ask for every document: [`Reach::Exact`], a beam of
     /// all leaves of a tree, and a beam with a filter that few documents pass. `true` allows them there too.
     /// Documents without codes, such as unflushed ones, are scored by their embeddings.

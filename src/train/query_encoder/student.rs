@@ -9,7 +9,7 @@ use super::product::{of_columns, with_columns, with_rows};
 use super::start;
 use crate::model::{HeadWeights, SIGNALS, StaticWeights};
 
-/// Learning rates (`docs/lab/experiments.md`).
+/// Learning rates.
 const TABLE_RATE: f32 = 3e-3;
 const WEIGHT_RATE: f32 = 5e-3;
 const HEAD_RATE: f32 = 1e-3;

@@ -22,7 +22,7 @@ pub enum RerankerLoss {
     Binary,
 }
 
-/// Configuration of a reranker's training. docs/lab/experiments.md gives the basis of the defaults.
+/// Configuration of a reranker's training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
