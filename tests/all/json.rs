@@ -30,7 +30,7 @@ fn with_named(page: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     for (field, kind) in page.iter().filter(|(_, kind)| kind.starts_with("as ")) {
         let names: Vec<&str> = kind.split('`').skip(1).step_by(2).collect();
         let (named, path) = match names[..] {
-            [path] if page.keys().any(|own| own.starts_with(&format!("{path}."))) => (page.clone(), path),
+            [path] if page.keys().any(|own| own.starts_with(&format!("{path}."))) => (all.clone(), path),
             [command] => (with_named(&documented(command)), ""),
             [path, command] => (with_named(&documented(command)), path),
             _ => panic!("{field} is {kind}"),
