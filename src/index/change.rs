@@ -32,7 +32,7 @@ use crate::ids::{ModelHash, Row};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{
-    Difference, Durability, EncodedBy, Put, Store, StoreError, StoreOptions, View, WriteBatch,
+    DocumentDifference, Durability, EncodedBy, Put, Store, StoreError, StoreOptions, View, WriteBatch,
     files::create_directory,
 };
 
@@ -430,7 +430,7 @@ impl<'a> Filling<'a> {
     ///
     /// # Errors
     /// [`InputError::WithoutText`] if a document that must be encoded has no text; failures of reading.
-    fn difference(&self, view: &View) -> Result<Difference> {
+    fn difference(&self, view: &View) -> Result<DocumentDifference> {
         let difference = view.difference(&self.target.view(), self.keeps_embeddings)?;
         if !self.keeps_embeddings {
             let mut without = WithoutText::default();
@@ -457,11 +457,11 @@ impl<'a> Filling<'a> {
     fn fill(
         &self,
         view: &View,
-        difference: Difference,
+        difference: DocumentDifference,
         puts: Puts<'_>,
         tick: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<()> {
-        let Difference { missing, surplus } = difference;
+        let DocumentDifference { missing, surplus } = difference;
         self.target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
         if !missing.is_empty() {
             self.target.note_encoded(&*self.backend, &self.encoded_by)?;

@@ -32,7 +32,7 @@ const INFINITY: char = '\u{221e}';
 
 /// How a clause affects the rows that contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ClauseRole {
     /// They match.
     Optional,
     /// Only they match.
@@ -45,14 +45,14 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clause {
     /// Its effect on rows.
-    pub role: Role,
+    pub role: ClauseRole,
     /// Without sign and quotes; never only white space.
     pub text: String,
     /// Whether its words must be adjacent.
     pub phrase: bool,
 }
 
-/// The clauses of a query: all its plain text in one [`Role::Optional`] clause at the position of its first
+/// The clauses of a query: all its plain text in one [`ClauseRole::Optional`] clause at the position of its first
 /// part, and the others in order.
 pub fn parse(query: &str) -> Vec<Clause> {
     let mut clauses: Vec<Clause> = Vec::new();
@@ -78,14 +78,14 @@ pub fn parse(query: &str) -> Vec<Clause> {
         apart = rest.len() < after.len();
     }
     if !plain.is_empty() {
-        clauses.insert(place, Clause { role: Role::Optional, text: plain.join(" "), phrase: false });
+        clauses.insert(place, Clause { role: ClauseRole::Optional, text: plain.join(" "), phrase: false });
     }
     clauses
 }
 
 /// What an encoder reads: the texts of all clauses that are not excluded, separated by spaces.
 pub fn plain_text(clauses: &[Clause]) -> String {
-    let wanted = clauses.iter().filter(|clause| clause.role != Role::Excluded);
+    let wanted = clauses.iter().filter(|clause| clause.role != ClauseRole::Excluded);
     wanted.map(|clause| clause.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
@@ -98,9 +98,9 @@ pub fn doubtful(plain: &str) -> impl Iterator<Item = &str> {
 /// The clause at the start of a text, if it begins with a sign or a quote that counts, and the rest.
 fn operator(text: &str) -> Option<(Clause, &str)> {
     let (role, operand) = match (text.strip_prefix(PLUS), text.strip_prefix(MINUS)) {
-        (Some(operand), _) => (Role::Required, operand),
-        (_, Some(operand)) => (Role::Excluded, operand),
-        _ if text.starts_with(QUOTES) => (Role::Required, text),
+        (Some(operand), _) => (ClauseRole::Required, operand),
+        (_, Some(operand)) => (ClauseRole::Excluded, operand),
+        _ if text.starts_with(QUOTES) => (ClauseRole::Required, text),
         _ => return None,
     };
     if let Some(quoted) = operand.strip_prefix(QUOTES) {
@@ -116,7 +116,7 @@ fn operator(text: &str) -> Option<(Clause, &str)> {
         return None;
     }
     let (word, after) = operand.split_at(operand.find(char::is_whitespace).unwrap_or(operand.len()));
-    if role == Role::Excluded && is_number_or_option(word) {
+    if role == ClauseRole::Excluded && is_number_or_option(word) {
         return None;
     }
     Some((Clause { role, text: word.to_owned(), phrase: false }, after))
@@ -140,9 +140,9 @@ mod tests {
     fn written(query: &str) -> Vec<String> {
         let clause = |clause: Clause| {
             let role = match clause.role {
-                Role::Optional => 'o',
-                Role::Required => '+',
-                Role::Excluded => '-',
+                ClauseRole::Optional => 'o',
+                ClauseRole::Required => '+',
+                ClauseRole::Excluded => '-',
             };
             let quote = if clause.phrase { "\"" } else { "" };
             format!("{role}:{quote}{}{quote}", clause.text)
@@ -247,7 +247,7 @@ mod tests {
             let mut plain = 0;
             for clause in &clauses {
                 prop_assert!(!clause.text.trim().is_empty());
-                plain += usize::from(clause.role == Role::Optional);
+                plain += usize::from(clause.role == ClauseRole::Optional);
             }
             prop_assert!(plain <= 1);
             // No letter is lost or added.

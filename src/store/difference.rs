@@ -7,7 +7,7 @@ use crate::ids::Row;
 
 /// What must be done to make a copy match its original.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
+pub struct DocumentDifference {
     /// Rows of the original whose documents the copy lacks or has in another version; the oldest document
     /// first.
     pub missing: Vec<Row>,
@@ -15,7 +15,7 @@ pub struct Difference {
     pub surplus: Vec<String>,
 }
 
-impl Difference {
+impl DocumentDifference {
     /// Number of documents that differ.
     pub fn len(&self) -> usize {
         self.missing.len() + self.surplus.len()
@@ -31,7 +31,7 @@ impl View {
     /// # Errors
     ///
     /// Damage of the pages that hold the documents.
-    pub fn difference(&self, copy: &Self, with_embeddings: bool) -> Result<Difference> {
+    pub fn difference(&self, copy: &Self, with_embeddings: bool) -> Result<DocumentDifference> {
         let (mut own, mut others) = (self.walk(None)?, copy.walk(None)?);
         let (mut mine, mut theirs) = (own.next()?, others.next()?);
         let (mut missing, mut surplus) = (Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ impl View {
             }
         }
         missing.sort_unstable();
-        Ok(Difference { missing: missing.into_iter().map(|(_, row)| row).collect(), surplus })
+        Ok(DocumentDifference { missing: missing.into_iter().map(|(_, row)| row).collect(), surplus })
     }
 
     /// Whether a document has the same embeddings as a document of another view.

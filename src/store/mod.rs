@@ -86,7 +86,7 @@ pub(crate) use batch::{Committed, Put, PutRow, WriteBatch};
 pub(crate) use clear::clear_store;
 pub use config::Durability;
 pub(crate) use config::{StoreConfig, StoreOptions};
-pub(crate) use difference::Difference;
+pub(crate) use difference::DocumentDifference;
 pub(crate) use error::Result;
 pub use error::{Damage, LockHolder, Operation, StoreError};
 pub(crate) use header::{check_version, unique_id};

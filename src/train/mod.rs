@@ -42,7 +42,7 @@ pub use crate::model::differentiable::Precision;
 pub use balance::LoadReport;
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{
-    Decay, DistillationSettings, EncoderSettings, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,
+    Decay, DistillationSettings, EncoderTraining, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,
     Negatives, Preset, QueryEncoderChoice, ScheduleSettings, Siamese, TrainConfig, TreeSettings,
 };
 pub(crate) use dataset::TrainingQuery;

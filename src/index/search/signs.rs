@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::characters::{is_mark, is_symbol};
-use crate::lexical::syntax::{self, Clause, Role};
+use crate::lexical::syntax::{self, Clause, ClauseRole};
 
 /// What a question requires of hits and excludes from them, with `+`, `-` and quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -39,14 +39,14 @@ impl Signs {
         };
         for clause in clauses.iter().filter(|clause| says(&clause.text)) {
             match (clause.role, clause.phrase) {
-                (Role::Optional, _) => {
+                (ClauseRole::Optional, _) => {
                     signs.as_text.extend(syntax::doubtful(&clause.text).map(str::to_owned));
                     continue;
                 }
-                (Role::Required, false) => &mut signs.required,
-                (Role::Required, true) => &mut signs.phrases,
-                (Role::Excluded, false) => &mut signs.excluded,
-                (Role::Excluded, true) => &mut signs.excluded_phrases,
+                (ClauseRole::Required, false) => &mut signs.required,
+                (ClauseRole::Required, true) => &mut signs.phrases,
+                (ClauseRole::Excluded, false) => &mut signs.excluded,
+                (ClauseRole::Excluded, true) => &mut signs.excluded_phrases,
             }
             .push(clause.text.clone());
         }

@@ -15,7 +15,7 @@ use super::ties;
 use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::analysis::{Analysis, QuestionTerms};
-use crate::lexical::syntax::{self, Clause, Role};
+use crate::lexical::syntax::{self, Clause, ClauseRole};
 use crate::lexical::{self, Bm25, LexicalStats, Norms, QueryTerm};
 use crate::scan::TopK;
 use crate::store::{TermPart, View};
@@ -56,17 +56,17 @@ impl Words {
         if text.trim().is_empty() && !question.trim().is_empty() {
             return Err(InputError::OnlyExclusions.into());
         }
-        if let [Clause { role: Role::Optional, .. }] = clauses {
+        if let [Clause { role: ClauseRole::Optional, .. }] = clauses {
             return Self::plain(&text, analysis);
         }
         let (mut words, mut places) = (Self { text, ..Self::default() }, Places::new());
         for clause in clauses {
             match clause.role {
-                Role::Optional => {
+                ClauseRole::Optional => {
                     words.look_for(&mut places, &analysis.question(&clause.text)?.terms, 1, false)
                 }
-                Role::Required => words.require(&mut places, &clause.text, analysis)?,
-                Role::Excluded => add(&mut words.excluded, analysis.sequence(&clause.text)?),
+                ClauseRole::Required => words.require(&mut places, &clause.text, analysis)?,
+                ClauseRole::Excluded => add(&mut words.excluded, analysis.sequence(&clause.text)?),
             }
             if words.required.len() + words.excluded.len() > MOST_SIGNED {
                 return Err(InputError::TooManySigned { most: MOST_SIGNED }.into());

@@ -39,7 +39,7 @@ pub struct TrainConfig {
     /// Fraction of the training queries set aside as dev split, by a seeded hash of their ids.
     pub dev_fraction: f64,
     /// Which part of the encoder is trained, and how much of a text it reads.
-    pub encoder: EncoderSettings,
+    pub encoder: EncoderTraining,
     /// Shape, start and form of the tree.
     pub tree: TreeSettings,
     /// Length of a run, batch size and learning-rate schedule.
@@ -60,7 +60,7 @@ pub struct TrainConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
-pub struct EncoderSettings {
+pub struct EncoderTraining {
     /// Trainable layers, counted from the top; 0 trains the tree alone.
     pub trainable_layers: usize,
     /// Also trains the embedding tables, that is, the whole encoder; requires all layers to be trainable.
@@ -214,7 +214,7 @@ impl Default for TrainConfig {
         Self {
             seed: 0,
             dev_fraction: 0.1,
-            encoder: EncoderSettings::default(),
+            encoder: EncoderTraining::default(),
             tree: TreeSettings::default(),
             schedule: ScheduleSettings::default(),
             losses: LossSettings::default(),
@@ -225,7 +225,7 @@ impl Default for TrainConfig {
     }
 }
 
-impl Default for EncoderSettings {
+impl Default for EncoderTraining {
     fn default() -> Self {
         Self {
             trainable_layers: 1,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EncoderSettings, LossSettings, LossWeights, MiningSettings, Negatives, QueryEncoderChoice,
+    EncoderTraining, LossSettings, LossWeights, MiningSettings, Negatives, QueryEncoderChoice,
     ScheduleSettings, Siamese, TrainConfig, TreeSettings,
 };
 
@@ -34,7 +34,7 @@ impl TrainConfig {
             Preset::Nq320k => (1024, 1000, 1e-4, 4e-4, [0.2, 0.4, 0.11]),
         };
         Self {
-            encoder: EncoderSettings { learning_rate: encoder, ..EncoderSettings::default() },
+            encoder: EncoderTraining { learning_rate: encoder, ..EncoderTraining::default() },
             tree: TreeSettings {
                 branching_factor: Some(leaves),
                 coarse_leaves: None,
