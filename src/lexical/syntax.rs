@@ -52,8 +52,8 @@ pub struct Clause {
     pub phrase: bool,
 }
 
-/// The clauses of a query: all its plain text in one [`ClauseRole::Optional`] clause at the position of its first
-/// part, and the others in order.
+/// The clauses of a query: all its plain text in one [`ClauseRole::Optional`] clause at the position of its
+/// first part, and the others in order.
 pub fn parse(query: &str) -> Vec<Clause> {
     let mut clauses: Vec<Clause> = Vec::new();
     let mut plain: Vec<&str> = Vec::new();
