@@ -25,6 +25,15 @@ pub fn positive(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "expected a whole number from 1".to_owned())
 }
 
+/// A number; JSON has neither infinity nor NaN.
+pub fn finite(text: &str) -> Result<f64, String> {
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
+        .ok_or_else(|| "expected a number".to_owned())
+}
+
 /// A number from 0, to `most` if there is such a bound.
 pub fn fraction(text: &str, most: Option<f64>) -> Result<f64, String> {
     let range = 0.0..=most.unwrap_or(f64::MAX);

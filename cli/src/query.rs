@@ -4,7 +4,7 @@ use ehi::search::DEFAULT_K;
 use ehi::{Filter, Index, QueryEncoder, SearchRequest};
 use serde::{Serialize, Serializer};
 
-use crate::arguments::filter;
+use crate::arguments::{filter, finite};
 use crate::failure::Failure;
 
 /// By the names of [`SearchRequest::from_json`], which says what can be combined.
@@ -18,7 +18,7 @@ pub struct QueryArgs {
     beam: Option<usize>,
     /// Visit as many leaves as it takes to find this share of exact search's hits, on average; 0.95 if
     /// absent. Every document is scored where there are few, and where `ehi calibrate` has not measured it
-    #[arg(long, value_name = "SHARE", conflicts_with = "beam")]
+    #[arg(long, value_name = "SHARE", conflicts_with = "beam", value_parser = finite)]
     recall: Option<f64>,
     /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best`
     /// is both where `ehi fuse` has found that words help or the question has signs, and embeddings
@@ -27,10 +27,10 @@ pub struct QueryArgs {
     mode: Option<String>,
     /// Weight of the embeddings in a hybrid search, from 0 to 1; what `ehi fuse` learned if absent (1 where
     /// words do not help), else 0.7
-    #[arg(long, value_name = "WEIGHT")]
+    #[arg(long, value_name = "WEIGHT", value_parser = finite)]
     alpha: Option<f64>,
     /// Join the ranks of a hybrid search and not the scores, with this k (60 is usual)
-    #[arg(long, value_name = "K", conflicts_with = "alpha")]
+    #[arg(long, value_name = "K", conflicts_with = "alpha", value_parser = finite)]
     rrf: Option<f64>,
     /// Which encoder reads the question: full, or fast, the one of `ehi distil`. By default the fast one
     /// where it was shown to lose little

@@ -28,8 +28,6 @@ pub use error::{DataError, DataErrorKind};
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
 pub use folder::{FileVersion, Folder, MAX_FILE_BYTES};
-#[cfg(feature = "train")]
-pub(crate) use input::Strict;
 pub use input::{Format, Input, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;

@@ -10,7 +10,7 @@ pub(super) const ON_FILTERS: [&str; 5] = ["$and", "$or", "$nor", "$not", "$ids"]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// The text is not JSON.
+    /// The text is not JSON, or repeats a key.
     #[error("the filter is not JSON: {message}; write an object such as {{\"lang\": \"en\"}}")]
     NotJson {
         /// The message of the JSON parser, with line and column.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::error::{ON_FIELDS, ON_FILTERS};
 use super::matches::{Relation, Test};
 use super::{Filter, FilterError, Join, Node, values};
+use crate::serialize::Strict;
 
 type Result<T> = std::result::Result<T, FilterError>;
 
@@ -61,12 +62,12 @@ impl Filter {
     }
 }
 
-/// Reads JSON text, as [`Filter::from_json`].
+/// Reads JSON text, as [`Filter::from_json`]. A repeated key in an object is an error.
 impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let json = serde_json::from_str(text)
+        let Strict(json) = serde_json::from_str(text)
             .map_err(|error: serde_json::Error| FilterError::NotJson { message: error.to_string() })?;
         Self::from_json(&json)
     }

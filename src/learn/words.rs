@@ -83,15 +83,21 @@ impl Index {
     pub(super) fn fuse_on(&self, pairs: &[Judgment], on_progress: &mut OnProgress<'_>) -> Result<Fused> {
         let mut judgments = self.judgments()?;
         judgments.extend_from_slice(pairs);
-        if self.learned_from()?.is_some() {
+        let has_learned = self.learned_from()?.is_some();
+        if has_learned {
             // Embeddings look better than they are on the other questions.
             judgments.retain(|judgment| is_held_out(&judgment.question));
         }
         let serving = &*self.serving();
         self.check_fusion(serving)?;
-        let fused = fuse_model(serving, &judgments, on_progress)?;
-        if let Some(fusion) = &fused.fusion {
-            self.set_fusion(serving, fusion.clone())?;
+        let mut fused = fuse_model(serving, &judgments, on_progress)?;
+        match &fused.fusion {
+            Some(fusion) => self.set_fusion(serving, fusion.clone())?,
+            None if has_learned => {
+                fused.sentence += "; after a learning, even a rejected one, only questions set aside from it count, a \
+                                   fifth of all";
+            }
+            None => {}
         }
         Ok(fused)
     }
@@ -273,7 +279,11 @@ fn sentence(fusion: &LearnedFusion) -> String {
     if !fusion.words_help {
         return format!("words do not help: {measured}; searches go by embeddings alone");
     }
-    let help = if *p_value < SIGNIFICANCE_LEVEL { "words help" } else { "words probably help" };
+    let help = match *p_value < SIGNIFICANCE_LEVEL {
+        true => "words help",
+        false if hybrid > dense => "words probably help",
+        false => "it is not shown that words help, but the default weight is better than embeddings alone",
+    };
     format!("{help}: {measured}; embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha)
 }
 

@@ -23,7 +23,6 @@ pub(super) use format::foreign;
 pub(super) use format::{StreamKind, first_line, refused, sniff};
 pub use json::read_documents;
 #[cfg(feature = "train")]
-pub(crate) use strict::Strict;
 pub(super) use strict::record;
 
 use super::error::{DataError, DataErrorKind, Place};

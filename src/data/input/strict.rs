@@ -1,9 +1,9 @@
 //! Records of JSON: objects that repeat no key and have a bounded number of values.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::Error;
 use serde_json::{Map, Value};
+
+use crate::serialize::Strict;
 
 /// The fields of a JSON object, or the columns of a row.
 pub(in crate::data) type Record = Map<String, Value>;
@@ -12,75 +12,6 @@ pub(in crate::data) type Record = Map<String, Value>;
 const MOST_VALUES: usize = 1 << 20;
 /// Values of a smaller record are not counted.
 const LARGE: usize = 4 << 20;
-
-/// A value like [`Value`], except that a repeated key in an object is an error.
-#[derive(Debug)]
-pub(crate) struct Strict(pub Value);
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OfAnyKind).map(Self)
-    }
-}
-
-struct OfAnyKind;
-
-impl<'de> Visitor<'de> for OfAnyKind {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
-            all.push(item);
-        }
-        Ok(Value::Array(all))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut all = Map::new();
-        while let Some((key, Strict(value))) = entries.next_entry::<String, Strict>()? {
-            if all.contains_key(&key) {
-                let what =
-                    format!("the key `{key}` appears twice in one object; remove or rename one of them");
-                return Err(A::Error::custom(what));
-            }
-            all.insert(key, value);
-        }
-        Ok(Value::Object(all))
-    }
-}
 
 /// The record of a JSON object.
 pub(in crate::data) fn record(text: &str) -> serde_json::Result<Record> {

@@ -119,6 +119,9 @@ fn malformed_json_and_other_json_have_different_errors() {
     for text in ["", "{", "{\"a\": 1} x", "{'a': 1}", &"[".repeat(100_000)] {
         assert!(matches!(parse(text), FilterError::NotJson { .. }));
     }
+    for text in [r#"{"lang": "en", "lang": "de"}"#, r#"{"year": {"$gt": 1, "$gt": 2}}"#] {
+        assert!(parse(text).to_string().contains("appears twice"), "{text}");
+    }
     assert!(parse("{\n\"a\"}").to_string().contains("line 2"));
     assert!(parse("1").to_string().ends_with("not a number"));
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::TrainConfig;
-use crate::data::Strict;
+use crate::serialize::Strict;
 use crate::train::error::SettingsError;
 
 impl Serialize for TrainConfig {
