@@ -129,7 +129,7 @@ function inspector(index, writes) {
             check(name, inspect("--method", "tools/call", "--tool-name", name, ...words));
         }
     }
-    assert.equal(inspect("--method", "resources/templates/list").resourceTemplates.length, 2);
+    assert.equal(inspect("--method", "resources/templates/list").resourceTemplates.length, 1);
     assert.equal(inspect("--method", "resources/read", "--uri", "ehi://document/study%2F2").contents.length, 1);
 }
 
