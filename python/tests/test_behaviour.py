@@ -174,7 +174,7 @@ def test_errors_tell_what_they_are(empty, documents):
     with pytest.raises(ehi.Error) as caught:
         empty.search("tea", k=0)
     assert (
-        isinstance(caught.value, ehi.InputError) and caught.value.kind == "ZeroK" and "k" in str(caught.value)
+        isinstance(caught.value, ehi.InputError) and caught.value.kind == "OutOfRange" and "k" in str(caught.value)
     )
     with pytest.raises(ehi.InputError) as caught:
         empty.add([{"id": "a", "text": "x"}, {"id": "b", "text": " "}], all_or_none=True)
