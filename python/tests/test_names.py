@@ -56,6 +56,7 @@ OF_SEARCH = {
     "dense": "mode",
     "from_json": "search",
     "hybrid": "mode",
+    "lexical": "mode",
     "of": "mode",
     "reach": "beam, recall, exact",
     "rerank": "reranker",
