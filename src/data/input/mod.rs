@@ -22,7 +22,6 @@ pub use format::Format;
 pub(super) use format::foreign;
 pub(super) use format::{StreamKind, first_line, refused, sniff};
 pub use json::read_documents;
-#[cfg(feature = "train")]
 pub(super) use strict::record;
 
 use super::error::{DataError, DataErrorKind, Place};
