@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 create_exception!(ehi, Error, PyException, "What a call of the package fails with.");
 create_exception!(ehi, InputError, Error, "A document, a question or an option that cannot be used.");
-create_exception!(ehi, FilterError, InputError, "A filter that is none.");
+create_exception!(ehi, FilterError, InputError, "A malformed filter.");
 create_exception!(ehi, StoreError, Error, "The directory of an index: missing, damaged, full, in use.");
 create_exception!(ehi, LockedError, StoreError, "Another process writes to the index.");
 create_exception!(ehi, ModelError, Error, "A model or an encoder that cannot be used.");

@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::index::check_judgment;
 use crate::judgment::{Judgment, now};
 use crate::model::{ModelError, hex};
+use crate::train::dataset::{judged_wrong, pair_key};
 use crate::train::error::out_of_range;
-use crate::train::{REPORT_FILE, TrainConfig, held_out, plain};
+use crate::train::{REPORT_FILE, TrainConfig, held_out};
 
 /// Pairs aged to a smaller share of their weight are left out.
 const LEAST_SHARE: f64 = 0.01;
@@ -74,16 +75,12 @@ impl Judged {
         // The first spelling of a question represents all its spellings.
         let mut spellings: HashMap<String, &str> = HashMap::new();
         let mut judged = Self { pairs: Vec::new(), without_document: 0, digest: Sha256::new() };
-        let no = |judgments: &[Judgment]| -> HashSet<(String, String)> {
-            let no = judgments.iter().filter(|judgment| judgment.grade <= 0);
-            no.map(|no| (plain(&no.question), no.id.clone())).collect()
-        };
-        let (no_stored, no_given) = (no(&stored), no(&options.pairs));
+        let (no_stored, no_given) = (judged_wrong(&stored), judged_wrong(&options.pairs));
         let given = options.pairs.iter().map(|judgment| (judgment, true));
         for (judgment, is_given) in stored.iter().map(|judgment| (judgment, false)).chain(given) {
             let Judgment { question, id, grade, weight, .. } = judgment;
             let left = options.left(judgment, now);
-            let key = (plain(question), id.clone());
+            let key = pair_key(judgment);
             let is_no = no_stored.contains(&key) || is_given && no_given.contains(&key);
             if *grade <= 0 || left < LEAST_SHARE || is_no {
                 continue;

@@ -30,6 +30,16 @@ pub struct TrainingSet {
     pub(crate) of_passages: bool,
 }
 
+/// The normalised question and the document of a judgment.
+pub(crate) fn pair_key(judgment: &Judgment) -> (String, String) {
+    (plain(&judgment.question), judgment.id.clone())
+}
+
+/// The pairs that a judgment calls wrong, by a grade of 0 or less: no other judgment makes them right.
+pub(crate) fn judged_wrong(judgments: &[Judgment]) -> HashSet<(String, String)> {
+    judgments.iter().filter(|judgment| judgment.grade <= 0).map(pair_key).collect()
+}
+
 impl TrainingSet {
     /// Reads a dataset's corpus, queries and `train` judgments; never its test split.
     ///
@@ -117,9 +127,8 @@ impl TrainingSet {
         judgments: &[Judgment],
         dev_fraction: f64,
     ) -> Result<Self> {
-        let key = |judgment: &Judgment| (plain(&judgment.question), judgment.id.clone());
-        let wrong: HashSet<_> = judgments.iter().filter(|judged| judged.grade <= 0).map(key).collect();
-        let right = judgments.iter().filter(|judged| judged.grade > 0 && !wrong.contains(&key(judged)));
+        let wrong = judged_wrong(judgments);
+        let right = judgments.iter().filter(|judged| judged.grade > 0 && !wrong.contains(&pair_key(judged)));
         let pairs = right.map(|judged| (judged.question.clone(), judged.id.clone(), judged.weight as f32));
         let fraction = DevFraction::new(dev_fraction)?;
         Self::from_weighted_pairs(documents, pairs, |question| is_dev(&plain(question), SPLIT_SEED, fraction))
