@@ -2,7 +2,7 @@
 //! whole test split measured against exact search and IVF.
 //!
 //! ```text
-//! cargo run --release --example scifact [BUNDLE [DOCUMENTS]]
+//! cargo run --release -p ehi-examples --example scifact [BUNDLE [DOCUMENTS]]
 //! ```
 //!
 //! The bundle is `models/scifact-minilm` unless another one is given. With a number of documents, only that

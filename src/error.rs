@@ -33,11 +33,11 @@ pub enum Error {
     #[error(transparent)]
     Train(#[from] crate::train::TrainError),
     /// k-means.
-    #[cfg(feature = "train")]
+    #[cfg(feature = "eval")]
     #[error("clustering: {0}")]
     Cluster(#[from] crate::cluster::ClusterError),
     /// A fraction at which an evaluation should be read.
-    #[cfg(feature = "train")]
+    #[cfg(feature = "eval")]
     #[error(transparent)]
     Fraction(#[from] crate::eval::BadFraction),
     /// A call that stores documents in groups failed after storing some of them.

@@ -41,14 +41,15 @@
 )]
 
 mod characters;
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
+#[cfg_attr(not(feature = "train"), allow(dead_code, unused_imports, reason = "training uses more of it"))]
 mod cluster;
 mod codes;
 pub mod data;
 mod disk;
 mod document;
 mod error;
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub mod eval;
 mod filter;
 mod ids;
@@ -58,7 +59,8 @@ mod judgment;
 #[cfg(feature = "train")]
 pub mod learn;
 mod lexical;
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
+#[cfg_attr(not(feature = "train"), allow(dead_code, unused_imports, reason = "training uses more of it"))]
 mod measure;
 pub mod model;
 mod passages;
@@ -73,7 +75,7 @@ mod terms;
 pub mod train;
 mod tree;
 
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub use cluster::ClusterError;
 pub use document::Document;
 pub use error::{Error, InputError, Result};

@@ -31,7 +31,7 @@ pub use folder::{FileVersion, Folder, MAX_FILE_BYTES};
 pub use input::{Format, Input, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub(crate) use lines::{Lines, each_row, is_space, split_by_space};
 pub use note::Note;
 pub use qrels::{Judgments, Qrels};

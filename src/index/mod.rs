@@ -54,8 +54,10 @@ pub use repair::RepairOptions;
 pub use root::fuzz_current;
 pub use with_progress::WithProgress;
 
+#[cfg(feature = "eval")]
+pub(crate) use search::{Asked, Plan, Words};
 #[cfg(feature = "train")]
-pub(crate) use search::{Asked, Candidate, Plan, Words, fuse};
+pub(crate) use search::{Candidate, fuse};
 pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;

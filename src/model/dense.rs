@@ -1,6 +1,7 @@
 //! The Dense module of sentence-transformers: a linear map of an embedding, and an activation.
 
-use candle_core::Tensor;
+#[cfg(feature = "train")]
+use candle_core::{Device, Tensor};
 use serde::Serialize;
 
 use super::error::ModelError;
@@ -59,7 +60,7 @@ impl DenseActivation {
             Self::Relu => x.max(0.0),
             Self::Gelu => {
                 let x = f64::from(x);
-                (0.5 * x * (1.0 + candle_core::cpu::erf::erf_f64(x / std::f64::consts::SQRT_2))) as f32
+                (0.5 * x * (1.0 + libm::erf(x / std::f64::consts::SQRT_2))) as f32
             }
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Self::Silu => x / (1.0 + (-x).exp()),
@@ -126,12 +127,14 @@ impl Dense {
     pub(super) fn of(weights: &Weights, name: &str, config: &DenseModule) -> Result<Self, ModelError> {
         let DenseModule { inputs, outputs, bias, activation, residual, .. } = *config;
         let bias = match bias {
-            true => Some(weights.get(&format!("{name}.bias"), &[outputs])?),
+            true => Some(weights.values(&format!("{name}.bias"), &[outputs])?),
             false => None,
         };
-        let linear = Map::new(&weights.get(&format!("{name}.weight"), &[outputs, inputs])?, bias)?;
+        let map =
+            |name: &str, bias| Map::new(&weights.values(name, &[outputs, inputs])?, [outputs, inputs], bias);
+        let linear = map(&format!("{name}.weight"), bias)?;
         let projection = match residual && inputs != outputs {
-            true => Some(Map::new(&weights.get("residual.weight", &[outputs, inputs])?, None)?),
+            true => Some(map("residual.weight", None)?),
             false => None,
         };
         Ok(Self { activation, residual, linear, projection })
@@ -179,13 +182,22 @@ impl Dense {
 }
 
 impl Map {
-    fn new(weight: &Tensor, bias: Option<Tensor>) -> Result<Self, ModelError> {
-        let columns = weight.t()?.contiguous()?;
+    /// Shapes: `weight` `[outputs, inputs]`, `bias` `[outputs]`.
+    fn new(
+        weight: &[f32],
+        [outputs, inputs]: [usize; 2],
+        bias: Option<Vec<f32>>,
+    ) -> Result<Self, ModelError> {
+        let column = |input| weight.chunks_exact(inputs).map(move |row| row[input]);
+        let columns: Vec<f32> = (0..inputs).flat_map(column).collect();
         Ok(Self {
-            columns: columns.flatten_all()?.to_vec1()?,
-            bias: bias.as_ref().map_or_else(|| Ok(vec![0.0; columns.dim(1)?]), Tensor::to_vec1)?,
             #[cfg(feature = "train")]
-            tensors: (columns, bias),
+            tensors: (
+                Tensor::from_slice(&columns, (inputs, outputs), &Device::Cpu)?,
+                bias.as_deref().map(|bias| Tensor::new(bias, &Device::Cpu)).transpose()?,
+            ),
+            columns,
+            bias: bias.unwrap_or_else(|| vec![0.0; outputs]),
         })
     }
 
@@ -215,7 +227,7 @@ mod tests {
 
     fn tensor(shape: &[usize], step: f32) -> Tensor {
         let values: Vec<f32> = (0..shape.iter().product()).map(|i| (i as f32 * step).sin()).collect();
-        Tensor::from_vec(values, shape, &candle_core::Device::Cpu).unwrap()
+        Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
     }
 
     /// Both implementations agree, and the gradient matches finite differences.
@@ -225,8 +237,9 @@ mod tests {
         let rows: Vec<Vec<f32>> = x.to_vec2().unwrap();
         for (_, activation) in DenseActivation::NAMES {
             for (outputs, residual) in [(4, false), (4, true), (6, true)] {
-                let map = |step, bias| Map::new(&tensor(&[outputs, 4], step), bias).unwrap();
-                let linear = map(0.37, Some(tensor(&[outputs], 0.21)));
+                let values = |count, step| tensor(&[count], step).to_vec1().unwrap();
+                let map = |step, bias| Map::new(&values(outputs * 4, step), [outputs, 4], bias).unwrap();
+                let linear = map(0.37, Some(values(outputs, 0.21)));
                 let projection = (residual && outputs != 4).then(|| map(0.53, None));
                 let dense = Dense { activation, residual, linear, projection };
                 let padded: Vec<Vec<f32>> = dense.forward(&x).unwrap().to_vec2().unwrap();

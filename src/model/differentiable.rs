@@ -82,7 +82,7 @@ pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> candle_core::
     }
 }
 
-impl Affine {
+impl Affine<Tensor> {
     /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
     fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
         let Program::Composed(precision) = program else {
@@ -133,7 +133,7 @@ impl Affine {
 /// # Shapes
 /// `x` `[batch, tokens, in]`; outputs `[batch, tokens, out]`.
 fn forward_all<const N: usize>(
-    maps: &[Affine],
+    maps: &[Affine<Tensor>],
     x: &Tensor,
     program: Program,
 ) -> candle_core::Result<[Tensor; N]> {
@@ -144,7 +144,7 @@ fn forward_all<const N: usize>(
     outputs.try_into().map_err(|_| candle_core::Error::msg("a layer has too many or too few maps"))
 }
 
-impl Affine {
+impl Affine<Tensor> {
     /// Layer normalisation.
     ///
     /// # Shapes
@@ -165,7 +165,7 @@ impl Affine {
     }
 }
 
-impl Layer {
+impl Layer<Tensor> {
     /// One block over a padded batch, every operation differentiable.
     ///
     /// # Shapes
@@ -233,7 +233,7 @@ impl Layer {
     }
 }
 
-impl Stack {
+impl Stack<Tensor> {
     /// All layers and what follows them over a padded batch, every operation differentiable.
     ///
     /// # Shapes
@@ -260,7 +260,7 @@ impl Stack {
     }
 }
 
-impl Embeddings {
+impl Embeddings<Tensor> {
     /// The tables' rows of a padded batch, summed and normalised, every operation differentiable.
     ///
     /// # Shapes

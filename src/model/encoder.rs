@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+#[cfg(feature = "train")]
+use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::config::{EncoderPrecision, TransformerConfig};
@@ -161,7 +163,7 @@ impl Encoder {
     /// # Errors
     /// Those of [`Self::load`], if this call loads the weights.
     #[cfg(feature = "train")]
-    pub(crate) fn transformer(&self) -> Result<&Transformer, ModelError> {
+    pub(crate) fn transformer(&self) -> Result<&Transformer<Tensor>, ModelError> {
         self.parts.transformer()
     }
 

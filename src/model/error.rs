@@ -135,7 +135,8 @@ pub enum ModelError {
         /// Position in the batch given to `embed`.
         index: usize,
     },
-    /// A tensor operation failed.
+    /// A tensor operation failed in training.
+    #[cfg(feature = "train")]
     #[error("tensor operation failed: {0}")]
     Tensor(#[from] candle_core::Error),
     /// The shape of the tree is invalid.

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+#[cfg(feature = "train")]
+use candle_core::Tensor;
+
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::files;
 use super::packed::PackedTransformer;
 use super::tokenize::{TextRules, TextTokenizer};
 use super::transformer::Transformer;
-use super::weights::Weights;
+use super::weights::{Weight, Weights};
 
 /// The source of the parts, and how they are read.
 pub(super) struct EncoderFiles {
@@ -31,7 +34,7 @@ pub(super) struct LazyParts {
     tokenizer: OnceLock<TextTokenizer>,
     /// The weights for training. Searches do not load them, because they double the memory.
     #[cfg(feature = "train")]
-    transformer: OnceLock<Transformer>,
+    transformer: OnceLock<Transformer<Tensor>>,
 }
 
 impl LazyParts {
@@ -57,7 +60,7 @@ impl LazyParts {
 
     /// The layers, each with its own tensors.
     #[cfg(feature = "train")]
-    pub(super) fn transformer(&self) -> Result<&Transformer, ModelError> {
+    pub(super) fn transformer(&self) -> Result<&Transformer<Tensor>, ModelError> {
         self.load_into(&self.transformer, EncoderFiles::transformer)
     }
 
@@ -78,8 +81,8 @@ impl LazyParts {
 
 impl EncoderFiles {
     fn packed(&self) -> Result<PackedTransformer, ModelError> {
-        let transformer = self.transformer()?;
-        Ok(PackedTransformer::new(&transformer, transformer.config.layers, self.precision)?)
+        let transformer = self.transformer::<Vec<f32>>()?;
+        PackedTransformer::new(&transformer, transformer.config.layers, self.precision)
     }
 
     fn tokenizer(&self) -> Result<TextTokenizer, ModelError> {
@@ -87,7 +90,7 @@ impl EncoderFiles {
         TextTokenizer::from_file(&self.tokenizer, self.text, self.config.vocab_size)
     }
 
-    fn transformer(&self) -> Result<Transformer, ModelError> {
+    fn transformer<W: Weight>(&self) -> Result<Transformer<W>, ModelError> {
         self.check(&self.weights)?;
         let weights = Weights::from_file(&self.weights)?;
         Transformer::load(&weights, self.config.clone())

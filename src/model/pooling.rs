@@ -4,11 +4,11 @@
 //! test compares the two.
 
 #[cfg(feature = "train")]
-use candle_core::Device;
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use serde::Serialize;
 
 use super::dense::Dense;
+use super::error::ModelError;
 use super::kernels;
 use super::packed::PackedHidden;
 
@@ -247,12 +247,12 @@ impl PoolingMode {
 }
 
 impl LayerNorm {
-    pub(crate) fn new(weight: &Tensor, eps: f32) -> candle_core::Result<Self> {
+    pub(crate) fn new(weight: Vec<f32>, eps: f32) -> Result<Self, ModelError> {
         Ok(Self {
-            weight: weight.to_vec1()?,
-            eps,
             #[cfg(feature = "train")]
-            tensor: weight.clone(),
+            tensor: Tensor::new(weight.as_slice(), &Device::Cpu)?,
+            weight,
+            eps,
         })
     }
 

@@ -157,8 +157,7 @@ impl LoadOptions {
         let second = match config.type_vocab_size {
             0 | 1 => None,
             types => {
-                let table = weights.get("embeddings.token_type_embeddings.weight", &[types, m])?;
-                let rows: Vec<f32> = table.flatten_all()?.to_vec1()?;
+                let rows = weights.values("embeddings.token_type_embeddings.weight", &[types, m])?;
                 let (first, second) = (&rows[..m], &rows[m..2 * m]);
                 Some(second.iter().zip(first).map(|(second, first)| second - first).collect())
             }

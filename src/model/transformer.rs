@@ -5,11 +5,12 @@
 
 mod layout;
 
+#[cfg(feature = "train")]
 use candle_core::Tensor;
 
 use super::config::{MAX_CONFIG_VALUE, Norms, Span, TransformerConfig};
 use super::error::ModelError;
-use super::weights::Weights;
+use super::weights::{Weight, Weights};
 use super::words::{Token, WordTable};
 use layout::Layout;
 pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
@@ -17,98 +18,101 @@ pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 /// A weight and a bias: those of a map `y = x W^T + b`, with W as checkpoints store it, `[out, in]`, or those
 /// of a layer normalisation over the last dimension, `[m]`.
 #[derive(Clone, Debug)]
-pub(crate) struct Affine {
-    pub weight: Tensor,
-    pub bias: Option<Tensor>,
+pub(crate) struct Affine<W> {
+    pub weight: W,
+    pub bias: Option<W>,
+    /// Rows of a map's weight.
+    pub outputs: usize,
     #[cfg(feature = "train")]
     names: Names,
 }
 
 /// One transformer block: attention, then feed-forward, each with residual and norm.
 #[derive(Clone, Debug)]
-pub(crate) struct Layer {
+pub(crate) struct Layer<W> {
     pub span: Span,
     /// Query, key and value, or one map with their stacked rows.
-    pub projections: Vec<Affine>,
-    pub attention_output: Affine,
-    pub attention_norm: Option<Affine>,
+    pub projections: Vec<Affine<W>>,
+    pub attention_output: Affine<W>,
+    pub attention_norm: Option<Affine<W>>,
     /// One map; for a gated step the activated and the multiplying map, or one map with the stacked rows of
     /// both.
-    pub inner: Vec<Affine>,
-    pub output: Affine,
-    pub output_norm: Affine,
+    pub inner: Vec<Affine<W>>,
+    pub output: Affine<W>,
+    pub output_norm: Affine<W>,
 }
 
 /// The tables of words, positions and token types that the encoder has, and the norm of their sum.
 #[derive(Clone, Debug)]
-pub(crate) struct Embeddings {
+pub(crate) struct Embeddings<W> {
     /// `[vocab, m]`
     pub word: WordTable,
     /// Added to the word embeddings by position, `[positions, m]`; includes the row of token type 0, because
     /// every text is one segment. Without a position table, only that row, `[1, m]`.
-    pub position: Option<Tensor>,
+    pub position: Option<W>,
     /// The loaded tables that `position` was made from, by name, so that a bundle is saved unchanged.
     #[cfg(feature = "train")]
-    pub raw: Vec<(&'static str, Tensor)>,
-    pub norm: Option<Affine>,
+    pub raw: Vec<(&'static str, W)>,
+    pub norm: Option<Affine<W>>,
 }
 
 /// Layers, with their shared bias and final norm.
 #[derive(Clone, Debug)]
-pub(crate) struct Stack {
-    pub layers: Vec<Layer>,
+pub(crate) struct Stack<W> {
+    pub layers: Vec<Layer<W>>,
     /// `[buckets, heads]`, added to the scores of all of them.
-    pub relative_bias: Option<Tensor>,
+    pub relative_bias: Option<W>,
     /// After the last layer, if the norms are before the layers' steps.
-    pub final_norm: Option<Affine>,
+    pub final_norm: Option<Affine<W>>,
 }
 
-/// The weights of an encoder, f32 (the words' table may be f16) on one device.
+/// The weights of an encoder, f32 (the words' table may be f16) in main memory, or tensors on one device.
 #[derive(Clone, Debug)]
-pub(crate) struct Transformer {
+pub(crate) struct Transformer<W> {
     pub config: TransformerConfig,
     #[cfg(feature = "train")]
     layout: &'static Layout,
-    pub embeddings: Embeddings,
-    pub stack: Stack,
+    pub embeddings: Embeddings<W>,
+    pub stack: Stack<W>,
 }
 
-/// Returns a tensor by its name in a weight file and its shape.
-type GetTensor<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
+/// Returns a weight by its name in a weight file and its shape.
+type GetWeight<'a, W> = &'a mut dyn FnMut(&str, &[usize]) -> Result<W, ModelError>;
 
 /// The name of a map or a norm in reports and checkpoints of training, and its name in the weight file.
 type Names = [String; 2];
 
-impl Affine {
-    fn build<E>(names: Names, shape: &[usize], bias: bool, get: GetTensor<'_, E>) -> Result<Self, E> {
+impl<W> Affine<W> {
+    fn build(names: Names, shape: &[usize], bias: bool, get: GetWeight<'_, W>) -> Result<Self, ModelError> {
         let [_, name] = &names;
         Ok(Self {
             weight: get(&format!("{name}.weight"), shape)?,
             bias: bias.then(|| get(&format!("{name}.bias"), &shape[..1])).transpose()?,
+            outputs: shape[0],
             #[cfg(feature = "train")]
             names,
         })
     }
 
-    fn of_norm<E>(names: Names, config: &TransformerConfig, get: GetTensor<'_, E>) -> Result<Self, E> {
+    fn of_norm(names: Names, config: &TransformerConfig, get: GetWeight<'_, W>) -> Result<Self, ModelError> {
         Self::build(names, &[config.hidden_size], config.norm_bias, get)
     }
 
     #[cfg(feature = "train")]
-    fn tensors(&mut self) -> impl Iterator<Item = (Names, &mut Tensor)> {
-        let Self { weight, bias, names } = self;
+    fn tensors(&mut self) -> impl Iterator<Item = (Names, &mut W)> {
+        let Self { weight, bias, names, .. } = self;
         let all = [("weight", Some(weight)), ("bias", bias.as_mut())].into_iter();
         all.filter_map(|(kind, own)| Some((names.each_ref().map(|name| format!("{name}.{kind}")), own?)))
     }
 }
 
-impl Layer {
-    fn build<E>(
+impl<W> Layer<W> {
+    fn build(
         config: &TransformerConfig,
         layout: &Layout,
         index: usize,
-        get: GetTensor<'_, E>,
-    ) -> Result<Self, E> {
+        get: GetWeight<'_, W>,
+    ) -> Result<Self, ModelError> {
         let (m, step) = (config.hidden_size, config.feed_forward);
         let names = |own: &str, file: &str| {
             [format!("layer.{index}.{own}"), format!("{}.{index}.{file}", layout.layers)]
@@ -118,7 +122,7 @@ impl Layer {
             let parts = own.iter().zip(files);
             parts
                 .map(|(own, file)| Affine::build(names(own, file), &shape, bias, get))
-                .collect::<Result<Vec<_>, E>>()
+                .collect::<Result<Vec<_>, ModelError>>()
         };
         let (inner, width) = match (step.gated, layout.inner.len()) {
             (false, _) => (&["intermediate"][..], step.inner_size),
@@ -149,13 +153,13 @@ impl Layer {
     }
 }
 
-impl Embeddings {
-    fn build<E: From<candle_core::Error>>(
+impl<W: Weight> Embeddings<W> {
+    fn build(
         config: &TransformerConfig,
         layout: &Layout,
         word: WordTable,
-        get: GetTensor<'_, E>,
-    ) -> Result<Self, E> {
+        get: GetWeight<'_, W>,
+    ) -> Result<Self, ModelError> {
         let m = config.hidden_size;
         let rows = [
             (layout.position, config.position_table.map_or(0, |table| table.rows)),
@@ -166,9 +170,9 @@ impl Embeddings {
             raw.push((name, get(name, &[rows, m])?));
         }
         let position = match raw.as_slice() {
-            [(_, table)] if config.type_vocab_size > 0 => Some(table.narrow(0, 0, 1)?),
+            [(_, table)] if config.type_vocab_size > 0 => Some(table.first_row(m)?),
             [(_, table)] => Some(table.clone()),
-            [(_, table), (_, types)] => Some(table.broadcast_add(&types.narrow(0, 0, 1)?)?),
+            [(_, table), (_, types)] => Some(table.plus_row(&types.first_row(m)?)?),
             _ => None,
         };
         Ok(Self {
@@ -186,16 +190,18 @@ impl Embeddings {
             },
         })
     }
+}
 
+#[cfg(feature = "train")]
+impl Embeddings<Tensor> {
     /// The same tables and norm with tensors that `map` makes from the current ones, given their names.
     ///
     /// The row of token type 0 is already in the table of positions, so that the sum of both is one tensor.
-    #[cfg(feature = "train")]
     pub(crate) fn map<E: From<candle_core::Error>>(
         &self,
         map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>,
     ) -> Result<Self, E> {
-        let word = WordTable::held(&map("embeddings.word", &self.word.tensor()?)?)?;
+        let word = WordTable::trained(&map("embeddings.word", &self.word.tensor()?)?)?;
         let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
         let mut norm = self.norm.clone();
         for ([name, _], own) in norm.iter_mut().flat_map(Affine::tensors) {
@@ -205,14 +211,12 @@ impl Embeddings {
     }
 
     /// The table of words in f32, row by row.
-    #[cfg(feature = "train")]
     pub(crate) fn words(&self) -> candle_core::Result<Vec<f32>> {
         self.word.tensor()?.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()
     }
 
     /// Updates the raw tables from a trained `position`: the position table is `position` minus the row of
     /// token type 0; without a position table, `position` is that row.
-    #[cfg(feature = "train")]
     pub(crate) fn take_position_apart(&mut self, config: &TransformerConfig) -> candle_core::Result<()> {
         let Some(position) = &self.position else { return Ok(()) };
         let position = position.to_device(&candle_core::Device::Cpu)?;
@@ -227,19 +231,9 @@ impl Embeddings {
     }
 }
 
-impl Stack {
-    /// The first layers, with the final norm if they include the last one.
-    pub(crate) fn first(&self, layers: usize) -> Self {
-        let is_whole = layers == self.layers.len();
-        Self {
-            layers: self.layers[..layers].to_vec(),
-            relative_bias: self.relative_bias.clone(),
-            final_norm: self.final_norm.clone().filter(|_| is_whole),
-        }
-    }
-
+#[cfg(feature = "train")]
+impl Stack<Tensor> {
     /// The last layers and the final norm; nothing for zero layers.
-    #[cfg(feature = "train")]
     pub(crate) fn last(&self, layers: usize) -> Self {
         Self {
             layers: self.layers[self.layers.len() - layers..].to_vec(),
@@ -247,10 +241,7 @@ impl Stack {
             final_norm: self.final_norm.clone().filter(|_| layers > 0),
         }
     }
-}
 
-#[cfg(feature = "train")]
-impl Stack {
     /// All tensors of the layers, then what they share.
     fn tensors(&mut self, layout: &Layout) -> Vec<(Names, &mut Tensor)> {
         let mut all = Vec::new();
@@ -302,7 +293,7 @@ fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Resu
     weights.table(layout.word, [height, m])?.shared((0..tokens).map(token).collect())
 }
 
-impl Transformer {
+impl<W: Weight> Transformer<W> {
     pub(crate) fn load(weights: &Weights, config: TransformerConfig) -> Result<Self, ModelError> {
         let layouts = config.family.layouts();
         let has = |layout: &&Layout| match config.layers {
@@ -317,12 +308,12 @@ impl Transformer {
         Self::build(config, layout, word, &mut |name, shape| weights.get(name, shape))
     }
 
-    pub(super) fn build<E: From<candle_core::Error>>(
+    pub(super) fn build(
         config: TransformerConfig,
         layout: &'static Layout,
         word: WordTable,
-        get: GetTensor<'_, E>,
-    ) -> Result<Self, E> {
+        get: GetWeight<'_, W>,
+    ) -> Result<Self, ModelError> {
         let embeddings = Embeddings::build(&config, layout, word, get)?;
         let mut layers = Vec::with_capacity(config.layers);
         for index in 0..config.layers {
@@ -345,16 +336,18 @@ impl Transformer {
             stack,
         })
     }
+}
 
+#[cfg(feature = "train")]
+impl Transformer<Tensor> {
     /// The last layers with tensors that `map` makes from the current ones, given names common to all
     /// families. `shared`: includes the tensors shared by all layers.
-    #[cfg(feature = "train")]
     pub(crate) fn map_last<E>(
         &self,
         layers: usize,
         shared: bool,
         map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>,
-    ) -> Result<Stack, E> {
+    ) -> Result<Stack<Tensor>, E> {
         let mut stack = self.stack.last(layers);
         for ([name, _], tensor) in stack.tensors(self.layout) {
             if shared || name != RELATIVE_BIAS {
@@ -365,7 +358,6 @@ impl Transformer {
     }
 
     /// Every tensor under its checkpoint name, without a model prefix.
-    #[cfg(feature = "train")]
     pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
         let Self { layout, embeddings, mut stack, .. } = self.clone();
         let mut all = vec![(layout.word.to_owned(), embeddings.word.tensor()?)];

@@ -1,10 +1,12 @@
 //! Reads safetensors: the header first, with checked names and shapes, then each tensor on demand.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "train")]
 use candle_core::{Device, Tensor};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -13,6 +15,57 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use super::error::ModelError;
 use super::words::WordTable;
 use crate::disk::Mapping;
+
+/// A tensor of an encoder: its values row by row, or in training a candle tensor, which may be a variable.
+pub(crate) trait Weight: Clone {
+    fn new(values: Vec<f32>, shape: &[usize]) -> Result<Self, ModelError>;
+
+    /// The values in main memory, row by row.
+    fn values(&self) -> Result<Cow<'_, [f32]>, ModelError>;
+
+    /// The first row of a table of this width.
+    fn first_row(&self, width: usize) -> Result<Self, ModelError>;
+
+    /// The table with `row` added to each of its rows.
+    fn plus_row(&self, row: &Self) -> Result<Self, ModelError>;
+}
+
+impl Weight for Vec<f32> {
+    fn new(values: Vec<f32>, _: &[usize]) -> Result<Self, ModelError> {
+        Ok(values)
+    }
+
+    fn values(&self) -> Result<Cow<'_, [f32]>, ModelError> {
+        Ok(self.into())
+    }
+
+    fn first_row(&self, width: usize) -> Result<Self, ModelError> {
+        Ok(self[..width].to_vec())
+    }
+
+    fn plus_row(&self, row: &Self) -> Result<Self, ModelError> {
+        Ok(self.iter().zip(row.iter().cycle()).map(|(value, own)| value + own).collect())
+    }
+}
+
+#[cfg(feature = "train")]
+impl Weight for Tensor {
+    fn new(values: Vec<f32>, shape: &[usize]) -> Result<Self, ModelError> {
+        Ok(Self::from_vec(values, shape, &Device::Cpu)?)
+    }
+
+    fn values(&self) -> Result<Cow<'_, [f32]>, ModelError> {
+        Ok(Cow::Owned(self.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?))
+    }
+
+    fn first_row(&self, _: usize) -> Result<Self, ModelError> {
+        Ok(self.narrow(0, 0, 1)?)
+    }
+
+    fn plus_row(&self, row: &Self) -> Result<Self, ModelError> {
+        Ok(self.broadcast_add(row)?)
+    }
+}
 
 /// One weight file, open or in memory.
 ///
@@ -90,8 +143,8 @@ impl Weights {
     }
 
     /// The named tensor in f32, if it has the required shape and finite values.
-    pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
-        Ok(Tensor::from_vec(self.values(name, shape)?, shape, &Device::Cpu)?)
+    pub(crate) fn get<W: Weight>(&self, name: &str, shape: &[usize]) -> Result<W, ModelError> {
+        W::new(self.values(name, shape)?, shape)
     }
 
     /// The values of the named tensor in f32, as [`Self::get`].
@@ -130,7 +183,7 @@ impl Weights {
         let (Content::Mapped(file, _), true) =
             (&self.content, MAPPED.contains(&stored.dtype) && !stored.place.is_empty())
         else {
-            return Ok(WordTable::held(&self.get(name, &[rows, width])?)?);
+            return Ok(WordTable::held(self.values(name, &[rows, width])?, [rows, width]));
         };
         let mut values = Vec::new();
         for part in self.all()[stored.place.clone()].chunks(BYTES_PER_CHECK) {

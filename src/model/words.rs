@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
+#[cfg(feature = "train")]
+use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 
 use super::error::ModelError;
+#[cfg(feature = "train")]
+use super::weights::Weight;
 use super::weights::widen;
 use crate::disk::Mapping;
 
@@ -32,21 +35,30 @@ pub(super) struct Token {
 
 #[derive(Clone, Debug)]
 enum Values {
-    /// f32 or f16, contiguous, on any device.
-    Held(Tensor),
+    /// In main memory.
+    Held(Arc<Vec<f32>>),
     /// Mapped from a file.
     Mapped(Mapping, Dtype),
+    /// f32 or f16, contiguous, on any device.
+    #[cfg(feature = "train")]
+    Trained(Tensor),
 }
 
 impl WordTable {
+    /// Shapes: `values` `[rows, width]`.
+    pub(super) fn held(values: Vec<f32>, [rows, width]: [usize; 2]) -> Self {
+        Self { rows, width, values: Values::Held(values.into()), tokens: None }
+    }
+
     /// A table in main or device memory; f16 or f32, to which other types are converted.
-    pub(crate) fn held(table: &Tensor) -> candle_core::Result<Self> {
+    #[cfg(feature = "train")]
+    pub(crate) fn trained(table: &Tensor) -> candle_core::Result<Self> {
         let (rows, width) = table.dims2()?;
         let table = match table.dtype() {
             DType::F32 | DType::F16 => table.clone(),
             _ => table.to_dtype(DType::F32)?,
         };
-        Ok(Self { rows, width, values: Values::Held(table.contiguous()?), tokens: None })
+        Ok(Self { rows, width, values: Values::Trained(table.contiguous()?), tokens: None })
     }
 
     /// Shapes: `mapping` `[rows, width]` of numbers of this type.
@@ -75,28 +87,28 @@ impl WordTable {
             return Tensor::from_vec(rows, (tokens.len(), self.width), &Device::Cpu);
         }
         match &self.values {
-            Values::Held(table) => Ok(table.clone()),
+            Values::Trained(table) => Ok(table.clone()),
+            Values::Held(values) => Tensor::from_slice(values, (self.rows, self.width), &Device::Cpu),
             Values::Mapped(mapping, Dtype::F16) => {
                 let shape = [self.rows, self.width];
-                Tensor::from_raw_buffer(whole(mapping)?, DType::F16, &shape, &Device::Cpu)
+                Tensor::from_raw_buffer(whole(mapping), DType::F16, &shape, &Device::Cpu)
             }
             Values::Mapped(mapping, dtype) => {
                 let mut values = Vec::with_capacity(self.rows * self.width);
-                widen(*dtype, whole(mapping)?, &mut values);
+                widen(*dtype, whole(mapping), &mut values);
                 Tensor::from_vec(values, (self.rows, self.width), &Device::Cpu)
             }
         }
     }
 
     /// The same table for reading rows on the CPU, not for training.
-    pub(crate) fn to_read(&self) -> candle_core::Result<Self> {
-        match &self.values {
-            Values::Held(table) => {
-                let held = Self::held(&table.to_device(&Device::Cpu)?.detach().to_dtype(DType::F32)?)?;
-                Ok(Self { tokens: self.tokens.clone(), ..held })
-            }
-            Values::Mapped(..) => Ok(self.clone()),
+    pub(crate) fn to_read(&self) -> Result<Self, ModelError> {
+        #[cfg(feature = "train")]
+        if let Values::Trained(table) = &self.values {
+            let values = table.to_dtype(DType::F32)?.values()?.into_owned();
+            return Ok(Self::held(values, [self.rows, self.width]));
         }
+        Ok(self.clone())
     }
 
     /// The concatenated rows of some words, `[ids, width]` f32.
@@ -105,15 +117,10 @@ impl WordTable {
     /// [`ModelError::OutsideTable`].
     pub(crate) fn rows<'a>(&self, ids: impl Iterator<Item = &'a u32>) -> Result<Vec<f32>, ModelError> {
         match &self.values {
-            Values::Held(table) => {
-                let (storage, layout) = table.storage_and_layout();
-                let start = layout.start_offset();
-                let Storage::Cpu(CpuStorage::F32(table)) = &*storage else {
-                    return Err(candle_core::Error::msg("a table of words in main memory, f32").into());
-                };
-                self.select(bytemuck::cast_slice(&table[start..]), Dtype::F32, ids)
-            }
-            Values::Mapped(mapping, dtype) => self.select(whole(mapping)?, *dtype, ids),
+            Values::Held(values) => self.select(bytemuck::cast_slice(values), Dtype::F32, ids),
+            Values::Mapped(mapping, dtype) => self.select(whole(mapping), *dtype, ids),
+            #[cfg(feature = "train")]
+            Values::Trained(_) => self.to_read()?.rows(ids),
         }
     }
 
@@ -146,8 +153,8 @@ impl WordTable {
     }
 }
 
-fn whole(mapping: &Mapping) -> candle_core::Result<&[u8]> {
-    mapping.bytes(0..mapping.len()).ok_or_else(|| candle_core::Error::msg("a mapping without its bytes"))
+fn whole(mapping: &Mapping) -> &[u8] {
+    mapping.bytes(0..mapping.len()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -184,8 +191,15 @@ mod tests {
             let mapped = WordTable::mapped(mapping, dtype, [5, WIDTH]);
             let mut wide = Vec::new();
             widen(dtype, &bytes, &mut wide);
-            let held = WordTable::held(&Tensor::from_vec(wide, (5, WIDTH), &Device::Cpu).unwrap()).unwrap();
-            for table in [mapped.to_read().unwrap(), mapped, held.to_read().unwrap(), held] {
+            #[cfg(feature = "train")]
+            let trained = Tensor::from_slice(&wide, (5, WIDTH), &Device::Cpu);
+            let tables = [
+                mapped,
+                WordTable::held(wide, [5, WIDTH]),
+                #[cfg(feature = "train")]
+                WordTable::trained(&trained.unwrap()).unwrap(),
+            ];
+            for table in tables.into_iter().flat_map(|own| [own.to_read().unwrap(), own]) {
                 assert_eq!(table.rows(ids.iter()).unwrap(), want, "{dtype:?} {start}");
                 assert_eq!(table.rows([].iter()).unwrap(), [0f32; 0]);
                 let error = table.rows([1, 5].iter()).unwrap_err();

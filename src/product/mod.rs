@@ -49,7 +49,7 @@ pub(crate) struct Panels {
 
 impl Panels {
     /// [`Panels::pack_together`] for one set.
-    #[cfg(any(feature = "train", test))]
+    #[cfg(any(feature = "eval", test))]
     pub fn pack(rows: &[f32], dim: usize) -> Self {
         let [panels] = Self::pack_together([(rows, dim)]);
         panels

@@ -20,10 +20,10 @@ pub(crate) struct Head<'a> {
     /// Turns the last hidden states into an embedding.
     pooler: Arc<Pooler>,
     /// All layers before training.
-    base: &'a Transformer,
+    base: &'a Transformer<Tensor>,
     /// Variables too; the head then reads token ids instead of cached states.
-    embeddings: Option<Embeddings>,
-    stack: Stack,
+    embeddings: Option<Embeddings<Tensor>>,
+    stack: Stack<Tensor>,
     precision: Precision,
     parameters: Vec<Parameter>,
     device: Device,
@@ -87,7 +87,7 @@ impl<'a> Head<'a> {
 
     /// As [`Self::new`], for given layers and a pooler, which may have variables of its own.
     pub(crate) fn of(
-        base: &'a Transformer,
+        base: &'a Transformer<Tensor>,
         pooler: Arc<Pooler>,
         scope: Scope,
         device: &Device,
@@ -134,7 +134,7 @@ impl<'a> Head<'a> {
         transformer.named()
     }
 
-    fn transformer(&self) -> Transformer {
+    fn transformer(&self) -> Transformer<Tensor> {
         let mut transformer = self.base.clone();
         transformer.stack.replace_last(&self.stack);
         if let Some(embeddings) = &self.embeddings {
@@ -277,18 +277,11 @@ impl<'a> Head<'a> {
             return self.embed_on_device(cache, &mut done);
         }
         let config = &self.base.config;
-        let m = self.dim();
+        let (m, layers) = (self.dim(), self.stack.layers.len());
         let packed = match &self.embeddings {
-            None => Inference::Head(
-                PackedLayers::new(&self.stack, config, EncoderPrecision::F32).map_err(ModelError::from)?,
-            ),
+            None => Inference::Head(PackedLayers::new(&self.stack, layers, config, EncoderPrecision::F32)?),
             Some(_) => {
-                let whole = PackedTransformer::new(
-                    &self.transformer(),
-                    self.stack.layers.len(),
-                    EncoderPrecision::F32,
-                );
-                Inference::Whole(whole.map_err(ModelError::from)?)
+                Inference::Whole(PackedTransformer::new(&self.transformer(), layers, EncoderPrecision::F32)?)
             }
         };
         let mut groups: Vec<Vec<usize>> = Vec::new();

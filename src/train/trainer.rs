@@ -367,9 +367,8 @@ fn frozen(encoder: &Encoder, scope: Scope) -> Result<Frozen> {
     let layers = encoder.config().layers - scope.layers;
     // No part of the encoder is trained.
     let is_whole = scope.layers == 0 && !scope.embeddings;
-    let frozen = PackedTransformer::new(encoder.transformer()?, layers, EncoderPrecision::F32);
     Ok(Frozen {
-        frozen: frozen.map_err(ModelError::from)?,
+        frozen: PackedTransformer::new(encoder.transformer()?, layers, EncoderPrecision::F32)?,
         dim: if is_whole { encoder.dim() } else { encoder.config().hidden_size },
         pooled: is_whole.then(|| encoder.pooler.clone()),
         second: None,

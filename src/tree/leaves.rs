@@ -1,13 +1,13 @@
 //! The documents of each leaf, and how evenly they are distributed.
 
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 use crate::ids::LeafId;
 
 /// Documents of each leaf in ascending order, from the leaf of each document.
 ///
 /// # Panics
 /// If a document is in a leaf outside `0..leaves`.
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub(crate) fn leaf_table(leaf_of_documents: &[LeafId], leaves: usize) -> Vec<Vec<u32>> {
     let mut table = vec![Vec::new(); leaves];
     (0u32..).zip(leaf_of_documents).for_each(|(document, leaf)| table[leaf.index()].push(document));
@@ -43,7 +43,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "train")]
+    #[cfg(feature = "eval")]
     #[test]
     fn documents_are_in_the_lists_of_their_leaves() {
         assert_eq!(leaf_table(&[2, 0, 2].map(LeafId), 4), [vec![1], vec![], vec![0, 2], vec![]]);

@@ -13,7 +13,7 @@ mod leaves;
 
 pub(crate) use beam::{Beam, LevelScorer, ScoredLeaf, beam_search};
 pub(crate) use leaves::Load;
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub(crate) use leaves::leaf_table;
 
 use crate::ids::LeafId;

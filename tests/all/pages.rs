@@ -18,7 +18,7 @@ use crate::support::{DOCUMENTS, Shape, base_model, bundle, dataset, documents};
 const RUN_ELSEWHERE: [&str; 8] = [
     // It runs until it is ended: `explore.rs`.
     "ehi explore ",
-    "cargo run --release --example scifact",
+    "cargo run --release -p ehi-examples --example scifact",
     "cargo run --release --bin ehi -- ",
     "cargo install --path cli",
     "cargo doc --open",

@@ -30,7 +30,7 @@ mod ties;
 mod words;
 
 pub use crate::lexical::{OtherTerms, StatisticsError, TermStatistics, UnknownAnalyzer};
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;
 pub use encode::{QueryEncoder, UnknownEncoder};
@@ -43,7 +43,7 @@ pub use input::Question;
 pub(super) use input::check_vector;
 pub(crate) use plan::Plan;
 pub(super) use rank::Ranked;
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub(crate) use rank::best_of;
 pub use request::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, RankBy, Reach, Rerank, SearchRequest};
 pub use result::{Hit, HitPassage, RankedBy, SearchResult, SearchStats};
@@ -52,6 +52,6 @@ pub use shards::{
 };
 pub use signs::Signs;
 pub use snippet::{QuestionWords, Snippet};
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 pub(crate) use words::Words;
 pub use words::{MOST_SIGNED, MOST_TERMS};

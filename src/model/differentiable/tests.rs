@@ -5,8 +5,10 @@ use super::*;
 use crate::model::config::{
     Activation, EncoderPrecision, Family, FeedForward, PositionTable, RelativePositions, Span,
 };
+use crate::model::error::ModelError;
 use crate::model::packed::{PackedLayers, PackedTransformer};
 use crate::model::transformer::Transformer;
+use crate::model::weights::Weight;
 use crate::model::words::WordTable;
 use candle_core::{Device, Var};
 
@@ -90,7 +92,7 @@ fn descriptions() -> Vec<(&'static str, TransformerConfig, usize)> {
     ]
 }
 
-impl Transformer {
+impl Transformer<Tensor> {
     /// Hidden states of a padded batch after the last layer, every operation differentiable.
     ///
     /// # Shapes
@@ -105,21 +107,25 @@ impl Transformer {
     fn of_tensors(
         config: TransformerConfig,
         layout: usize,
-        get: &mut dyn FnMut(&str, &[usize]) -> candle_core::Result<Tensor>,
-    ) -> candle_core::Result<Self> {
+        get: &mut dyn FnMut(&str, &[usize]) -> Result<Tensor, ModelError>,
+    ) -> Result<Self, ModelError> {
         let layout = &config.family.layouts()[layout];
-        let word = WordTable::held(&get(layout.word, &[config.vocab_size, config.hidden_size])?)?;
+        let word = WordTable::trained(&get(layout.word, &[config.vocab_size, config.hidden_size])?)?;
         Self::build(config, layout, word, get)
     }
 }
 
 /// A small random BERT whose tensors are all variables.
-pub(crate) fn random(activation: Activation, seed: u64) -> (Transformer, Vec<(String, Var)>) {
+pub(crate) fn random(activation: Activation, seed: u64) -> (Transformer<Tensor>, Vec<(String, Var)>) {
     random_of(bert(activation), 0, seed)
 }
 
 /// A random transformer whose tensors are all variables, by their names in files.
-fn random_of(config: TransformerConfig, layout: usize, seed: u64) -> (Transformer, Vec<(String, Var)>) {
+fn random_of(
+    config: TransformerConfig,
+    layout: usize,
+    seed: u64,
+) -> (Transformer<Tensor>, Vec<(String, Var)>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut vars = Vec::new();
     let mut tensor = |name: &str, shape: &[usize]| {
@@ -168,7 +174,7 @@ fn worst(a: &[f32], b: &[f32]) -> f32 {
 fn packed_composed_and_fused_agree() {
     for (name, config, layout) in descriptions() {
         let layers = config.layers;
-        let (transformer, _) = random_of(config, layout, 1);
+        let (transformer, vars) = random_of(config.clone(), layout, 1);
         let (texts, ids, lengths) = texts();
         let composed =
             real(&transformer.forward(&ids, &lengths, Program::Composed(Precision::F32)).unwrap(), &lengths);
@@ -183,6 +189,14 @@ fn packed_composed_and_fused_agree() {
             "{name} packed {}",
             worst(&composed, &packed.values)
         );
+        let mut read = |name: &str, _: &[usize]| {
+            Ok(vars.iter().find(|(own, _)| own == name).unwrap().1.values()?.into_owned())
+        };
+        let layout = &config.family.layouts()[layout];
+        let word = WordTable::held(read(layout.word, &[]).unwrap(), [VOCABULARY, HIDDEN]);
+        let without_tensors = Transformer::<Vec<f32>>::build(config, layout, word, &mut read).unwrap();
+        let again = PackedTransformer::new(&without_tensors, layers, EncoderPrecision::F32).unwrap();
+        assert_eq!(again.forward(&slices).unwrap().values, packed.values, "{name}");
         // Not a test of constants.
         assert!(worst(&composed, &vec![0.0; composed.len()]) > 0.5);
     }
@@ -199,8 +213,9 @@ fn first_and_last_layers_make_the_whole() {
         let pass = |layers| PackedTransformer::new(&transformer, layers, EncoderPrecision::F32).unwrap();
         let whole = pass(config.layers).forward(&slices).unwrap().values;
         for first in 0..=config.layers {
-            let last = transformer.stack.last(config.layers - first);
-            let last = PackedLayers::new(&last, config, EncoderPrecision::F32).unwrap();
+            let layers = config.layers - first;
+            let last = transformer.stack.last(layers);
+            let last = PackedLayers::new(&last, layers, config, EncoderPrecision::F32).unwrap();
             let joined = last.forward(pass(first).forward(&slices).unwrap()).values;
             assert_eq!(joined, whole, "{name} cut at {first}");
         }
@@ -322,7 +337,7 @@ fn gradients_match_finite_differences() {
     for (name, config, layout) in descriptions() {
         let (transformer, vars) = random_of(config.clone(), layout, 3);
         let (_, ids, lengths) = texts();
-        let value = |transformer: &Transformer| -> f64 {
+        let value = |transformer: &Transformer<Tensor>| -> f64 {
             let hidden = transformer.forward(&ids, &lengths, Program::Fused).unwrap();
             let values: Vec<f32> = hidden.flatten_all().unwrap().to_vec1().unwrap();
             // In f64, so that the difference of two values keeps some digits.

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::super::config::{EncoderPrecision, FeedForward, Norms, TransformerConfig};
+use super::super::error::ModelError;
 use super::super::kernels;
 use super::super::rotation::Rotation;
 use super::super::transformer::{Affine, Layer};
+use super::super::weights::Weight;
 use super::attention::{Attention, attend};
 use super::linear::PackedLinear;
-use super::norm::{PackedNorm, to_vec};
+use super::norm::PackedNorm;
 use super::places::PlaceBias;
 use crate::product::bytes::ByteRows;
 
@@ -41,22 +43,22 @@ pub(super) struct Scratch {
 }
 
 impl PackedLayer {
-    pub(super) fn new(
-        layer: &Layer,
+    pub(super) fn new<W: Weight>(
+        layer: &Layer<W>,
         rotation: Option<Arc<Rotation>>,
         config: &TransformerConfig,
         precision: EncoderPrecision,
-    ) -> candle_core::Result<Self> {
-        let linear = |linears: &[Affine]| {
+    ) -> Result<Self, ModelError> {
+        let linear = |linears: &[Affine<W>]| {
             let (mut weight, mut bias) = (Vec::new(), Vec::new());
             for linear in linears {
-                weight.extend(to_vec(&linear.weight)?);
+                weight.extend_from_slice(&linear.weight.values()?);
                 match &linear.bias {
-                    Some(own) => bias.extend(to_vec(own)?),
-                    None => bias.resize(bias.len() + linear.weight.dim(0)?, 0.0),
+                    Some(own) => bias.extend_from_slice(&own.values()?),
+                    None => bias.resize(bias.len() + linear.outputs, 0.0),
                 }
             }
-            Ok::<_, candle_core::Error>((weight, bias))
+            Ok::<_, ModelError>((weight, bias))
         };
         let (one, eps) = (std::slice::from_ref, config.layer_norm_eps);
         let maps = [

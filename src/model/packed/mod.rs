@@ -9,16 +9,18 @@ mod linear;
 mod norm;
 mod places;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::config::{self, EncoderPrecision, PositionTable, TransformerConfig};
 use super::error::ModelError;
 use super::rotation::Rotation;
 use super::transformer::{Stack, Transformer};
+use super::weights::Weight;
 use super::words::WordTable;
 use layer::{PackedLayer, Scratch};
 pub(super) use linear::{PackedLinear, products_in_bytes};
-use norm::{PackedNorm, to_vec};
+use norm::PackedNorm;
 use places::PlaceBias;
 
 /// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
@@ -43,18 +45,18 @@ pub(crate) struct PackedHidden {
 impl PackedTransformer {
     /// Prepares the first `layers` layers.
     pub(crate) fn new(
-        transformer: &Transformer,
+        transformer: &Transformer<impl Weight>,
         layers: usize,
         precision: EncoderPrecision,
-    ) -> candle_core::Result<Self> {
+    ) -> Result<Self, ModelError> {
         let (e, config) = (&transformer.embeddings, &transformer.config);
         Ok(Self {
             words: e.word.to_read()?,
-            position: e.position.as_ref().map_or_else(|| Ok(Vec::new()), to_vec)?,
+            position: e.position.as_ref().map_or(Ok(Vec::new()), |own| own.values().map(Cow::into_owned))?,
             position_table: config.position_table,
             max_positions: config.max_positions,
             norm: e.norm.as_ref().map(|norm| PackedNorm::new(norm, config.layer_norm_eps)).transpose()?,
-            layers: PackedLayers::new(&transformer.stack.first(layers), config, precision)?,
+            layers: PackedLayers::new(&transformer.stack, layers, config, precision)?,
         })
     }
 
@@ -110,12 +112,13 @@ pub(crate) struct PackedLayers {
 }
 
 impl PackedLayers {
-    /// Prepares the layers of `stack`, which may be training variables.
+    /// Prepares the first `layers` layers of `stack`, with the final norm if they include the last one.
     pub(crate) fn new(
-        stack: &Stack,
+        stack: &Stack<impl Weight>,
+        layers: usize,
         config: &TransformerConfig,
         precision: EncoderPrecision,
-    ) -> candle_core::Result<Self> {
+    ) -> Result<Self, ModelError> {
         let mut rotations: Vec<(f32, Arc<Rotation>)> = Vec::new();
         let mut rotation = |theta: f32| {
             if let Some((_, known)) = rotations.iter().find(|(own, _)| *own == theta) {
@@ -125,23 +128,19 @@ impl PackedLayers {
             rotations.push((theta, Arc::clone(&new)));
             new
         };
-        let layers = stack
-            .layers
+        let final_norm = stack.final_norm.as_ref().filter(|_| layers == stack.layers.len());
+        let layers = stack.layers[..layers]
             .iter()
             .map(|layer| PackedLayer::new(layer, layer.span.theta.map(&mut rotation), config, precision));
-        let final_norm = stack.final_norm.as_ref();
-        let relative = stack.relative_bias.as_ref().zip(config.relative_positions);
-        let bias = |(table, relative)| {
-            Ok::<_, candle_core::Error>(PlaceBias::new(
-                &to_vec(table)?,
-                relative,
-                config.heads,
-                config.max_positions,
-            ))
+        let bias = match (&stack.relative_bias, config.relative_positions) {
+            (Some(table), Some(relative)) => {
+                Some(PlaceBias::new(&table.values()?, relative, config.heads, config.max_positions))
+            }
+            _ => None,
         };
         Ok(Self {
-            layers: layers.collect::<candle_core::Result<_>>()?,
-            bias: relative.map(bias).transpose()?,
+            layers: layers.collect::<Result<_, _>>()?,
+            bias,
             final_norm: final_norm.map(|norm| PackedNorm::new(norm, config.layer_norm_eps)).transpose()?,
         })
     }

@@ -1,9 +1,9 @@
 //! A norm with its weights packed.
 
-use candle_core::{Device, Tensor};
-
+use super::super::error::ModelError;
 use super::super::kernels;
 use super::super::transformer::Affine;
+use super::super::weights::Weight;
 
 /// Layer normalisation, its weights in memory.
 pub(super) struct PackedNorm {
@@ -12,15 +12,13 @@ pub(super) struct PackedNorm {
     eps: f32,
 }
 
-/// The values of a tensor.
-pub(super) fn to_vec(t: &Tensor) -> candle_core::Result<Vec<f32>> {
-    t.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()
-}
-
 impl PackedNorm {
-    pub(super) fn new(norm: &Affine, eps: f64) -> candle_core::Result<Self> {
-        let weight = to_vec(&norm.weight)?;
-        let bias = norm.bias.as_ref().map_or_else(|| Ok(vec![0.0; weight.len()]), to_vec)?;
+    pub(super) fn new(norm: &Affine<impl Weight>, eps: f64) -> Result<Self, ModelError> {
+        let weight = norm.weight.values()?.into_owned();
+        let bias = match &norm.bias {
+            Some(bias) => bias.values()?.into_owned(),
+            None => vec![0.0; weight.len()],
+        };
         Ok(Self { weight, bias, eps: eps as f32 })
     }
 

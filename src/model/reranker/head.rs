@@ -52,8 +52,8 @@ pub(super) fn load(dir: &Path, weights: &Weights, m: usize) -> Result<(Pooler, H
     if let Some(name) = names.norm {
         let eps;
         (pooling, activation, eps) = folder::modern_head(dir)?;
-        let weight = weights.get(&format!("{name}.weight"), &[m])?;
-        norm = Some(Step::LayerNorm(LayerNorm::new(&weight, eps)?));
+        let weight = weights.values(&format!("{name}.weight"), &[m])?;
+        norm = Some(Step::LayerNorm(LayerNorm::new(weight, eps)?));
     }
     let mut steps = vec![dense(names.inner, m, activation)?];
     steps.extend(norm);

@@ -320,7 +320,7 @@ impl Reranker {
     ///
     /// # Errors
     /// Those of reading the weights.
-    pub(crate) fn transformer(&self) -> Result<&Transformer, ModelError> {
+    pub(crate) fn transformer(&self) -> Result<&Transformer<Tensor>, ModelError> {
         self.parts.transformer()
     }
 

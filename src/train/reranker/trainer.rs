@@ -249,9 +249,8 @@ impl<'a> RerankerTrainer<'a> {
         });
         let pooler = pooler.map_err(ModelError::from)?;
         let below = transformer.config.layers - layers;
-        let frozen = PackedTransformer::new(transformer, below, EncoderPrecision::F32);
         let frozen = Frozen {
-            frozen: frozen.map_err(ModelError::from)?,
+            frozen: PackedTransformer::new(transformer, below, EncoderPrecision::F32)?,
             dim: transformer.config.hidden_size,
             pooled: None,
             second: start.second().map(<[f32]>::to_vec),
