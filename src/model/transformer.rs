@@ -1,7 +1,7 @@
 //! The weights of an encoder, as described by [`TransformerConfig`].
 //!
-//! Training uses [`super::differentiable`], inference on the CPU [`super::packed`]; tests compare the two
-//! within 1e-5.
+//! Training uses [`super::differentiable`], on tensors; inference on the CPU packs values
+//! ([`super::packed`]). Tests compare the two within 1e-5.
 
 mod layout;
 

@@ -106,7 +106,7 @@ impl WordTable {
         #[cfg(feature = "train")]
         if let Values::Trained(table) = &self.values {
             let values = table.to_dtype(DType::F32)?.values()?.into_owned();
-            return Ok(Self::held(values, [self.rows, self.width]));
+            return Ok(Self { values: Values::Held(values.into()), ..self.clone() });
         }
         Ok(self.clone())
     }
