@@ -77,7 +77,7 @@ pub(crate) struct Transformer<W> {
 }
 
 /// Returns a weight by its name in a weight file and its shape.
-type GetWeight<'a, W> = &'a mut dyn FnMut(&str, &[usize]) -> Result<W, ModelError>;
+pub(super) type GetWeight<'a, W> = &'a mut dyn FnMut(&str, &[usize]) -> Result<W, ModelError>;
 
 /// The name of a map or a norm in reports and checkpoints of training, and its name in the weight file.
 type Names = [String; 2];

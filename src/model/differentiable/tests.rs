@@ -7,7 +7,7 @@ use crate::model::config::{
 };
 use crate::model::error::ModelError;
 use crate::model::packed::{PackedLayers, PackedTransformer};
-use crate::model::transformer::Transformer;
+use crate::model::transformer::{GetWeight, Transformer};
 use crate::model::weights::Weight;
 use crate::model::words::WordTable;
 use candle_core::{Device, Var};
@@ -107,7 +107,7 @@ impl Transformer<Tensor> {
     fn of_tensors(
         config: TransformerConfig,
         layout: usize,
-        get: &mut dyn FnMut(&str, &[usize]) -> Result<Tensor, ModelError>,
+        get: GetWeight<'_, Tensor>,
     ) -> Result<Self, ModelError> {
         let layout = &config.family.layouts()[layout];
         let word = WordTable::trained(&get(layout.word, &[config.vocab_size, config.hidden_size])?)?;
