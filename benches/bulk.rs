@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use ehi::data::Dataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
-use ehi::{Bundle, Document, Index, SearchRequest};
+use ehi::{Bundle, Document, Index, Judgment, SearchRequest};
 
 #[path = "../tests/all/support/mod.rs"]
 mod support;
@@ -188,13 +188,14 @@ fn bundle(dim: usize) -> Bundle {
     let subject = |n: u32| format!("tree {n} leaf {} search {}", n % 37, n % 101);
     let documents: Vec<Document> =
         (0..LEAVES + 100).map(|n| Document::new(n.to_string(), "", subject(n))).collect();
-    let pairs = (0..200).map(|n| (subject(n), n.to_string()));
+    let judgments: Vec<Judgment> = (0..200).map(|n| Judgment::new(subject(n), n.to_string(), 1)).collect();
     let mut config = TrainConfig::default();
     config.tree.branching_factor = Some(LEAVES);
     config.schedule.epochs = 1;
     config.encoder.trainable_layers = 0;
     config.schedule.indexer_epochs = 0;
-    let set = TrainingSet::from_pairs(documents, pairs, config.dev_fraction).expect("the pairs are sound");
+    let set = TrainingSet::from_judgments(documents, &judgments, config.dev_fraction);
+    let set = set.expect("the judgments are sound");
     let _ = fs::remove_dir_all(&path);
     Trainer::builder()
         .base(support::full_base_model())

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ehi::data::Dataset;
-use ehi::eval::{EvalOptions, IvfOptions, evaluate};
+use ehi::eval::{EvalOptions, Metric, evaluate};
 use ehi::{Bundle, Document, Index};
 
 use bars::Bars;
@@ -97,14 +97,15 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let clock = Instant::now();
     let options = EvalOptions {
-        baseline: Some(IvfOptions::default()),
+        baseline: Some(Vec::new()),
         at: evaluation::COMPARED_AT.to_vec(),
         ..EvalOptions::default()
     };
     let (report, _) = evaluate(&index, &dataset, "test", &options, &mut |progress| bars.show(progress))?;
     bars.clear();
     writeln!(out, "\ntest split, evaluated in {:.1} s", clock.elapsed().as_secs_f64())?;
-    evaluation::write_evaluation(&mut out, &report, &evaluation::default_metrics())?;
+    let metrics: Vec<Metric> = evaluation::METRICS.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    evaluation::write_evaluation(&mut out, &report, &metrics)?;
     writeln!(out, "\nthe index stays in {}", directory.display())?;
     Ok(())
 }

@@ -36,10 +36,6 @@ pub enum Error {
     #[cfg(feature = "eval")]
     #[error("clustering: {0}")]
     Cluster(#[from] crate::cluster::ClusterError),
-    /// A fraction at which an evaluation should be read.
-    #[cfg(feature = "eval")]
-    #[error(transparent)]
-    Fraction(#[from] crate::eval::BadFraction),
     /// A call that stores documents in groups failed after storing some of them.
     #[error("{source}; {stored} documents of the call are stored, {refused} are not")]
     Partial {

@@ -18,6 +18,14 @@ pub(crate) fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Res
     serializer.collect_str(value)
 }
 
+/// A value from its `Display` form.
+#[cfg(feature = "train")]
+pub(crate) fn from_text<'de, T: std::str::FromStr<Err: Display>, D: Deserializer<'de>>(
+    text: D,
+) -> Result<T, D::Error> {
+    String::deserialize(text)?.parse().map_err(D::Error::custom)
+}
+
 /// Paths as strings. Bytes that are not UTF-8 are replaced; serde would refuse the whole value.
 pub(crate) fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
@@ -59,10 +67,6 @@ impl<'de> Visitor<'de> for OfAnyKind {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
         Ok(value.into())
     }
 

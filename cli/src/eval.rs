@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use ehi::QueryEncoder;
 use ehi::data::Dataset;
-use ehi::eval::{
-    EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
-};
+use ehi::eval::{EvalMode, EvalOptions, EvalReport, Metric, RelevanceLevel, RerankOptions, evaluate};
 
-use crate::arguments::{fraction, positive};
+use crate::arguments::{fraction, one_of, positive};
 use crate::evaluation;
 use crate::failure::Failure;
 use crate::long;
@@ -20,6 +18,13 @@ use crate::search::RERANK_DEPTH;
 
 /// The name of this engine in the run file.
 const RUN_TAG: &str = "ehi";
+
+const MODES: [(&str, EvalMode); 4] = [
+    ("dense", EvalMode::Dense),
+    ("lexical", EvalMode::Lexical),
+    ("hybrid", EvalMode::Hybrid),
+    ("rrf", EvalMode::Rrf),
+];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -38,7 +43,7 @@ pub struct Args {
     beams: Vec<usize>,
     /// Compare searches by embeddings, words and both, every document a candidate: dense, lexical, hybrid
     /// (with the weight of `ehi fuse`, else 0.7), rrf
-    #[arg(long, value_name = "MODE", value_delimiter = ',')]
+    #[arg(long, value_name = "MODE", value_delimiter = ',', value_parser = one_of(MODES))]
     modes: Vec<EvalMode>,
     /// Have the best documents of the first mode (dense if none is given) read again by the cross-encoder in
     /// this folder, and compare
@@ -103,10 +108,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     });
     let options = EvalOptions {
         beams: args.beams.clone(),
-        baseline: args
-            .baseline
-            .as_ref()
-            .map(|_| IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() }),
+        baseline: args.baseline.as_ref().map(|_| args.lists.clone()),
         modes: args.modes.clone(),
         rerank: rerank.transpose()?,
         encoder: args.encoder,

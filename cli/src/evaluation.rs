@@ -11,12 +11,6 @@ pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
 /// Default visited fractions at which tree, baseline and exact search are compared.
 pub const COMPARED_AT: [f64; 3] = [0.05, 0.1, 0.2];
 
-/// Columns of the table from a comma-separated list; names of other things than metrics are left out.
-#[allow(dead_code, reason = "the binary reads its columns from the command line")]
-pub fn default_metrics() -> Vec<Metric> {
-    METRICS.split(',').filter_map(|name| name.parse().ok()).collect()
-}
-
 /// Quality by beam, of exact search and of the baseline, and of all at each requested fraction.
 pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Metric]) -> io::Result<()> {
     writeln!(out, "{} documents, {} queries, {}", report.documents, report.queries, tree(report))?;

@@ -1,12 +1,15 @@
 //! `ehi train`
 
 use std::collections::HashSet;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use ehi::data::{Dataset, JudgmentFormat};
-use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
+use ehi::train::{Init, Preset, TrainConfig, TrainDevice, TrainEvent, Trainer, TrainingSet};
 use ehi::{Document, Judgment};
+use serde_json::json;
 
 use crate::arguments::one_of;
 use crate::bars;
@@ -183,7 +186,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let base = models::directory(&args.base)?;
     let set = args.training.set.read(config.dev_fraction)?;
     let epochs = config.schedule.epochs;
-    let watched = Watched::begin();
+    let open =
+        |path| File::options().create(true).append(true).open(path).map_err(Failure::file("open", path));
+    let mut log = args.log.as_deref().map(open).transpose()?;
+    let (watched, started) = (Watched::begin(), Instant::now());
     let mut trainer = Trainer::builder()
         .base(base)
         .encoder_settings(args.encoder.settings())
@@ -193,13 +199,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .cache_bytes(args.training.cache_bytes)
         .on_progress(|progress| watched.show(progress))
         .on_event(|event| {
-            training::event_line(event, epochs).iter().for_each(|line| bars::say(&escaped(line)))
+            training::event_line(event, epochs).iter().for_each(|line| bars::say(&escaped(line)));
+            // A full disk must not end a long run, only its log.
+            if let Some(Err(error)) = log.as_mut().map(|log| write_event(log, started, event)) {
+                tracing::warn!(%error, "the training log cannot be written");
+                log = None;
+            }
         });
     if let Some(dir) = &args.checkpoints {
         trainer = trainer.checkpoints(dir, args.checkpoint_steps).resume(args.resume);
     }
     trainer = args.cache.iter().fold(trainer, |trainer, dir| trainer.cache(dir));
-    trainer = args.log.iter().fold(trainer, |trainer, path| trainer.log(path));
     let hint = match &args.checkpoints {
         Some(_) => "run the same command with `--resume` to go on from the checkpoint",
         None => "with `--checkpoints` a later run can go on from where this one ended",
@@ -208,4 +218,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     training::write_training(out, &report).map_err(Failure::Output)?;
     writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.training.out), report.seconds)
         .map_err(Failure::Output)
+}
+
+/// Writes an event on a line, with the seconds since the run began as `at`.
+fn write_event(log: &mut File, started: Instant, event: &TrainEvent) -> io::Result<()> {
+    let mut line = json!(event);
+    line["at"] = json!(started.elapsed().as_secs_f64());
+    log.write_all(format!("{line}\n").as_bytes())
 }

@@ -2,9 +2,7 @@
 
 use std::io::{self, Write};
 
-use ehi::train::{
-    ComparedMetric, Comparison, DevFigures, FRACTIONS, Figures, Method, TrainEvent, TrainReport, Verdict,
-};
+use ehi::train::{Comparison, DevFigures, FRACTIONS, Figures, Method, TrainEvent, TrainReport, Verdict};
 
 /// The dev figures before and after training, and the verdict.
 pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<()> {
@@ -21,16 +19,16 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     if report.dev_queries == 0 {
         writeln!(out, "no dev split, so no recall was measured")?;
     } else {
-        line(out, "exact recall@10", &|f| format!("{:.4}", f.exact_recall_at_10))?;
-        line(out, "exact recall@100", &|f| format!("{:.4}", f.exact_recall_at_100))?;
+        line(out, "exact recall@10", &|f| format!("{:.4}", f.exact.recall_at_10))?;
+        line(out, "exact recall@100", &|f| format!("{:.4}", f.exact.recall_at_100))?;
         // The two trees may differ, so they are compared at one cost instead of by beam.
         line(out, "tree recall@100, 10% visited", &|f| {
             f.recall_at_100(0.1).map_or_else(|| "-".to_owned(), |recall| format!("{recall:.4}"))
         })?;
     }
-    line(out, "expected documents per leaf", &|f| format!("{:.1}", f.expected_documents_per_leaf))?;
-    line(out, "  of an even load", &|f| format!("{:.1}", f.ideal_documents_per_leaf))?;
-    line(out, "empty leaves", &|f| f.empty_leaves.to_string())?;
+    line(out, "expected documents per leaf", &|f| format!("{:.1}", f.load.expected_documents_per_leaf))?;
+    line(out, "  of an even load", &|f| format!("{:.1}", f.load.ideal_documents_per_leaf))?;
+    line(out, "empty leaves", &|f| f.load.empty_leaves.to_string())?;
     write_verdict(out, &report.verdict)
 }
 
@@ -82,10 +80,6 @@ fn write_difference(out: &mut dyn Write, comparison: &Comparison) -> io::Result<
         Method::TrainedExact => "all".to_owned(),
         _ => format!("{:.0}%", visited_fraction * 100.0),
     };
-    let metric = match metric {
-        ComparedMetric::RecallAt10 => "recall@10",
-        _ => "recall@100",
-    };
     let p = difference.bootstrap_p.zip(difference.t_test_p);
     let p = p.map_or_else(|| "-".to_owned(), |(bootstrap, t_test)| format!("{:.4}", bootstrap.max(t_test)));
     writeln!(out, "{name:<46}  {visited:>7}  {metric:<10}  {:>+7.1}  {p}", difference.difference * 100.0)
@@ -102,23 +96,19 @@ pub fn event_line(event: &TrainEvent, epochs: usize) -> Option<String> {
             "after {epochs} epochs, held out: exact recall@10 {:.4}, recall@100 {:.4}; \
              tree recall@100 at 10% visited {}; {:.1} expected documents per leaf \
              (even {:.1}), {} empty; {seconds:.1} s",
-            figures.exact_recall_at_10,
-            figures.exact_recall_at_100,
+            figures.exact.recall_at_10,
+            figures.exact.recall_at_100,
             figures.recall_at_100(0.1).map_or_else(|| "-".to_owned(), |recall| format!("{recall:.4}")),
-            figures.expected_documents_per_leaf,
-            figures.ideal_documents_per_leaf,
-            figures.empty_leaves,
+            figures.load.expected_documents_per_leaf,
+            figures.load.ideal_documents_per_leaf,
+            figures.load.empty_leaves,
         ),
         TrainEvent::Epoch(epoch) => {
-            format!("epoch {}/{epochs}: loss {:.4} in {:.1} s", epoch.epoch, epoch.loss, epoch.seconds)
+            format!("epoch {}/{epochs}: loss {:.4} in {:.1} s", epoch.epoch, epoch.losses.loss, epoch.seconds)
         }
         TrainEvent::IndexerEpoch(epoch) => format!(
             "tree alone, pass {}: distillation {:.4}, balance {:.4} in {:.1} s",
-            epoch.epoch, epoch.distillation, epoch.balance, epoch.seconds
-        ),
-        TrainEvent::StoppedEarly(stop) => format!(
-            "no better for a while: stopped after epoch {}, back to the weights after epoch {}",
-            stop.stopped_after, stop.best_after
+            epoch.epoch, epoch.losses.distillation, epoch.losses.balance, epoch.seconds
         ),
         _ => return None,
     })

@@ -44,7 +44,6 @@ write("jsonl", "not-utf8", DOCUMENTS + b"\xff\n" + DOCUMENTS)
 
 write("qrels", "beir", b"query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq2\td1\t-2\n")
 write("qrels", "trec", b"q1 0 d1 1\nq1 0 d2 0\nq2 0 d1 -2\n")
-write("trec_run", "run", b"q1 Q0 d1 1 0.9 tag\nq1 Q0 d2 2 -1e-3 tag\nq2 Q0 d1 1 3.25 tag\n")
 
 # The metadata is behind the byte that no JSON has.
 write("store_payload", "whole", b'{"title":"T","text":"x"}\xff{"n":[1,-1,0.1,1e300,18446744073709551615]}')

@@ -3,7 +3,7 @@
 use ehi::Document;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::value::{self, document, text};
 
@@ -58,6 +58,14 @@ pub fn one_or_more(name: &str, values: &Bound<'_, PyAny>) -> PyResult<(Vec<Strin
     match values.is_instance_of::<PyString>() {
         true => Ok((vec![text(values, || format!("`{name}`"))?], true)),
         false => Ok((strings(name, values)?, false)),
+    }
+}
+
+/// The counterpart for results: the only one, or a list.
+pub fn one_or_list(py: Python<'_>, mut results: Vec<Py<PyAny>>, is_one: bool) -> PyResult<Py<PyAny>> {
+    match is_one {
+        true => Ok(results.swap_remove(0)),
+        false => Ok(PyList::new(py, results)?.into_any().unbind()),
     }
 }
 

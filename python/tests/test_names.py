@@ -29,7 +29,6 @@ ELSEWHERE = {
     "insert_vectors": "add_vectors",
     "is_empty": "len",
     "is_lexical": "stats",
-    "leaf_rows": "leaves",
     "len": "len",
     "logs_questions": "stats",
     "make_tree": "shards.make_tree",

@@ -43,7 +43,7 @@ pub struct KMeans {
 /// `rows` `[n, dim]` f32, row-major, of unit norm.
 ///
 /// # Errors
-/// Every variant of [`ClusterError`], all of them found before the work starts.
+/// [`ClusterError`], before the work starts.
 pub fn spherical_kmeans(rows: &[f32], dim: usize, options: &KMeansOptions) -> Result<KMeans, ClusterError> {
     spherical_kmeans_with(rows, dim, options, &mut |_| Ok(()))
 }
@@ -59,7 +59,7 @@ pub fn spherical_kmeans_with<E: From<ClusterError>>(
     options: &KMeansOptions,
     tick: &mut dyn FnMut(usize) -> Result<(), E>,
 ) -> Result<KMeans, E> {
-    check(rows, dim, options.clusters)?;
+    check(rows, dim)?;
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let mut clustering = Clustering::new(rows, dim, seeding::seed(rows, dim, options.clusters, &mut rng));
     for iteration in 0..options.iterations {
@@ -74,28 +74,11 @@ pub fn spherical_kmeans_with<E: From<ClusterError>>(
     Ok(clustering.found())
 }
 
-fn check(rows: &[f32], dim: usize, clusters: usize) -> Result<(), ClusterError> {
-    if dim == 0 {
-        return Err(ClusterError::ZeroDim);
-    }
-    if !rows.len().is_multiple_of(dim) {
-        return Err(ClusterError::RaggedRows { values: rows.len(), dim });
-    }
-    let n = rows.len() / dim;
-    if clusters == 0 {
-        return Err(ClusterError::NoClusters);
-    }
-    if clusters > n {
-        return Err(ClusterError::MoreClustersThanRows { clusters, rows: n });
-    }
-    for (i, row) in rows.chunks_exact(dim).enumerate() {
-        let norm = norm(row.iter().map(|&x| f64::from(x)));
-        if !norm.is_finite() {
-            return Err(ClusterError::NonFinite { row: i });
-        }
-        if (norm - 1.0).abs() > NORM_TOLERANCE {
-            let norm = norm as f32;
-            return Err(ClusterError::NotUnit { row: i, norm });
+fn check(rows: &[f32], dim: usize) -> Result<(), ClusterError> {
+    for (row, values) in rows.chunks_exact(dim).enumerate() {
+        let norm = norm(values.iter().map(|&x| f64::from(x)));
+        if !norm.is_finite() || (norm - 1.0).abs() > NORM_TOLERANCE {
+            return Err(ClusterError { row, norm: norm as f32 });
         }
     }
     Ok(())

@@ -97,7 +97,7 @@ pub(super) fn not_utf8(at: Place<'_>, valid_up_to: usize) -> DataError {
 }
 
 /// Passes each row of `N` columns to `take`, with its place.
-pub(crate) fn each_row<const N: usize>(
+pub(super) fn each_row<const N: usize>(
     mut lines: Lines,
     split: fn(&str) -> Vec<&str>,
     names: &str,
@@ -114,7 +114,7 @@ pub(crate) fn each_row<const N: usize>(
 }
 
 /// The columns of a row, separated by white space as in `trec_eval`: that of C, including the vertical tab.
-pub(crate) fn split_by_space(row: &str) -> Vec<&str> {
+pub(super) fn split_by_space(row: &str) -> Vec<&str> {
     row.split(is_space).filter(|column| !column.is_empty()).collect()
 }
 

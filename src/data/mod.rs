@@ -32,10 +32,10 @@ pub use input::{Format, Input, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;
 #[cfg(feature = "eval")]
-pub(crate) use lines::{Lines, each_row, is_space, split_by_space};
+pub(crate) use lines::is_space;
 pub use note::Note;
 pub use qrels::{Judgments, Qrels};
-pub use split::{DevFraction, TrainDev, carve_dev, is_dev};
+pub use split::{DevFraction, carve_dev, is_dev};
 #[cfg(feature = "folders")]
 pub use streams::FolderReport;
 pub use streams::{DatasetQuery, Documents};

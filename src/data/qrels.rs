@@ -114,11 +114,6 @@ impl Qrels {
         self.by_query.is_empty()
     }
 
-    /// The number of judged pairs of a query and a document.
-    pub fn judgments(&self) -> usize {
-        self.by_query.values().map(BTreeMap::len).sum()
-    }
-
     /// Splits by query: those for which `condition` holds first, the rest second.
     pub(crate) fn partition(self, mut condition: impl FnMut(&str) -> bool) -> (Self, Self) {
         let (yes, no) = self.by_query.into_iter().partition(|(query, _)| condition(query));

@@ -26,11 +26,6 @@ impl DevFraction {
         }
     }
 
-    /// The share, from 0 to 1.
-    pub fn get(self) -> f64 {
-        self.0
-    }
-
     /// The number of 64-bit hashes, counted from 0, that belong to the share.
     fn hashes(self) -> u128 {
         // Exact: the product only changes the exponent, and is at most 2^64.
@@ -38,23 +33,14 @@ impl DevFraction {
     }
 }
 
-/// Training judgments after [`carve_dev`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrainDev {
-    /// The queries that stay.
-    pub train: Qrels,
-    /// The queries set aside.
-    pub dev: Qrels,
-}
-
-/// Splits off a share of the training queries, with all their judgments.
+/// Splits off a share of the training queries, with all their judgments: those that stay, and those set
+/// aside.
 ///
 /// Each query is decided independently by [`is_dev`], so the result depends neither on the order of the rows
 /// nor on the other queries, and the share is met only approximately: for `n` queries it varies by about
 /// `sqrt(n * fraction * (1 - fraction))` queries.
-pub fn carve_dev(train: Qrels, seed: u64, fraction: DevFraction) -> TrainDev {
-    let (dev, train) = train.partition(|query| is_dev(query, seed, fraction));
-    TrainDev { train, dev }
+pub fn carve_dev(train: Qrels, seed: u64, fraction: DevFraction) -> (Qrels, Qrels) {
+    train.partition(|query| !is_dev(query, seed, fraction))
 }
 
 /// Whether a training query belongs to the dev split.
@@ -144,11 +130,12 @@ mod tests {
         let forward = carve_dev(build(&mut rows.iter()), 7, fraction(0.2));
         let backward = carve_dev(build(&mut rows.iter().rev()), 7, fraction(0.2));
         assert_eq!(forward, backward);
-        assert_eq!(forward.train.len() + forward.dev.len(), 90);
-        assert_eq!(forward.train.judgments() + forward.dev.judgments(), 500);
-        assert!(!forward.dev.is_empty());
-        for (query, _) in forward.dev.iter() {
-            assert!(forward.train.get(query).is_none());
+        let (train, dev) = forward;
+        assert_eq!(train.len() + dev.len(), 90);
+        assert_eq!(train.iter().chain(dev.iter()).map(|(_, judged)| judged.len()).sum::<usize>(), 500);
+        assert!(!dev.is_empty());
+        for (query, _) in dev.iter() {
+            assert!(train.get(query).is_none());
             assert!(is_dev(query, 7, fraction(0.2)));
         }
     }
@@ -160,6 +147,5 @@ mod tests {
             assert!(error.kind() == DataErrorKind::Option, "{bad}");
         }
         assert_eq!(fraction(1.0).hashes(), 1 << 64);
-        assert_eq!(fraction(0.25).get(), 0.25);
     }
 }

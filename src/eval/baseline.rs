@@ -16,115 +16,86 @@ use crate::scan::{Scanner, Similarity, TopK};
 use crate::search::best_of;
 use crate::store::View;
 
-/// Default for the bytes of f32 rows that centroids are computed from.
+/// Bytes of f32 rows that centroids are computed from: all rows if they fit, otherwise a random sample with
+/// at least one row per list. Rows are then assigned to the centroids block by block.
 ///
 /// 175,000 rows of 384 values: for 4,096 lists more than 39 per list, the fewest for which Faiss does not
 /// warn.
-pub const DEFAULT_SAMPLE_BYTES: usize = 256 << 20;
+const SAMPLE_BYTES: usize = 256 << 20;
 
-/// Options of the baseline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IvfOptions {
-    /// Numbers of lists to divide the documents into; if empty, the number of the tree's leaves, or without a
-    /// tree four times the square root of the number of documents. A number not below that of the documents
-    /// is left out with a warning.
-    pub lists: Vec<usize>,
-    /// Bytes of f32 rows that centroids are computed from: all rows if they fit, otherwise a random sample
-    /// with at least one row per list. Rows are then assigned to the centroids block by block.
-    /// [`DEFAULT_SAMPLE_BYTES`] by default.
-    pub sample_bytes: usize,
-}
+/// Numbers of lists, each with the numbers of lists to probe, ascending.
+pub(super) type Probes = Vec<(usize, Vec<usize>)>;
 
-impl Default for IvfOptions {
-    fn default() -> Self {
-        Self { lists: Vec::new(), sample_bytes: DEFAULT_SAMPLE_BYTES }
+/// Each of the tree's beams gives a number of probed lists: the same share of all.
+pub(super) fn plan(lists: &[usize], leaves: usize, beams: &[usize], live: usize) -> Result<Probes> {
+    if lists.contains(&0) {
+        return Err(InputError::zero("the number of lists").into());
     }
-}
-
-/// The measurements of the baseline.
-pub(super) struct BaselinePlan {
-    sample_bytes: usize,
-    /// Numbers of lists, each with the numbers of lists to probe, ascending.
-    probes: Vec<(usize, Vec<usize>)>,
-}
-
-impl BaselinePlan {
-    /// Each of the tree's beams gives a number of probed lists: the same share of all.
-    pub fn new(options: &IvfOptions, leaves: usize, beams: &[usize], live: usize) -> Result<Self> {
-        if options.lists.contains(&0) {
-            return Err(InputError::zero("the number of lists").into());
+    let mut asked = match (lists, leaves) {
+        ([], 1) => vec![4 * live.isqrt()],
+        ([], leaves) => vec![leaves],
+        (lists, _) => lists.to_vec(),
+    };
+    asked.sort_unstable();
+    asked.dedup();
+    asked.retain(|&lists| {
+        let divides = lists < live;
+        if !divides {
+            tracing::warn!(lists, documents = live, "left out: a list for each document divides nothing");
         }
-        let mut asked = match (&*options.lists, leaves) {
-            ([], 1) => vec![4 * live.isqrt()],
-            ([], leaves) => vec![leaves],
-            (lists, _) => lists.to_vec(),
-        };
-        asked.sort_unstable();
-        asked.dedup();
-        asked.retain(|&lists| {
-            let divides = lists < live;
-            if !divides {
-                tracing::warn!(lists, documents = live, "left out: a list for each document divides nothing");
-            }
-            divides
-        });
-        let probes = asked.into_iter().map(|lists| {
-            let scaled = |&beam: &usize| (beam.min(leaves) * lists).div_ceil(leaves);
-            let mut probes: Vec<usize> =
-                if beams.is_empty() { doubling(lists).collect() } else { beams.iter().map(scaled).collect() };
-            probes.sort_unstable();
-            probes.dedup();
-            (lists, probes)
-        });
-        Ok(Self { sample_bytes: options.sample_bytes, probes: probes.collect() })
-    }
+        divides
+    });
+    let probes = asked.into_iter().map(|lists| {
+        let scaled = |&beam: &usize| (beam.min(leaves) * lists).div_ceil(leaves);
+        let mut probes: Vec<usize> =
+            if beams.is_empty() { doubling(lists).collect() } else { beams.iter().map(scaled).collect() };
+        probes.sort_unstable();
+        probes.dedup();
+        (lists, probes)
+    });
+    Ok(probes.collect())
+}
 
-    /// Number of passes over all queries.
-    pub fn passes(&self) -> usize {
-        self.probes.len() * IVF_SEEDS as usize
-    }
-
-    /// Ranks all queries with each seed's lists; figures are means over the seeds.
-    pub fn measure(
-        &self,
-        sweep: &Sweep<'_>,
-        meter: &mut ProgressCounter<'_, '_>,
-    ) -> Result<Vec<QueryFigures>> {
-        let (view, dim) = (sweep.view, sweep.dim());
-        let rows = (0..view.rows() as u32).map(Row);
-        let live: Vec<Row> = rows.filter(|&row| view.is_live(row)).collect();
-        let mut measured = Vec::new();
-        for (lists, probes) in &self.probes {
-            let settings = probes.iter().map(|&nprobe| Setting::Ivf { lists: *lists, nprobe });
-            let mut figures: Vec<QueryFigures> =
-                settings.map(|setting| QueryFigures::new(setting, sweep.view.live_rows())).collect();
-            for seed in 0..IVF_SEEDS {
-                let shape = (live.len(), dim);
-                let rows = |places: Range<usize>| unit_rows(view, &live[places], dim);
-                let sample = self.sample(shape, *lists, seed);
-                let partition = Partition::k_means(shape, rows, *lists, seed, sample.as_deref())?;
-                let search = |query| search(sweep, &partition, &live, query, probes);
-                meter.measure(sweep.queries.asked, search, |query, outcomes| {
-                    let own = figures.iter_mut().zip(outcomes);
-                    own.for_each(|(own, outcome)| own.add(query, &outcome, 1.0 / IVF_SEEDS as f64));
-                    Ok(())
-                })?;
-            }
-            measured.extend(figures);
+/// Ranks all queries with each seed's lists; figures are means over the seeds.
+pub(super) fn measure(
+    probes: &Probes,
+    sweep: &Sweep<'_>,
+    meter: &mut ProgressCounter<'_, '_>,
+) -> Result<Vec<QueryFigures>> {
+    let (view, dim) = (sweep.view, sweep.dim());
+    let rows = (0..view.rows() as u32).map(Row);
+    let live: Vec<Row> = rows.filter(|&row| view.is_live(row)).collect();
+    let mut measured = Vec::new();
+    for (lists, probes) in probes {
+        let settings = probes.iter().map(|&nprobe| Setting::Ivf { lists: *lists, nprobe });
+        let mut figures: Vec<QueryFigures> =
+            settings.map(|setting| QueryFigures::new(setting, sweep.view.live_rows())).collect();
+        for seed in 0..IVF_SEEDS {
+            let shape = (live.len(), dim);
+            let rows = |places: Range<usize>| unit_rows(view, &live[places], dim);
+            let sample = sample(shape, *lists, seed);
+            let partition = Partition::k_means(shape, rows, *lists, seed, sample.as_deref())?;
+            let search = |query| search(sweep, &partition, &live, query, probes);
+            meter.measure(sweep.queries.asked, search, |query, outcomes| {
+                let own = figures.iter_mut().zip(outcomes);
+                own.for_each(|(own, outcome)| own.add(query, &outcome, 1.0 / IVF_SEEDS as f64));
+                Ok(())
+            })?;
         }
-        Ok(measured)
+        measured.extend(figures);
     }
+    Ok(measured)
+}
 
-    /// Positions of the documents that centroids are computed from; `None` for all.
-    fn sample(&self, (count, dim): (usize, usize), lists: usize, seed: u64) -> Option<Vec<usize>> {
-        let sample = (self.sample_bytes / (dim * size_of::<f32>())).clamp(lists, count);
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        (sample < count).then(|| {
-            let mut places = rand::seq::index::sample(&mut rng, count, sample).into_vec();
-            places.sort_unstable();
-            places
-        })
-    }
+/// Positions of the documents that centroids are computed from; `None` for all.
+fn sample((count, dim): (usize, usize), lists: usize, seed: u64) -> Option<Vec<usize>> {
+    let sample = (SAMPLE_BYTES / (dim * size_of::<f32>())).clamp(lists, count);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (sample < count).then(|| {
+        let mut places = rand::seq::index::sample(&mut rng, count, sample).into_vec();
+        places.sort_unstable();
+        places
+    })
 }
 
 /// Results of a query at each number of probed lists of live rows.

@@ -9,14 +9,10 @@ mod report;
 mod sweep;
 mod trec;
 
-pub use crate::measure::{
-    BOOTSTRAP_RESAMPLES, BadFraction, Cost, Engine, Metric, QueryFigures, RelevanceLevel, Setting,
-    SignificanceError, UnknownMetric, paired_bootstrap, paired_t_test,
-};
-pub use baseline::{DEFAULT_SAMPLE_BYTES, IvfOptions};
-pub use modes::{EvalMode, ModeDifference, ModePoint, UnknownMode};
+pub use crate::measure::{Metric, QueryFigures, RelevanceLevel, Setting, UnknownMetric};
+pub use modes::{EvalMode, ModeDifference, ModePoint};
 pub use per_query::PerQuery;
 pub use quality::Quality;
 pub use report::{BeamPoint, CostComparison, EvalReport, IvfPoint, ListsAt};
 pub use sweep::{EvalOptions, RerankOptions, evaluate};
-pub use trec::{ScoredId, TrecRun, write_qrels};
+pub use trec::{ScoredId, TrecRun};

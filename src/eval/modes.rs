@@ -1,7 +1,5 @@
 //! Searches by embeddings, by words and by both, every document a candidate.
 
-use std::str::FromStr;
-
 use serde::Serialize;
 
 use super::quality::Quality;
@@ -22,24 +20,6 @@ pub enum EvalMode {
     Rrf,
     /// The first of the other modes, reranked ([`EvalOptions::rerank`](super::EvalOptions::rerank)).
     Reranked,
-}
-
-/// An unknown name of a mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown mode `{found}`; known are dense, lexical, hybrid, rrf")]
-pub struct UnknownMode {
-    found: String,
-}
-
-impl FromStr for EvalMode {
-    type Err = UnknownMode;
-
-    fn from_str(text: &str) -> Result<Self, UnknownMode> {
-        let name = text.trim();
-        let unknown = || UnknownMode { found: name.to_owned() };
-        let all = [Self::Dense, Self::Lexical, Self::Hybrid, Self::Rrf];
-        all.into_iter().find(|mode| mode.name() == name).ok_or_else(unknown)
-    }
 }
 
 impl std::fmt::Display for EvalMode {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::quality::Quality;
-use crate::measure::{Cost, Engine, Metric, Outcomes, QueryFigures, Setting};
+use crate::measure::{Metric, Outcomes, QueryFigures, Setting};
 
 /// The figures of each query at each setting: samples for paired tests of significance.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,21 +23,6 @@ pub struct PerQuery {
 }
 
 impl PerQuery {
-    /// A metric at one setting, one value per query; `None` if it was not measured.
-    pub fn values(&self, setting: Setting, metric: Metric) -> Option<Vec<f64>> {
-        let figures = self.settings.iter().find(|figures| figures.setting == setting)?;
-        self.outcomes().values(figures, metric)
-    }
-
-    /// A metric of an engine at a fraction of the cost of scoring every document.
-    ///
-    /// Each query's value lies between those of the two settings around the fraction, in the same proportion
-    /// as in [`EvalReport::compare`](super::EvalReport::compare), so that the mean is the figure given there.
-    /// `None` if that is `None`.
-    pub fn values_at(&self, engine: Engine, cost: Cost, fraction: f64, metric: Metric) -> Option<Vec<f64>> {
-        self.outcomes().values_at(engine, cost, fraction, metric)
-    }
-
     /// Writes one JSON object per line for each query and setting, with the keys of the report.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The figures of a ranking.
 
 use crate::measure::Metric;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{Serialize, Serializer};
 
 /// Quality of a ranking: metrics in the requested order, with their means over queries, from 0 to 1.
 ///
@@ -35,10 +35,6 @@ impl Quality {
 
 impl Serialize for Quality {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.values.len()))?;
-        for (metric, value) in &self.values {
-            map.serialize_entry(&metric.to_string(), value)?;
-        }
-        map.end()
+        serializer.collect_map(self.values.iter().map(|(metric, value)| (metric.to_string(), value)))
     }
 }

@@ -3,7 +3,7 @@
 use super::modes::{ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::quality::Quality;
-use crate::measure::{BadFraction, Cost, Engine, Metric, PairedTests, Setting, check_fraction};
+use crate::measure::{Cost, Engine, Metric, PairedTests, Setting};
 use crate::search::QueryEncoder;
 
 /// Seed of the resamples, so that an evaluation is reproducible.
@@ -120,30 +120,13 @@ pub struct EvalReport {
 }
 
 impl EvalReport {
-    /// A metric of the tree at a visited fraction, by linear interpolation between beams.
-    ///
-    /// `None` beyond the largest beam measured, and for a metric that was not computed.
-    pub fn tree_at(&self, visited_fraction: f64, metric: Metric) -> Option<f64> {
-        self.per_query.outcomes().mean_at(Engine::Tree, Cost::Visited, visited_fraction, metric)
-    }
-
-    /// As [`Self::tree_at`], for the baseline's best number of lists at that fraction.
-    pub fn ivf_at(&self, visited_fraction: f64, metric: Metric) -> Option<f64> {
-        Some(self.best_lists(Cost::Visited, visited_fraction, metric)?.1)
-    }
-
     /// The numbers of lists that the baseline was measured with, ascending.
     pub fn lists(&self) -> Vec<usize> {
         self.per_query.outcomes().lists()
     }
 
     /// Tree, baseline and exact search at a fraction of the cost of scoring every document.
-    ///
-    /// # Errors
-    ///
-    /// [`BadFraction`] when `fraction` is not a finite number from 0.
-    pub fn compare(&self, cost: Cost, fraction: f64) -> Result<CostComparison, BadFraction> {
-        check_fraction(fraction)?;
+    pub(super) fn compare(&self, cost: Cost, fraction: f64) -> CostComparison {
         let outcomes = self.per_query.outcomes();
         let quality = |engine| self.exact.try_map(|metric| outcomes.mean_at(engine, cost, fraction, metric));
         let ivf = |lists| ListsAt { lists, quality: quality(Engine::Ivf { lists }) };
@@ -152,14 +135,14 @@ impl EvalReport {
             let (lists, _) = self.best_lists(cost, fraction, metric)?;
             larger_p_value(&of(Engine::Tree)?, &of(Engine::Ivf { lists })?)
         };
-        Ok(CostComparison {
+        CostComparison {
             fraction,
             tree: quality(Engine::Tree),
             ivf: self.lists().into_iter().map(ivf).collect(),
             ivf_best: self.exact.try_map(|metric| Some(self.best_lists(cost, fraction, metric)?.1)),
             p_value: self.exact.try_map(p_value),
             exact: self.exact.clone(),
-        })
+        }
     }
 
     /// The number of lists with the largest value of a metric at a fraction, and that value.
@@ -172,38 +155,30 @@ impl EvalReport {
     }
 }
 
-/// The means of all measurements.
-pub(super) struct Means {
-    pub exact: Quality,
-    pub points: Vec<BeamPoint>,
-    pub ivf: Vec<IvfPoint>,
-}
-
-impl Means {
-    pub fn of(per_query: &PerQuery) -> Self {
-        let (mut exact, mut points, mut ivf) = (Quality::default(), vec![], vec![]);
-        for figures in &per_query.settings {
-            let visited_fraction = figures.fraction(Cost::Visited);
-            let work_fraction = figures.fraction(Cost::Work);
-            let quality = per_query.quality(figures);
-            match figures.setting {
-                Setting::Exact => exact = quality,
-                // All have the same cost, so they are not on a curve.
-                Setting::Ranked { .. } => {}
-                Setting::Tree { beam } => {
-                    points.push(BeamPoint { beam, visited_fraction, work_fraction, quality });
-                }
-                Setting::Ivf { lists, nprobe } => {
-                    ivf.push(IvfPoint { lists, nprobe, visited_fraction, work_fraction, quality });
-                }
+/// The means of all measurements: exact search, the tree, the baseline.
+pub(super) fn means(per_query: &PerQuery) -> (Quality, Vec<BeamPoint>, Vec<IvfPoint>) {
+    let (mut exact, mut points, mut ivf) = (Quality::default(), vec![], vec![]);
+    for figures in &per_query.settings {
+        let visited_fraction = figures.fraction(Cost::Visited);
+        let work_fraction = figures.fraction(Cost::Work);
+        let quality = per_query.quality(figures);
+        match figures.setting {
+            Setting::Exact => exact = quality,
+            // All have the same cost, so they are not on a curve.
+            Setting::Ranked { .. } => {}
+            Setting::Tree { beam } => {
+                points.push(BeamPoint { beam, visited_fraction, work_fraction, quality });
+            }
+            Setting::Ivf { lists, nprobe } => {
+                ivf.push(IvfPoint { lists, nprobe, visited_fraction, work_fraction, quality });
             }
         }
-        Self { exact, points, ivf }
     }
+    (exact, points, ivf)
 }
 
 /// Significance of the mean difference of paired values: the larger p-value of a paired t-test and a paired
 /// bootstrap, both two-sided.
 pub(super) fn larger_p_value(a: &[f64], b: &[f64]) -> Option<f64> {
-    Some(PairedTests::new(a, b, BOOTSTRAP_SEED).ok()?.larger_p())
+    Some(PairedTests::new(a, b, BOOTSTRAP_SEED)?.larger_p())
 }

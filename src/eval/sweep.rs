@@ -3,19 +3,19 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::baseline::{BaselinePlan, IvfOptions};
+use super::baseline;
 use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, identical, judged, order_ties};
-use super::report::{EvalReport, Means, larger_p_value};
-use super::trec::TrecRun;
+use super::report::{EvalReport, larger_p_value, means};
+use super::trec::{ScoredId, TrecRun};
 use crate::data::Dataset;
 use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::{ActiveModel, Asked, Index, Plan, Words};
 use crate::measure::{
-    Cost, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel, Retrieved,
-    Setting, check_fraction, doubling,
+    Cost, IVF_SEEDS, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel,
+    Retrieved, Setting, check_fraction, doubling,
 };
 use crate::model::Reranker;
 use crate::progress::OnProgress;
@@ -41,7 +41,10 @@ pub struct EvalOptions {
     /// Beams to measure; an entry beyond the leaves means all of them. Empty: powers of two and all.
     pub beams: Vec<usize>,
     /// The baseline to compare the tree with besides exact search: lists by k-means of the same embeddings.
-    pub baseline: Option<IvfOptions>,
+    /// Numbers of lists to divide the documents into; if empty, the number of the tree's leaves, or without a
+    /// tree four times the square root of the number of documents. A number not below that of the documents
+    /// is left out with a warning.
+    pub baseline: Option<Vec<usize>>,
     /// Searches by embeddings, by words and by both, to be compared with each other.
     pub modes: Vec<EvalMode>,
     /// Reranks the best documents of the first of these modes (embeddings by default), and is compared with
@@ -67,15 +70,14 @@ pub struct EvalOptions {
 ///
 /// Figures are means over all judged queries of the split. Ties are ranked as trec_eval ranks them, so that
 /// the figures agree with it on the returned run. In addition to the queries and their judgments, memory
-/// holds a row number for each document and the memory of the baseline, see [`IvfOptions`].
+/// holds a row number for each document and, with the baseline, 256 MiB of embeddings at a time.
 ///
 /// Returns the report and the ranking of the largest beam, to a depth of 100 or of the deepest
 /// metric.
 ///
 /// # Errors
-/// Failures of reading the dataset or the index, [`Error::Fraction`](crate::Error::Fraction) for a fraction
-/// that is not a finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
-/// [`InputError::OutOfRange`], and [`Error::Cancelled`](crate::Error::Cancelled).
+/// Failures of reading the dataset or the index, [`InputError::OutOfRange`], [`InputError::NothingJudged`],
+/// [`InputError::NothingAsked`], and [`Error::Cancelled`](crate::Error::Cancelled).
 pub fn evaluate(
     index: &Index,
     dataset: &Dataset,
@@ -117,10 +119,10 @@ pub fn evaluate(
         options.ignore_identical_ids.unwrap_or_else(|| dataset.ignores_identical_ids());
     let identical = identical(&view, &queries, ignores_identical_ids)?;
     let sweep = Sweep { serving, view: &view, queries: &queries, judge, depth, identical };
-    let baseline = options.baseline.as_ref();
-    let baseline = baseline
-        .map(|ivf| BaselinePlan::new(ivf, leaves as usize, &options.beams, view.live_rows()))
-        .transpose()?;
+    let baseline = match &options.baseline {
+        Some(lists) => baseline::plan(lists, leaves as usize, &options.beams, view.live_rows())?,
+        None => Vec::new(),
+    };
     let mut own_modes = options.modes.clone();
     if let Some(rerank) = &options.rerank {
         if rerank.depth == 0 {
@@ -134,7 +136,7 @@ pub fn evaluate(
         + own_modes.len()
         + usize::from(options.rerank.is_some())
         + 1
-        + baseline.as_ref().map_or(0, BaselinePlan::passes);
+        + baseline.len() * IVF_SEEDS as usize;
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
     let mut run = TrecRun::default();
@@ -153,15 +155,13 @@ pub fn evaluate(
         let setting = Setting::Ranked { by: mode.name() };
         modes.push((mode, sweep.measure(setting, find, None, &mut meter)?));
     }
-    if let Some(plan) = baseline {
-        settings.extend(plan.measure(&sweep, &mut meter)?);
-    }
+    settings.extend(baseline::measure(&baseline, &sweep, &mut meter)?);
     let sizes = serving.leaf_sizes(&view)?;
     let load = Load::of(&sizes);
     let EvalQueries { ids, asked, encoders, .. } = &queries;
     let per_query = PerQuery { queries: ids.clone(), asked: *asked, metrics: metrics.clone(), settings };
     let (mode_points, mode_differences) = compared_modes(&per_query, &modes, serving.alpha(Some(encoder)));
-    let Means { exact, points, ivf } = Means::of(&per_query);
+    let (exact, points, ivf) = means(&per_query);
     let mut report = EvalReport {
         documents: view.live(),
         queries: ids.len(),
@@ -184,11 +184,8 @@ pub fn evaluate(
         at_work: Vec::new(),
         per_query,
     };
-    let compare = |cost, fractions: &[f64]| {
-        fractions.iter().map(|&at| Ok(report.compare(cost, at)?)).collect::<Result<Vec<_>>>()
-    };
-    let (at, at_work) = (compare(Cost::Visited, &options.at)?, compare(Cost::Work, &options.at_work)?);
-    (report.at, report.at_work) = (at, at_work);
+    report.at = options.at.iter().map(|&at| report.compare(Cost::Visited, at)).collect();
+    report.at_work = options.at_work.iter().map(|&at| report.compare(Cost::Work, at)).collect();
     Ok((report, run))
 }
 
@@ -346,9 +343,9 @@ impl Sweep<'_> {
         meter.measure(self.queries.asked, search, |query, (outcome, ranking)| {
             figures.add(query, &outcome, 1.0);
             if let Some(run) = run.as_deref_mut() {
-                for (score, row) in ranking {
-                    run.add(&self.queries.ids[query], self.view.id(row)?, score)?;
-                }
+                let scored = |(score, row)| Ok(ScoredId { id: self.view.id(row)?, score });
+                let results = ranking.into_iter().map(scored).collect::<Result<_>>()?;
+                run.by_query.insert(self.queries.ids[query].clone(), results);
             }
             Ok(())
         })?;

@@ -107,10 +107,9 @@ impl Index {
 
     /// As [`Self::calibrate_serving`], if searches need it. A failure is logged, and searches stay exact.
     pub(super) fn calibrate_if_needed(&self, on_progress: &mut OnProgress<'_>) {
-        if self.needs_calibration()
-            && let Err(error) = self.calibrate_serving(&[], on_progress)
-        {
-            tracing::warn!(index = %self.path().display(), %error, "recall was not measured; searches are exact");
+        if self.needs_calibration() {
+            let measured = self.calibrate_serving(&[], on_progress);
+            self.attempted(measured, "recall was not measured; searches are exact");
         }
     }
 

@@ -120,8 +120,8 @@ impl Index {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash() }.into());
         }
-        let changed = self.target(bundle).and_then(|target| {
-            let filled = self.fill(&target, on_progress)?;
+        let changed = self.model_to_fill(bundle).and_then(|target| {
+            let filled = self.fill_while_serving(&target, on_progress)?;
             finish(target, filled, on_progress)
         });
         // The next call continues a cancelled one.
@@ -132,7 +132,7 @@ impl Index {
     }
 
     /// The model to change to: the kept one if it is this bundle, or a new one.
-    fn target(&self, bundle: &Bundle) -> Result<ActiveModel> {
+    fn model_to_fill(&self, bundle: &Bundle) -> Result<ActiveModel> {
         if let Some(number) = self.root.current().kept
             && self.is_kept(number, bundle.hash())
         {
@@ -144,7 +144,7 @@ impl Index {
                 kept => return kept,
             }
         }
-        self.shadow(bundle)
+        self.unfinished_or_new(bundle)
     }
 
     /// Returns to the model before the last change.
@@ -177,13 +177,7 @@ impl Index {
 
     /// Whether this is the kept model. A damaged one does not count: it must not block a change.
     fn is_kept(&self, number: u32, hash: ModelHash) -> bool {
-        self.hash_of(number).map_or_else(
-            |error| {
-                tracing::warn!(index = %self.path().display(), %error, "the kept model cannot be read");
-                false
-            },
-            |kept| kept == hash,
-        )
+        self.attempted(self.hash_of(number), "the kept model cannot be read") == Some(hash)
     }
 
     /// Frees the space of the previous model and of everything unfinished; returns whether there was a
@@ -212,11 +206,11 @@ impl Index {
         ActiveModel::open(self.root.backend(), &self.root.model_dir(number), number, self.filling())
     }
 
-    /// The store to fill for a model: the one begun by an earlier call, or a new one.
-    fn shadow(&self, bundle: &Bundle) -> Result<ActiveModel> {
+    /// The model of a bundle that an earlier call has begun to fill, or a new one.
+    fn unfinished_or_new(&self, bundle: &Bundle) -> Result<ActiveModel> {
         if let Some(begun) = self.root.current().unfinished {
             match self.open_for_filling(begun) {
-                Ok(begun) if begun.bundle.hash() == bundle.hash() => return Ok(begun),
+                Ok(model) if model.bundle.hash() == bundle.hash() => return Ok(model),
                 Err(Error::Store(error @ StoreError::Locked { .. })) => return Err(error.into()),
                 Ok(_) => {}
                 Err(error) => {
@@ -249,10 +243,7 @@ impl Index {
 
     /// As [`Self::remove_unfinished`], if failure does not matter. The next change tries again.
     pub(super) fn discard_unfinished(&self) {
-        if let Err(error) = self.remove_unfinished() {
-            let index = self.path().display();
-            tracing::warn!(%index, %error, "could not remove a model that does not serve");
-        }
+        self.attempted(self.remove_unfinished(), "could not remove a model that does not serve");
     }
 
     /// Removes everything unfinished except a change of model, which can be continued. The caller must hold
@@ -266,15 +257,13 @@ impl Index {
 
     /// As [`Self::clear_begun`], if failure does not matter.
     pub(crate) fn discard_begun(&self) {
-        if let Err(error) = self.clear_begun() {
-            let index = self.path().display();
-            tracing::warn!(%index, %error, "could not remove the remains of an interrupted operation; the next writer tries again");
-        }
+        let failed = "could not remove the remains of an interrupted operation; the next writer tries again";
+        self.attempted(self.clear_begun(), failed);
     }
 
     /// Fills a model from the one in service, except for writes made meanwhile; returns how many
     /// documents it got.
-    fn fill(&self, target: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<usize> {
+    fn fill_while_serving(&self, target: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<usize> {
         let before = self.serving();
         let filling = Filling::new(&before, target, self.root.backend());
         let mut filled = 0;
@@ -287,7 +276,7 @@ impl Index {
             let difference = filling.difference(&view)?;
             let few = difference.len() <= FEW;
             let puts: Puts<'_> = &|rows, documents| filling.puts(&view, rows, documents);
-            filling.fill(&view, difference, puts, &mut tick)?;
+            filling.store(&view, difference, puts, &mut tick)?;
             if few {
                 break;
             }
@@ -313,7 +302,7 @@ impl Index {
         let difference = filling.difference(&view)?;
         filled += difference.missing.len();
         let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
-        filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
+        filling.store(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
         // Posting lists may have been added to the index since the target was begun or kept.
         if before.store.is_lexical() && !target.store.is_lexical() {
@@ -357,10 +346,9 @@ impl Index {
     fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) {
         let fusion = fusion.filter(|_| next.store.is_lexical());
         // An interrupted change may have left an outdated one.
-        if next.measured().fusion != fusion
-            && let Err(error) = next.measure(&*self.root.backend(), |measured| measured.fusion = fusion)
-        {
-            tracing::warn!(index = %self.path().display(), %error, "the weight of words is not kept");
+        if next.measured().fusion != fusion {
+            let kept = next.measure(&*self.root.backend(), |measured| measured.fusion = fusion);
+            self.attempted(kept, "the weight of words is not kept");
         }
     }
 
@@ -397,7 +385,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         let _only = index.alone()?;
         let kept = index.root.current().kept.ok_or(InputError::NoPreviousModel)?;
         let target = index.open_for_filling(kept)?;
-        let filled = index.fill(&target, &mut self.on_progress)?;
+        let filled = index.fill_while_serving(&target, &mut self.on_progress)?;
         index.switch(target, filled, &mut self.on_progress)
     }
 }
@@ -454,7 +442,7 @@ impl<'a> Filling<'a> {
 
     /// Stores what the target lacks compared with a view; `tick` gets how many documents were stored, and how
     /// many remain.
-    fn fill(
+    fn store(
         &self,
         view: &View,
         difference: DocumentDifference,

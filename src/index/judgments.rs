@@ -196,9 +196,7 @@ impl Index {
 
     /// Recovers what an earlier writer left in the log. Damage is reported when judgments are read.
     pub(super) fn recover_judgments(&self) {
-        if let Err(error) = self.judgments_for_reading() {
-            tracing::warn!(index = %self.path().display(), %error, "the judgments cannot be opened");
-        }
+        self.attempted(self.judgments_for_reading(), "the judgments cannot be opened");
     }
 
     /// Notices from opening the store of judgments.

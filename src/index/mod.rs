@@ -36,6 +36,7 @@ mod watched;
 mod with_progress;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
@@ -271,6 +272,15 @@ impl Index {
     /// The index directory: an absolute path without links, however it was given.
     pub fn path(&self) -> &Path {
         self.root.dir()
+    }
+
+    /// The result of an operation whose failure does not matter beyond a warning.
+    pub(crate) fn attempted<T, E: Display>(
+        &self,
+        outcome: std::result::Result<T, E>,
+        failure: &str,
+    ) -> Option<T> {
+        outcome.inspect_err(|error| tracing::warn!(index = %self.path().display(), %error, "{failure}")).ok()
     }
 
     /// The model in service: the one the index was made with, or that of the last [`Self::reencode`].

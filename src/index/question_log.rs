@@ -110,12 +110,9 @@ impl Index {
     /// Failures of reading the judgments; an unreadable log is skipped with a warning.
     pub fn asked(&self, most: usize) -> Result<Vec<String>> {
         let judged = self.judgments()?.into_iter().map(|judgment| (judgment.time, judgment.question));
-        let logged = self.logged_questions().unwrap_or_else(|error| {
-            // Nothing depends on it.
-            tracing::warn!(index = %self.path().display(), %error, "the log of questions cannot be read");
-            Vec::new()
-        });
-        let logged = logged.into_iter().map(|logged| (logged.time, logged.question));
+        // Nothing depends on it.
+        let logged = self.attempted(self.logged_questions(), "the log of questions cannot be read");
+        let logged = logged.into_iter().flatten().map(|logged| (logged.time, logged.question));
         let mut asked: Vec<(u64, String)> =
             judged.chain(logged).filter(|(_, question)| !question.trim().is_empty()).collect();
         asked.sort_by(|a, b| b.cmp(a));

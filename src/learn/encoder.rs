@@ -202,10 +202,8 @@ impl Index {
         learnings.insert(0, own);
         learnings.truncate(KNOWN_LEARNINGS);
         let noted = serde_json::to_value(Noted { learnings }).unwrap_or_default();
-        if let Err(error) = self.set_learned_from(&lines.join("\n"), noted) {
-            let index = self.path().display();
-            tracing::warn!(%index, %error, "the learning could not be recorded; the next one repeats it");
-        }
+        let recorded = self.set_learned_from(&lines.join("\n"), noted);
+        self.attempted(recorded, "the learning could not be recorded; the next one repeats it");
         Ok(learned)
     }
 
@@ -248,17 +246,11 @@ impl Index {
         if !self.is_lexical() {
             return None;
         }
-        match fuse_model(next, aside, on_progress) {
-            Ok(fused) => {
-                fused.fusion.clone().into_iter().for_each(|fusion| next.put_learned_fusion(fusion));
-                fused.fusion
-            }
-            Err(error) => {
-                let index = self.path().display();
-                tracing::warn!(%index, %error, "the weight of words was not learned; `ehi fuse` learns it");
-                None
-            }
-        }
+        let fused = fuse_model(next, aside, on_progress);
+        let fusion =
+            self.attempted(fused, "the weight of words was not learned; `ehi fuse` learns it")?.fusion;
+        fusion.clone().into_iter().for_each(|fusion| next.put_learned_fusion(fusion));
+        fusion
     }
 }
 

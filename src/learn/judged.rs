@@ -34,12 +34,6 @@ pub struct LearnOptions {
 impl LearnOptions {
     pub(super) fn checked_config(&self) -> Result<TrainConfig> {
         let dev_fraction = held_out::share(self.config.dev_fraction)?;
-        let patience = self.config.schedule.early_stopping_patience;
-        if patience > 0 {
-            // Early stopping would choose by the questions that decide.
-            let expected = "0 in a learning".to_owned();
-            return Err(out_of_range("schedule.early_stopping_patience", patience, expected));
-        }
         if self.half_life.is_some_and(|time| time.is_zero()) {
             return Err(out_of_range("half_life", 0, "a time above 0".to_owned()));
         }

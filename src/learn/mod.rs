@@ -11,7 +11,7 @@
 //! | `query_encoder.rs` | a fast encoder of questions |
 //! | `words.rs` | the weight of words relative to embeddings |
 //! | `rankings.rs` | the same decision for external searches |
-//! | `set.rs`, `passages.rs`, `first_stage.rs` | the training data in an index |
+//! | `passages.rs`, `first_stage.rs` | the training data in an index |
 
 mod auto_tune;
 mod encoder;
@@ -22,7 +22,6 @@ mod passages;
 mod query_encoder;
 mod questions;
 mod rankings;
-mod set;
 mod tree;
 mod words;
 

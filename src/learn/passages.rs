@@ -7,9 +7,10 @@ use crate::document::Document;
 use crate::error::Result;
 use crate::ids::Row;
 use crate::index::{ActiveModel, Index};
+use crate::judgment::Judgment;
 use crate::search::QueryEncoder;
 use crate::store::View;
-use crate::train::TrainError;
+use crate::train::{TrainingQuery, TrainingSet, is_held_out};
 
 /// Separates the id of a document from the number of a passage.
 const SEPARATOR: char = '\u{1f}';
@@ -25,7 +26,7 @@ fn passage_id(id: &str, number: usize) -> String {
 }
 
 /// The id of a passage's document.
-pub(super) fn document_id(passage: &str) -> &str {
+fn document_id(passage: &str) -> &str {
     passage.rsplit_once(SEPARATOR).map_or(passage, |(id, _)| id)
 }
 
@@ -34,7 +35,7 @@ pub(super) fn document_id(passage: &str) -> &str {
 ///
 /// # Errors
 /// Failures of reading and of the encoder.
-pub(super) fn of_passages(
+fn of_passages(
     index: &Index,
     documents: Vec<Document>,
     pairs: Vec<Pair>,
@@ -105,15 +106,26 @@ pub(super) fn best_rows(serving: &ActiveModel, view: &View, asked: &[(&str, Row)
     Ok(best)
 }
 
-/// # Errors
-/// [`TrainError::Unknown`] for a pair of a document that the index does not hold.
-pub(super) fn check_pairs(index: &Index, pairs: &[Pair]) -> Result<()> {
-    for (_, id, _) in pairs {
-        if !index.contains(id)? {
-            return Err(TrainError::Unknown { kind: "document", id: id.clone() }.into());
-        }
+impl TrainingSet {
+    /// The held-out questions of a training with their answers, as judgments for
+    /// [`Index::fuse`](crate::Index::fuse) with the model trained on the other questions.
+    pub fn held_out(&self) -> Vec<Judgment> {
+        let of_query = |query: &TrainingQuery| -> Vec<Judgment> {
+            let id = |place: &u32| {
+                let id = self.documents[*place as usize].id.as_str();
+                if self.of_passages { document_id(id) } else { id }
+            };
+            query.positives.iter().map(|place| Judgment::new(&query.text, id(place), 1)).collect()
+        };
+        self.dev.iter().flat_map(of_query).collect()
     }
-    Ok(())
+
+    /// As [`Self::from_weighted_pairs`], with passages as documents if the index has passages.
+    pub(super) fn of_index(index: &Index, documents: Vec<Document>, pairs: Vec<Pair>) -> Result<Self> {
+        let (documents, pairs) = of_passages(index, documents, pairs)?;
+        let set = Self::from_weighted_pairs(documents, pairs, is_held_out)?;
+        Ok(Self { of_passages: index.passages().is_some(), ..set })
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::judgment::Judgment;
 use crate::model::DistilReport;
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::store::View;
-use crate::train::query_encoder::{Asked, Known, Question, among, check_encoder, distilled};
+use crate::train::query_encoder::{Known, Question, among, check_encoder, distilled};
 use crate::train::{DistilOptions, QueryEncoderChoice, TrainError, is_held_out};
 
 /// Most documents of an index whose stored embeddings are used.
@@ -97,10 +97,10 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
 }
 
 /// Replaces the document of each answer with its best passage.
-fn answered_by_passages(serving: &ActiveModel, view: &View, questions: &mut [Asked<Row>]) -> Result<()> {
-    let asked = questions.iter().flat_map(|(text, rows)| rows.iter().map(|&row| (text.as_str(), row)));
+fn answered_by_passages(serving: &ActiveModel, view: &View, questions: &mut [Question<Row>]) -> Result<()> {
+    let asked = questions.iter().flat_map(|own| own.positives.iter().map(|&row| (own.text.as_str(), row)));
     let mut best = best_rows(serving, view, &asked.collect::<Vec<_>>())?.into_iter();
-    let rows = questions.iter_mut().flat_map(|(_, rows)| rows);
+    let rows = questions.iter_mut().flat_map(|own| &mut own.positives);
     rows.zip(best.by_ref()).for_each(|(row, best)| *row = best);
     Ok(())
 }
@@ -126,13 +126,13 @@ impl Stored {
         }
         let (mut train, mut held_out) = (Vec::new(), Vec::new());
         for (text, grades) in by_question(graded.into_iter()) {
-            let rows: Vec<Row> =
+            let positives: Vec<Row> =
                 grades.into_iter().filter(|(_, grade)| *grade > 0).map(|own| own.0).collect();
-            if rows.is_empty() {
+            if positives.is_empty() {
                 continue;
             }
             let into = if is_held_out(text) { &mut held_out } else { &mut train };
-            into.push((text.to_owned(), rows));
+            into.push(Question { text: text.to_owned(), positives });
         }
         answered_by_passages(serving, view, &mut train)?;
         answered_by_passages(serving, view, &mut held_out)?;

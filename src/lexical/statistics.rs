@@ -40,11 +40,6 @@ impl TermStatistics {
         Self { kind, documents, total_length, terms }
     }
 
-    /// The kind of terms: stems of a language, or tokens of a tokenizer, identified by its checksum.
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
     /// Number of documents.
     pub fn documents(&self) -> u64 {
         self.documents

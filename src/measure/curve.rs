@@ -1,19 +1,15 @@
 //! A metric as a function of the cost of a search, interpolated between measured points.
 
-use thiserror::Error;
-
-/// A fraction of the cost of scoring every document that is less than 0, infinite or not a number.
-#[derive(Clone, Debug, PartialEq, Error)]
-#[error("the fraction {got} is not a finite number from 0")]
-pub struct BadFraction {
-    /// The fraction as given.
-    pub got: f64,
-}
+use crate::error::InputError;
 
 /// # Errors
-/// [`BadFraction`] for a fraction that is not a finite number from 0.
-pub(crate) fn check_fraction(got: f64) -> Result<(), BadFraction> {
-    if got.is_finite() && got >= 0.0 { Ok(()) } else { Err(BadFraction { got }) }
+/// [`InputError::OutOfRange`] for a fraction that is not a finite number from 0.
+pub(crate) fn check_fraction(found: f64) -> Result<(), InputError> {
+    let expected = "a finite number from 0";
+    match found.is_finite() && found >= 0.0 {
+        true => Ok(()),
+        false => Err(InputError::OutOfRange { what: "the fraction", found, expected }),
+    }
 }
 
 /// A measurement at one setting, such as a beam size.

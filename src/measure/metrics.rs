@@ -163,7 +163,7 @@ impl fmt::Display for Metric {
             Self::Mrr(_) => "mrr",
             Self::Ndcg(_) => "ndcg",
         };
-        write!(f, "{name}@{}", self.k())
+        f.pad(&format!("{name}@{}", self.k()))
     }
 }
 

@@ -22,13 +22,11 @@ mod progress;
 mod significance;
 
 pub(crate) use bench::Bench;
-pub use curve::BadFraction;
 pub(crate) use curve::{CurvePoint, check_fraction, value_at};
 pub(crate) use judge::{Judge, Judged};
 pub use metrics::{Metric, RelevanceLevel, UnknownMetric};
-pub use outcomes::{Cost, Engine, QueryFigures, Setting};
-pub(crate) use outcomes::{Outcome, Outcomes};
+pub(crate) use outcomes::{Cost, Engine, Outcome, Outcomes};
+pub use outcomes::{QueryFigures, Setting};
 pub(crate) use partition::{IVF_SEEDS, Partition, Ranking, Retrieved, doubling};
 pub(crate) use progress::{ProgressCounter, blocks};
 pub(crate) use significance::PairedTests;
-pub use significance::{BOOTSTRAP_RESAMPLES, SignificanceError, paired_bootstrap, paired_t_test};

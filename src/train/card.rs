@@ -59,8 +59,8 @@ fn figures(out: &mut String, report: &TrainReport) {
         let _ = writeln!(
             out,
             "| {name} | {} | {} | {tree} |",
-            percent(figures.exact_recall_at_10),
-            percent(figures.exact_recall_at_100),
+            percent(figures.exact.recall_at_10),
+            percent(figures.exact.recall_at_100),
         );
     };
     let _ = write!(

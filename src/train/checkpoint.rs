@@ -15,11 +15,10 @@ use rand_chacha::ChaCha8Rng;
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
-use super::balance::LoadReport;
 use super::error::TrainError;
 use super::parameters::Weights;
 use super::plan::PhaseName;
-use super::report::{DevFigures, EarlyStop, EpochReport, IndexerEpochReport};
+use super::report::{DevFigures, EpochReport, LoadReport};
 
 /// The file in the directory of checkpoints, safetensors followed by their CRC-32; a new one replaces the
 /// previous one.
@@ -67,12 +66,8 @@ pub(crate) struct RunState {
     pub epochs: Vec<EpochReport>,
     /// Sums over the current epoch.
     pub sums: EpochReport,
-    pub indexer_epochs: Vec<IndexerEpochReport>,
-    /// Best dev figure, and the number of epochs after which it was reached.
-    pub best: Option<(f64, usize)>,
+    pub indexer_epochs: Vec<EpochReport>,
     pub loads: Vec<LoadReport>,
-    pub refreshes_without_better: usize,
-    pub stopped_early: Option<EarlyStop>,
 }
 
 impl RunState {
@@ -89,8 +84,6 @@ pub(crate) struct Tensors {
     pub now: Weights,
     pub at_start: Weights,
     pub at_refresh: Weights,
-    /// Empty without early stopping.
-    pub best: Weights,
     pub first_moment: Weights,
     pub second_moment: Weights,
 }
@@ -116,12 +109,11 @@ fn failed(path: &Path, detail: impl ToString) -> TrainError {
 /// Writes a checkpoint atomically: after a power failure either the new or the previous one is present.
 pub(crate) fn write(dir: &Path, state: &RunState, tensors: &Tensors) -> Result<(), TrainError> {
     let path = dir.join(CHECKPOINT_FILE);
-    let Tensors { now, at_start, at_refresh, best, first_moment, second_moment } = tensors;
+    let Tensors { now, at_start, at_refresh, first_moment, second_moment } = tensors;
     let groups = [
         ("now", now),
         ("start", at_start),
         ("refresh", at_refresh),
-        ("best", best),
         ("first", first_moment),
         ("second", second_moment),
     ];
@@ -188,7 +180,6 @@ pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(RunState, 
         now: group("now"),
         at_start: group("start"),
         at_refresh: group("refresh"),
-        best: group("best"),
         first_moment: group("first"),
         second_moment: group("second"),
     };

@@ -62,8 +62,7 @@ impl TrainingSet {
         let (train, dev) = if dataset.splits()?.iter().any(|split| split == "dev") {
             (judgments, dataset.qrels("dev")?)
         } else {
-            let split = carve_dev(judgments, SPLIT_SEED, DevFraction::new(dev_fraction)?);
-            (split.train, split.dev)
+            carve_dev(judgments, SPLIT_SEED, DevFraction::new(dev_fraction)?)
         };
         let places: HashMap<&str, u32> =
             (0u32..).zip(&documents).map(|(place, document)| (document.id.as_str(), place)).collect();
@@ -97,31 +96,15 @@ impl TrainingSet {
         Ok(Self { documents, train, dev, of_passages: false })
     }
 
-    /// Documents, and pairs of a query's text and the id of a document that answers it.
-    ///
-    /// Pairs with the same text are one query with several answers. The dev split is the given
-    /// fraction of the queries, chosen by a seeded hash of their texts.
-    ///
-    /// # Errors
-    /// [`TrainError::Unknown`] for a pair that names a missing document, [`TrainError::EmptyQuery`],
-    /// [`TrainError::Duplicate`] for two documents with one id, [`TrainError::NoPairs`], and a dev fraction
-    /// out of range.
-    pub fn from_pairs(
-        documents: impl IntoIterator<Item = Document>,
-        pairs: impl IntoIterator<Item = (String, String)>,
-        dev_fraction: f64,
-    ) -> Result<Self> {
-        let pairs = pairs.into_iter().map(|(query, document)| (query, document, 1.0));
-        let fraction = DevFraction::new(dev_fraction)?;
-        Self::from_weighted_pairs(documents, pairs, |question| is_dev(question, SPLIT_SEED, fraction))
-    }
-
     /// Documents and judged questions. A judgment of grade 1 or more is a pair and takes part in a share of
     /// the passes given by its weight. A pair that another judgment calls wrong (grade 0 or less) is left
-    /// out. Questions that differ only in case and punctuation are on the same side of the split.
+    /// out. The dev split is the given fraction of the questions, chosen by a seeded hash of their texts;
+    /// questions that differ only in case and punctuation are on the same side.
     ///
     /// # Errors
-    /// Those of [`Self::from_pairs`].
+    /// [`TrainError::Unknown`] for a judgment of a missing document, [`TrainError::EmptyQuery`],
+    /// [`TrainError::Duplicate`] for two documents with one id, [`TrainError::NoPairs`], and a dev fraction
+    /// out of range.
     pub fn from_judgments(
         documents: impl IntoIterator<Item = Document>,
         judgments: &[Judgment],
@@ -134,8 +117,9 @@ impl TrainingSet {
         Self::from_weighted_pairs(documents, pairs, |question| is_dev(&plain(question), SPLIT_SEED, fraction))
     }
 
-    /// As [`Self::from_pairs`], with the share of the passes that each pair takes part in, above 0 and at
-    /// most 1; for a pair given twice the larger share counts. `aside` tells whether a question is set aside.
+    /// As [`Self::from_judgments`], from pairs with the share of the passes that each pair takes part in,
+    /// above 0 and at most 1; for a pair given twice the larger share counts. `aside` tells whether a
+    /// question is set aside.
     pub(crate) fn from_weighted_pairs(
         documents: impl IntoIterator<Item = Document>,
         pairs: impl IntoIterator<Item = (String, String, f32)>,
@@ -171,11 +155,6 @@ impl TrainingSet {
             return Err(TrainError::NoPairs.into());
         }
         Ok(Self { documents, train, dev, of_passages: false })
-    }
-
-    /// Documents in the corpus.
-    pub fn documents(&self) -> usize {
-        self.documents.len()
     }
 
     /// Training pairs: a query with one document that answers it.

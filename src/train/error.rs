@@ -79,7 +79,7 @@ pub enum TrainError {
         /// The loss term.
         part: &'static str,
         /// Its value.
-        value: f32,
+        value: f64,
         /// Optimiser step, from 0.
         step: usize,
         /// Ids of the batch's queries.
@@ -102,14 +102,6 @@ pub enum TrainError {
     Cache {
         /// Intended location.
         dir: std::path::PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The log cannot be written.
-    #[error("training log {}: {source}", path.display())]
-    Log {
-        /// The file.
-        path: std::path::PathBuf,
         /// Why.
         source: std::io::Error,
     },

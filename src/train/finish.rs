@@ -42,9 +42,8 @@ impl Outcome {
         let mut config = (*config).clone();
         // The report shows the value chosen by the rule.
         config.tree.branching_factor = Some(indexer.shape().branching_factor());
-        let after = dev::figures(last, texts)?;
-        let mut loads = state.loads.clone();
-        loads.push(after.load(state.epochs.len() + state.indexer_epochs.len()));
+        let after = dev::figures(last, texts, state.epochs.len() + state.indexer_epochs.len())?;
+        let loads = state.loads.iter().copied().chain([after.load]).collect();
         Ok(TrainReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config,
@@ -55,7 +54,6 @@ impl Outcome {
             before: state.before.clone(),
             epochs: state.epochs.clone(),
             indexer_epochs: state.indexer_epochs.clone(),
-            stopped_early: state.stopped_early,
             after,
             verdict,
             loads,

@@ -141,6 +141,11 @@ fn mean(total: &Tensor, count: &Tensor) -> candle_core::Result<Tensor> {
     total / count.maximum(1.0)?
 }
 
+/// The value of a loss.
+pub(crate) fn value(loss: &Tensor) -> candle_core::Result<f64> {
+    Ok(f64::from(loss.to_scalar::<f32>()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,6 @@
 //! Joint training of encoder and tree from queries and the documents that answer them
 //! (section 3.5, Algorithm 1), and of rerankers from the same pairs.
 
-mod balance;
 mod batch;
 mod card;
 mod checkpoint;
@@ -18,7 +17,6 @@ pub(crate) mod held_out;
 mod indexer;
 pub(crate) mod init;
 pub(crate) mod inputs;
-mod log;
 mod losses;
 mod mining;
 mod optimizer;
@@ -39,7 +37,6 @@ mod trees;
 pub(crate) mod verdict;
 
 pub use crate::model::differentiable::Precision;
-pub use balance::LoadReport;
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{
     Decay, DistillationSettings, EncoderTraining, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,
@@ -53,16 +50,13 @@ pub(crate) use held_out::plain;
 pub use held_out::{LEARN_HELD_OUT, is_held_out};
 pub use policy::{DECISIVE_COMPARISONS, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
 pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};
-pub use report::{
-    DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
-    TrainReport,
-};
+pub use report::{DevFigures, EpochReport, LoadReport, LossParts, MovedTensor, TrainEvent, TrainReport};
 pub use reranker::{
     FittedReranker, RerankerConfig, RerankerEpoch, RerankerEvent, RerankerLoss, RerankerRecommendation,
     RerankerReport, RerankerTrainer, RerankerVerdict,
 };
 pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, REPORT_FILE, Trainer};
 pub use verdict::{
-    CEILING, ComparedMetric, Comparison, DECISION_DOCUMENTS, Difference, FRACTIONS, Figures, FractionPoint,
-    MeasuredPoint, Method, MethodFigures, Recommendation, Verdict,
+    CEILING, Comparison, DECISION_DOCUMENTS, Difference, FRACTIONS, Figures, FractionPoint, MeasuredPoint,
+    Method, MethodFigures, Recommendation, Verdict,
 };

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::balance::LoadReport;
 use super::config::TrainConfig;
-use super::verdict::Verdict;
+use super::verdict::{Figures, MeasuredPoint, Verdict};
 use crate::measure::{CurvePoint, value_at};
 use crate::model::RoutingProfiles;
 
@@ -29,9 +28,7 @@ pub struct TrainReport {
     /// One entry per epoch.
     pub epochs: Vec<EpochReport>,
     /// One entry per pass over the distilled texts in which the tree alone was trained.
-    pub indexer_epochs: Vec<IndexerEpochReport>,
-    /// The epoch after which the joint training stopped early, and the epoch whose weights it restored.
-    pub stopped_early: Option<EarlyStop>,
+    pub indexer_epochs: Vec<EpochReport>,
     /// The trained encoder and tree.
     pub after: DevFigures,
     /// Confidence of the trained tree on its corpus and its training queries.
@@ -46,12 +43,23 @@ pub struct TrainReport {
     pub seconds: f64,
 }
 
-/// Mean losses of an epoch.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+/// Mean losses of a pass over the pairs, or over the distilled texts in which only the tree learns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EpochReport {
     /// From 1.
     pub epoch: usize,
+    /// Means over its steps.
+    #[serde(flatten)]
+    pub losses: LossParts,
+    /// Wall-clock seconds, refreshes included.
+    pub seconds: f64,
+}
+
+/// The terms of a loss, before their weights; 0 for those that are not trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LossParts {
     /// Weighted sum of the terms.
     pub loss: f64,
     /// L_siamese (Eq. 3).
@@ -64,80 +72,34 @@ pub struct EpochReport {
     pub balance: f64,
     /// Routing distillation.
     pub distillation: f64,
-    /// Wall-clock seconds, refreshes included.
-    pub seconds: f64,
-}
-
-impl EpochReport {
-    pub(super) fn add(&mut self, parts: &LossParts, weight: f64) {
-        self.loss += f64::from(parts.total) * weight;
-        self.siamese += f64::from(parts.siamese) * weight;
-        self.indexing += f64::from(parts.indexing) * weight;
-        self.intra_leaf += f64::from(parts.intra_leaf) * weight;
-        self.balance += f64::from(parts.balance) * weight;
-        self.distillation += f64::from(parts.distillation) * weight;
-    }
-}
-
-/// The terms of one step's loss, before their weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct LossParts {
-    /// Weighted sum of the terms.
-    pub total: f32,
-    /// L_siamese (Eq. 3).
-    pub siamese: f32,
-    /// L_indexing (Eq. 4).
-    pub indexing: f32,
-    /// L_intra-leaf (Eq. 5).
-    pub intra_leaf: f32,
-    /// KL divergence from uniform load.
-    pub balance: f32,
-    /// Routing distillation.
-    pub distillation: f32,
 }
 
 impl LossParts {
+    pub(super) fn add(&mut self, parts: &Self, weight: f64) {
+        self.loss += parts.loss * weight;
+        self.siamese += parts.siamese * weight;
+        self.indexing += parts.indexing * weight;
+        self.intra_leaf += parts.intra_leaf * weight;
+        self.balance += parts.balance * weight;
+        self.distillation += parts.distillation * weight;
+    }
+
     /// The first term that is NaN or infinite.
-    pub(super) fn first_non_finite(&self) -> Option<(&'static str, f32)> {
+    pub(super) fn first_non_finite(&self) -> Option<(&'static str, f64)> {
         [
             ("siamese", self.siamese),
             ("indexing", self.indexing),
             ("intra-leaf", self.intra_leaf),
             ("balance", self.balance),
             ("distillation", self.distillation),
-            ("total", self.total),
+            ("total", self.loss),
         ]
         .into_iter()
         .find(|(_, value)| !value.is_finite())
     }
 }
 
-/// Mean losses of a pass that trained only the tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct IndexerEpochReport {
-    /// From 1.
-    pub epoch: usize,
-    /// Routing distillation.
-    pub distillation: f64,
-    /// KL divergence from uniform load.
-    pub balance: f64,
-    /// Wall-clock seconds.
-    pub seconds: f64,
-}
-
-/// Early stopping of the joint training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct EarlyStop {
-    /// Epochs trained.
-    pub stopped_after: usize,
-    /// Epochs after which the weights were best.
-    pub best_after: usize,
-}
-
-/// An event of a run, and a line of its log.
+/// An event of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -189,14 +151,12 @@ pub enum TrainEvent {
     /// An epoch is over.
     Epoch(EpochReport),
     /// A pass of the tree alone is over.
-    IndexerEpoch(IndexerEpochReport),
+    IndexerEpoch(EpochReport),
     /// A checkpoint is on disk.
     Checkpoint {
         /// Optimiser steps done.
         step: usize,
     },
-    /// Early stopping ended the joint training.
-    StoppedEarly(EarlyStop),
     /// The bundle is written.
     Finished {
         /// Wall-clock seconds of the whole run.
@@ -208,12 +168,21 @@ pub enum TrainEvent {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DevFigures {
-    /// Recall@10 of exact search; fractions in [0, 1], 0 without a dev split.
-    pub exact_recall_at_10: f64,
-    /// Recall@100 of exact search.
-    pub exact_recall_at_100: f64,
+    /// Exact search; fractions in [0, 1], 0 without a dev split.
+    pub exact: Figures,
     /// The tree at beams 1, 2, 4 and so on, and all leaves.
-    pub points: Vec<DevPoint>,
+    pub points: Vec<MeasuredPoint>,
+    /// The tree's load.
+    #[serde(flatten)]
+    pub load: LoadReport,
+}
+
+/// The tree's load at a refresh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LoadReport {
+    /// Epochs finished; passes of the tree alone count too.
+    pub epoch: usize,
     /// Expected documents per leaf, sum of c_i^2 over the number of documents (section 4.6).
     pub expected_documents_per_leaf: f64,
     /// Documents over leaves: the value of a perfectly even load.
@@ -223,49 +192,15 @@ pub struct DevFigures {
 }
 
 impl DevFigures {
-    /// The load after `epoch` epochs.
-    pub(crate) fn load(&self, epoch: usize) -> LoadReport {
-        LoadReport {
-            epoch,
-            expected_documents_per_leaf: self.expected_documents_per_leaf,
-            ideal_documents_per_leaf: self.ideal_documents_per_leaf,
-            empty_leaves: self.empty_leaves,
-        }
-    }
-
     /// The tree's recall@100 at a visited fraction, by linear interpolation between beams; `None` if even the
     /// smallest beam visits more.
     pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {
-        let points =
-            self.points.iter().map(|p| CurvePoint { fraction: p.visited_fraction, value: p.recall_at_100 });
+        let points = self
+            .points
+            .iter()
+            .map(|p| CurvePoint { fraction: p.visited_fraction, value: p.figures.recall_at_100 });
         value_at(points.collect(), visited_fraction)
     }
-
-    /// What early stopping watches: recall@100 at a visited fraction. If even the smallest beam visits more,
-    /// its recall is scaled down in proportion, so that an uneven tree does not look better.
-    pub(crate) fn watched(&self, visited_fraction: f64) -> Option<f64> {
-        let smallest = || {
-            let first =
-                self.points.iter().min_by(|a, b| a.visited_fraction.total_cmp(&b.visited_fraction))?;
-            let share = visited_fraction / first.visited_fraction;
-            (share < 1.0).then_some(first.recall_at_100 * share)
-        };
-        self.recall_at_100(visited_fraction).or_else(smallest)
-    }
-}
-
-/// The tree at one beam size.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct DevPoint {
-    /// Beam size.
-    pub beam: usize,
-    /// Documents scored over documents.
-    pub visited_fraction: f64,
-    /// Recall@10.
-    pub recall_at_10: f64,
-    /// Recall@100.
-    pub recall_at_100: f64,
 }
 
 /// How far a trainable tensor moved.

@@ -109,18 +109,18 @@ impl Inputs<'_> {
         total = (total + (&intra_leaf * weights.intra_leaf)?)?;
         total = (total + (&balance * weights.balance)?)?;
         let mut parts = LossParts {
-            siamese: siamese.to_scalar()?,
-            indexing: indexing.to_scalar()?,
-            intra_leaf: intra_leaf.to_scalar()?,
-            balance: balance.to_scalar()?,
+            siamese: losses::value(&siamese)?,
+            indexing: losses::value(&indexing)?,
+            intra_leaf: losses::value(&intra_leaf)?,
+            balance: losses::value(&balance)?,
             ..LossParts::default()
         };
         if let Some(term) = &layout.distillation {
             let distillation = self.distillation(tree, term, &query_roots)?;
-            parts.distillation = distillation.to_scalar()?;
+            parts.distillation = losses::value(&distillation)?;
             total = (total + (distillation * weights.distillation)?)?;
         }
-        parts.total = total.to_scalar()?;
+        parts.loss = losses::value(&total)?;
         Ok((total, parts))
     }
 

@@ -18,7 +18,6 @@ use super::error::{TrainError, out_of_range};
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
 use super::inputs::{EmbeddedBy, EncoderInputs, GivenEmbeddings, Inputs};
-use super::log::Log;
 use super::query_encoder::{DistilOptions, distil_trained};
 use super::report::{TrainEvent, TrainReport};
 use super::run::{Checkpoints, Listeners, Outcome, TrainingRun};
@@ -65,7 +64,6 @@ pub struct Trainer<'a> {
     checkpoints: Option<Checkpoints>,
     cache_dir: Option<PathBuf>,
     cache_bytes: u64,
-    log: Option<PathBuf>,
     listeners: Listeners<'a>,
 }
 
@@ -91,12 +89,7 @@ impl<'a> Trainer<'a> {
             checkpoints: None,
             cache_dir: None,
             cache_bytes: DEFAULT_CACHE_BYTES,
-            log: None,
-            listeners: Listeners {
-                log: None,
-                on_progress: Box::new(no_progress),
-                on_event: Box::new(|_| ()),
-            },
+            listeners: Listeners { on_progress: Box::new(no_progress), on_event: Box::new(|_| ()) },
         }
     }
 
@@ -163,12 +156,6 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Appends every [`TrainEvent`] to a file, one JSON object per line.
-    pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
-        self.log = Some(path.into());
-        self
-    }
-
     /// Sets a callback for progress, which may cancel the run.
     pub fn on_progress(mut self, callback: impl FnMut(Progress) -> std::ops::ControlFlow<()> + 'a) -> Self {
         self.listeners.on_progress = Box::new(callback);
@@ -196,7 +183,7 @@ impl<'a> Trainer<'a> {
         let (config, encoder) = (&self.config, job.encoder());
         let scope = scope(config, encoder)?;
         let texts = Texts::new(set, encoder, config, &mut rng)?;
-        self.listeners.tell(&job.started(&texts));
+        (self.listeners.on_event)(&job.started(&texts));
         let identity = identity(config, encoder, &texts, &[])?;
         let frozen = frozen(encoder, scope)?;
         // The whole encoder reads token ids, so there is nothing to keep.
@@ -227,7 +214,7 @@ impl<'a> Trainer<'a> {
                 give_query_encoder(&Bundle::open(staged)?, set, rows, config.seed, on_progress)
             }
         })?;
-        self.listeners.tell(&TrainEvent::Finished { seconds: fitted.report.seconds });
+        (self.listeners.on_event)(&TrainEvent::Finished { seconds: fitted.report.seconds });
         Ok(fitted)
     }
 
@@ -236,7 +223,7 @@ impl<'a> Trainer<'a> {
         let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
         let (job, rng) = self.begin(set)?;
         let GivenEmbeddings { texts, embedded, collection, .. } = given;
-        self.listeners.tell(&job.started(texts));
+        (self.listeners.on_event)(&job.started(texts));
         let rows = [&*embedded.documents, &embedded.queries];
         let identity = identity(&self.config, job.encoder(), texts, &rows)?;
         let inputs =
@@ -244,7 +231,7 @@ impl<'a> Trainer<'a> {
         let outcome = job.run(inputs, &self.checkpoints, identity, rng, &mut self.listeners)?;
         let report = outcome.report(&inputs, *collection, &mut *self.listeners.on_progress)?;
         let fitted = job.write(None, &outcome, report, |_| Ok(()))?;
-        self.listeners.tell(&TrainEvent::Finished { seconds: fitted.report.seconds });
+        (self.listeners.on_event)(&TrainEvent::Finished { seconds: fitted.report.seconds });
         Ok(fitted)
     }
 
@@ -260,7 +247,6 @@ impl<'a> Trainer<'a> {
             let (documents, leaves) = (set.documents.len(), shape.leaves());
             return Err(TrainError::TooFewDocuments { documents, leaves }.into());
         }
-        self.listeners.log = self.log.as_deref().map(Log::open).transpose()?;
         let started = Instant::now();
         // Opening a bundle checks its checksums; only its encoder is trained.
         let bundle = base.join(MANIFEST_FILE).exists().then(|| Bundle::open(&base)).transpose()?;

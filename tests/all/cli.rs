@@ -6,9 +6,10 @@ use std::num::NonZeroUsize;
 use std::process::Stdio;
 
 use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
+use crate::support::runs::{mean, read_run};
 use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, corpus_lines, document, documents, id};
 use ehi::data::Dataset;
-use ehi::eval::{Metric, RelevanceLevel, TrecRun};
+use ehi::eval::{Metric, RelevanceLevel};
 use ehi::{Index, Similarity};
 use flate2::{Compression, write::GzEncoder};
 use rustix::process::{Pid, Signal, kill_process};
@@ -376,7 +377,7 @@ fn an_evaluation_is_written_as_figures_and_as_a_run() {
 
     let k = |k| NonZeroUsize::new(k).unwrap();
     let qrels = Dataset::open(support::dataset()).unwrap().qrels("test").unwrap();
-    let read = TrecRun::read(File::open(&run).unwrap(), "run.trec").unwrap();
+    let read = read_run(&fs::read_to_string(&run).unwrap());
     let last = points.last().unwrap();
     assert_eq!(last["visited_fraction"], json!(1.0));
     let shown = [
@@ -388,7 +389,7 @@ fn an_evaluation_is_written_as_figures_and_as_a_run() {
     ];
     for metric in Metric::STANDARD {
         let found = last[metric.to_string()].as_f64().unwrap();
-        let expected = metric.mean(&read, &qrels, RelevanceLevel::default());
+        let expected = mean(metric, &read, &qrels, RelevanceLevel::default());
         assert!((found - expected).abs() < 1e-12, "{metric}: {found} {expected}");
         assert!(
             !shown.contains(&metric) || table.contains(&format!("{found:.4}")),
@@ -564,8 +565,13 @@ fn a_run_without_a_dev_split_says_so() {
     let mut config = support::config(Shape::of_height(1));
     config.dev_fraction = 0.0;
     fs::write(flow.path("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
-    let said = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).ok();
+    let said = train(&flow, &["--out", "@bundle", "--config", "@config.json", "--log", "@log.jsonl"]).ok();
     assert!(said.contains("no dev split") && !said.contains("recall@10"), "{said}");
+
+    let log = fs::read_to_string(flow.path("log.jsonl")).unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().all(|event| event["at"].is_f64()), "{log}");
+    assert_eq!(events.last().unwrap()["event"], "finished");
 }
 
 #[test]

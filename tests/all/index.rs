@@ -481,13 +481,14 @@ fn searches_run_beside_a_writer() {
 #[test]
 fn an_evaluation_agrees_with_searches() {
     use ehi::data::Dataset;
-    use ehi::eval::{EvalOptions, IvfOptions, Metric, RelevanceLevel, evaluate};
+    use ehi::eval::{EvalOptions, Metric, RelevanceLevel, evaluate};
     let shape = Shape::of_height(2);
     let (_dir, index) = filled(shape, DOCUMENTS);
     let dataset = Dataset::open(support::dataset()).unwrap();
     let options = EvalOptions {
         beams: vec![1, 2, usize::MAX],
-        baseline: Some(IvfOptions::default()),
+        baseline: Some(Vec::new()),
+        at: vec![0.5],
         ..EvalOptions::default()
     };
     let (report, run) = evaluate(&index, &dataset, "test", &options, &mut ehi::no_progress).unwrap();
@@ -511,15 +512,14 @@ fn an_evaluation_agrees_with_searches() {
     }
     let full = report.points.last().unwrap();
     assert_eq!((full.visited_fraction, &full.quality), (1.0, &report.exact));
-    assert_eq!(run.len(), 10);
+    assert_eq!(run.iter().len(), 10);
     let baseline = report.ivf.last().unwrap();
     assert_eq!((baseline.nprobe, baseline.visited_fraction), (16, 1.0));
     let at_100 = Metric::Recall(NonZeroUsize::new(100).unwrap());
     let (ivf, exact) = (baseline.quality.get(at_100).unwrap(), report.exact.get(at_100).unwrap());
     assert!((ivf - exact).abs() < 1e-12);
-    // This was `None` while the sum of the visited fractions could round to more than 1.
-    assert!(report.ivf_at(0.5, Metric::Recall(k)).is_some());
-    assert!(report.tree_at(0.5, Metric::Recall(k)).is_some());
+    // These were `None` while the sum of the visited fractions could round to more than 1.
+    assert!(report.at[0].tree.is_some() && report.at[0].ivf_best.is_some());
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn labels_are_documents_and_points_are_queries() {
     assert_whole(&dataset);
 
     let test = dataset.qrels("test").unwrap();
-    assert_eq!((test.len(), test.judgments()), (8, 12));
+    assert_eq!((test.len(), test.iter().map(|(_, judged)| judged.len()).sum::<usize>()), (8, 12));
     // Places 8 and 9 of lbl.json.
     let targets: Vec<&String> = test.get("T16").unwrap().keys().collect();
     assert_eq!(targets, [&documents[8], &documents[9]]);
@@ -164,9 +164,9 @@ fn targets_that_cannot_be_are_typed_errors() {
 fn every_layout_can_be_trained_on() {
     use ehi::train::TrainingSet;
     // No split of MS MARCO is called dev here, so some of the ten training queries are held out.
-    for (name, documents, queries) in [("msmarco", 30, 10), ("extreme", 24, 16)] {
+    for (name, queries) in [("msmarco", 10), ("extreme", 16)] {
         let set = TrainingSet::read(&Dataset::open(fixture(name)).unwrap(), 0.2).unwrap();
         let (train, dev) = set.queries();
-        assert_eq!((set.documents(), train + dev), (documents, queries), "{name}");
+        assert_eq!(train + dev, queries, "{name}");
     }
 }

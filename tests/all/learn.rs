@@ -478,11 +478,6 @@ fn what_cannot_be_learned_from_is_said() {
         index.learn(&other),
         Err(Error::Train(TrainError::Config { field: "dev_fraction", .. }))
     ));
-    let mut patient = options();
-    patient.config.schedule.early_stopping_patience = 2;
-    let patience = "schedule.early_stopping_patience";
-    let refused = index.learn(&patient);
-    assert!(matches!(refused, Err(Error::Train(TrainError::Config { field, .. })) if field == patience));
     let never = LearnOptions { half_life: Some(Duration::ZERO), ..options() };
     assert!(matches!(index.learn(&never), Err(Error::Train(TrainError::Config { field: "half_life", .. }))));
     let bad = LearnOptions { pairs: vec![Judgment::new("", "d", 1)], ..options() };

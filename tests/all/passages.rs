@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
 use ehi::data::Dataset;
-use ehi::eval::{EvalOptions, IvfOptions, Metric, evaluate};
+use ehi::eval::{EvalOptions, Metric, evaluate};
 use ehi::explain::Explanation;
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::model::Role;
-use ehi::train::{DistilOptions, TrainingSet, is_held_out};
+use ehi::train::{DistilOptions, is_held_out};
 use ehi::{
     Analyzer, BadPassages, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment,
     Language, Passages, SearchRequest, SearchResult,
@@ -433,13 +433,6 @@ fn training_is_on_passages_and_judged_by_documents() {
     let (_dir, index, all) = index(shape);
     let embeddings = index.embeddings();
     let judged = questions(&index, &all);
-    let pairs = || judged.iter().map(|judged| (judged.question.clone(), judged.id.clone()));
-    // Each passage is a document of the training; held-out data is by document.
-    let set = TrainingSet::from_index(&index, pairs()).unwrap();
-    assert_eq!(set.documents(), embeddings);
-    assert!(set.held_out().iter().all(|judged| all.contains_key(&judged.id)));
-    let absent = TrainingSet::from_index(&index, [("a".to_owned(), "absent".to_owned())]);
-    assert!(matches!(absent, Err(Error::Train(_))), "{absent:?}");
 
     let fused = index.fuse(&judged).unwrap().fusion.unwrap();
     assert!(fused.questions > 50 && fused.dense > 0.0 && fused.lexical > 0.5, "{fused:?}");
@@ -473,10 +466,7 @@ fn training_is_on_passages_and_judged_by_documents() {
         .unwrap();
     let rows: String = lines.map(|(n, judged)| format!("{n}\t{}\t1\n", judged.id)).collect();
     fs::write(dir.path().join("qrels/test.tsv"), format!("query-id\tcorpus-id\tscore\n{rows}")).unwrap();
-    let options = EvalOptions {
-        baseline: Some(IvfOptions { lists: vec![4], ..IvfOptions::default() }),
-        ..EvalOptions::default()
-    };
+    let options = EvalOptions { baseline: Some(vec![4]), ..EvalOptions::default() };
     let dataset = Dataset::open(dir.path()).unwrap();
     let report = evaluate(&index, &dataset, "test", &options, &mut ehi::no_progress).unwrap().0;
     assert_eq!((report.documents, report.missing_documents), (all.len(), 0));

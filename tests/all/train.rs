@@ -8,7 +8,7 @@ use ehi::train::{
     CHECKPOINT_FILE, Decay, Fitted, Init, IntraLeaf, Method, Negatives, Precision, REPORT_FILE,
     Recommendation, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
 };
-use ehi::{Bundle, Error, Index, Progress, Stage};
+use ehi::{Bundle, Document, Error, Index, Judgment, Progress, Stage};
 use tempfile::TempDir;
 
 fn config() -> TrainConfig {
@@ -52,8 +52,8 @@ fn every_tensor_moves_and_the_losses_fall() {
     let epochs = &run.report.epochs;
     assert_eq!(epochs.len(), 3);
     // The loss terms conflict on such a small corpus; these two have most to learn.
-    assert!(epochs[2].siamese < epochs[0].siamese, "{epochs:?}");
-    assert!(epochs[2].distillation < epochs[0].distillation, "{epochs:?}");
+    assert!(epochs[2].losses.siamese < epochs[0].losses.siamese, "{epochs:?}");
+    assert!(epochs[2].losses.distillation < epochs[0].losses.distillation, "{epochs:?}");
     // 16 tensors of the last layer, two of the only level.
     assert_eq!(run.report.moved.len(), 18);
     assert!(run.report.moved.iter().all(|m| m.relative_change > 0.0 && m.relative_change.is_finite()));
@@ -121,16 +121,13 @@ fn the_whole_encoder_trains() {
 fn the_number_of_leaves_follows_the_corpus() {
     let mut config = config();
     config.tree.branching_factor = None;
-    let set = training_set(&config);
-    let leaves = config.shape(set.documents()).unwrap().leaves();
-    assert_eq!(leaves as usize, set.documents() / 10);
     assert_eq!(config.shape(5183).unwrap().leaves(), 518);
     config.tree.height = 2;
     assert_eq!(config.shape(5183).unwrap().leaves(), 22 * 22);
     config.schedule.epochs = 0;
     config.tree.height = 1;
     let run = train(config);
-    assert_eq!(run.report.config.tree.branching_factor, Some(leaves));
+    assert_eq!(run.report.config.tree.branching_factor, Some(run.report.documents as u32 / 10));
     assert!(run.report.epochs.is_empty());
 }
 
@@ -141,7 +138,6 @@ fn resuming_equals_a_straight_run() {
     config.mining.negatives = Negatives::Index;
     config.schedule.epochs = 3;
     config.schedule.refresh_interval = 2;
-    config.schedule.early_stopping_patience = 5;
     (config.encoder.max_document_tokens, config.encoder.max_query_tokens) = (12, 8);
     // The tree proper starts in the second phase.
     config.tree.coarse_leaves = Some(2);
@@ -170,7 +166,7 @@ fn resuming_equals_a_straight_run() {
             .unwrap();
         assert!(resumed);
         assert_eq!(fitted.bundle.hash(), straight.bundle.hash(), "{stage:?} {at}");
-        let losses = |r: &TrainReport| r.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+        let losses = |r: &TrainReport| r.epochs.iter().map(|e| e.losses.loss.to_bits()).collect::<Vec<_>>();
         assert_eq!(losses(&fitted.report), losses(&straight.report));
     }
 }
@@ -247,9 +243,11 @@ fn pairs_over_stored_documents_train() {
     let index = Index::create(dir.path().join("index"), &bundle).unwrap();
     let documents = support::documents(support::DOCUMENTS);
     index.insert_batch(documents.clone()).unwrap();
-    let pairs = || documents.iter().map(|d| (d.title.clone(), d.id.clone()));
-    let set = TrainingSet::from_index(&index, pairs()).unwrap();
-    assert_eq!(set.documents(), documents.len());
+    let judgments = |documents: &[Document]| -> Vec<Judgment> {
+        documents.iter().map(|d| Judgment::new(&d.title, &d.id, 1)).collect()
+    };
+    let stored = index.iter().map(Result::unwrap);
+    let set = TrainingSet::from_judgments(stored, &judgments(&documents), 0.2).unwrap();
     let (train, dev) = set.queries();
     assert!(train > dev && dev > 0);
     let mut config = config();
@@ -257,63 +255,24 @@ fn pairs_over_stored_documents_train() {
     let fitted = trainer(config).output(dir.path().join("bundle")).fit(&set).unwrap();
     assert_ne!(fitted.bundle.hash(), bundle.hash());
 
-    let error = |pairs: Vec<(String, String)>| TrainingSet::from_index(&index, pairs).unwrap_err();
-    let unknown = error(vec![("a".to_owned(), "no such".to_owned())]);
+    let error =
+        |judgments: &[Judgment]| TrainingSet::from_judgments(documents.clone(), judgments, 0.0).unwrap_err();
+    let unknown = error(&[Judgment::new("a", "no such", 1)]);
     assert!(matches!(unknown, Error::Train(TrainError::Unknown { kind: "document", .. })), "{unknown}");
-    let empty = error(vec![(" ".to_owned(), documents[0].id.clone())]);
+    let empty = error(&[Judgment::new(" ", &documents[0].id, 1)]);
     assert!(matches!(empty, Error::Train(TrainError::EmptyQuery { .. })), "{empty}");
-    assert!(matches!(error(Vec::new()), Error::Train(TrainError::NoPairs)));
+    assert!(matches!(error(&[]), Error::Train(TrainError::NoPairs)));
     let twice = [documents[0].clone(), documents[0].clone()];
-    let twice = TrainingSet::from_pairs(twice, pairs(), 0.0).unwrap_err();
+    let twice = TrainingSet::from_judgments(twice, &judgments(&documents), 0.0).unwrap_err();
     assert!(matches!(twice, Error::Train(TrainError::Duplicate { .. })), "{twice}");
-    let alone = TrainingSet::from_pairs(documents[..1].to_vec(), pairs().take(1), 0.0).unwrap();
+    let alone =
+        TrainingSet::from_judgments(documents[..1].to_vec(), &judgments(&documents[..1]), 0.0).unwrap();
     let error = trainer(support::config(support::Shape::of_height(1)))
         .output(dir.path().join("alone"))
         .fit(&alone)
         .err()
         .unwrap();
     assert!(matches!(error, Error::Train(TrainError::TooFewDocuments { documents: 1, .. })), "{error}");
-}
-
-#[test]
-fn early_stopping_goes_back_to_the_best_weights() {
-    let mut config = config();
-    config.schedule.early_stopping_patience = 1;
-    config.schedule.refresh_interval = 1;
-    config.schedule.epochs = 8;
-    config.dev_fraction = 0.3;
-    // Rates far too high, so that training does harm.
-    config.encoder.learning_rate = 0.05;
-    config.tree.learning_rate = 0.05;
-    config.schedule.indexer_epochs = 0;
-    let run = train(config);
-    let stop = run.report.stopped_early.unwrap();
-    assert!(stop.best_after < stop.stopped_after && stop.stopped_after < 12, "{stop:?}");
-    assert_eq!(run.report.epochs.len(), stop.stopped_after);
-}
-
-#[test]
-fn the_log_has_a_line_for_every_event() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("log.jsonl");
-    let mut events = 0;
-    let set = training_set(&config());
-    trainer(config())
-        .output(dir.path().join("bundle"))
-        .log(&path)
-        .on_event(|_| events += 1)
-        .fit(&set)
-        .unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
-    let lines: Vec<serde_json::Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), events);
-    let steps: Vec<_> = lines.iter().filter(|line| line["event"] == "step").collect();
-    assert!(steps.iter().all(|step| step["losses"]["total"].as_f64().unwrap() > 0.0));
-    assert_eq!(steps.last().unwrap()["step"], steps.last().unwrap()["steps"]);
-    assert_eq!(lines.last().unwrap()["event"], "finished");
-    let lost = trainer(config()).output(dir.path().join("other")).log(dir.path().join("no/such/log"));
-    assert!(matches!(lost.fit(&set).err().unwrap(), Error::Train(TrainError::Log { .. })));
 }
 
 /// A bundle can be the base model of further training.
@@ -383,20 +342,21 @@ fn a_run_ends_with_a_verdict_and_a_page() {
     assert_eq!((verdict.documents, verdict.queries, verdict.leaves), (120, report.dev_queries, 4));
     // Fewer dev queries than a decision needs.
     assert_eq!(verdict.recommendation, Recommendation::CannotSay, "{}", verdict.sentence);
-    let last = |method| verdict.method(method).unwrap().at.last().unwrap().figures.unwrap();
-    assert_eq!(last(Method::BaseExact).recall_at_100, report.before.exact_recall_at_100);
-    assert_eq!(last(Method::TrainedExact).recall_at_10, report.after.exact_recall_at_10);
+    let method = |method| verdict.methods.iter().find(|own| own.method == method).unwrap();
+    let last = |of| method(of).at.last().unwrap().figures.unwrap();
+    assert_eq!(last(Method::BaseExact).recall_at_100, report.before.exact.recall_at_100);
+    assert_eq!(last(Method::TrainedExact).recall_at_10, report.after.exact.recall_at_10);
     // All lists and all leaves are exact search.
     assert_eq!(last(Method::TrainedIvf).recall_at_100, last(Method::TrainedExact).recall_at_100);
-    let tree = verdict.method(Method::TrainedTree).unwrap();
-    for (point, figures) in tree.measured.iter().zip(&report.after.points) {
-        assert_eq!((point.setting, point.visited_fraction), (figures.beam, figures.visited_fraction));
-        assert_eq!(point.figures.recall_at_100, figures.recall_at_100);
+    let tree = method(Method::TrainedTree);
+    for (point, own) in tree.measured.iter().zip(&report.after.points) {
+        assert_eq!((point.setting, point.visited_fraction), (own.setting, own.visited_fraction));
+        assert_eq!(point.figures.recall_at_100, own.figures.recall_at_100);
         assert!(point.figures.work_fraction > point.visited_fraction);
     }
     // Before the first epoch, before the second, before the tree is trained alone, and at the end.
     assert_eq!(report.loads.iter().map(|load| load.epoch).collect::<Vec<_>>(), [0, 1, 2, 4]);
-    assert_eq!(report.loads[3].empty_leaves, report.after.empty_leaves);
+    assert_eq!(report.loads[3].empty_leaves, report.after.load.empty_leaves);
 
     let json = std::fs::read_to_string(run.bundle.path().join(REPORT_FILE)).unwrap();
     let read: TrainReport = serde_json::from_str(&json).unwrap();

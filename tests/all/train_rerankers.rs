@@ -11,7 +11,7 @@ use ehi::train::{
     FittedReranker, REPORT_FILE, RerankerConfig, RerankerEvent, RerankerLoss, RerankerRecommendation,
     RerankerReport, RerankerTrainer, TrainError, TrainingSet,
 };
-use ehi::{Document, Error, Index, SearchRequest};
+use ehi::{Document, Error, Index, Judgment, SearchRequest};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -272,8 +272,8 @@ fn what_cannot_be_trained_is_refused() {
     let error = error_of(&masked, config(), &set());
     assert!(matches!(error, Error::Model(ModelError::OtherPurpose { .. })), "{error}");
 
-    let pair = || [("a question".to_owned(), "one".to_owned())];
-    let one = TrainingSet::from_pairs([Document::new("one", "", "the only text")], pair(), 0.0).unwrap();
+    let judged = [Judgment::new("a question", "one", 1)];
+    let one = TrainingSet::from_judgments([Document::new("one", "", "the only text")], &judged, 0.0).unwrap();
     let error = error_of(&existing(), config(), &one);
     assert!(matches!(error, Error::Train(TrainError::NoNegatives { documents: 1 })), "{error}");
     let error = error_of(&existing(), config(), &TrainingSet::default());
@@ -314,8 +314,8 @@ fn an_index_of_other_documents_or_of_passages_is_refused() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
     let out = tempfile::tempdir().unwrap();
     let documents = support::documents(DOCUMENTS - 1);
-    let pair = [("a question".to_owned(), documents[0].id.clone())];
-    let fewer = TrainingSet::from_pairs(documents, pair, 0.0).unwrap();
+    let judged = [Judgment::new("a question", &documents[0].id, 1)];
+    let fewer = TrainingSet::from_judgments(documents, &judged, 0.0).unwrap();
     let run = |index: &Index, set: &TrainingSet| {
         let mut config = config();
         config.mining_depth = DOCUMENTS;
@@ -327,14 +327,13 @@ fn an_index_of_other_documents_or_of_passages_is_refused() {
     // One document more than the index contains, and one with a different text.
     let mut documents = support::documents(DOCUMENTS);
     documents.push(Document::new("more", "", "a text"));
-    let pair = || [("a question".to_owned(), documents[0].id.clone())];
-    let more = TrainingSet::from_pairs(documents.clone(), pair(), 0.0).unwrap();
+    let more = TrainingSet::from_judgments(documents.clone(), &judged, 0.0).unwrap();
     let error = run(&index, &more);
     assert!(matches!(&error, Error::Train(TrainError::OtherDocuments { id }) if id == "more"), "{error}");
     let mut changed = support::documents(DOCUMENTS);
     changed[3].text.push_str(" and more");
     let id = changed[3].id.clone();
-    let changed = TrainingSet::from_pairs(changed, pair(), 0.0).unwrap();
+    let changed = TrainingSet::from_judgments(changed, &judged, 0.0).unwrap();
     let error = run(&index, &changed);
     assert!(matches!(&error, Error::Train(TrainError::OtherDocuments { id: own }) if *own == id), "{error}");
 

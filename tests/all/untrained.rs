@@ -8,7 +8,7 @@ use crate::support::{
     DOCUMENTS, Shape, WIDTH, base_model, bundle, config, copy_directory, dataset, document, documents, id,
 };
 use ehi::data::Dataset;
-use ehi::eval::{EvalOptions, IvfOptions, evaluate};
+use ehi::eval::{EvalOptions, evaluate};
 use ehi::learn::LearnOptions;
 use ehi::model::{BUNDLE_FORMAT, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, Role};
 use ehi::{Bundle, Document, Filter, Index, Judgment, SearchRequest, Similarity, no_progress};
@@ -161,7 +161,7 @@ fn it_is_evaluated_against_lists() {
     let dataset = Dataset::open(dataset()).unwrap();
     let all: Vec<Document> = dataset.corpus().unwrap().map(Result::unwrap).collect();
     index.insert_batch(all).unwrap();
-    let options = EvalOptions { baseline: Some(IvfOptions::default()), ..EvalOptions::default() };
+    let options = EvalOptions { baseline: Some(Vec::new()), ..EvalOptions::default() };
     let (report, _) = evaluate(&index, &dataset, "test", &options, &mut no_progress).unwrap();
     assert_eq!((report.leaves, report.points.len()), (1, 1));
     assert_eq!(report.ivf[0].lists, 4 * index.len().isqrt());

@@ -6,11 +6,10 @@ use ehi::{Document, Filter};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 
 use super::Index;
 use crate::call::run;
-use crate::columns::{columns, dictionaries, one_or_more};
+use crate::columns::{columns, dictionaries, one_or_list, one_or_more};
 use crate::options;
 use crate::value::{Matrix, document_to_python};
 
@@ -107,14 +106,7 @@ impl Index {
             Some(document) => document_to_python(py, document),
             None => Ok(py.None()),
         });
-        let mut found = found.collect::<PyResult<Vec<_>>>()?;
-        match found.pop() {
-            Some(only) if is_one => Ok(only),
-            last => {
-                found.extend(last);
-                Ok(PyList::new(py, found)?.into_any().unbind())
-            }
-        }
+        one_or_list(py, found.collect::<PyResult<Vec<_>>>()?, is_one)
     }
 
     /// Deletes the document of an id, or those of a list; returns the number of deleted documents.

@@ -3,11 +3,11 @@
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyString};
 
 use super::Index;
 use crate::call::in_parts;
-use crate::columns::one_or_more;
+use crate::columns::{one_or_list, one_or_more};
 use crate::search::{SearchResult, request};
 use crate::value::Matrix;
 
@@ -66,15 +66,9 @@ impl Index {
                 in_parts(py, &texts, each, |_, part| index.search_many(part, &request))?
             }
         };
-        let results = results.into_iter().map(|result| Py::new(py, SearchResult::new(py, result)?));
-        let mut results = results.collect::<PyResult<Vec<_>>>()?;
-        match results.pop() {
-            Some(only) if is_one => Ok(only.into_any()),
-            last => {
-                results.extend(last);
-                Ok(PyList::new(py, results)?.into_any().unbind())
-            }
-        }
+        let results = results.into_iter();
+        let results = results.map(|result| Ok(Py::new(py, SearchResult::new(py, result)?)?.into_any()));
+        one_or_list(py, results.collect::<PyResult<Vec<_>>>()?, is_one)
     }
 
     /// Explains the hits of a search, as a dictionary; with `against_exact` compared with exact search.

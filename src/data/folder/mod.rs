@@ -70,6 +70,7 @@ pub fn fuzz_markup(text: &str) {
 /// # Ok::<(), ehi::data::DataError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Folder {
     root: PathBuf,
     source: String,
@@ -165,21 +166,18 @@ impl Folder {
     }
 
     /// Sets a prefix for each id.
-    #[must_use]
     pub fn prefixed(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
     /// Also reads the files in `.gitignore`, `.ignore` and git's other lists.
-    #[must_use]
     pub fn with_ignored(mut self) -> Self {
         self.with_ignored = true;
         self
     }
 
     /// Sets the name of the source, which then does not change if the folder moves.
-    #[must_use]
     pub fn named(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self

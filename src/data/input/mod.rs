@@ -66,6 +66,7 @@ pub(super) use table::TableLayout;
 /// # Ok::<(), ehi::data::DataError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Input {
     format: Option<Format>,
     delimiter: Option<char>,
@@ -80,7 +81,6 @@ impl Input {
     }
 
     /// Sets the format, regardless of the content.
-    #[must_use]
     pub fn format(mut self, format: Format) -> Self {
         self.format = Some(format);
         self
@@ -88,14 +88,12 @@ impl Input {
 
     /// Sets the delimiter of a table, an ASCII character other than a quote or a line end; by default it is
     /// detected from the first rows.
-    #[must_use]
     pub fn delimiter(mut self, delimiter: char) -> Self {
         self.delimiter = Some(delimiter);
         self
     }
 
     /// The field that holds the id.
-    #[must_use]
     pub fn id(mut self, name: impl Into<String>) -> Self {
         self.fields.id = Some(name.into());
         self.fields.hashed_ids = false;
@@ -104,7 +102,6 @@ impl Input {
 
     /// Ids that are hashes of title and text, 32 hexadecimal digits, for documents without ids: a document
     /// read again replaces itself, and equal documents are stored once.
-    #[must_use]
     pub fn hashed_ids(mut self) -> Self {
         self.fields.id = None;
         self.fields.hashed_ids = true;
@@ -112,21 +109,18 @@ impl Input {
     }
 
     /// The field that holds the title.
-    #[must_use]
     pub fn title(mut self, name: impl Into<String>) -> Self {
         self.fields.title = Some(name.into());
         self
     }
 
     /// The fields that hold the text, in order; non-empty ones are joined by a blank line.
-    #[must_use]
     pub fn text(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields.text = names.into_iter().map(Into::into).collect();
         self
     }
 
     /// The fields of the metadata, possibly none; by default all fields not used otherwise.
-    #[must_use]
     pub fn metadata(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields.metadata = Some(names.into_iter().map(Into::into).collect());
         self
@@ -134,7 +128,6 @@ impl Input {
 
     /// Whether all cells of CSV and TSV remain text in the metadata. Otherwise a column becomes numbers or
     /// booleans if all its cells have JSON's form of these: `7` and `12.50`, but not `007` or `1e5`.
-    #[must_use]
     pub fn cells_as_text(mut self, yes: bool) -> Self {
         self.cells_as_text = yes;
         self

@@ -167,16 +167,6 @@ impl Index {
         }
         Ok(TermStatistics::new(serving.term_kind(), documents, total, terms))
     }
-
-    /// Number of live rows of each leaf, `[leaves]`: tells which indexes to query.
-    ///
-    /// # Errors
-    /// Damage of a posting list.
-    pub fn leaf_rows(&self) -> Result<Vec<u32>> {
-        self.check_process()?;
-        let serving = self.serving();
-        Ok(serving.leaf_sizes(&serving.view())?.into_iter().map(|rows| rows as u32).collect())
-    }
 }
 
 impl ActiveModel {

@@ -138,9 +138,6 @@ pub struct ScheduleSettings {
     pub decay: Decay,
     /// Learning rates fall to this fraction of their peak by the last step.
     pub final_learning_rate_fraction: f64,
-    /// Refreshes without a better dev figure after which joint training stops and restores the best weights;
-    /// 0 never stops early.
-    pub early_stopping_patience: usize,
 }
 
 /// Terms of the loss.
@@ -266,7 +263,6 @@ impl Default for ScheduleSettings {
             warmup_fraction: 0.1,
             decay: Decay::Linear,
             final_learning_rate_fraction: 0.1,
-            early_stopping_patience: 0,
         }
     }
 }

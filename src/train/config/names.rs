@@ -29,11 +29,9 @@ pub(super) fn read(given: Strict) -> Result<TrainConfig, SettingsError> {
         Value::Object(map) => flatten("", map, &mut leaves),
         _ => return Err(serde_json::Error::custom("settings are a JSON object").into()),
     }
-    let Value::Object(mut whole) = serde_json::to_value(TrainConfig::default())? else {
-        return Ok(TrainConfig::default());
-    };
+    let mut whole = serde_json::to_value(TrainConfig::default())?;
     let mut known = Vec::new();
-    flatten("", whole.clone(), &mut known);
+    flatten("", whole.as_object().cloned().unwrap_or_default(), &mut known);
     let is_group = |name: &str| known.iter().any(|(key, _)| key.starts_with(&format!("{name}.")));
     let mut values = BTreeMap::new();
     for (name, value) in leaves {
@@ -57,8 +55,10 @@ pub(super) fn read(given: Strict) -> Result<TrainConfig, SettingsError> {
     // One at a time, so that an error can name its setting.
     let mut config = TrainConfig::default();
     for (name, value) in values {
-        put(&mut whole, &name, value);
-        let built = TrainConfig::deserialize(Value::Object(whole.clone()));
+        if let Some(own) = whole.pointer_mut(&format!("/{}", name.replace('.', "/"))) {
+            *own = value;
+        }
+        let built = TrainConfig::deserialize(&whole);
         config = built.map_err(|source| SettingsError::Type { name, source })?;
     }
     Ok(config)
@@ -72,18 +72,6 @@ fn flatten(group: &str, map: Map<String, Value>, leaves: &mut Vec<(String, Value
             Value::Object(map) if !map.is_empty() => flatten(&name, map, leaves),
             value => leaves.push((name, value)),
         }
-    }
-}
-
-/// Replaces the value of a known dotted name.
-fn put(whole: &mut Map<String, Value>, name: &str, value: Value) {
-    match name.split_once('.') {
-        Some((group, rest)) => {
-            if let Some(Value::Object(group)) = whole.get_mut(group) {
-                put(group, rest, value);
-            }
-        }
-        None => drop(whole.insert(name.to_owned(), value)),
     }
 }
 

@@ -235,10 +235,8 @@ pub(super) fn decide(questions: usize, difference: Option<SignificantDifference>
 /// nDCG@10 of the fast encoder minus that of the full one.
 pub(super) fn difference([full, fast]: &[Values; 2]) -> Option<SignificantDifference> {
     let [full, fast] = [full, fast].map(|own| own.iter().map(|values| values[0]).collect::<Vec<f64>>());
-    let tests = PairedTests::new(&fast, &full, SEED).ok()?;
-    let value = fast.iter().zip(&full).map(|(a, b)| a - b).sum::<f64>() / full.len() as f64;
-    let (at_least, p_value) = (tests.at_least(&fast, &full), tests.larger_p());
-    Some(SignificantDifference { value, at_least, p_value })
+    let tests = PairedTests::new(&fast, &full, SEED)?;
+    Some(SignificantDifference { value: tests.mean, at_least: tests.at_least(), p_value: tests.larger_p() })
 }
 
 pub(super) fn quality(values: &Values) -> EncoderQuality {

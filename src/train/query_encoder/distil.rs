@@ -204,18 +204,17 @@ pub fn distil(
     check_encoder(bundle)?;
     let places: HashMap<&str, u32> =
         (0..).zip(&set.documents).map(|(place, document)| (document.id.as_str(), place)).collect();
-    let asked = |query: &TrainingQuery| (query.text.clone(), query.positives.clone());
-    let mut train: Vec<Asked<u32>> = set.train.iter().map(asked).collect();
+    let mut train: Vec<Question> = set.train.iter().map(question).collect();
     for pair in options.pairs.iter().filter(|pair| pair.grade > 0) {
         let Some(place) = places.get(pair.id.as_str()) else {
             return Err(TrainError::Unknown { kind: "document", id: pair.id.clone() }.into());
         };
-        train.push((pair.question.clone(), vec![*place]));
+        train.push(Question { text: pair.question.clone(), positives: vec![*place] });
     }
     let all = set.documents.len();
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let drawn = index::sample(&mut rng, all, MOST_ENCODED.min(all)).into_iter().map(|d| d as u32);
-    let (chosen, [train, held_out]) = among(drawn.collect(), train, set.dev.iter().map(asked).collect());
+    let (chosen, [train, held_out]) = among(drawn.collect(), train, set.dev.iter().map(question).collect());
     let texts = chosen.iter().map(|document| set.documents[*document as usize].embedding_text());
     let texts: Vec<_> = texts.collect();
     let teacher = teacher(bundle)?;
@@ -241,25 +240,22 @@ pub fn distil(
     Ok(Some(report))
 }
 
-/// A question, and the documents that answer it.
-pub(crate) type Asked<D> = (String, Vec<D>);
-
 /// The drawn documents and those that answer held-out questions, ascending; and the questions to learn from
 /// and the held-out ones, by positions among these documents.
 pub(crate) fn among<D: Copy + Ord>(
     mut chosen: Vec<D>,
-    train: Vec<Asked<D>>,
-    held_out: Vec<Asked<D>>,
+    train: Vec<Question<D>>,
+    held_out: Vec<Question<D>>,
 ) -> (Vec<D>, [Vec<Question>; 2]) {
-    chosen.extend(held_out.iter().flat_map(|(_, documents)| documents));
+    chosen.extend(held_out.iter().flat_map(|question| &question.positives));
     chosen.sort_unstable();
     chosen.dedup();
-    let question = |(text, documents): Asked<D>| {
-        let places = documents.iter().filter_map(|document| chosen.binary_search(document).ok());
+    let question = |Question { text, positives }: Question<D>| {
+        let places = positives.iter().filter_map(|document| chosen.binary_search(document).ok());
         let mut positives: Vec<u32> = places.map(|place| place as u32).collect();
         positives.sort_unstable();
         Question { text, positives }
     };
-    let questions = [train, held_out].map(|asked| asked.into_iter().map(question).collect());
+    let questions = [train, held_out].map(|own| own.into_iter().map(question).collect());
     (chosen, questions)
 }

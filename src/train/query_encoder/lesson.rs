@@ -16,11 +16,11 @@ const LONGEST_SENTENCE: usize = 400;
 /// Texts encoded between two reports of progress.
 const BLOCK: usize = 1_024;
 
-/// A text with the rows of the documents that answer it, if known.
+/// A text with the documents that answer it, if known: as rows of a [`Lesson`]'s documents by default.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Question {
+pub(crate) struct Question<D = u32> {
     pub text: String,
-    pub positives: Vec<u32>,
+    pub positives: Vec<D>,
 }
 
 /// Texts with tokens and embeddings.

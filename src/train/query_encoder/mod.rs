@@ -37,8 +37,8 @@ use lesson::Lesson;
 use loss::{Batch, Leaves, Targets};
 use student::Student;
 
-pub(crate) use distil::{Asked, Known, among, check_encoder, distil_trained, distilled};
 pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};
+pub(crate) use distil::{Known, among, check_encoder, distil_trained, distilled};
 pub(crate) use lesson::Question;
 
 /// Number of strange texts, and the most words and letters of one.

@@ -105,7 +105,9 @@ impl Inputs<'_> {
         if !value.is_finite() {
             let question = |example: &Example| self.set.train[self.plan.pairs[example[0]].0].id.clone();
             let batch = batch.iter().map(question).collect();
-            return Err(TrainError::NonFiniteLoss { part: "reranking", value, step, batch }.into());
+            return Err(
+                TrainError::NonFiniteLoss { part: "reranking", value: value.into(), step, batch }.into()
+            );
         }
         Ok((value, gradients))
     }
@@ -121,6 +123,7 @@ mod tests {
 
     use super::*;
     use crate::document::Document;
+    use crate::judgment::Judgment;
     use crate::model::{DenseActivation, EncoderPrecision, PackedTransformer, Precision, RerankerDraft};
     use crate::progress::no_progress;
     use crate::train::frozen::{CachePlace, Frozen, Read};
@@ -143,8 +146,8 @@ mod tests {
         let documents =
             TEXTS.iter().enumerate().map(|(place, text)| Document::new(place.to_string(), "", *text));
         let pairs = [("what is a tree?", "0"), ("how deep is the sea?", "1"), ("what falls?", "3")];
-        let pairs = pairs.map(|(question, id)| (question.to_owned(), id.to_owned()));
-        let set = TrainingSet::from_pairs(documents, pairs, 0.0).unwrap();
+        let judgments = pairs.map(|(question, id)| Judgment::new(question, id, 1));
+        let set = TrainingSet::from_judgments(documents, &judgments, 0.0).unwrap();
         let start = draft.reranker();
         let mut config = RerankerConfig::default();
         (config.epochs, config.negatives, config.random_negatives) = (1, 0, 2);

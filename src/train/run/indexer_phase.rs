@@ -14,7 +14,7 @@ use crate::train::error::{TrainError, tensor_error};
 use crate::train::losses;
 use crate::train::optimizer::Gradients;
 use crate::train::refresh::Snapshot;
-use crate::train::report::{IndexerEpochReport, LossParts, TrainEvent};
+use crate::train::report::{EpochReport, LossParts, TrainEvent};
 
 impl TrainingRun<'_, '_> {
     /// Trains only the tree, with the encoder from the joint phase, by routing distillation and balance over
@@ -40,13 +40,12 @@ impl TrainingRun<'_, '_> {
             snapshot.reroute(phase.tree)?;
             let mut order: Vec<usize> = (0..texts).collect();
             order.shuffle(&mut self.rng);
-            let mut epoch = IndexerEpochReport { epoch: self.state.epoch + 1, ..Default::default() };
+            let mut epoch = EpochReport { epoch: self.state.epoch + 1, ..Default::default() };
             for (number, batch) in order.chunks(INDEXER_BATCH).enumerate() {
                 let step = self.state.epoch * per_epoch + number;
                 let (parts, gradients) = self.indexer_step(phase, &snapshot, batch, step)?;
                 phase.descend(&gradients, step)?;
-                epoch.distillation += f64::from(parts.distillation) / per_epoch as f64;
-                epoch.balance += f64::from(parts.balance) / per_epoch as f64;
+                epoch.losses.add(&parts, 1.0 / per_epoch as f64);
                 // If cancelled, the last checkpoint is enough: an epoch of this phase is short.
                 Progress::new(Stage::TrainIndexer, step + 1, total)
                     .tell(&mut *self.listeners.on_progress, Error::Cancelled)?;
@@ -54,7 +53,7 @@ impl TrainingRun<'_, '_> {
             epoch.seconds = began.elapsed().as_secs_f64();
             self.state.epoch += 1;
             self.state.indexer_epochs.push(epoch);
-            self.listeners.tell(&TrainEvent::IndexerEpoch(epoch));
+            (self.listeners.on_event)(&TrainEvent::IndexerEpoch(epoch));
             if self.checkpoints.is_some() {
                 self.checkpoint(phase)?;
             }
@@ -69,15 +68,13 @@ impl TrainingRun<'_, '_> {
         if self.trees.are_two() {
             self.start_tree(phase, &embedded)?;
         }
-        // Early stopping watches the joint phase alone.
-        self.tensors.best.clear();
         self.keep_refresh(phase)?;
         let began = Instant::now();
         let snapshot = self.snapshot(phase, embedded)?;
         let epochs = self.state.epochs.len();
         let figures = self.figures(&snapshot, epochs)?;
         let seconds = began.elapsed().as_secs_f64();
-        self.listeners.tell(&TrainEvent::Refreshed { epochs, figures, seconds });
+        (self.listeners.on_event)(&TrainEvent::Refreshed { epochs, figures, seconds });
         Ok(snapshot)
     }
 
@@ -107,9 +104,9 @@ impl TrainingRun<'_, '_> {
             let mut gradients = Gradients::default();
             gradients.add(&tree.parameters(), &total.backward()?)?;
             let parts = LossParts {
-                total: total.to_scalar()?,
-                distillation: distillation.to_scalar()?,
-                balance: balance.to_scalar()?,
+                loss: losses::value(&total)?,
+                distillation: losses::value(&distillation)?,
+                balance: losses::value(&balance)?,
                 ..LossParts::default()
             };
             Ok((parts, gradients))

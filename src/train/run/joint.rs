@@ -1,4 +1,4 @@
-//! The joint phase: Algorithm 1, its refreshes and early stopping.
+//! The joint phase: Algorithm 1 and its refreshes.
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -13,11 +13,8 @@ use crate::train::checkpoint::RngState;
 use crate::train::error::tensor_error;
 use crate::train::inputs::EncoderInputs;
 use crate::train::refresh::{Embedded, Snapshot};
-use crate::train::report::{DevFigures, EarlyStop, EpochReport, LossParts, TrainEvent};
+use crate::train::report::{EpochReport, LossParts, TrainEvent};
 use crate::train::sampler::Sampler;
-
-/// Visited fraction at which early stopping compares recall@100.
-const COMPARED_AT: f64 = 0.1;
 
 /// Progress and speed of the joint phase.
 struct Pace {
@@ -77,9 +74,6 @@ impl TrainingRun<'_, '_> {
             if self.state.step_in_epoch == 0 {
                 if self.state.epoch.is_multiple_of(settings.refresh_interval) {
                     snapshot = Some(self.refresh(phase, base.take())?);
-                    if self.state.stopped_early.is_some() {
-                        return Ok(());
-                    }
                 }
                 self.state.rng_at_epoch = RngState::of(&self.rng);
                 self.state.sums = EpochReport::default();
@@ -127,17 +121,17 @@ impl TrainingRun<'_, '_> {
         }
         let gradient_norm = gradients.norm().map_err(tensor_error)?;
         let factor = phase.descend(&gradients, step)?;
-        self.state.sums.add(&parts, 1.0 / clock.steps as f64);
+        self.state.sums.losses.add(&parts, 1.0 / clock.steps as f64);
         self.state.step += 1;
         self.state.step_in_epoch += 1;
-        self.listeners.tell(&pace.event(self.state.step, parts, gradient_norm, factor));
+        (self.listeners.on_event)(&pace.event(self.state.step, parts, gradient_norm, factor));
         self.state.sums.seconds = clock.seconds_before + clock.started.elapsed().as_secs_f64();
         if self.state.step_in_epoch == clock.steps {
             self.state.epoch += 1;
             self.state.step_in_epoch = 0;
             let epoch = EpochReport { epoch: self.state.epoch, ..self.state.sums };
             self.state.epochs.push(epoch);
-            self.listeners.tell(&TrainEvent::Epoch(epoch));
+            (self.listeners.on_event)(&TrainEvent::Epoch(epoch));
         }
         let progress = Progress::new(Stage::Train, self.state.step, pace.steps);
         let cancelled = (self.listeners.on_progress)(progress) == ControlFlow::Break(());
@@ -148,7 +142,7 @@ impl TrainingRun<'_, '_> {
         if cancelled { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// A refresh between two epochs, with the figures for early stopping.
+    /// A refresh between two epochs.
     fn refresh(&mut self, phase: &Phase<'_>, base: Option<Embedded>) -> Result<Snapshot> {
         let _span = tracing::info_span!("train_refresh").entered();
         let began = Instant::now();
@@ -165,34 +159,8 @@ impl TrainingRun<'_, '_> {
         }
         let snapshot = refreshed?;
         let figures = self.figures(&snapshot, self.state.epoch)?;
-        self.watch(phase, &figures)?;
         let seconds = began.elapsed().as_secs_f64();
-        self.listeners.tell(&TrainEvent::Refreshed { epochs: self.state.epoch, figures, seconds });
+        (self.listeners.on_event)(&TrainEvent::Refreshed { epochs: self.state.epoch, figures, seconds });
         Ok(snapshot)
-    }
-
-    /// Early stopping: keeps the best weights and restores them when patience runs out.
-    fn watch(&mut self, phase: &Phase<'_>, figures: &DevFigures) -> Result<()> {
-        let patience = self.inputs.config.schedule.early_stopping_patience;
-        let Some(now) = figures.watched(COMPARED_AT).filter(|_| patience > 0) else {
-            return Ok(());
-        };
-        match self.state.best {
-            Some((best, best_after)) if now <= best => {
-                self.state.refreshes_without_better += 1;
-                if self.state.refreshes_without_better >= patience {
-                    let stop = EarlyStop { stopped_after: self.state.epoch, best_after };
-                    phase.restore(&self.tensors.best)?;
-                    self.state.stopped_early = Some(stop);
-                    self.listeners.tell(&TrainEvent::StoppedEarly(stop));
-                }
-            }
-            _ => {
-                self.state.best = Some((now, self.state.epoch));
-                self.state.refreshes_without_better = 0;
-                self.tensors.best = phase.weights()?;
-            }
-        }
-        Ok(())
     }
 }

@@ -11,7 +11,6 @@ use super::dev;
 use super::error::{TrainError, tensor_error};
 use super::init;
 use super::inputs::{EmbeddedBy, Inputs};
-use super::log::Log;
 use super::parameters;
 use super::plan::PhaseName;
 use super::refresh::{Embedded, Snapshot};
@@ -36,9 +35,8 @@ pub(crate) struct Checkpoints {
     pub resume: bool,
 }
 
-/// Callbacks of a run, and its log.
+/// Callbacks of a run.
 pub(crate) struct Listeners<'a> {
-    pub log: Option<Log>,
     pub on_progress: Box<OnProgress<'a>>,
     pub on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
 }
@@ -46,15 +44,6 @@ pub(crate) struct Listeners<'a> {
 impl std::fmt::Debug for Listeners<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Listeners").finish_non_exhaustive()
-    }
-}
-
-impl Listeners<'_> {
-    pub(crate) fn tell(&mut self, event: &TrainEvent) {
-        if let Some(log) = &mut self.log {
-            log.write(event);
-        }
-        (self.on_event)(event);
     }
 }
 
@@ -136,7 +125,7 @@ impl<'a> TrainingRun<'a, '_> {
         let restored = phase.optimizer.restore(self.state.optimizer_step, first_moment, second_moment);
         restored.map_err(tensor_error)?;
         let (epochs, step) = (self.state.epoch, self.state.step);
-        self.listeners.tell(&TrainEvent::Resumed { epochs, step });
+        (self.listeners.on_event)(&TrainEvent::Resumed { epochs, step });
         Ok((phase, snapshot))
     }
 
@@ -158,11 +147,11 @@ impl<'a> TrainingRun<'a, '_> {
 
     /// Computes and records the figures of a refresh after `epochs` epochs.
     fn figures(&mut self, snapshot: &Snapshot, epochs: usize) -> Result<DevFigures> {
-        let figures = dev::figures(snapshot, self.inputs.texts)?;
+        let figures = dev::figures(snapshot, self.inputs.texts, epochs)?;
         if epochs == 0 {
             self.state.before = figures.clone();
         }
-        self.state.loads.push(figures.load(epochs));
+        self.state.loads.push(figures.load);
         Ok(figures)
     }
 
@@ -206,14 +195,13 @@ impl<'a> TrainingRun<'a, '_> {
         state.rng = RngState::of(&self.rng);
         state.seconds = self.seconds();
         checkpoint::write(&own.dir, &state, &self.tensors)?;
-        self.listeners.tell(&TrainEvent::Checkpoint { step: self.state.step });
+        (self.listeners.on_event)(&TrainEvent::Checkpoint { step: self.state.step });
         Ok(())
     }
 
     /// Checks that every trained tensor has moved.
     fn check_moved(&self, last: &Phase<'_>) -> Result<Vec<MovedTensor>> {
-        let back_at_start = self.state.stopped_early.is_some_and(|stop| stop.best_after == 0);
-        let joint = self.state.step > 0 && !back_at_start;
+        let joint = self.state.step > 0;
         let alone = !self.state.indexer_epochs.is_empty();
         let tree = last.tree.parameters();
         let trained = |name: &str| joint || (alone && tree.iter().any(|parameter| parameter.name == name));

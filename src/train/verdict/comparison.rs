@@ -2,7 +2,7 @@
 
 use super::FRACTIONS;
 use super::recommendation::decision_fraction;
-use super::report::{ComparedMetric, Comparison, Difference, Method};
+use super::report::{Comparison, Difference, Method};
 use crate::measure::{Cost, Engine, Metric, Outcomes};
 
 /// A measured method.
@@ -52,9 +52,9 @@ pub(super) fn exact_ndcg(base: Outcomes<'_>, trained: Outcomes<'_>, seed: u64) -
 
 /// In both metrics.
 fn both(left: Measured<'_>, right: Measured<'_>, visited_fraction: f64, seed: u64) -> [Comparison; 2] {
-    [ComparedMetric::RecallAt10, ComparedMetric::RecallAt100].map(|metric| {
+    [Metric::RECALL_AT_10, Metric::RECALL_AT_100].map(|metric| {
         let values = |(_, outcomes, engine): Measured<'_>| {
-            outcomes.values_at(engine, Cost::Visited, visited_fraction, metric.metric())
+            outcomes.values_at(engine, Cost::Visited, visited_fraction, metric)
         };
         let difference =
             values(left).zip(values(right)).map(|(left, right)| Difference::of(&left, &right, seed));

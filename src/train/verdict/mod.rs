@@ -14,8 +14,7 @@ mod tests;
 
 pub use recommendation::{CEILING, DECISION_DOCUMENTS, Recommendation};
 pub use report::{
-    ComparedMetric, Comparison, Difference, Figures, FractionPoint, MeasuredPoint, Method, MethodFigures,
-    Verdict,
+    Comparison, Difference, Figures, FractionPoint, MeasuredPoint, Method, MethodFigures, Verdict,
 };
 
 pub(crate) use report::p_in_words;
@@ -130,18 +129,23 @@ fn of_method(method: Method, outcomes: Outcomes<'_>, engine: Engine, leaves: u32
         figures(work, |metric| outcomes.mean_at(engine, Cost::Visited, fraction, metric))
     };
     let point = |visited_fraction| FractionPoint { visited_fraction, lists, figures: at(visited_fraction) };
-    let measured = |of: &QueryFigures| {
+    MethodFigures {
+        method,
+        measured: measured(outcomes, engine),
+        at: FRACTIONS.into_iter().map(point).collect(),
+    }
+}
+
+/// The figures of an engine at each of its settings, ascending by documents visited.
+pub(super) fn measured(outcomes: Outcomes<'_>, engine: Engine) -> Vec<MeasuredPoint> {
+    let point = |of: &QueryFigures| {
         Some(MeasuredPoint {
             setting: of.setting.lists_visited(),
             visited_fraction: of.fraction(Cost::Visited),
             figures: figures(of.fraction(Cost::Work), |metric| outcomes.mean(of, metric))?,
         })
     };
-    MethodFigures {
-        method,
-        measured: outcomes.by_visited(engine).into_iter().filter_map(measured).collect(),
-        at: FRACTIONS.into_iter().map(point).collect(),
-    }
+    outcomes.by_visited(engine).into_iter().filter_map(point).collect()
 }
 
 fn figures(work_fraction: f64, mean: impl Fn(Metric) -> Option<f64>) -> Option<Figures> {

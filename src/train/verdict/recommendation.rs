@@ -5,7 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::FRACTIONS;
-use super::report::{ComparedMetric, Difference, Method, Verdict};
+use super::report::{Difference, Method, Verdict};
+use crate::measure::Metric;
 use crate::train::policy::{Evidence as Shown, FEWEST_QUERIES, SMALLEST_GAIN, TRAIN};
 
 /// The decision is made at the smallest of [`FRACTIONS`] that visits this many documents, the length of the
@@ -136,7 +137,7 @@ impl Evidence {
         FRACTIONS.into_iter().filter(|&fraction| fraction >= smallest).find_map(|visited_fraction| {
             let both = |method, against, at| {
                 let of = |metric| verdict.difference(method, against, at, metric);
-                Some([of(ComparedMetric::RecallAt10)?, of(ComparedMetric::RecallAt100)?])
+                Some([of(Metric::RECALL_AT_10)?, of(Metric::RECALL_AT_100)?])
             };
             Some(Self {
                 visited_fraction,

@@ -128,19 +128,23 @@ impl World {
 }
 
 /// k-means divides by the nuisance, the tree by topic.
+fn method(verdict: &Verdict, method: Method) -> &MethodFigures {
+    verdict.methods.iter().find(|own| own.method == method).unwrap()
+}
+
 #[test]
 fn a_tree_that_finds_what_lists_miss_is_deployed() {
     let verdict = World::new(Sees::TopicAndNuisance, Sees::TopicAndNuisance, by_topic(), 60).verdict();
     assert_eq!(verdict.recommendation, Recommendation::Deploy, "{}", verdict.sentence);
     assert!(verdict.sentence.starts_with("Deploy: at 10% of the documents visited"), "{}", verdict.sentence);
     assert_eq!(verdict.decided_at, Some(0.1));
-    let tree = verdict.method(Method::TrainedTree).unwrap();
+    let tree = method(&verdict, Method::TrainedTree);
     // 120 documents of the topic in a leaf, equally similar; the first 100 by number are ranked.
     let first = tree.measured[0];
     assert_eq!((first.setting, first.visited_fraction), (1, 0.1));
     // 1 leaf of 120 documents; 20 * 10 multiply-adds are 10 dot products.
     assert!((first.figures.work_fraction - 130.0 / 1200.0).abs() < 1e-12);
-    let exact = verdict.method(Method::TrainedExact).unwrap();
+    let exact = method(&verdict, Method::TrainedExact);
     assert_eq!(exact.at.last().unwrap().figures.unwrap().recall_at_100, first.figures.recall_at_100);
     assert!(exact.at[..6].iter().all(|point| point.figures.is_none()));
 }
@@ -155,7 +159,7 @@ fn the_same_gain_on_few_of_the_queries_may_be_chance() {
     let verdict = world.verdict();
     assert_eq!(verdict.recommendation, Recommendation::NoGainShown, "{}", verdict.sentence);
     let difference =
-        verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, ComparedMetric::RecallAt100).unwrap();
+        verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, Metric::RECALL_AT_100).unwrap();
     assert!(difference.difference > SMALLEST_GAIN);
     let needed = difference.queries_needed().unwrap();
     assert!(needed > 20, "{needed}");
@@ -258,7 +262,7 @@ fn one_query_is_measured_but_decides_nothing() {
     assert!(verdict.sentence.contains("1 dev query is too few"), "{}", verdict.sentence);
     assert_eq!(verdict.methods.len(), 5);
     let compared =
-        verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, ComparedMetric::RecallAt100).unwrap();
+        verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, Metric::RECALL_AT_100).unwrap();
     assert_eq!((compared.bootstrap_p, compared.t_test_p), (None, None));
 }
 
@@ -269,7 +273,7 @@ fn one_leaf_is_judged_as_exact_search() {
     let better = World::new(Sees::Nuisance, Sees::Topic, one(), 60).verdict();
     assert_eq!(better.recommendation, Recommendation::EncoderGainOnly, "{}", better.sentence);
     assert_eq!(better.decided_at, Some(1.0));
-    let tree = better.method(Method::TrainedTree).unwrap();
+    let tree = method(&better, Method::TrainedTree);
     assert!(tree.at[..6].iter().all(|point| point.figures.is_none()));
     let worse = World::new(Sees::Topic, Sees::Nuisance, one(), 60).verdict();
     assert_eq!(worse.recommendation, Recommendation::DoNotDeploy, "{}", worse.sentence);

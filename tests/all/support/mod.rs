@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "a bench uses a part of it too")]
 
+pub mod runs;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
