@@ -219,7 +219,7 @@ pub enum InputError {
     #[error("another call is training or changing the model of this index")]
     ChangeUnderWay,
     /// A change to the model that is already in service.
-    #[error("the index is served by model {model} already")]
+    #[error("the index already uses model {model}")]
     SameModel {
         /// Hash of the model.
         model: ModelHash,
@@ -237,7 +237,9 @@ pub enum InputError {
         ids: Vec<String>,
     },
     /// A rollback without a kept model.
-    #[error("no earlier model is kept; there was no change of model, or its old one was dropped")]
+    #[error(
+        "there is no previous model to return to: the model was never changed, or the previous one was dropped"
+    )]
     NoPreviousModel,
     /// The index was made with another model.
     #[error("the index was made with model {index}, not with {given}")]

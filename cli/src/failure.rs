@@ -66,8 +66,9 @@ impl Failure {
     /// The verdict on a damaged index.
     pub fn damaged(index: &Path, problems: u64) -> Self {
         let verdict = format!(
-            "damaged: {problems} problems; run `ehi repair --index {}` (with `--model BUNDLE`, the model that it was \
+            "damaged: {}; run `ehi repair --index {}` (with `--model BUNDLE`, the model that it was \
              made with, if its own copy is damaged)",
+            printing::counted(problems, "problem"),
             printing::path(index)
         );
         Self::Checked { index: index.to_owned(), verdict, status: DAMAGED }

@@ -131,7 +131,7 @@ fn verdict_of(args: &ReportArgs, report: &VerifyReport, warnings: usize) -> Resu
         (false, _) => Err(Failure::damaged(&args.index, report.problem_count)),
         (true, 0) => Ok(()),
         (true, warnings) => {
-            let verdict = format!("sound, with {warnings} warnings");
+            let verdict = format!("sound, with {}", counted(warnings, "warning"));
             Err(Failure::Checked { index: args.index.clone(), verdict, status: WARNED })
         }
     }

@@ -40,9 +40,9 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     let dropped = index.drop_previous_model()?;
     let freed = before.saturating_sub(index.stats()?.bytes.other_models);
     let said = match (dropped, freed) {
-        (true, _) => "the previous model and its embeddings are gone",
-        (false, 0) => "no previous model was kept",
-        (false, _) => "no previous model was kept; the remains of an interrupted change of model are removed",
+        (true, _) => "the previous model and its embeddings are removed",
+        (false, 0) => "there is no previous model",
+        (false, _) => "there is no previous model; the remains of an interrupted change of model are removed",
     };
     let report = json!({ "dropped": dropped, "freed_bytes": freed });
     printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {freed} bytes freed"))
@@ -64,18 +64,18 @@ fn change(
     args.run(out, AS_BEFORE, run, |out, index, change| {
         let ModelChange { from, to, documents, encoded, routed, .. } = change;
         let done = match (encoded, routed) {
-            (0, 0) => "all of them unchanged since that model served".to_owned(),
-            (_, 0) => format!("{encoded} of them encoded anew"),
-            _ => format!("{routed} of them routed anew by their stored embeddings"),
+            (0, 0) => "none of them changed since this model was last in use".to_owned(),
+            (_, 0) => format!("{encoded} of them encoded again"),
+            _ => format!("{routed} of them routed again without being encoded"),
         };
         writeln!(
             out,
-            "{}, {done}; the model was {:.12} and is {:.12}, {}\n\
-             `ehi rollback` returns to the one before, `ehi drop-previous` gives back its space",
+            "{}, {done}; the index now uses model {:.12}, {}, in place of {:.12}\n\
+             `ehi rollback` returns to the previous model; `ehi drop-previous` removes it and frees its space",
             counted(*documents, "document"),
-            from.to_string(),
             to.to_string(),
             tree(index),
+            from.to_string(),
         )
     })
 }

@@ -17,7 +17,7 @@ use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
-use crate::store::{Damage, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
+use crate::store::{Damage, Notice, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -52,6 +52,8 @@ pub(crate) struct ActiveModel {
     pub(super) measured: RwLock<Arc<Measurements>>,
     /// Held while the file of measurements is replaced.
     pub(super) measuring: Mutex<()>,
+    /// The finding about that file when the model was opened.
+    pub(super) notice: Option<Notice>,
 }
 
 impl ActiveModel {
@@ -88,7 +90,8 @@ impl ActiveModel {
         let (served, filters, rotation) = (RoutingLog::default(), FilterCache::default(), OnceLock::new());
         store.set_lexers(lexers(Arc::clone(&bundle)));
         let (measured, measuring) = (RwLock::default(), Mutex::default());
-        Self { number, store, bundle, similarity, served, filters, rotation, measured, measuring }
+        let notice = None;
+        Self { number, store, bundle, similarity, served, filters, rotation, measured, measuring, notice }
     }
 
     /// Opens the store and the model in `dir`, for writing.
@@ -124,8 +127,11 @@ impl ActiveModel {
         check_shape(config, &bundle)?;
         let similarity = config.similarity()?;
         check_analyzer(config)?;
-        let opened = Self::new(number, store, Arc::new(bundle), similarity);
-        opened.read_measured(backend);
+        let mut opened = Self::new(number, store, Arc::new(bundle), similarity);
+        opened.notice = opened.read_measured(backend);
+        if let Some(notice) = &opened.notice {
+            tracing::warn!(path = %opened.store.path().display(), "{notice}");
+        }
         Ok(opened)
     }
 

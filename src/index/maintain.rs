@@ -18,7 +18,7 @@ use crate::disk::names;
 use crate::error::{InputError, Result};
 use crate::lexical::Analyzer;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{StoreStats, bytes_below};
+use crate::store::{Operation, StoreError, StoreStats, bytes_below};
 
 impl Index {
     /// Rewrites all documents in the order in which searches read them, and frees the space of deleted and
@@ -115,9 +115,15 @@ impl Index {
     /// another call with the same target can finish it. A failed call removes what it made.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`](crate::store::StoreError) for a directory with anything else in it, and
-    /// failures of the file system.
+    /// [`StoreError::AlreadyExists`] for a directory with anything else in it, [`StoreError::InsideIndex`],
+    /// and failures of the file system.
     pub fn snapshot(&self, target: impl AsRef<Path>) -> Result<()> {
+        self.check_outside(target.as_ref())?;
+        self.copy_to(target.as_ref())
+    }
+
+    /// As [`Self::snapshot`], also into the index directory.
+    pub(super) fn copy_to(&self, target: &Path) -> Result<()> {
         self.check_process()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let serving = self.serving();
@@ -125,7 +131,7 @@ impl Index {
         let judgments = self.judgments_for_reading()?;
         let encoded_by = serving.encoded_by();
         let measured = Measurements { encoded_by, ..Measurements::clone(&serving.measured()) };
-        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, |index, dir| {
+        root::make(Arc::clone(&backend), target, Duration::ZERO, |index, dir| {
             if let Some(judgments) = &judgments {
                 within(judgments.snapshot(&index.join(names::JUDGMENTS)))?;
             }
@@ -135,6 +141,17 @@ impl Index {
             Ok(serving.store.snapshot(dir)?)
         })?;
         Ok(())
+    }
+
+    /// Refuses a target in the index directory.
+    fn check_outside(&self, target: &Path) -> Result<()> {
+        let path = std::path::absolute(target).map_err(StoreError::io(target, Operation::Open))?;
+        // Without links, as far as it exists.
+        let existing = path.ancestors().find_map(|above| above.canonicalize().ok());
+        match existing.is_some_and(|above| above.starts_with(self.path())) {
+            true => Err(StoreError::InsideIndex { path: target.to_owned() }.into()),
+            false => Ok(()),
+        }
     }
 
     /// Sizes and counts of documents and rows of the model in service.

@@ -56,13 +56,12 @@ impl ActiveModel {
         written
     }
 
-    /// Reads the file. One that cannot be used is treated as missing.
-    pub(super) fn read_measured(&self, backend: &dyn Backend) {
-        let read = self.stored_measurements(backend).inspect_err(|why| {
-            let path = self.store.path().join(names::MEASURED);
-            tracing::warn!(path = %path.display(), "{why}, so {WITHOUT}");
-        });
+    /// Reads the file; one that cannot be used is treated as missing. Returns the finding about it.
+    pub(super) fn read_measured(&self, backend: &dyn Backend) -> Option<Notice> {
+        let read = self.stored_measurements(backend);
+        let notice = self.notice_of(&read);
         self.set_measured(read.ok().flatten().unwrap_or_default());
+        notice
     }
 
     /// Refuses anything but a file in its place, before the work of measuring.
@@ -76,7 +75,11 @@ impl ActiveModel {
 
     /// The finding about the file: that it is missing or cannot be used.
     pub(super) fn unmeasured(&self, backend: &dyn Backend) -> Option<Notice> {
-        let why = match self.stored_measurements(backend) {
+        self.notice_of(&self.stored_measurements(backend))
+    }
+
+    fn notice_of(&self, read: &Result<Option<Measurements>, Unusable>) -> Option<Notice> {
+        let why = match read {
             Ok(None) if self.view().rows() > 0 => "is missing".to_owned(),
             Ok(_) => return None,
             Err(why) => why.to_string(),

@@ -257,9 +257,11 @@ impl Index {
     }
 
     /// Notices for the owner of a sound index, from when this handle opened the model in service: commits
-    /// waiting in the log, or recovered from it.
+    /// waiting in the log, or recovered from it; measurements that are missing or cannot be used.
     pub fn notices(&self) -> Vec<Notice> {
-        let mut notices = self.serving().store.notices().to_vec();
+        let serving = self.serving();
+        let mut notices = serving.store.notices().to_vec();
+        notices.extend(serving.notice.clone());
         notices.extend(self.notices_of_judgments());
         notices
     }

@@ -1,6 +1,5 @@
 //! Repair of an index that does not open, or that has internal damage.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +10,13 @@ use super::analysis::Analysis;
 use super::aside::{forget, set_aside};
 use super::ingest::Ingest;
 use super::judgments::{is_begun, placed, within};
+use super::measured::{self, Content, Measurements};
 use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, LoadOptions, ModelError, REPORT_FILE};
+use crate::model::{Bundle, EncoderPrecision, LoadOptions, ModelError, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
 use crate::store::{Anew, EncodedBy, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
@@ -40,19 +40,21 @@ impl Index {
     /// which must be identical. If `CURRENT` and its copy are both damaged, the model that has a store goes
     /// into service, provided there is only one. A damaged earlier model that was kept for rollback is set
     /// aside. In damaged segments, every document whose text matches its checksum is kept; a damaged
-    /// embedding is recomputed from the text, even if it was given, and so are its leaves. A document left
-    /// with neither text nor embedding is lost. Damaged files are never removed: they are moved to the folder
-    /// `damaged` of the index, until [`RepairOptions::forget`]. Unusable measurements of the model are set
-    /// aside too. A sound index is left as it is; unsealed changes stay in the log.
+    /// embedding is recomputed from the text, in the precision of the others, even if it was given, and so
+    /// are its leaves. A document left with neither text nor embedding is lost. Damaged files are never
+    /// removed: they are moved to the folder `damaged` of the index, until [`RepairOptions::forget`].
+    /// Unusable measurements of the model are set aside too. A sound index is left as it is; unsealed changes
+    /// stay in the log.
     ///
     /// No other handle may have the index open for writing. Progress is in documents written; the callback
     /// may cancel between them: the error is then [`Error::Cancelled`], with the documents as they were.
     ///
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] if the options have to decide;
-    /// [`StoreError::Corrupt`] if a file and its copy are damaged; [`ModelError`] for a damaged model without
-    /// a bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The
-    /// documents are then as they were.
+    /// [`StoreError::SeveralModels`] if nothing says which model was in service; [`StoreError::Corrupt`] if a
+    /// file and its copy are damaged; [`ModelError`] for a damaged model without a bundle;
+    /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The documents are
+    /// then as they were.
     pub fn repair(
         path: impl AsRef<Path>,
         options: &RepairOptions,
@@ -74,11 +76,12 @@ impl Index {
         let mut serving = serving.map_err(without_manifest)?;
         // First, so that changes to documents are always reported.
         repair_judgments(&root, options.undecided, &mut serving.report)?;
-        let mut report = finish(serving, &root, &dir, options, on_progress)?;
+        let load = LoadOptions::new().encoder_precision(precision(&serving, &*root.backend(), &dir));
+        let mut report = finish(serving, &root, &dir, options, load, on_progress)?;
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;
-        settle_measured(&root, &mut report)?;
+        settle_measured(&root, load, &mut report)?;
         if options.forget && report.was_sound() {
             report.forgotten = forget(&*root.backend(), root.dir(), &root.current())?;
         }
@@ -86,12 +89,25 @@ impl Index {
     }
 }
 
+/// The precision in which the encoder made the embeddings of a store; f32 if it is unknown, or if both were
+/// used.
+fn precision(repair: &Repair, backend: &dyn Backend, dir: &Path) -> EncoderPrecision {
+    let origin = (repair.config().model_hash.to_string(), repair.store_id());
+    match measured::read(backend, dir) {
+        Ok(Some(Content { of, measured: Measurements { encoded_by: by, .. } }))
+            if of == origin && by.contains(&EncodedBy::Int8) && !by.contains(&EncodedBy::F32) =>
+        {
+            EncoderPrecision::Int8
+        }
+        _ => EncoderPrecision::F32,
+    }
+}
+
 /// Sets aside an unusable file of measurements of the serving model, and replaces a missing one.
-fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
+fn settle_measured(root: &Root, load: LoadOptions, report: &mut RepairReport) -> Result<()> {
     let (backend, current) = (root.backend(), root.current());
     let (number, dir) = (current.serving, root.model_dir(current.serving));
-    let load = LoadOptions::new().lazy_encoder(true);
-    let model = match ActiveModel::open_read_only(&*backend, &dir, number, load) {
+    let model = match ActiveModel::open_read_only(&*backend, &dir, number, load.lazy_encoder(true)) {
         Ok(model) => model,
         Err(error) => {
             tracing::warn!(index = %root.dir().display(), %error, "what was measured is not looked at");
@@ -111,7 +127,7 @@ fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
         model.measure(&*backend, |measured| measured.encoded_by = encoded_by)?;
     }
     if report.recomputed > 0 {
-        model.note_encoded(&*backend, &BTreeSet::from([EncodedBy::F32]))?;
+        model.note_encoded(&*backend, &model.encodes())?;
     }
     Ok(())
 }
@@ -201,10 +217,11 @@ fn finish(
     root: &Root,
     dir: &Path,
     options: &RepairOptions,
+    load: LoadOptions,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<RepairReport> {
     check_analyzer(repair.config())?;
-    let bundle = restore_model(&mut repair, root, dir, options.bundle.as_ref())?;
+    let bundle = restore_model(&mut repair, root, dir, options.bundle.as_ref(), load)?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the remaining texts.
     let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
@@ -223,10 +240,16 @@ fn finish(
 }
 
 /// The index's own model, or the given one if that is damaged.
-fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, given: Option<&Bundle>) -> Result<Bundle> {
+fn restore_model(
+    repair: &mut Repair,
+    root: &Root,
+    dir: &Path,
+    given: Option<&Bundle>,
+    load: LoadOptions,
+) -> Result<Bundle> {
     let expected = repair.config().model_hash;
     let model = dir.join(names::BUNDLE);
-    let own = Bundle::open(&model).map_err(Error::from);
+    let own = load.bundle(&model).map_err(Error::from);
     let own = own.and_then(|own| check_model(expected, own.hash()).map(|()| own));
     let (error, given) = match (own, given) {
         (Ok(own), _) => {
@@ -261,5 +284,5 @@ fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, given: Option<&Bu
     }
     copy_model(&*backend, given, dir)?;
     repair.report.model_restored = true;
-    Ok(Bundle::open(model)?)
+    Ok(load.bundle(model)?)
 }

@@ -4,12 +4,12 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::Index;
 use super::active_model::ActiveModel;
 use super::begun;
 use super::root::{Current, kind, list, model_prefix};
 use super::search::{Plan, SearchRequest, check_vector};
 use super::with_progress::WithProgress;
+use super::{Index, READ_ATTEMPTS};
 use crate::disk::{Kind, names};
 use crate::error::{Error, Result};
 use crate::ids::Row;
@@ -29,6 +29,9 @@ impl Index {
     /// and its log, including kept ones, and that a search of all leaves finds the same as exact search. If
     /// the index is sound, every operation of every kind would succeed on these bytes.
     ///
+    /// If another process or thread changes or drops a model in the meantime, a read-only handle moves to the
+    /// newest one, and the check starts over.
+    ///
     /// # Errors
     /// Failures of reading; damage goes into the report.
     pub fn verify(&self) -> Result<VerifyReport> {
@@ -36,6 +39,26 @@ impl Index {
     }
 
     fn check(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
+        let mut attempt = 0;
+        loop {
+            let before = self.root.read().ok();
+            let checked = self.check_once(on_progress);
+            attempt += 1;
+            let is_final = match &checked {
+                Ok(report) => report.is_sound(),
+                Err(error) => matches!(error, Error::Cancelled),
+            };
+            let now = self.root.read().ok();
+            // What was found missing may belong to a model that was dropped.
+            let is_dropped = |now: &Current| !now.all().any(|number| number == self.serving().number);
+            let has_changed = before != now || now.as_ref().is_some_and(is_dropped);
+            if is_final || attempt == READ_ATTEMPTS || !has_changed || self.refresh().is_err() {
+                return checked;
+            }
+        }
+    }
+
+    fn check_once(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
         let serving = self.serving();
         let mut report = VerifyReport::default();
         let own = verify_store(&serving.store, on_progress)?;
@@ -133,7 +156,9 @@ impl Index {
             report.problem(names::LOCK, Damage::NotAFile);
         }
         let mut models = list(&*backend, &dir.join(names::MODELS))?;
-        let named: Vec<String> = current.all().map(|number| number.to_string()).collect();
+        // An active writer may have begun another one.
+        let all = current.all().chain(self.root.read()?.all());
+        let named: Vec<String> = all.map(|number| number.to_string()).collect();
         models.retain(|name| !named.contains(name));
         report.warnings.extend(models.into_iter().map(|name| unused(format!("{}/{name}", names::MODELS))));
         if let Some(number) = current.unfinished {

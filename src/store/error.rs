@@ -36,9 +36,18 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// An index, or a file with a name that the index needs, already exists.
-    #[error("{} already exists; open it, or choose another directory", path.display())]
+    #[error(
+        "{0} already exists; choose another directory (`ehi search --index {0}` searches it if it is an index)",
+        path.display()
+    )]
     AlreadyExists {
         /// The existing file.
+        path: PathBuf,
+    },
+    /// The target of a snapshot lies in the index itself.
+    #[error("{} lies in the index that is to be copied; choose a directory outside it", path.display())]
+    InsideIndex {
+        /// The target.
         path: PathBuf,
     },
     /// The index has terms of a kind from a later version.
@@ -98,6 +107,16 @@ pub enum StoreError {
         file: Cow<'static, str>,
         /// The damage.
         detail: Damage,
+    },
+    /// `CURRENT` and its copy cannot be used, and the index has several models, of which one was in service.
+    #[error(
+        "CURRENT and its copy are missing or damaged, so it is not known which of these models was in service \
+         (the one written last comes first): {}; move the others out of the index, then run `ehi repair` again",
+        models.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    SeveralModels {
+        /// The directories of the models, that with the newest manifest first.
+        models: Vec<PathBuf>,
     },
     /// The operating system refused an operation.
     #[error("could not {operation} {}: {source}", path.display())]

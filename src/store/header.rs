@@ -26,6 +26,11 @@ pub(crate) fn unique_id() -> StoreId {
     id
 }
 
+/// An id as 32 hexadecimal digits.
+pub(super) fn text_of(id: StoreId) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Sets magic, version and checksum of a header.
 pub(super) fn sign<H: bytemuck::Pod>(mut header: H, magic: [u8; MAGIC_BYTES]) -> H {
     let bytes = bytemuck::bytes_of_mut(&mut header);

@@ -11,7 +11,7 @@ use super::{
     layout::{DTYPE_F16, manifest::*, names},
     log::LogPlace,
     sealed::{Seal, SealedFolder, SealedName},
-    segment::SegmentFiles,
+    segment::{Segment, SegmentFiles},
     tombstones::{TombstoneFile, Tombstones},
 };
 use crate::disk::{Backend, OpenMode};
@@ -66,6 +66,25 @@ impl Manifest {
     /// Where its files are.
     pub(super) fn folder<'a>(&self, backend: &'a dyn Backend, dir: &'a Path) -> SealedFolder<'a> {
         SealedFolder { backend, dir, store_id: self.store_id }
+    }
+
+    /// How many of its segments are there, judging by the lengths and ends of their files.
+    pub(super) fn opening(&self, backend: &dyn Backend, dir: &Path) -> usize {
+        let folder = self.folder(backend, dir);
+        let opens = |entry: &&SegmentEntry| {
+            Segment::open(folder, self.config.dim, entry.files, false).is_ok()
+                && entry.read_tombstones(folder, false).is_ok()
+        };
+        self.segments.iter().filter(opens).count()
+    }
+
+    /// Whether its copy is of a later generation or, if one of both is of another store, is the one whose
+    /// segments are there.
+    pub(super) fn is_superseded(&self, backend: &dyn Backend, dir: &Path, copy: &Self) -> bool {
+        match copy.store_id == self.store_id {
+            true => copy.generation > self.generation,
+            false => copy.opening(backend, dir) > self.opening(backend, dir),
+        }
     }
 
     /// The place of its log.

@@ -169,7 +169,7 @@ impl Store {
 
     /// Identifies this store and its snapshots: 32 hexadecimal digits.
     pub fn id(&self) -> String {
-        self.store_id.iter().map(|byte| format!("{byte:02x}")).collect()
+        header::text_of(self.store_id)
     }
 
     /// Whether the handle cannot write.

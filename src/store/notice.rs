@@ -53,11 +53,11 @@ pub enum Notice {
         /// The file or directory, relative to the index.
         file: String,
     },
-    /// An interrupted change of model. [`Index::reencode`](crate::Index::reencode) with the same bundle
-    /// continues it.
+    /// A change of model under way, or an interrupted one, which [`Index::reencode`](crate::Index::reencode)
+    /// with the same bundle continues.
     #[error(
-        "a change of model was cut off ({directory}); the same command goes on with it, `ehi drop-previous` \
-         removes it"
+        "a change of model is not finished ({directory}): a command is still working on it, or was interrupted; \
+         then the same command continues it, and `ehi drop-previous` removes it"
     )]
     Unfinished {
         /// The directory that it fills, relative to the index.

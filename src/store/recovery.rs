@@ -19,19 +19,21 @@ pub(super) struct Waiting {
     pub(super) documents: u64,
 }
 
-/// Evidence that a later manifest existed, and an older one was put back: its copy, which is written after
-/// it, or a segment with a number that no crash leaves. Nothing may be removed then.
+/// Evidence that another manifest existed, and an older one was put back or that of another store was put in
+/// its place: its copy, which is written after it, or a segment with a number that no crash leaves. Nothing
+/// may be removed then.
 pub(super) fn evidence_of_later(
     backend: &dyn Backend,
     dir: &Path,
     manifest: &Manifest,
 ) -> Option<StoreError> {
     let copy = Manifest::read_named(backend, dir, names::MANIFEST_COPY).ok();
-    if let Some(copy) = copy.filter(|copy| copy.store_id == manifest.store_id)
-        && copy.generation > manifest.generation
-    {
+    if let Some(copy) = copy.filter(|copy| manifest.is_superseded(backend, dir, copy)) {
         let (expected, found) = (copy.generation.0, manifest.generation.0);
-        let detail = Damage::Disagreement { what: "its generation, by its copy", expected, found };
+        let detail = match copy.store_id == manifest.store_id {
+            true => Damage::Disagreement { what: "its generation, by its copy", expected, found },
+            false => Damage::Foreign,
+        };
         return Some(StoreError::corrupt(names::MANIFEST, detail));
     }
     let mut unnamed = manifest.orphans(backend, dir).into_iter();

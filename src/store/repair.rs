@@ -18,6 +18,7 @@ use super::{
     batch::{CheckedPut, Put, check_leaf},
     error::Damage,
     files::{self, set_aside},
+    header,
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
@@ -161,6 +162,11 @@ impl Repair {
         &self.manifest.config
     }
 
+    /// As [`Store::id`](super::Store::id).
+    pub(crate) fn store_id(&self) -> String {
+        header::text_of(self.manifest.store_id)
+    }
+
     /// Whether every byte of the segments and of the dead rows is intact.
     pub(crate) fn is_sound(&self) -> Result<bool> {
         for entry in &self.manifest.segments {
@@ -216,7 +222,7 @@ impl Repair {
                     sound.push(part);
                 }
                 Err(StoreError::Corrupt { file, detail }) => {
-                    tracing::warn!(index = %self.dir.display(), %file, %detail, "damaged");
+                    tracing::warn!(index = %self.dir.display(), "{file} is damaged: {detail}");
                     damaged.push(*entry);
                 }
                 Err(other) => return Err(other.into()),
@@ -229,7 +235,7 @@ impl Repair {
         let mut salvaged = Salvaged::default();
         // Of an id in several segments, which only damage can cause, the newest.
         for entry in damaged.iter().rev() {
-            self.salvage(entry, &sound, undecided, compute, &mut salvaged)?;
+            self.salvage(entry, &sound, undecided, &mut Anew { compute, lexer }, &mut salvaged)?;
         }
         let Salvaged { whole, again, ids } = salvaged;
         self.report.recovered = ids.len() as u64;
@@ -286,14 +292,18 @@ impl Repair {
         entry: &SegmentEntry,
         sound: &[VersionPart],
         undecided: Undecided,
-        compute: Compute<'_, E>,
+        anew: &mut Anew<'_, E>,
         salvaged: &mut Salvaged,
     ) -> Result<(), E> {
         let config = self.manifest.config.clone();
-        let Some(segment) = undamaged(self.open(entry, true))? else {
+        let [segment, unchecked] = [self.open(entry, true), self.open(entry, true)].map(undamaged);
+        let (Some(segment), Some(unchecked)) = (segment?, unchecked?) else {
             self.report.lost += live(entry);
             return Ok(());
         };
+        if let Some(lexer) = anew.lexer {
+            segment.trust_all_but_terms(&unchecked, lexer)?;
+        }
         let tombstones = undamaged(self.tombstones(entry, true))?;
         let is_dead = |row| tombstones.as_ref().is_some_and(|tombstones| tombstones.contains(row));
         let mut found = Vec::new();
@@ -335,7 +345,7 @@ impl Repair {
             }
             self.report.recomputed += known.len() as u64;
             for (head, Put { document, rows, terms }) in
-                known.into_iter().zip(compute(documents, embeddings)?)
+                known.into_iter().zip((anew.compute)(documents, embeddings)?)
             {
                 let (payload, metadata) = (segment.payload(head)?.to_vec(), segment.metadata(head)?.to_vec());
                 let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
@@ -446,18 +456,14 @@ fn live(entry: &SegmentEntry) -> u64 {
     u64::from(entry.files.rows - entry.tombstones.map_or(0, |tombstones| tombstones.count))
 }
 
-/// Whether all files that a manifest names exist, judging by their lengths and ends.
+/// Whether all files that a manifest names are there.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
-    let folder = manifest.folder(backend, dir);
-    let opens = |entry: &SegmentEntry| {
-        Segment::open(folder, manifest.config.dim, entry.files, false).is_ok()
-            && entry.read_tombstones(folder, false).is_ok()
-    };
-    manifest.segments.iter().all(opens)
+    manifest.opening(backend, dir) == manifest.segments.len()
 }
 
 /// If an older manifest was put back: continues with the later one, of which there is a copy, if all its
-/// files exist; otherwise with the current one, and sets files of a later one aside.
+/// files exist; otherwise with the current one, and sets files of a later one aside. Likewise if that of
+/// another store is in its place.
 fn go_on_from_later(
     backend: &dyn Backend,
     dir: &Path,
@@ -465,9 +471,8 @@ fn go_on_from_later(
     report: &mut RepairReport,
 ) -> Result<Manifest> {
     let is_later = |copy: &Manifest| {
-        copy.generation > manifest.generation
-            && copy.store_id == manifest.store_id
-            && is_whole(backend, dir, copy)
+        let is_whole = copy.store_id != manifest.store_id || is_whole(backend, dir, copy);
+        is_whole && manifest.is_superseded(backend, dir, copy)
     };
     let copy = Manifest::read_named(backend, dir, names::MANIFEST_COPY).ok().filter(is_later);
     let manifest = copy.unwrap_or(manifest);

@@ -109,7 +109,8 @@ fn what_is_put_among_the_models_is_left_there() {
     let (dir, index) = filled(FLAT, STORED);
     let path = dir.path().join("index");
     let (old, new) = (bundle(FLAT), bundle(Shape { height: 2 }));
-    index.snapshot(path.join("models/2")).unwrap();
+    index.snapshot(dir.path().join("copy")).unwrap();
+    fs::rename(dir.path().join("copy"), path.join("models/2")).unwrap();
     copy_directory(&path.join("models/1"), &path.join("models/7"));
     fs::create_dir(path.join("models/mine")).unwrap();
     index.reencode(&new).unwrap();

@@ -147,6 +147,34 @@ fn no_store_gets_the_name_of_another() {
     assert_eq!(reader.verify().unwrap().warnings, []);
 }
 
+/// A check reads one model after the other, and a writer may drop any of them before or in the meantime.
+#[test]
+fn a_check_during_changes_of_the_model_finds_no_damage() {
+    let (dir, index) = filled(OLD, 30);
+    let path = dir.path().join("index");
+    let change = |shape| {
+        index.reencode(&bundle(shape)).unwrap();
+        index.drop_previous_model().unwrap();
+    };
+    let reader = Index::open_read_only(&path).unwrap();
+    change(NEW);
+    assert_eq!(reader.verify().unwrap().problems, []);
+    for (checked, [kept, shape]) in [(&reader, [OLD, OTHER]), (&index, [NEW, OLD])] {
+        index.reencode(&bundle(kept)).unwrap();
+        checked.refresh().unwrap();
+        let mut is_changed = false;
+        let in_the_meantime = |_| {
+            if !std::mem::replace(&mut is_changed, true) {
+                change(shape);
+            }
+            ControlFlow::Continue(())
+        };
+        let report = checked.with_progress(in_the_meantime).verify().unwrap();
+        assert_eq!((report.problems, report.warnings, report.documents), (vec![], vec![], 30));
+        assert_eq!(checked.bundle().hash(), bundle(shape).hash());
+    }
+}
+
 /// The documents of the previous model are not needed, so their damage must not block a change.
 #[test]
 fn damage_of_what_is_kept_is_repaired() {

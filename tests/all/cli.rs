@@ -62,7 +62,7 @@ fn what_was_inserted_before_a_bad_line_stays() {
         assert_eq!(
             ran.out,
             format!(
-                "3 inserted, 0 replaced, 1 read and not stored, nothing after it was read; 3 of the 3 stored are on disk; \
+                "3 inserted, 0 replaced, 1 read but not stored, and reading stopped there; 3 of the 3 stored are on disk; \
                  the index has {total} documents\n"
             )
         );
@@ -314,7 +314,12 @@ fn an_index_is_copied_and_changes_its_model() {
     flow.insert(8);
     let copy = flow.path("copy");
     assert!(flow.run("snapshot", &[text(&copy)]).ok().ends_with("copy: 8 documents\n"));
-    assert!(flow.run("snapshot", &[text(&copy)]).failure().contains("already exists"));
+    let said = flow.run("snapshot", &[text(&copy)]).failure();
+    assert!(said.contains("already exists") && said.contains("`ehi search --index"), "{said}");
+    for inside in [flow.path("index"), flow.path("index/models"), flow.path("index/a/copy")] {
+        assert!(flow.run("snapshot", &[text(&inside)]).failure().contains("choose a directory outside it"));
+    }
+    assert!(!flow.path("index/a").exists());
     let other = bundle(Shape::of_height(1));
     let change = flow.run("reencode", &["--model", text(other.path()), "--json"]).json();
     assert_eq!((&change["documents"], &change["routed"]), (&json!(8), &json!(8)));
@@ -323,13 +328,11 @@ fn an_index_is_copied_and_changes_its_model() {
     assert_eq!((&stats["model"], &stats["leaves"]), (&change["to"], &json!(4)));
     assert!(stats["bytes"]["other_models"].as_u64() > Some(0));
     assert!(flow.run("reencode", &["--model", text(other.path())]).failure().contains("already"));
-    assert!(
-        flow.run("rollback", &[])
-            .ok()
-            .starts_with("8 documents, all of them unchanged since that model served")
-    );
+    assert!(flow.run("rollback", &[]).ok().starts_with(
+        "8 documents, none of them changed since this model was last in use; the index now uses"
+    ));
     assert_eq!(flow.run("stats", &["--json"]).json()["model"], change["from"]);
-    assert!(flow.run("drop-previous", &[]).ok().contains("gone"));
+    assert!(flow.run("drop-previous", &[]).ok().contains("are removed"));
     assert_eq!(flow.run("drop-previous", &["--json"]).json()["dropped"], json!(false));
     assert!(flow.run("rollback", &[]).failure().contains("no earlier model"));
     assert_eq!(flow.run("stats", &["--json"]).json()["bytes"]["other_models"], json!(0));

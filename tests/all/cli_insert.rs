@@ -133,7 +133,7 @@ fn reading_is_shown_and_can_be_interrupted() {
     drop(input);
     assert_eq!(ran.code, Some(130));
     assert!(reading.join().unwrap().contains("interrupted: 0 of the 5 documents read are stored"));
-    assert!(ran.out.starts_with("0 inserted, 0 replaced, 5 read and not stored; "), "{}", ran.out);
+    assert!(ran.out.starts_with("0 inserted, 0 replaced, 5 read but not stored; "), "{}", ran.out);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use ehi::model::{EncoderPrecision, EncoderSettings};
 use ehi::store::EncodedBy;
-use ehi::{Bundle, Document, Index};
+use ehi::{Bundle, Document, Index, RepairOptions, SearchRequest, no_progress};
 use serde_json::json;
 
 use crate::program::{Flow, text};
@@ -66,6 +66,33 @@ fn a_change_of_model_makes_embeddings_anew_and_a_rollback_brings_the_old_ones_ba
     // Another tree of the same encoder reuses the embeddings.
     index.reencode(&bundle(OTHER)).unwrap();
     assert_eq!(encoded_by(&index), [EncodedBy::F32, EncodedBy::Int8]);
+}
+
+#[test]
+fn a_repair_encodes_in_the_precision_of_the_index() {
+    for precision in [EncoderPrecision::F32, EncoderPrecision::Int8] {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::builder().encoder_precision(precision).create(dir.path(), &bundle(SHAPE)).unwrap();
+        index.insert_batch(documents(10)).unwrap();
+        index.flush().unwrap();
+        let scores = |index: &Index| -> Vec<(String, u32)> {
+            let query: Vec<f32> = (0..WIDTH).map(|n| (n as f32).sin()).collect();
+            let found = index.search_with(&query, &SearchRequest::dense().exact().k(10)).unwrap();
+            found.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect()
+        };
+        let (before, by) = (scores(&index), encoded_by(&index));
+        drop(index);
+        for file in fs::read_dir(dir.path().join("models/1/segments")).unwrap().map(Result::unwrap) {
+            if file.path().extension().is_some_and(|kind| kind == "vectors") {
+                fs::remove_file(file.path()).unwrap();
+            }
+        }
+        let report = Index::repair(dir.path(), &RepairOptions::default(), &mut no_progress).unwrap();
+        assert_eq!((report.recomputed, report.lost), (10, 0), "{precision}");
+        let index = Index::open(dir.path()).unwrap();
+        assert_eq!(scores(&index), before, "{precision}");
+        assert_eq!(encoded_by(&index), by);
+    }
 }
 
 /// A record that is missing, or damaged.

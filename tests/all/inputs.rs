@@ -520,7 +520,7 @@ fn the_program_reads_tables_from_files_and_pipes() {
 
     let ran = from_pipe(b"key,head,body\n9,,x\n10,,y\n11,\n", &[]);
     assert_eq!(ran.line(), "ehi: <stdin>:4: 2 cells for 3 columns; columns found: key, head, body");
-    let says = "2 inserted, 0 replaced, 1 read and not stored, nothing after it was read; 2 of the 2 stored are on disk; the index has 4";
+    let says = "2 inserted, 0 replaced, 1 read but not stored, and reading stopped there; 2 of the 2 stored are on disk; the index has 4";
     assert!(ran.out.starts_with(says), "{}", ran.out);
     let ran = from_pipe(b"id,text\n9,x\n", &[]);
     let line = "ehi: <stdin>: no column `key` for the id; columns found: id, text; `--id` names another one, \

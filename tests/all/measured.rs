@@ -105,11 +105,12 @@ fn the_weight_for_a_query_encoder_is_used_with_that_one_alone() {
     assert_eq!(index.fusion(), Some(fusion));
 }
 
-/// The warnings of a reader, and of a writer.
+/// The warnings of a reader, and of a writer: those of a check, which are also given when they open it.
 fn warnings(path: &Path) -> Vec<String> {
     let [reader, writer] = [Index::open_read_only(path).unwrap(), Index::open(path).unwrap()].map(|index| {
         let report = index.verify().unwrap();
         assert!(report.is_sound(), "{:?}", report.problems);
+        assert_eq!(report.warnings, index.notices());
         report.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     });
     assert_eq!(reader, writer);

@@ -218,7 +218,9 @@ fn the_program_tunes() {
     assert!(said.contains("120 documents routed"), "{said}");
     assert!(ehi(["stats", "--index", index]).ok().contains("of 8 used"));
     assert!(
-        ehi(["rollback", "--index", index]).ok().contains("all of them unchanged since that model served")
+        ehi(["rollback", "--index", index])
+            .ok()
+            .contains("none of them changed since this model was last in use")
     );
     assert!(ehi(["stats", "--index", index]).ok().contains("tree           none"));
     let said = ehi(["tune", "--index", index, "--leaves", "1000"]).line();

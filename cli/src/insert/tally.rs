@@ -198,10 +198,10 @@ impl Tally {
         if let Some(waiting) = waiting {
             let stored = self.stored();
             if self.not_stored() > 0 {
-                write!(out, ", {} read and not stored", self.not_stored())?;
+                write!(out, ", {} read but not stored", self.not_stored())?;
             }
             if self.bad_lines > 0 {
-                write!(out, ", nothing after it was read")?;
+                write!(out, ", and reading stopped there")?;
             }
             if stored > 0 {
                 write!(out, "; {} of the {stored} stored are on disk", stored.saturating_sub(waiting))?;

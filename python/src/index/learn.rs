@@ -200,7 +200,7 @@ impl Index {
     /// >>> index.reencode("models/scifact-minilm")
     /// Traceback (most recent call last):
     /// ...
-    /// ehi.InputError: the index is served by model ... already
+    /// ehi.InputError: the index already uses model ...
     #[pyo3(signature = (model, *, progress = None))]
     fn reencode(
         &self,

@@ -23,12 +23,13 @@ pub(in crate::index) struct Restored {
 /// only model. If there are several models and neither file, nothing says which one is in service.
 ///
 /// # Errors
-/// [`StoreError::Locked`], [`StoreError::NotAnIndex`]; the damage of `CURRENT` if it cannot be recreated.
+/// [`StoreError::Locked`], [`StoreError::NotAnIndex`], [`StoreError::SeveralModels`]; the damage of `CURRENT`
+/// if it cannot be recreated for another reason.
 pub(in crate::index) fn restore(backend: Arc<dyn Backend>, path: &Path, wait: Duration) -> Result<Restored> {
     let dir = canonical(path)?;
     match check_is_index(&*backend, &dir) {
         Ok(()) | Err(StoreError::Corrupt { .. }) => {}
-        Err(StoreError::NotAnIndex { .. }) if sole_model(&*backend, &dir)?.is_some() => {}
+        Err(StoreError::NotAnIndex { .. }) if !stores(&*backend, &dir)?.1.is_empty() => {}
         Err(error) => return Err(error),
     }
     let lock = DirectoryLock::take(&dir, wait)?;
@@ -70,27 +71,48 @@ fn from_copy(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
     }
 }
 
-/// The only model with a store, sound or not; `None` if there are several, of which one may be unfinished.
+/// A `CURRENT` of the only model with a store, sound or not.
+///
+/// # Errors
+/// [`StoreError::SeveralModels`]: one of them may be an earlier or an unfinished one.
 fn sole_model(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
+    let (last, found) = stores(backend, dir)?;
+    match found[..] {
+        [] => Ok(None),
+        [serving] => {
+            let made = Current::of_one(serving, last);
+            // One that cannot be decoded again is useless.
+            Ok(Current::decode(&made.encode()).ok())
+        }
+        _ => {
+            let mut found: Vec<PathBuf> = found.into_iter().map(|number| model_dir(dir, number)).collect();
+            let written =
+                |dir: &PathBuf| dir.join(names::MANIFEST).metadata().and_then(|it| it.modified()).ok();
+            found.sort_by_key(written);
+            found.reverse();
+            Err(StoreError::SeveralModels { models: found })
+        }
+    }
+}
+
+/// The highest number of a model that is there, and the numbers of those with a store.
+fn stores(backend: &dyn Backend, dir: &Path) -> Result<(u32, Vec<u32>)> {
     let models = dir.join(names::MODELS);
+    let (mut last, mut found) = (0, Vec::new());
     if kind(backend, &models)? != Some(Kind::Directory) {
-        return Ok(None);
+        return Ok((last, found));
     }
     let numbers = list(backend, &models)?.into_iter().filter_map(|name| {
         let number = name.parse::<u32>().ok()?;
         (number.to_string() == name).then_some(number)
     });
-    let (mut last, mut found) = (0, Vec::new());
     for number in numbers {
         last = last.max(number);
         if has_store(backend, &model_dir(dir, number))? {
             found.push(number);
         }
     }
-    let [serving] = found[..] else { return Ok(None) };
-    let made = Current::of_one(serving, last);
-    // One that cannot be decoded again is useless.
-    Ok(Current::decode(&made.encode()).ok())
+    Ok((last, found))
 }
 
 fn has_store(backend: &dyn Backend, dir: &Path) -> Result<bool> {

@@ -184,9 +184,21 @@ fn a_lost_current_is_made_again_where_that_is_certain() {
     damage(&path.join("CURRENT"));
     damage(&path.join("CURRENT.copy"));
     let before = names(&path);
-    match repair(&path) {
-        Err(Error::Store(StoreError::Corrupt { file, .. })) => assert_eq!(file, "CURRENT"),
-        other => panic!("{other:?}"),
+    let [first, second] = ["models/1", "models/2"].map(|name| path.canonicalize().unwrap().join(name));
+    for remove in [false, true] {
+        if remove {
+            ["CURRENT", "CURRENT.copy"].iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
+        }
+        match repair(&path) {
+            Err(Error::Store(StoreError::SeveralModels { models })) => {
+                assert_eq!(models, [second.clone(), first.clone()]);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(remove || names(&path) == before);
     }
-    assert_eq!(names(&path), before);
+    // As the error says.
+    fs::rename(&first, path.with_file_name("away")).unwrap();
+    assert!(repair(&path).unwrap().current_restored);
+    assert_eq!(open(unsynced(), &path).unwrap().bundle().hash(), bundles.b.hash());
 }

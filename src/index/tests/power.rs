@@ -125,7 +125,7 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 before
             }
             Act::Snapshot(name) => {
-                index.snapshot(dir.join(name)).unwrap();
+                index.copy_to(&dir.join(name)).unwrap();
                 recorder.note(Step::Copied(name.into(), number));
                 before
             }
@@ -285,7 +285,7 @@ fn check_copies(
                 if promised {
                     return Err(format!("open a copy: {error}"));
                 }
-                index.snapshot(&path).map_err(|error| format!("copy again: {error}"))?;
+                index.copy_to(&path).map_err(|error| format!("copy again: {error}"))?;
                 open(unsynced(), &path).map_err(|error| format!("open a second copy: {error}"))?
             }
             Err(error) => return Err(format!("open a copy: {error}")),

@@ -173,7 +173,7 @@ impl SealedFile {
         1 + self.pages()
     }
 
-    fn pages(&self) -> u64 {
+    pub(super) fn pages(&self) -> u64 {
         self.body_bytes.div_ceil(PAGE_BYTES)
     }
 
@@ -193,7 +193,7 @@ impl SealedFile {
         self.sound[(page / 64) as usize].fetch_or(1 << (page % 64), Ordering::Relaxed);
     }
 
-    fn check_page(&self, page: u64) -> Result<()> {
+    pub(super) fn check_page(&self, page: u64) -> Result<()> {
         let word = &self.sound[(page / 64) as usize];
         if word.load(Ordering::Relaxed) & (1 << (page % 64)) != 0 {
             return Ok(());
@@ -206,11 +206,17 @@ impl SealedFile {
     /// Read, not mapped: an unreadable medium then causes an error, and does not kill the process. The
     /// mapping shows the same memory of the system.
     fn read_page(&self, page: u64) -> Result<()> {
+        self.read_page_with(page, &mut |_| {})
+    }
+
+    /// As [`Self::read_page`], after a change of the bytes that were read.
+    pub(super) fn read_page_with(&self, page: u64, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
         let start = page * PAGE_BYTES;
         let mut bytes = vec![0; PAGE_BYTES.min(self.body_bytes - start) as usize];
         let mut crc = [0; CRC_BYTES];
         let at = self.body_bytes + page * CRC_BYTES as u64;
         let whole = self.contents.read(&mut bytes, start)? && self.contents.read(&mut crc, at)?;
+        change(&mut bytes);
         if !whole || crc32fast::hash(&bytes) != u32::from_le_bytes(crc) {
             return Err(self.corrupt(Damage::Checksum { what: "page", number: page }));
         }

@@ -5,6 +5,8 @@
 //! were lost, those of the pages as they are now. The result is the original, or every page would have to be
 //! damaged in a way that the checksum does not detect.
 
+use std::{collections::BTreeMap, ops::Range};
+
 use super::{SealedFile, read::Contents};
 use crate::store::{
     error::{Result, StoreError},
@@ -42,11 +44,61 @@ impl SealedFile {
         let first_is_sound = contents.page_checksum(0, tail.body_bytes)? == directory[..CRC_BYTES];
         let opened = Self::new(contents, tail, tail.sections_in(directory))?;
         if pages_are_sound {
-            (0..tail.pages()).for_each(|page| opened.trust_page(page));
+            opened.trust_all();
         } else if first_is_sound {
             opened.trust_page(0);
         }
         Ok(opened)
+    }
+
+    /// Damaged pages with bytes both of sections below `name` and of sections from there on.
+    pub(in crate::store) fn damaged_at_border(&self, name: u32) -> Result<Vec<u64>> {
+        let (below, above): (Vec<u32>, Vec<u32>) = (0..SECTION_NAMES as u32).partition(|own| *own < name);
+        let is_on = |page: u64, names: &[u32]| names.iter().any(|name| !self.overlap(page, *name).is_empty());
+        let mut damaged = Vec::new();
+        for page in (0..self.pages()).filter(|&page| is_on(page, &below) && is_on(page, &above)) {
+            match self.check_page(page) {
+                Err(StoreError::Corrupt { .. }) => damaged.push(page),
+                checked => checked?,
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// The part of a section that is on a page.
+    fn overlap(&self, page: u64, name: u32) -> Range<u64> {
+        let (section, start) = (self.section(name), page * PAGE_BYTES);
+        section.start.max(start)..section.end.min(start + PAGE_BYTES)
+    }
+
+    /// Trusts those of the pages that have their checksums if the sections are these.
+    pub(in crate::store) fn trust_with(
+        &self,
+        pages: &[u64],
+        sections: &BTreeMap<u32, Vec<u8>>,
+    ) -> Result<()> {
+        let have_their_lengths =
+            sections.iter().all(|(&name, bytes)| self.count(name, 1) == bytes.len() as u64);
+        for &page in pages.iter().filter(|_| have_their_lengths) {
+            let checked = self.read_page_with(page, &mut |own| {
+                for (&name, bytes) in sections {
+                    let (on_page, from) = (self.overlap(page, name), self.section(name).start);
+                    if !on_page.is_empty() {
+                        let within =
+                            |start: u64| (on_page.start - start) as usize..(on_page.end - start) as usize;
+                        own[within(page * PAGE_BYTES)].copy_from_slice(&bytes[within(from)]);
+                    }
+                }
+            });
+            // Something else on it is damaged too.
+            let (Ok(()) | Err(StoreError::Corrupt { .. })) = checked else { return checked };
+        }
+        Ok(())
+    }
+
+    /// Trusts every page unseen: what is read may be anything.
+    pub(in crate::store) fn trust_all(&self) {
+        (0..self.pages()).for_each(|page| self.trust_page(page));
     }
 }
 

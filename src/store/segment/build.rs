@@ -84,7 +84,16 @@ pub(in crate::store) fn build(
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }
     if let Some(lexer) = lexer {
-        write_terms(&mut file, sources, &members, &is_head, lexer)?;
+        let mut last = None;
+        write_terms(sources, &members, &is_head, lexer, &mut |name, bytes| {
+            match name {
+                name if last == Some(name) => {}
+                POSTINGS => file.begin_apart(name)?,
+                name => file.begin(name)?,
+            }
+            last = Some(name);
+            file.write(bytes)
+        })?;
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
@@ -138,13 +147,14 @@ fn write_blobs<'a>(
     file.section(ends, &all_ends)
 }
 
-/// The posting lists of terms, merged over all sources.
-fn write_terms(
-    file: &mut SealedWriter,
+/// The posting lists of terms, merged over all sources: `write` gets the sections in their order, a long one
+/// in parts.
+pub(super) fn write_terms(
     sources: &[&dyn RowSource],
     members: &[Member],
     is_head: &dyn Fn(usize) -> bool,
     lexer: &dyn Lexer,
+    write: &mut dyn FnMut(u32, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let heads = (0..).zip(members).filter(|&(new, _)| is_head(new as usize));
     let rows = heads.map(|(new, member)| (new, member.source as usize, member.row));
@@ -152,24 +162,24 @@ fn write_terms(
     let lengths = joined.lengths(members.len())?;
     let (mut terms, mut term_rows, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let (mut postings, mut bytes, mut end) = (Vec::new(), Vec::new(), 0);
-    file.begin_apart(POSTINGS)?;
+    write(POSTINGS, &[])?;
     while let Some(term) = joined.next(&mut postings)? {
         if postings.is_empty() {
             continue;
         }
         bytes.clear();
         lexical::encode(&postings, |row| lengths.get(row as usize).copied().unwrap_or(0), &mut bytes);
-        file.write(&bytes)?;
+        write(POSTINGS, &bytes)?;
         end += bytes.len() as u64;
         terms.push(term);
         term_rows.push(postings.len() as u32);
         ends.push(end);
     }
-    file.section(TERMS, &terms)?;
-    file.section(TERM_ROWS, &term_rows)?;
-    file.section(LENGTHS, &lengths)?;
-    file.section(TERM_ENDS, &ends)?;
-    file.section(TOTAL_LENGTH, &[lengths.iter().map(|&length| u64::from(length)).sum::<u64>()])
+    write(TERMS, bytemuck::cast_slice(&terms))?;
+    write(TERM_ROWS, bytemuck::cast_slice(&term_rows))?;
+    write(LENGTHS, bytemuck::cast_slice(&lengths))?;
+    write(TERM_ENDS, bytemuck::cast_slice(&ends))?;
+    write(TOTAL_LENGTH, bytemuck::bytes_of(&lengths.iter().map(|&length| u64::from(length)).sum::<u64>()))
 }
 
 fn write_ids(

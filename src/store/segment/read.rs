@@ -273,7 +273,8 @@ impl RowSource for Segment {
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
-        if self.is_lexical() {
+        // Pages of a damaged segment may be trusted without their lists.
+        if self.is_lexical() && !self.damaged {
             match self.check_terms(false) {
                 Ok(_) => return Ok(vec![Box::new(self)]),
                 Err(error @ StoreError::Corrupt { .. }) => {

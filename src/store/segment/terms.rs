@@ -1,13 +1,15 @@
 //! Reads a segment's posting lists of terms.
 
-use super::Segment;
+use std::collections::BTreeMap;
+
+use super::{Segment, build::write_terms};
 use crate::{
     lexical::{self, EncodedList, Posting},
     store::{
-        error::{Damage, Result},
+        error::{Damage, Result, StoreError},
         layout::segment::*,
-        rows::Rows,
-        terms::TermLists,
+        rows::{Member, Rows},
+        terms::{Lexer, TermLists},
     },
 };
 
@@ -92,6 +94,30 @@ impl Segment {
         match found == expected {
             true => Ok(all),
             false => Err(self.documents.corrupt(Damage::Disagreement { what, expected, found })),
+        }
+    }
+
+    /// For a repair: trusts pages on which nothing but posting lists of terms is damaged. Lists follow from
+    /// texts: with those of the texts as they are, such a page has its checksum. `unchecked` is another
+    /// handle of the same segment, whose bytes are not checked any more.
+    pub(in crate::store) fn trust_all_but_terms(&self, unchecked: &Self, lexer: &dyn Lexer) -> Result<()> {
+        let pages = self.documents.damaged_at_border(TERMS)?;
+        if pages.is_empty() {
+            return Ok(());
+        }
+        unchecked.documents.trust_all();
+        let mut sections = BTreeMap::<u32, Vec<u8>>::new();
+        let members: Vec<Member> = (0..self.rows()).map(|row| Member { source: 0, row }).collect();
+        let is_head = |row: usize| unchecked.head(row as u32).is_ok_and(|head| head as usize == row);
+        let made = write_terms(&[unchecked], &members, &is_head, lexer, &mut |name, bytes| {
+            sections.entry(name).or_default().extend_from_slice(bytes);
+            Ok(())
+        });
+        match made {
+            Ok(()) => self.documents.trust_with(&pages, &sections),
+            // More is damaged than the lists.
+            Err(StoreError::Corrupt { .. }) => Ok(()),
+            Err(other) => Err(other),
         }
     }
 }

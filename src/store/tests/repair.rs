@@ -136,6 +136,54 @@ fn a_damaged_manifest_is_that_of_its_copy() {
 }
 
 #[test]
+fn a_manifest_of_another_store_is_not_followed() {
+    let empty = tempfile::tempdir().unwrap();
+    drop(create(empty.path()));
+    let (other, _) = index();
+    for foreign in [&empty, &other] {
+        let (dir, model) = index();
+        fs::copy(foreign.path().join("MANIFEST"), dir.path().join("MANIFEST")).unwrap();
+        match open(dir.path()) {
+            Err(StoreError::Corrupt { file, detail: Damage::Foreign }) => assert_eq!(file, "MANIFEST"),
+            other => panic!("{other:?}"),
+        }
+        let report = repair(dir.path(), Undecided::Refuse).unwrap();
+        assert!(report.manifest_restored && report.damaged_segments == 0, "{report:?}");
+        assert_holds(dir.path(), &model);
+        // In place of the copy, it is only replaced.
+        fs::copy(foreign.path().join("MANIFEST"), dir.path().join("MANIFEST.copy")).unwrap();
+        assert!(repair(dir.path(), Undecided::Refuse).unwrap().was_sound());
+        assert_holds(dir.path(), &model);
+    }
+}
+
+#[test]
+fn damage_of_the_words_of_a_small_segment_loses_nothing() {
+    use crate::store::layout::segment::{LENGTHS, POSTINGS, TERM_ENDS, TERM_ROWS, TERMS, TOTAL_LENGTH};
+    for name in [TERMS, TERM_ROWS, TERM_ENDS, POSTINGS, LENGTHS, TOTAL_LENGTH] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut model = Model::new();
+        let store = create(dir.path());
+        commit(&store, &mut model, puts((0..40).map(|n| put(&format!("id{n:03}"), n, n % LEAVES)).collect()));
+        store.flush().unwrap();
+        commit(&store, &mut model, deletes(&["id007"]));
+        drop(store);
+        let path = &files(dir.path(), "documents")[0];
+        let bytes = fs::read(path).unwrap();
+        let end = bytes.len() - TAIL_BYTES;
+        let sections: Vec<Section> = (1..=MOST_SECTIONS as usize)
+            .map(|place| bytemuck::pod_read_unaligned(&bytes[end - place * SECTION_BYTES..][..SECTION_BYTES]))
+            .collect();
+        let of_name = |own: &&Section| own.name == name;
+        let Section { offset, len, .. } = *sections.iter().find(of_name).unwrap();
+        flip(path, |_| (offset + len / 2) as usize);
+        let report = repair(dir.path(), Undecided::Refuse).unwrap();
+        assert_eq!((report.damaged_segments, report.lost, report.recomputed), (1, 0, 0), "{name}");
+        assert_holds(dir.path(), &model);
+    }
+}
+
+#[test]
 fn embeddings_are_computed_anew_from_the_texts() {
     let (dir, model) = index();
     let vectors = files(dir.path(), "vectors");
