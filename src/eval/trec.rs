@@ -64,8 +64,9 @@ impl TrecRun {
     ) -> Result<(), DataError> {
         let (query, id) = (query.into(), document.into());
         if !score.is_finite() {
-            let message =
-                format!("query `{query}`: document `{id}` has the score {score}, which is not finite");
+            let message = format!(
+                "query `{query}`: the score of document `{id}` is {score}; it must be a finite number"
+            );
             return Err(DataError::new(DataErrorKind::Field, message));
         }
         let results = self.by_query.entry(query).or_default();
