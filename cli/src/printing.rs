@@ -1,6 +1,5 @@
 //! Prints text and JSON with terminal control characters from data escaped.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -62,12 +61,6 @@ pub fn report(
     text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
     if as_json { json(out, value) } else { text(out).map_err(Failure::Output) }
-}
-
-/// A number with its noun: `1 document`, `2 documents`.
-pub fn counted(count: impl TryInto<u64> + Display + Copy, noun: &str) -> String {
-    let s = if matches!(count.try_into(), Ok(1)) { "" } else { "s" };
-    format!("{count} {noun}{s}")
 }
 
 /// A path as it is printed.
