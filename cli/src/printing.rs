@@ -53,6 +53,13 @@ pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> 
     writeln!(out).map_err(Failure::Output)
 }
 
+/// A value as JSON, with the numbers that are printed of it: `json!` gives an `f32` digits that it has not.
+#[cfg(feature = "explore")]
+pub fn value(of: &impl Serialize) -> Result<serde_json::Value, Failure> {
+    let printed = serde_json::to_vec(of).and_then(|json| serde_json::from_slice(&json));
+    printed.map_err(|error| Failure::Output(error.into()))
+}
+
 /// Prints a value as one JSON object, or else as `text` writes it.
 pub fn report(
     out: &mut dyn Write,
