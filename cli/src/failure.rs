@@ -48,8 +48,8 @@ pub enum Failure {
     Stopped { signal: i32, left: String },
     /// Some stored documents are not on disk yet.
     #[error(
-        "{}the flush failed: {} in memory and the log only, \
-         and the next command that writes to the index brings back what is there: {source}",
+        "{}the flush failed: {} in memory and the log only; \
+         the next command that writes to the index brings back what is there: {source}",
         before.as_ref().map_or_else(String::new, |before| before.line() + "; "),
         counted(*waiting, "document")
     )]

@@ -39,7 +39,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             Some(split) => judgments(&dataset, split)?,
             None if dataset.splits()?.iter().all(|split| split != "train") => {
                 return Err(Failure::Usage(format!(
-                    "{} has no split `train` to set questions aside of; `--split` takes the judgments of another: {}",
+                    "{} has no split `train` to set questions aside from; `--split` takes the judgments of another: {}",
                     printing::path(data),
                     escaped(&dataset.splits()?.join(", "))
                 )));
@@ -78,7 +78,7 @@ fn write_fused(out: &mut dyn Write, fused: &Fused, more: &str) -> io::Result<()>
     writeln!(out, "{}", fused.sentence)?;
     if fused.unanswered > 0 {
         let left_out = counted(fused.unanswered, "judged question");
-        writeln!(out, "{left_out} without an answer in the index left out")?;
+        writeln!(out, "left out: {left_out} without an answer in the index")?;
     }
     match &fused.fusion {
         None => writeln!(out, "{more}"),
