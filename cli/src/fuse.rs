@@ -39,7 +39,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             Some(split) => judgments(&dataset, split)?,
             None if dataset.splits()?.iter().all(|split| split != "train") => {
                 return Err(Failure::Usage(format!(
-                    "{} has no split `train` to set questions aside from; `--split` takes the judgments of another: {}",
+                    "{} has no split `train` to set questions aside from; `--split` takes the judgments of \
+                     another: {}",
                     printing::path(data),
                     escaped(&dataset.splits()?.join(", "))
                 )));
