@@ -11,8 +11,9 @@ use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
 
 use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
-use crate::printing::{self, counted};
+use crate::printing;
 use crate::store::WriteArgs;
+use crate::text::counted;
 
 /// Recalls that are printed.
 const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
@@ -69,13 +70,13 @@ pub fn after_insert(index: &Index) {
 
 /// A line for each depth and each printed share.
 pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
-    let source = match curve.source {
-        QuestionSource::Documents => "questions made from documents",
-        QuestionSource::Asked => "logged or judged questions",
-        _ => "given questions",
+    let questions = match curve.source {
+        QuestionSource::Documents => counted(curve.questions, "question") + " made from documents",
+        QuestionSource::Asked => counted(curve.questions, "logged or judged question"),
+        _ => counted(curve.questions, "given question"),
     };
     let documents = counted(curve.documents, "document");
-    writeln!(out, "recall         measured on {} {source}, with {documents}", curve.questions)?;
+    writeln!(out, "recall         measured on {questions}, with {documents}")?;
     if curve.documents <= MOST_EXACT_DOCUMENTS {
         let most = MOST_EXACT_DOCUMENTS;
         writeln!(out, "  not used yet: up to {most} documents are all scored where no --beam is given")?;
@@ -85,9 +86,9 @@ pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
             match curve.reaching(recall, depth.depth) {
                 Some(point) => writeln!(
                     out,
-                    "  {recall:.2} of {:>3}   {} leaves, {:.1}% of the documents: {:.3} ± {:.3}",
+                    "  {recall:.2} of {:>3}   {}, {:.1}% of the documents: {:.3} ± {:.3}",
                     depth.depth,
-                    point.beam,
+                    counted(point.beam, "leaf"),
                     point.visited * 100.0,
                     point.recall,
                     point.standard_error,

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::models::{self, EncoderArgs};
 use crate::printing;
-use crate::text::escaped;
+use crate::text::{counted, escaped};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -104,7 +104,7 @@ fn write(out: &mut dyn Write, args: &Args, described: &Described) -> io::Result<
     }
     writeln!(out, "embedding:          {} dimensions, compared by {}", encoder.dim, encoder.similarity)?;
     match leaves {
-        Some(leaves) => writeln!(out, "tree:               {leaves} leaves")?,
+        Some(leaves) => writeln!(out, "tree:               {}", counted(*leaves, "leaf"))?,
         None => writeln!(out, "tree:               none; searches score every document")?,
     }
     write_tokens(out, "as a query", query)?;
@@ -115,7 +115,13 @@ fn write_tokens(out: &mut dyn Write, name: &str, text: &ReadText) -> io::Result<
     let (skipped, pooled) = text.tokens.split_at(text.pooled_from.min(text.tokens.len()));
     let line = |tokens: &[String]| escaped(&tokens.join(" "));
     let left_out = if skipped.is_empty() { String::new() } else { format!("({}) ", line(skipped)) };
-    writeln!(out, "{:<20}{} tokens: {left_out}{}", format!("{name}:"), text.tokens.len(), line(pooled))
+    writeln!(
+        out,
+        "{:<20}{}: {left_out}{}",
+        format!("{name}:"),
+        counted(text.tokens.len(), "token"),
+        line(pooled)
+    )
 }
 
 /// The prompts that a new index uses, if any.

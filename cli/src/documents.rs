@@ -12,8 +12,8 @@ use crate::arguments::{filter, open};
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::opening::{WaitArgs, open_read_only};
-use crate::printing::{self, counted};
-use crate::text::escaped;
+use crate::printing;
+use crate::text::{counted, escaped};
 
 /// Ids deleted in one commit.
 const GROUP: usize = 10_000;
@@ -139,7 +139,8 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let left = index.len();
     match &args.id {
         Some(id) if deleted == 0 => Err(absent(&args.index, id)),
-        Some(id) => writeln!(out, "deleted {}, {left} documents left", escaped(id)).map_err(Failure::Output),
+        Some(id) => writeln!(out, "deleted {}, {} left", escaped(id), counted(left, "document"))
+            .map_err(Failure::Output),
         None => {
             let unknown = match ids.len() - deleted {
                 0 => String::new(),

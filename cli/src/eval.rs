@@ -35,10 +35,10 @@ pub struct Args {
     /// extreme classification
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Whose judgments count
+    /// The split whose judgments count
     #[arg(long, default_value = "test")]
     split: String,
-    /// Beams to measure: numbers and `all`, with commas; powers of two and all by default
+    /// Numbers of leaves to visit, and `all`, with commas; by default the powers of two and all
     #[arg(long, value_delimiter = ',', value_parser = beam)]
     beams: Vec<usize>,
     /// Compare searches by embeddings, words and both, every document a candidate: dense, lexical, hybrid
@@ -58,11 +58,11 @@ pub struct Args {
     /// Numbers of lists of the baseline; as many as leaves by default
     #[arg(long, value_delimiter = ',', requires = "baseline", value_parser = positive)]
     lists: Vec<usize>,
-    /// Visited fractions at which tree, baseline and exact search are compared
+    /// Shares of the documents, from 0 to 1, at whose visit tree, baseline and exact search are compared
     #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, Some(1.0)), default_values_t = evaluation::COMPARED_AT)]
     at: Vec<f64>,
-    /// Work fractions at which they are compared: documents scored plus routing, in document dot
-    /// products over documents
+    /// Shares of the work of scoring every document at which they are compared; routing through the tree
+    /// counts as work too
     #[arg(long, value_delimiter = ',', value_parser = |at: &str| fraction(at, None))]
     at_work: Vec<f64>,
     /// Columns of the table: recall@k, precision@k, mrr@k and ndcg@k for any k
@@ -80,10 +80,10 @@ pub struct Args {
     encoder: Option<QueryEncoder>,
     #[command(flatten)]
     precision: PrecisionArgs,
-    /// Write the figures to this file
+    /// Write all figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the ranking of the largest beam to this file, in TREC's format
+    /// Write the ranking of the largest number of leaves to this file, in TREC's format
     #[arg(long, value_name = "FILE")]
     run: Option<PathBuf>,
     /// Write the figures of each query to this file, as JSON lines

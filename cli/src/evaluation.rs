@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use ehi::QueryEncoder;
 use ehi::eval::{CostComparison, EvalReport, Metric, ModeDifference, Quality};
 
+use crate::text::counted;
+
 /// Default columns of the table, as many as fit on a terminal line.
 pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
 /// Default visited fractions at which tree, baseline and exact search are compared.
@@ -13,12 +15,18 @@ pub const COMPARED_AT: [f64; 3] = [0.05, 0.1, 0.2];
 
 /// Quality by beam, of exact search and of the baseline, and of all at each requested fraction.
 pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Metric]) -> io::Result<()> {
-    writeln!(out, "{} documents, {} queries, {}", report.documents, report.queries, tree(report))?;
+    writeln!(
+        out,
+        "{}, {}, {}",
+        counted(report.documents, "document"),
+        counted(report.queries, "query"),
+        tree(report)
+    )?;
     if report.missing_queries > 0 {
-        writeln!(out, "{} judged queries have no text and count 0", report.missing_queries)?;
+        writeln!(out, "{} without a text, scored 0", counted(report.missing_queries, "judged query"))?;
     }
     if report.missing_documents > 0 {
-        writeln!(out, "{} judged documents are not in the index", report.missing_documents)?;
+        writeln!(out, "{} missing from the index", counted(report.missing_documents, "judged document"))?;
     }
     if report.ignores_identical_ids {
         writeln!(
@@ -33,7 +41,8 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
             let fast = asked - unsure;
             writeln!(
                 out,
-                "{fast} queries read by the fast encoder, {unsure} that it is unsure of by the full one"
+                "{} read by the fast encoder, {unsure} that it is unsure of by the full one",
+                counted(fast, "query")
             )?;
         }
     }
@@ -53,7 +62,11 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
         table.modes(report)?;
     }
     for lists in report.lists() {
-        writeln!(table.out, "\nIVF: k-means of the same embeddings into {lists} lists, mean of four seeds")?;
+        writeln!(
+            table.out,
+            "\nIVF: k-means of the same embeddings into {}, mean of four seeds",
+            counted(lists, "list")
+        )?;
         table.head(&title("nprobe"))?;
         for point in report.ivf.iter().filter(|point| point.lists == lists) {
             let row = row(&point.nprobe, point.visited_fraction, &percent(point.work_fraction));
@@ -78,8 +91,8 @@ fn tree(report: &EvalReport) -> String {
         return "no tree".to_owned();
     }
     format!(
-        "{} leaves ({} used), {:.1} expected documents per leaf (even load: {:.1})",
-        report.leaves,
+        "{} ({} used), {:.1} expected documents per leaf (even load: {:.1})",
+        counted(report.leaves, "leaf"),
         report.leaves_used,
         report.expected_documents_per_leaf,
         report.ideal_documents_per_leaf,
@@ -113,7 +126,7 @@ impl Table<'_> {
         self.head(&format!("\n{title:<18}"))?;
         self.row("tree", at.tree.as_ref())?;
         for lists in &at.ivf {
-            self.row(&format!("IVF, {} lists", lists.lists), lists.quality.as_ref())?;
+            self.row(&format!("IVF, {}", counted(lists.lists, "list")), lists.quality.as_ref())?;
         }
         if at.ivf.len() > 1 {
             self.row("IVF, best of these", at.ivf_best.as_ref())?;

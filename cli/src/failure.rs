@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::interrupt;
 use crate::printing;
-use crate::text::{escaped, one_line};
+use crate::text::{counted, escaped, one_line};
 
 /// Exit status of a check that found warnings but no damage, and of a repair that lost something.
 pub const WARNED: u8 = 3;
@@ -48,9 +48,10 @@ pub enum Failure {
     Stopped { signal: i32, left: String },
     /// Some stored documents are not on disk yet.
     #[error(
-        "{}the flush failed: {waiting} documents are in memory and the log only, \
-         and the next command that writes to the index brings them back: {source}",
-        before.as_ref().map_or_else(String::new, |before| before.line() + "; ")
+        "{}the flush failed: {} in memory and the log only; \
+         the next command that writes to the index brings back what is there: {source}",
+        before.as_ref().map_or_else(String::new, |before| before.line() + "; "),
+        counted(*waiting, "document")
     )]
     Unflushed { waiting: u64, source: Box<ehi::Error>, before: Option<Box<Failure>> },
     /// The judgment to remove does not exist.
@@ -68,7 +69,7 @@ impl Failure {
         let verdict = format!(
             "damaged: {}; run `ehi repair --index {}` (with `--model BUNDLE`, the model that it was \
              made with, if its own copy is damaged)",
-            printing::counted(problems, "problem"),
+            counted(problems, "problem"),
             printing::path(index)
         );
         Self::Checked { index: index.to_owned(), verdict, status: DAMAGED }

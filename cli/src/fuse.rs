@@ -12,7 +12,9 @@ use ehi::{Judgment, LearnedFusion};
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
 use crate::long::AS_BEFORE;
+use crate::printing;
 use crate::store::WriteArgs;
+use crate::text::{counted, escaped};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -23,8 +25,8 @@ pub struct Args {
     /// Dataset whose questions and judgments are taken, beside the others
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Whose judgments: of questions that the model was not trained on. If absent those that `ehi train` sets
-    /// aside: the split `dev`, or a tenth of `train`
+    /// The split whose judgments are taken, of questions that the model was not trained on; if absent what
+    /// `ehi train` sets aside: the split `dev`, or a tenth of `train`
     #[arg(long, requires = "data")]
     split: Option<String>,
 }
@@ -35,11 +37,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let dataset = Dataset::open(data)?;
         pairs.extend(match &args.split {
             Some(split) => judgments(&dataset, split)?,
+            None if dataset.splits()?.iter().all(|split| split != "train") => {
+                return Err(Failure::Usage(format!(
+                    "{} has no split `train` to set questions aside from; `--split` takes the judgments of \
+                     another: {}",
+                    printing::path(data),
+                    escaped(&dataset.splits()?.join(", "))
+                )));
+            }
             None => TrainingSet::read(&dataset, TrainConfig::default().dev_fraction)?.held_out(),
         });
     }
     let more = match (&args.data, &args.split) {
-        (Some(_), None) => "`ehi judge` adds judgments; `--split` takes those of another split",
+        (Some(_), None) => "`ehi judge` adds judgments; `--split` takes all judgments of a split",
         _ => "`ehi judge` adds judgments",
     };
     args.write.run(
@@ -68,7 +78,8 @@ fn judgments(dataset: &Dataset, split: &str) -> Result<Vec<Judgment>, Failure> {
 fn write_fused(out: &mut dyn Write, fused: &Fused, more: &str) -> io::Result<()> {
     writeln!(out, "{}", fused.sentence)?;
     if fused.unanswered > 0 {
-        writeln!(out, "judged questions without an answer in the index, left out: {}", fused.unanswered)?;
+        let left_out = counted(fused.unanswered, "judged question");
+        writeln!(out, "left out: {left_out} without an answer in the index")?;
     }
     match &fused.fusion {
         None => writeln!(out, "{more}"),

@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::failure::{Failure, WARNED};
 use crate::long::{self, AS_BEFORE};
 use crate::opening::open_read_only;
-use crate::printing::{self, counted};
+use crate::printing;
 use crate::store::ReportArgs;
-use crate::text::escaped;
+use crate::text::{counted, escaped};
 
 /// The figures, the advice as sentences, and the result of a check of the whole index.
 #[derive(Serialize)]
@@ -110,7 +110,8 @@ fn write_routing(out: &mut dyn Write, name: &str, routing: &RoutingHealth) -> io
         write!(out, "; in training {:.2} nats, {:.2}", trained.mean_entropy, trained.mean_top_probability)?;
     }
     if let Some((shift, chance)) = routing.shift.zip(routing.shift_by_chance) {
-        let (shift, chance) = (shift * 100.0, chance * 100.0);
+        // With few documents the estimate can exceed 1.
+        let (shift, chance) = (shift * 100.0, chance.min(1.0) * 100.0);
         write!(out, "; {shift:.0}% go to other leaves ({chance:.0}% by chance)")?;
     }
     writeln!(out)
@@ -144,10 +145,10 @@ fn write_checked(out: &mut dyn Write, report: &VerifyReport, warnings: &[impl Di
     let (verdict, read) = if report.is_sound() { ("sound", "") } else { ("damaged", " read") };
     writeln!(
         out,
-        "{verdict}: {}{read} ({} bytes), {} postings, {} bytes of files checked",
+        "{verdict}: {}{read} ({} bytes), {}, {} bytes of files checked",
         counted(report.documents, "document"),
         report.payload_bytes,
-        report.postings,
+        counted(report.postings, "posting"),
         report.file_bytes
     )
 }

@@ -13,9 +13,9 @@ use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::insert::origin;
 use crate::opening::open_read_only;
-use crate::printing::{self, counted};
+use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
-use crate::text::{acts, escaped};
+use crate::text::{acts, counted, escaped};
 
 pub const FORMATS: [(&str, JudgmentFormat); 3] =
     [("tsv", JudgmentFormat::Tsv), ("csv", JudgmentFormat::Csv), ("jsonl", JudgmentFormat::JsonLines)];
@@ -34,7 +34,7 @@ pub struct Args {
     /// 1 and more: it answers the question; 0 and less: it does not
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
     grade: i32,
-    /// How much the judgment counts, above 0, 1 at most: less for a click
+    /// How much the judgment counts, above 0 and at most 1: 1 for a person's judgment, less for a click
     #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "forget"])]
     weight: f64,
     /// Store the judgments of a file: question, id, grade, weight and time (seconds since 1970), of which the

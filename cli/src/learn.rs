@@ -13,6 +13,7 @@ use crate::judge::PairsArgs;
 use crate::long::AS_BEFORE;
 use crate::restart;
 use crate::store::WriteArgs;
+use crate::text::counted;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
@@ -86,9 +87,10 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
         None => Ok(()),
         Some(change) => writeln!(
             out,
-            "{} documents encoded again, {} routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
+            "{} encoded again, {} routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
              gives back its space",
-            change.encoded, change.routed
+            counted(change.encoded, "document"),
+            change.routed
         ),
     }
 }

@@ -11,22 +11,22 @@ use crate::failure::Failure;
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::store::ReportArgs;
-use crate::text::{escaped, line_of};
+use crate::text::{counted, escaped, line_of};
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     report: ReportArgs,
-    /// One leaf alone
+    /// Show this leaf alone, by its number
     #[arg(long)]
     leaf: Option<u32>,
     /// Questions to route, as BEIR query lines, plain or gzip
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
-    /// Distinctive words of each leaf at most
+    /// At most this many distinctive words are shown of each leaf
     #[arg(long, default_value_t = DEFAULT_TERMS)]
     terms: usize,
-    /// Documents, and questions, shown of each leaf at most
+    /// At most this many documents, and with --queries as many questions, are shown of each leaf
     #[arg(long, default_value_t = DEFAULT_SAMPLES)]
     samples: usize,
 }
@@ -45,9 +45,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn write_leaf(out: &mut dyn Write, leaf: &LeafSummary, asked: bool) -> io::Result<()> {
     let path: Vec<String> = leaf.path.iter().map(u32::to_string).collect();
-    write!(out, "leaf {} (path {})  {} documents", leaf.leaf.0, path.join("."), leaf.documents)?;
+    write!(out, "leaf {} (path {})  {}", leaf.leaf.0, path.join("."), counted(leaf.documents, "document"))?;
     if asked {
-        write!(out, ", {} questions", leaf.queries_routed)?;
+        write!(out, ", {}", counted(leaf.queries_routed, "question"))?;
     }
     let terms: Vec<String> = leaf.terms.iter().map(|term| line_of(&term.term)).collect();
     writeln!(out, "\n  words      {}", terms.join(", "))?;

@@ -9,8 +9,9 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::long::AS_BEFORE;
 use crate::models::{self, EncoderArgs};
-use crate::printing::{self, counted};
+use crate::printing;
 use crate::store::WriteArgs;
+use crate::text::counted;
 
 #[derive(clap::Args)]
 pub struct ReencodeArgs {
@@ -45,13 +46,13 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
         (false, _) => "there is no previous model; the remains of an interrupted change of model are removed",
     };
     let report = json!({ "dropped": dropped, "freed_bytes": freed });
-    printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {freed} bytes freed"))
+    printing::report(out, args.json, &report, |out| writeln!(out, "{said}; {} freed", counted(freed, "byte")))
 }
 
 fn tree(index: &Index) -> String {
     let bundle = index.bundle();
     match bundle.has_tree() {
-        true => format!("with a tree of {} leaves", bundle.model().indexer().shape().leaves()),
+        true => format!("with a tree of {}", counted(bundle.model().indexer().shape().leaves(), "leaf")),
         false => "without a tree".to_owned(),
     }
 }

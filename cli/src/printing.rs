@@ -1,6 +1,5 @@
 //! Prints text and JSON with terminal control characters from data escaped.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -54,6 +53,13 @@ pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> 
     writeln!(out).map_err(Failure::Output)
 }
 
+/// A value as JSON, with the numbers that are printed of it: `json!` gives an `f32` digits that it has not.
+#[cfg(feature = "explore")]
+pub fn value(of: &impl Serialize) -> Result<serde_json::Value, Failure> {
+    let printed = serde_json::to_vec(of).and_then(|json| serde_json::from_slice(&json));
+    printed.map_err(|error| Failure::Output(error.into()))
+}
+
 /// Prints a value as one JSON object, or else as `text` writes it.
 pub fn report(
     out: &mut dyn Write,
@@ -62,12 +68,6 @@ pub fn report(
     text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
     if as_json { json(out, value) } else { text(out).map_err(Failure::Output) }
-}
-
-/// A number with its noun: `1 document`, `2 documents`.
-pub fn counted(count: impl TryInto<u64> + Display + Copy, noun: &str) -> String {
-    let s = if matches!(count.try_into(), Ok(1)) { "" } else { "s" };
-    format!("{count} {noun}{s}")
 }
 
 /// A path as it is printed.

@@ -10,9 +10,9 @@ use crate::arguments::one_of;
 use crate::failure::{Failure, WARNED};
 use crate::long;
 use crate::models::{self, EncoderArgs};
-use crate::printing::{self, counted};
+use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
-use crate::text::escaped;
+use crate::text::{counted, escaped};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -16,7 +16,8 @@ use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
 use crate::models::{self, EncoderArgs};
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
-use crate::printing::{self, counted};
+use crate::printing;
+use crate::text::counted;
 
 /// The kind of words of an index, if any.
 #[derive(Clone, Copy)]
@@ -117,7 +118,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let builder = args.passages.iter().fold(builder, |builder, of| builder.passages(of.tokens, of.overlap));
     builder.create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
-        true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
+        true => counted(bundle.model().indexer().shape().leaves(), "leaf"),
         false => "no tree, so searches score every document".to_owned(),
     };
     let encoder = bundle.model().encoder();
@@ -226,7 +227,10 @@ fn help(fusion: &LearnedFusion) -> String {
         true => format!("help: embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha),
         false => "do not help, so searches go by embeddings alone".to_owned(),
     };
-    format!("{helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {questions} questions)")
+    format!(
+        "{helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {})",
+        counted(*questions, "question")
+    )
 }
 
 fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
@@ -273,13 +277,13 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     let bytes = stats.bytes;
     writeln!(
         out,
-        "bytes          {}: embeddings {}, documents {} and words {} in {} segments, log {}, model {}, \
+        "bytes          {}: embeddings {}, documents {} and words {} in {}, log {}, model {}, \
          other models {}, judgments {}, unfinished {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
         bytes.terms,
-        stats.segments,
+        counted(stats.segments, "segment"),
         bytes.log,
         bytes.model,
         bytes.other_models,

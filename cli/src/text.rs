@@ -1,5 +1,7 @@
 //! Texts for display: shortened, on one line, with characters escaped that a terminal interprets.
 
+use std::fmt::Display;
+
 /// Bytes of a title that a terminal shows.
 const LINE: usize = 160;
 
@@ -26,6 +28,17 @@ pub fn beginning(text: &str, most: usize) -> String {
         line.push('…');
     }
     line
+}
+
+/// A number with its noun: `1 document`, `2 documents`, `2 queries`, `2 leaves`.
+pub fn counted(count: impl TryInto<u64> + Display + Copy, noun: &str) -> String {
+    let several = match (noun.strip_suffix('y'), noun.strip_suffix('f')) {
+        _ if matches!(count.try_into(), Ok(1)) => noun.to_owned(),
+        (Some(stem), _) => format!("{stem}ies"),
+        (_, Some(stem)) => format!("{stem}ves"),
+        _ => format!("{noun}s"),
+    };
+    format!("{count} {several}")
 }
 
 /// The last character boundary at or before a byte of a text.
@@ -68,6 +81,17 @@ mod tests {
         assert_eq!(beginning("one two, three", 8), "one two…");
         assert_eq!(beginning(&"é".repeat(20), 11), format!("{}…", "é".repeat(5)));
         assert_eq!(beginning("", 11), "");
+    }
+
+    #[test]
+    fn a_count_agrees_with_its_noun() {
+        for (noun, several) in [("dead row", "dead rows"), ("dev query", "dev queries"), ("leaf", "leaves")] {
+            assert_eq!(counted(1_u64, noun), format!("1 {noun}"));
+            assert_eq!(
+                [0, 2].map(|count| counted(count, noun)),
+                [format!("0 {several}"), format!("2 {several}")]
+            );
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::models::{self, EncoderArgs};
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
-use crate::text::escaped;
+use crate::text::{counted, escaped};
 use crate::training;
 
 const PRESETS: [(&str, Preset); 4] = [
@@ -151,12 +151,12 @@ impl SetArgs {
         let is_there = |judged: &&Judgment| ids.contains(judged.id.as_str());
         if let Some(Judgment { question, id, .. }) = judgments.iter().find(|judged| !is_there(judged)) {
             return Err(Failure::Usage(format!(
-                "{}: the question `{}` is answered by the document `{}`, which is not among the {} given; take that \
-                 line out, or give its document too",
+                "{}: a pair of the question `{}` names the document `{}`, which is missing from the {} given; remove \
+                 the pair, or add the document",
                 printing::path(pairs),
                 escaped(question),
                 escaped(id),
-                documents.len()
+                counted(documents.len(), "document")
             )));
         }
         Ok(TrainingSet::from_judgments(documents, &judgments, dev_fraction)?)

@@ -13,6 +13,7 @@ use crate::models;
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
+use crate::text::counted;
 use crate::train::TrainingArgs;
 
 /// Share of held-out questions for a dataset without a `dev` split.
@@ -98,8 +99,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 fn event_line(event: &RerankerEvent, epochs: usize, first: &str) -> Option<String> {
     Some(match event {
         RerankerEvent::Started { documents, train_queries, dev_queries, pairs, steps } => format!(
-            "{documents} documents, {train_queries} training questions, {dev_queries} held out; {pairs} pairs of \
-             texts, {steps} steps; {first}"
+            "{}, {}, {dev_queries} held out; {} of texts, {}; {first}",
+            counted(*documents, "document"),
+            counted(*train_queries, "training question"),
+            counted(*pairs, "pair"),
+            counted(*steps, "step")
         ),
         RerankerEvent::Epoch(epoch) => {
             format!("epoch {}/{epochs}: loss {:.4} in {:.1} s", epoch.epoch, epoch.loss, epoch.seconds)
@@ -112,8 +116,11 @@ fn write_report(out: &mut dyn Write, report: &RerankerReport) -> io::Result<()> 
     let verdict = &report.verdict;
     writeln!(
         out,
-        "{} documents, {} training questions with {} pairs, {} questions set aside",
-        report.documents, report.train_queries, report.train_pairs, report.dev_queries
+        "{}, {} with {}, {} set aside",
+        counted(report.documents, "document"),
+        counted(report.train_queries, "training question"),
+        counted(report.train_pairs, "pair"),
+        counted(report.dev_queries, "question")
     )?;
     if let Some(Difference { value, against, .. }) = verdict.ndcg_at_10 {
         writeln!(out, "nDCG@10    {against:.4} without the reranker, {value:.4} with it")?;

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use ehi::train::{Comparison, DevFigures, FRACTIONS, Figures, Method, TrainEvent, TrainReport, Verdict};
 
+use crate::text::counted;
+
 /// The dev figures before and after training, and the verdict.
 pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<()> {
     let (before, after) = (&report.before, &report.after);
@@ -12,8 +14,11 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     };
     writeln!(
         out,
-        "{} documents, {} training queries with {} pairs, {} dev queries",
-        report.documents, report.train_queries, report.train_pairs, report.dev_queries
+        "{}, {} with {}, {}",
+        counted(report.documents, "document"),
+        counted(report.train_queries, "training query"),
+        counted(report.train_pairs, "pair"),
+        counted(report.dev_queries, "dev query")
     )?;
     writeln!(out, "{:<28}  {:>14}  {:>14}", "", "before", "after")?;
     if report.dev_queries == 0 {
@@ -89,13 +94,19 @@ fn write_difference(out: &mut dyn Write, comparison: &Comparison) -> io::Result<
 pub fn event_line(event: &TrainEvent, epochs: usize) -> Option<String> {
     Some(match event {
         TrainEvent::Started { documents, train_queries, dev_queries, leaves } => format!(
-            "{documents} documents, {train_queries} training queries, {dev_queries} held out, {leaves} leaves"
+            "{}, {}, {dev_queries} held out, {}",
+            counted(*documents, "document"),
+            counted(*train_queries, "training query"),
+            counted(*leaves, "leaf")
         ),
-        TrainEvent::Resumed { epochs, step } => format!("going on after {epochs} epochs, step {step}"),
+        TrainEvent::Resumed { epochs, step } => {
+            format!("resumed after {}, step {step}", counted(*epochs, "epoch"))
+        }
         TrainEvent::Refreshed { epochs, figures, seconds } => format!(
-            "after {epochs} epochs, held out: exact recall@10 {:.4}, recall@100 {:.4}; \
+            "after {}, held out: exact recall@10 {:.4}, recall@100 {:.4}; \
              tree recall@100 at 10% visited {}; {:.1} expected documents per leaf \
              (even {:.1}), {} empty; {seconds:.1} s",
+            counted(*epochs, "epoch"),
             figures.exact.recall_at_10,
             figures.exact.recall_at_100,
             figures.recall_at_100(0.1).map_or_else(|| "-".to_owned(), |recall| format!("{recall:.4}")),

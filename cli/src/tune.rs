@@ -3,19 +3,23 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use ehi::learn::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, TuneOptions, Tuned};
+use ehi::learn::{
+    COMPARED_RECALL, DEFAULT_MEMORY_BYTES, FEWEST_TUNING_QUESTIONS, NEEDED_SAVING, NEEDED_SAVING_OF_NONE,
+    TuneOptions, Tuned,
+};
 use ehi::search::MOST_EXACT_DOCUMENTS;
 
 use crate::calibrate::questions;
 use crate::failure::Failure;
 use crate::restart;
 use crate::store::WriteArgs;
+use crate::text::counted;
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
-    /// Leaves of the tree; one for ten documents if absent
+    /// Number of leaves of the tree, from 2; one for ten documents if absent
     #[arg(long)]
     leaves: Option<u32>,
     /// Passes over the texts; 30 if absent, of more than some 17,000 texts fewer, 4 at least
@@ -25,7 +29,7 @@ pub struct Args {
     /// documents in any case
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
-    /// MiB of embeddings held at a time; of a larger collection the tree is made from a sample
+    /// MiB of memory for embeddings; the tree of a collection with more of them is made from a sample
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MEMORY_BYTES >> 20)]
     memory: u64,
     /// Directory for a checkpoint after each pass
@@ -34,7 +38,7 @@ pub struct Args {
     /// Go on from the checkpoint there, if there is one; options, documents and questions must be the same
     #[arg(long, requires = "checkpoints")]
     resume: bool,
-    /// Use the new tree even where it saves too little work
+    /// Use the new tree in any case, not only where it saves enough work
     #[arg(long)]
     always: bool,
     /// Seed of everything random
@@ -69,10 +73,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
     writeln!(
         out,
-        "a tree of {} leaves from {} documents, compared on {} questions set aside\n\
+        "a tree of {} from {}, compared on {} set aside\n\
          to find {COMPARED_RECALL:.2} of exact search's ten best, in % of all documents:\n\
          \x20              visited  with routing",
-        tuned.leaves, tuned.documents, tuned.questions,
+        counted(tuned.leaves, "leaf"),
+        counted(tuned.documents, "document"),
+        counted(tuned.questions, "question"),
     )?;
     let rows = [("new tree", tuned.after), ("before", tuned.before), ("k-means lists", tuned.lists)];
     for (name, needed) in rows {
@@ -81,14 +87,18 @@ fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
     let Some(change) = tuned.change else {
         return writeln!(
             out,
-            "the new tree saves too little work, so the index is unchanged; `--always` uses it anyway"
+            "the index is unchanged: a new tree is used if it does the same with at most {:.0}% of the work of the \
+             tree before, on {FEWEST_TUNING_QUESTIONS} questions or more; where there was no tree, with at most \
+             {:.0}% of the work of scoring every document; `--always` uses it anyway",
+            NEEDED_SAVING * 100.0,
+            NEEDED_SAVING_OF_NONE * 100.0
         );
     };
     writeln!(
         out,
-        "it serves now, {} documents routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
+        "the new tree is in use, {} routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
          gives back its space",
-        change.routed
+        counted(change.routed, "document")
     )?;
     match change.documents > MOST_EXACT_DOCUMENTS {
         true => Ok(()),

@@ -182,8 +182,8 @@ fn columns(names: &[String], at: Place<'_>) -> Result<[Option<usize>; 5], DataEr
     let wrong = (0..names.len()).find(is_wrong).or(places[..2].contains(&None).then_some(0));
     let Some(unknown) = wrong.map(|place| &names[place]) else { return Ok(places) };
     let message = format!(
-        "`{unknown}` in what looks like a row of names; the columns are called question, id, grade, weight, time, \
-         the first two of which must be there; columns found: {}",
+        "`{unknown}` in what looks like a row of names; the columns are called question, id, grade, weight, \
+         time, the first two of which must be there; columns found: {}",
         names.join(", ")
     );
     Err(at.error(DataErrorKind::Column, message))
@@ -196,8 +196,8 @@ fn wrong(at: Place<'_>, found: &str, expected: &str) -> DataError {
 /// Column names, our own and those of other tools: a first row with one of them among its first two cells is
 /// a row of names.
 const KNOWN: &str = "question query q query_text query_id query-id queryid qid \
-    id doc doc_id doc-id docid document document_id document-id corpus_id corpus-id pid passage passage_id answer \
-    answer_id rel grade weight time";
+    id doc doc_id doc-id docid document document_id document-id corpus_id corpus-id pid passage passage_id \
+    answer answer_id rel grade weight time";
 
 /// The names in a first row, in lower case; `None` for a row that is a judgment. In a row of names one of the
 /// first two is known, and none is a number or several words.
@@ -277,8 +277,8 @@ mod tests {
             ),
             (
                 JudgmentFormat::JsonLines,
-                "{\"question\": \"what is tea?\", \"id\": \"d1\"}\n\n{\"question\": \"\\\"quoted\\\" is kept\", \"id\": \"d2\", \
-                 \"grade\": 0, \"weight\": 0.5, \"time\": 7}\n",
+                "{\"question\": \"what is tea?\", \"id\": \"d1\"}\n\n{\"question\": \
+                 \"\\\"quoted\\\" is kept\", \"id\": \"d2\", \"grade\": 0, \"weight\": 0.5, \"time\": 7}\n",
             ),
         ] {
             let found = read(text, format).unwrap();
@@ -386,7 +386,11 @@ mod tests {
     proptest! {
         #[test]
         fn judgments_are_read_back(
-            question in "[a-zé\"', ]{0,20}[a-z\"]", id in "[a-z0-9\",-]{1,9}", grade: i32, weight in 1e-6f64..1.0, time: u64,
+            question in "[a-zé\"', ]{0,20}[a-z\"]",
+            id in "[a-z0-9\",-]{1,9}",
+            grade: i32,
+            weight in 1e-6f64..1.0,
+            time: u64,
         ) {
             let one = Judgment::new(question, id, grade).with_weight(weight).at(time);
             for format in FORMATS {

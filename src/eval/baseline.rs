@@ -41,7 +41,9 @@ pub(super) fn plan(lists: &[usize], leaves: usize, beams: &[usize], live: usize)
     asked.retain(|&lists| {
         let divides = lists < live;
         if !divides {
-            tracing::warn!(lists, documents = live, "left out: a list for each document divides nothing");
+            tracing::warn!(
+                "IVF with {lists} lists is not measured: it needs more documents than lists, and there are {live}"
+            );
         }
         divides
     });

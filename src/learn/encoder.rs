@@ -61,13 +61,13 @@ impl Index {
         let can_show = (held_out > 0).then(|| LEARN.can_show(held_out));
         let sentence = match can_show {
             Some(points) if held_out >= FEWEST_QUERIES => format!(
-                "{questions} questions to learn from, {held_out} set aside to measure with: they show a gain of about \
-                 {:.0} points of nDCG@10 or more; judge more questions to show a smaller one",
+                "judged questions to learn from: {questions}, set aside to measure with: {held_out}, which show a \
+                 gain of about {:.0} points of nDCG@10 or more; judge more questions to show a smaller one",
                 100.0 * points
             ),
             _ => format!(
-                "{questions} questions to learn from, {held_out} set aside to measure with: {FEWEST_QUERIES} set aside \
-                 are needed to show anything"
+                "judged questions to learn from: {questions}, set aside to measure with: {held_out}, of which \
+                 {FEWEST_QUERIES} are needed to show anything"
             ),
         };
         Ok(Learnable { questions, held_out, can_show, sentence })

@@ -31,6 +31,7 @@ pub use judged::LearnOptions;
 pub use outcome::{Decision, Learned, Learning, QUESTIONS_NAMED, QuestionChange};
 pub use rankings::{JudgedRankings, RankingVerdict, compare_rankings};
 pub use tree::{
-    COMPARED_RECALL, DEFAULT_MEMORY_BYTES, NEEDED_SAVING, NEEDED_SAVING_OF_NONE, Needed, TuneOptions, Tuned,
+    COMPARED_RECALL, DEFAULT_MEMORY_BYTES, FEWEST_TUNING_QUESTIONS, NEEDED_SAVING, NEEDED_SAVING_OF_NONE,
+    Needed, TuneOptions, Tuned,
 };
 pub use words::{FEWEST_FUSION_QUESTIONS, Fused};

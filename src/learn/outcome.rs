@@ -166,7 +166,7 @@ impl Learned {
                 let judged = match learned + held_out {
                     0 => "No question is judged whose document the index holds".to_owned(),
                     all => format!(
-                        "Only {all} questions are judged, and {held_out} of them were set aside to measure with; \
+                        "Too few questions are judged ({all}, of which {held_out} set aside to measure with); \
                          training needs {FEWEST_QUERIES} set aside, about {:.0} judged questions",
                         FEWEST_QUERIES as f64 / LEARN_HELD_OUT
                     ),

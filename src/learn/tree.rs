@@ -60,7 +60,7 @@ const FEWEST_PER_LEAF: usize = 2;
 /// Penalty on the size of a list in the tree's initial lists (`docs/lab/experiments.md`).
 const SIZE_PENALTY: f32 = 0.1;
 /// Fewest held-out questions for replacing a tree.
-const FEWEST_QUESTIONS: usize = 50;
+pub const FEWEST_TUNING_QUESTIONS: usize = 50;
 
 /// Options of [`Index::tune`].
 #[derive(Clone, Debug)]
@@ -248,7 +248,7 @@ impl Index {
             change: None,
         };
         let is_better = match had_tree {
-            true => tuned.questions >= FEWEST_QUESTIONS && after.work <= NEEDED_SAVING * before.work,
+            true => tuned.questions >= FEWEST_TUNING_QUESTIONS && after.work <= NEEDED_SAVING * before.work,
             false => after.work <= NEEDED_SAVING_OF_NONE,
         };
         let is_new = fitted.bundle.hash() != serving.bundle().hash();

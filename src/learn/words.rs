@@ -120,7 +120,7 @@ pub(super) fn fuse_model(
     let (count, unanswered) = (questions.texts.len(), questions.unanswered);
     if count < FEWEST_FUSION_QUESTIONS {
         let sentence = format!(
-            "{count} judged questions have an answer in the index; at least {FEWEST_FUSION_QUESTIONS} are \
+            "judged questions with an answer in the index: {count}; at least {FEWEST_FUSION_QUESTIONS} are \
              needed to learn a weight, so nothing is changed"
         );
         return Ok(Fused { questions: count, unanswered, fusion: None, sentence });

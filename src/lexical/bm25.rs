@@ -1,8 +1,9 @@
 //! The score of a term in a row.
 //!
-//! BM25 as Lucene computes it since version 8, "lucene" in Lù, BM25S (arXiv 2407.03618): `idf = ln(1 + (N -
-//! df + 0.5) / (df + 0.5))`, and a posting's score is `idf tf / (tf + k1 (1 - b + b len / average))`, without
-//! the factor `k1 + 1`, which does not affect the order.
+//! This is BM25 in the form of Lucene since version 8, which Lù (BM25S, arXiv 2407.03618) calls "lucene":
+//! `idf = ln(1 + (N - df + 0.5) / (df + 0.5))`, and the score of a posting is
+//! `idf tf / (tf + k1 (1 - b + b len / average))`. It leaves out the factor `k1 + 1`, which does not change
+//! the order.
 
 use super::bound;
 

@@ -77,7 +77,10 @@ proptest! {
     }
 
     #[test]
-    fn cursors_go_where_they_are_told(list in any_postings(), targets in prop::collection::vec(any::<(Index, bool, u8)>(), 0..50)) {
+    fn cursors_go_where_they_are_told(
+        list in any_postings(),
+        targets in prop::collection::vec(any::<(Index, bool, u8)>(), 0..50),
+    ) {
         // A part has fewer rows than this.
         let list: Vec<_> = list.into_iter().filter(|posting| posting.row < 100_000).collect();
         let (lengths, norms) = (vec![5; 100_000], Norms::new(Bm25::default(), 5.0));
@@ -142,7 +145,8 @@ proptest! {
         for required in [false, true] {
             let term = |list, required| QueryTerm { list, weight: 1.0, required };
             let terms = [term(List::Encoded(damaged), required), term(List::Plain(&list), false)];
-            let _ = search::<Undecodable>(&terms, &lengths, &norms, 0, &mut |_, _| Ok(true), &mut TopK::new(k));
+            let mut top = TopK::new(k);
+            let _ = search::<Undecodable>(&terms, &lengths, &norms, 0, &mut |_, _| Ok(true), &mut top);
             let _ = score_rows(&terms, &lengths, &norms, &[0, 5, 700, 90_000], &mut Vec::new());
         }
     }
@@ -159,7 +163,8 @@ proptest! {
         width in 1u32..50_000,
     ) {
         let list: Vec<_> = list.into_iter().filter(|posting| posting.row < 60_000).collect();
-        let lengths: Vec<u32> = (0..60_000u32).map(|row| (row.wrapping_mul(seed | 1) >> 16) % (1 << (seed % 17))).collect();
+        let length = |row: u32| (row.wrapping_mul(seed | 1) >> 16) % (1 << (seed % 17));
+        let lengths: Vec<u32> = (0..60_000).map(length).collect();
         let encoded = bytes(&list, |row| lengths[row as usize]);
         let norms = Norms::new(Bm25 { k1, b }, average);
         for list_of in [List::Plain(&list), List::Encoded(EncodedList::new(&encoded, list.len()).unwrap())] {
@@ -243,12 +248,15 @@ fn case() -> impl Strategy<Value = Case> {
     terms
         .prop_flat_map(move |terms| {
             let n = terms.len();
-            let part = (10usize..12_000, prop_oneof![0u32..4, 0u32..2000], any::<u32>(), prop::collection::vec(list.clone(), n));
-            let k = prop_oneof![4 => 1usize..15, 2 => 15usize..300, 1 => Just(0usize), 1 => Just(100_000usize)];
+            let lists = prop::collection::vec(list.clone(), n);
+            let part = (10usize..12_000, prop_oneof![0u32..4, 0u32..2000], any::<u32>(), lists);
+            let k =
+                prop_oneof![4 => 1usize..15, 2 => 15usize..300, 1 => Just(0usize), 1 => Just(100_000usize)];
+            let any_bm25 = (0f32..3.0, 0f32..=1.0).prop_map(|(k1, b)| Bm25 { k1, b });
             (
                 Just(terms),
                 prop::collection::vec(part, 1..4),
-                prop_oneof![3 => Just(Bm25::default()), 1 => (0f32..3.0, 0f32..=1.0).prop_map(|(k1, b)| Bm25 { k1, b })],
+                prop_oneof![3 => Just(Bm25::default()), 1 => any_bm25],
                 prop_oneof![3 => 1f32..500.0, 1 => Just(0.0f32)],
                 k,
                 any::<bool>(),
@@ -293,7 +301,8 @@ proptest! {
         let mut expected = Vec::new();
         for (place, ((lengths, lists), base)) in parts.into_iter().zip(bases).enumerate() {
             let encoded: Vec<_> = lists.iter().map(|list| bytes(list, |row| lengths[row as usize])).collect();
-            let terms: Vec<_> = lists.iter().zip(&encoded).zip(&case.terms).map(|((list, bytes), &(weight, required))| {
+            let listed = lists.iter().zip(&encoded).zip(&case.terms);
+            let terms: Vec<_> = listed.map(|((list, bytes), &(weight, required))| {
                 let list = match place {
                     1 => List::Plain(list),
                     _ => List::Encoded(EncodedList::new(bytes, list.len()).unwrap()),
@@ -309,7 +318,9 @@ proptest! {
             let stats = search(&terms, lengths, &norms, base, &mut accept, &mut best).unwrap();
             prop_assert!(stats.postings <= lists.iter().map(|list| list.len()).sum());
 
-            let plain: Vec<_> = lists.iter().zip(&case.terms).map(|(list, &(weight, required))| (list.clone(), weight, required)).collect();
+            let plain = lists.iter().zip(&case.terms);
+            let plain: Vec<_> =
+                plain.map(|(list, &(weight, required))| (list.clone(), weight, required)).collect();
             let mut given = Vec::new();
             let rows: Vec<u32> = (0..lengths.len() as u32 + 2).filter(|row| row % 3 != 1).collect();
             score_rows(&terms, lengths, &norms, &rows, &mut given).unwrap();
@@ -327,8 +338,9 @@ proptest! {
         }
         expected.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         expected.truncate(case.k);
-        let bits = |found: Vec<(f32, u32)>| found.into_iter().map(|(score, row)| (score.to_bits(), row)).collect::<Vec<_>>();
-        prop_assert_eq!(bits(best.into_sorted().into_iter().map(|(score, row)| (score, row.0)).collect()), bits(expected));
+        let expected: Vec<_> = expected.into_iter().map(|(score, row)| (score.to_bits(), row)).collect();
+        let best = best.into_sorted().into_iter().map(|(score, row)| (score.to_bits(), row.0));
+        prop_assert_eq!(best.collect::<Vec<_>>(), expected);
     }
 }
 

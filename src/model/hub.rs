@@ -13,7 +13,8 @@ pub const DEFAULT_MODEL: &str = "sentence-transformers/msmarco-distilbert-cos-v5
 
 /// Files without which a model cannot be loaded.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
-/// The same for sentence-transformers' table of token vectors, which has no settings.
+/// Files without which a table of token vectors of sentence-transformers cannot be loaded; it has no
+/// `config.json`.
 const OF_TABLE: [&str; 2] = ["tokenizer.json", "model.safetensors"];
 
 /// Optional files that change how a model is used.
@@ -52,7 +53,7 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
             cached.get(file).ok_or_else(|| format!("{file} is not in the cache, and HF_HUB_OFFLINE is set"))
         }
     };
-    // Not every model has these; if one is required, loading the model fails.
+    // Some models lack these files. If the model needs a missing one, loading the model fails.
     let get_optional = |file: &str| {
         get(file)
             .inspect_err(|reason| tracing::debug!(model = name, reason, "optional file not fetched"))
@@ -75,7 +76,7 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
 fn required(modules: Option<&Path>) -> Result<Vec<String>, ModelError> {
     let table = modules.map(super::folder::table_folder).transpose()?.flatten();
     Ok(match table.as_deref() {
-        // model2vec, which has settings.
+        // The table of a model2vec model, which has a `config.json`.
         None | Some(".") => REQUIRED.map(str::to_owned).to_vec(),
         Some("") => OF_TABLE.map(str::to_owned).to_vec(),
         Some(folder) => OF_TABLE.map(|file| format!("{folder}/{file}")).to_vec(),

@@ -24,8 +24,8 @@ pub enum Notice {
     /// The log is damaged, so the index does not open for writing, and commits waiting in the log are not
     /// shown.
     #[error(
-        "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back what can be read \
-         of it"
+        "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back what can \
+         be read of it"
     )]
     DamagedLog {
         /// The log, relative to the store.
@@ -46,8 +46,8 @@ pub enum Notice {
     /// Something unfinished, for example from an interrupted training. The next handle that opens the index
     /// for writing removes it.
     #[error(
-        "{file} is not finished: a command is still writing it, or was interrupted; the next command that writes \
-         removes it"
+        "{file} is not finished: a command is still writing it, or was interrupted; the next command that \
+         writes removes it"
     )]
     Begun {
         /// The file or directory, relative to the index.
@@ -92,8 +92,8 @@ pub enum Notice {
     },
     /// A power failure lost unflushed commits. None of them was promised to survive one.
     #[error(
-        "a power failure lost bytes of {file} from offset {offset} on, which had not been flushed, and with them \
-         the use of {commits} commits behind them"
+        "a power failure lost bytes of {file} from offset {offset} on, which had not been flushed, and with \
+         them the use of {commits} commits behind them"
     )]
     LostInPowerFailure {
         /// The log, relative to the store.
@@ -151,8 +151,8 @@ fn torn(offset: u64, bytes: u64) -> String {
     match bytes {
         0 => format!("was cut short behind offset {offset}"),
         _ => format!(
-            "ends in {bytes} bytes from offset {offset} on that are no whole commit: one that was cut off before \
-             it was acknowledged, or damage of the last one"
+            "ends in {bytes} bytes from offset {offset} on that are no whole commit: one that was cut off \
+             before it was acknowledged, or damage of the last one"
         ),
     }
 }

@@ -35,7 +35,7 @@ fn documents_are_inserted_from_files_packed_files_and_standard_input() {
     let said = Ran::of(child.wait_with_output().unwrap()).ok();
     assert_eq!(
         said,
-        "20 inserted, 0 replaced, 1 superseded (their ids came again); the index has 60 documents\n"
+        "20 inserted, 0 replaced, 1 superseded by later documents of the same id; the index has 60 documents\n"
     );
 
     let index = Index::open(flow.path("index")).unwrap();
@@ -450,6 +450,17 @@ fn the_cost_and_the_metrics_of_an_evaluation_are_the_users_choice() {
     }
     let ran = flow.run("eval", &["--data", &data, "--baseline", "ivf", "--lists", "0"]);
     assert_eq!(ran.code, Some(2));
+    let ran = flow.run("eval", &["--data", &data, "--baseline", "ivf", "--lists", "1000"]);
+    let says = format!("it needs more documents than lists, and there are {DOCUMENTS}\n");
+    assert_eq!(ran.err, format!("ehi: warning: IVF with 1000 lists is not measured: {says}"));
+    // The split from which questions are set aside is missing.
+    let other = flow.path("other");
+    support::copy_directory(support::dataset(), &other);
+    fs::remove_dir_all(other.join("qrels")).unwrap();
+    fs::create_dir(other.join("qrels")).unwrap();
+    fs::copy(support::dataset().join("qrels/test.tsv"), other.join("qrels/test.tsv")).unwrap();
+    let line = flow.run("fuse", &["--data", text(&other)]).failure();
+    assert!(line.ends_with("`--split` takes the judgments of another: test"), "{line}");
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn what_cannot_be_read_is_said() {
             "none.parquet",
             ": text cells do not apply to the format parquet; leave",
         ),
-        (named().metadata(["key"]), "none.parquet", ""),
+        (named().metadata(["key", "key"]), "none.parquet", ""),
     ] {
         let error = read(&input, name).unwrap_err().to_string();
         let start = if expected.is_empty() { "the field `key` is named twice".to_owned() } else { at(name) };

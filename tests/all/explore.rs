@@ -2,7 +2,7 @@
 //! itself.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -77,10 +77,16 @@ impl Explorer {
             .args(["explore", "--index", index, "--no-open"])
             .args(options)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        errors.read_line(&mut line).unwrap();
+        assert!(line.starts_with("note: the page of ") && line.ends_with(":\n"), "{line:?}");
+        // Read on, so that it never blocks.
+        thread::spawn(move || io::copy(&mut errors, &mut io::sink()));
+        line.clear();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let rest = line.trim().strip_prefix("http://127.0.0.1:").unwrap_or_else(|| panic!("{line:?}"));
         let (port, token) = rest.split_once("/#").unwrap();

@@ -494,7 +494,7 @@ fn the_summary_is_json_too() {
     }
     symlink(folder.join("tea.md"), folder.join("link.md")).unwrap();
     let ran = flow.run("insert", &["--json", text(&folder)]);
-    let expected = format!("{}: the front matter has a mistake", text(&folder.join("broken.md")));
+    let expected = format!("{}: the front matter is read as text", text(&folder.join("broken.md")));
     assert!(ran.err.starts_with(&format!("note: {expected}")), "{}", ran.err);
     let summary = ran.json();
     let table = flow.path("table.csv");
@@ -526,8 +526,8 @@ fn a_sync_says_what_it_removes_as_ignored() {
     assert!(sync(&[]).ok().starts_with("4 inserted"));
     write(&folder, ".ignore", "drafts\n");
     let ran = sync(&[]);
-    let said = "note: 1 of the documents removed are of files that are there, and that .gitignore or .ignore names, such \
-                as drafts/one.md; `--no-ignore` reads them\n";
+    let said = "note: 1 document removed whose file exists but is excluded by .gitignore or .ignore, such as \
+                drafts/one.md; `--no-ignore` reads it\n";
     assert_eq!((&*ran.err, ran.code), (said, Some(0)));
     assert!(
         ran.out.starts_with("0 inserted, 0 replaced, 3 unchanged, 1 removed; not read: 1 hidden, 1 ignored;"),

@@ -150,6 +150,34 @@ fn well_formed() -> Vec<Good> {
                 ("t-2", "", "Cup", json!({"Price €": 18.0, "code": "007"})),
             ],
         ),
+        // Fields in two roles, one of them by default.
+        (
+            plain().text(["text", "id"]).metadata(["title", "text", "absent"]),
+            "{\"id\":\"a\",\"title\":\"T\",\"text\":\"x\",\"other\":1}\n",
+            vec![("a", "T", "x\n\na", json!({"title": "T", "text": "x"}))],
+        ),
+        (
+            plain().text(["text", "title", "id"]).metadata(["id", "title", "year"]),
+            "id,title,text,year\n7,T,x,2020\n",
+            vec![("7", "T", "x\n\nT\n\n7", json!({"id": "7", "title": "T", "year": 2020}))],
+        ),
+        (
+            plain().id("name").title("name").text(["name", "more"]),
+            "{\"name\":\"n\",\"more\":\"m\",\"other\":1}\n",
+            vec![("n", "n", "n\n\nm", json!({"other": 1}))],
+        ),
+        // Titles without a text.
+        (
+            plain(),
+            "{\"_id\":\"a\",\"title\":\"T\"}\n{\"_id\":\"b\",\"title\":\"U\",\"text\":null}\n\
+             {\"_id\":\"c\",\"title\":\"V\",\"more\":1}\n{\"_id\":\"d\",\"text\":\"x\"}\n",
+            vec![
+                ("a", "T", "", Value::Null),
+                ("b", "U", "", Value::Null),
+                ("c", "V", "", json!({"more": 1})),
+                ("d", "", "x", Value::Null),
+            ],
+        ),
         // A database's export: an `_id` and more.
         (
             plain(),
@@ -262,13 +290,8 @@ fn malformed() -> Vec<Bad> {
         json("\"quoted\"\n", "in: it begins with `\"quoted\"`, which is neither"),
         json("null\n", "in: it begins with `null`, which is neither"),
         // Options.
-        of(
-            named().id("body"),
-            "",
-            "the field `body` is named twice; it can be one of id, title, text and metadata",
-        ),
-        of(named().metadata(["key"]), "", "the field `key` is named twice"),
-        of(plain().metadata(["a", "a"]), "", "the field `a` is named twice"),
+        of(plain().text(["a", "b", "a"]), "", "the field `a` is named twice for the text; name it once"),
+        of(plain().metadata(["a", "a"]), "", "the field `a` is named twice for the metadata; name it once"),
         of(
             plain().cells_as_text(true),
             "{}",
@@ -304,6 +327,11 @@ fn malformed() -> Vec<Bad> {
             "in:1: there is no text: the field `text` is missing or null; fields found: _id, body; `--text`",
         ),
         json("{\"_id\":\"a\",\"text\":null}", "in:1: there is no text: the field `text` is missing or null"),
+        // A title alone is enough once the name of the text is known to be right.
+        json(
+            "{\"_id\":\"a\",\"title\":\"T\",\"body\":\"x\"}",
+            "in:1: there is no text: the field `text` is missing or null; fields found: _id, body, title; ",
+        ),
         of(
             named(),
             "{\"key\":1}",

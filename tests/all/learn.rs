@@ -550,7 +550,8 @@ fn the_program_judges_lists_and_learns() {
 
     let said = run(&path, "learn", &[]).ok();
     assert!(
-        said.contains("Only 1 questions are judged, and ") && said.contains("training needs 20 set aside"),
+        said.contains("Too few questions are judged (1, of which ")
+            && said.contains("training needs 20 set aside"),
         "{said}"
     );
     let json = run(&path, "learn", &["--json"]).json();

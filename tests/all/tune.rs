@@ -223,6 +223,11 @@ fn the_program_tunes() {
             .contains("none of them changed since this model was last in use")
     );
     assert!(ehi(["stats", "--index", index]).ok().contains("tree           none"));
+    let said = ehi(["tune", "--index", index, "--passes", "1", "--leaves", "2"]).ok();
+    for part in ["the index is unchanged", "90% of the work", "50 questions", "50% of the work", "`--always`"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
     let said = ehi(["tune", "--index", index, "--leaves", "1000"]).line();
     assert!(said.contains("leaves is 1000") && said.contains("2 to 60"), "{said}");
 }

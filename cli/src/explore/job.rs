@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::held::HeldIndex;
 
 /// The panic message is on standard error.
-pub const PANICKED: &str = "an error in the program: see where it runs";
+pub const PANICKED: &str = "the program has failed; its message is in the terminal where it runs";
 
 pub struct Job {
     config: TrainConfig,
@@ -95,7 +95,8 @@ impl Job {
         writable(held)?;
         let mut state = self.lock();
         if matches!(state.phase, Phase::Running { .. } | Phase::Deciding { .. }) {
-            let message = "the index is learning, or returning to the model before: one of these at a time";
+            let message =
+                "the index is learning, or returning to the previous model; wait until that has ended";
             return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
         }
         let phase = Phase::Running { what, stage: "begin", done: 0, total: None };

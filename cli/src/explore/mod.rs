@@ -32,6 +32,7 @@ use crate::failure::Failure;
 use crate::held::HeldIndex;
 use crate::interrupt::Interrupts;
 use crate::opening::{PrecisionArgs, WaitArgs};
+use crate::printing;
 use crate::restart;
 use site::Site;
 
@@ -56,7 +57,7 @@ pub struct Args {
     /// Port of 127.0.0.1; a free one if absent
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Print the address and open no browser
+    /// Print the address of the page and open no browser
     #[arg(long)]
     no_open: bool,
 }
@@ -74,6 +75,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let token = site.guard.keys.issue().map_err(Failure::Listen)?;
     // In the fragment, which browsers never send.
     let address = format!("http://127.0.0.1:{port}/#{token}");
+    let index = printing::path(&args.index);
+    eprintln!(
+        "note: the page of {index} opens once in a browser at this address, until you press Ctrl-C here:"
+    );
     writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
     if !args.no_open {
         open(&address);

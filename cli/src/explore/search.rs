@@ -11,6 +11,7 @@ use super::document::excerpt;
 use super::question::Ask;
 use super::reply::{self, Refusal, Reply};
 use super::site::Site;
+use crate::printing;
 use crate::text::{beginning, floor};
 
 /// Most metadata fields shown per hit, and their most nesting.
@@ -48,7 +49,7 @@ pub fn search(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
     let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
     let shown: Vec<Value> =
         result.hits.iter_mut().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect();
-    let mut answer = json!(result);
+    let mut answer = printing::value(&result)?;
     answer["embeddings"] = json!(index.embeddings());
     for (hit, shown) in answer["hits"].as_array_mut().into_iter().flatten().zip(shown) {
         let fields = shown.as_object().into_iter().flatten();

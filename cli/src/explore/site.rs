@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::leaves::LastReading;
 use crate::held::HeldIndex;
 
-/// The index, data derived from it, and who may ask.
+/// The index, data derived from it, and the rule of which requests are answered.
 pub struct Site {
     pub held: Arc<HeldIndex>,
     pub guard: Guard,

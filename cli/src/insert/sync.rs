@@ -10,7 +10,7 @@ use ehi::{Document, Error, Index};
 use super::origin::SyncBy;
 use crate::failure::Failure;
 use crate::printing;
-use crate::text::escaped;
+use crate::text::{counted, escaped};
 
 /// Ids deleted in one commit.
 const GROUP: usize = 1_000;
@@ -113,7 +113,7 @@ impl Sync {
         let gone: Vec<&String> = own.map(|(id, _)| id).filter(|id| !report.present.contains(*id)).collect();
         if !gone.is_empty() && !report.is_whole {
             return Err(Failure::Usage(format!(
-                "not all of {} could be listed, so it is not known which files are gone: nothing was removed",
+                "{} could not be listed as a whole, so no document was removed: a file that was not listed may exist",
                 printing::path(folder)
             )));
         }
@@ -124,9 +124,9 @@ impl Sync {
         let left_out = self.folder.left_out(gone);
         let line = left_out.first().map(|first| {
             format!(
-                "{} of the documents removed are of files that are there, and that .gitignore or .ignore names, such \
-                 as {first}; `--no-ignore` reads them",
-                left_out.len()
+                "{} removed whose file exists but is excluded by .gitignore or .ignore, such as {first}; \
+                 `--no-ignore` reads it",
+                counted(left_out.len(), "document")
             )
         });
         Ok((removed, line))

@@ -7,8 +7,8 @@ use ehi::{CutTexts, Index, InsertSummary};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::printing::{self, counted};
-use crate::text::escaped;
+use crate::printing;
+use crate::text::{counted, escaped};
 
 #[derive(Default, Serialize)]
 pub struct Tally {
@@ -62,14 +62,13 @@ impl LeftOut {
     /// What was not read; empty if everything was.
     fn line(&self) -> String {
         let Self { hidden, ignored, links, others, empty, values } = *self;
-        let value = if values == 1 { "value" } else { "values" };
         listed(&[
             (hidden, "hidden"),
             (ignored, "ignored"),
             (links, "links"),
             (others, "of other kinds"),
             (empty, "without text"),
-            (values, value),
+            (values, if values == 1 { "value" } else { "values" }),
         ])
     }
 }
@@ -185,7 +184,7 @@ impl Tally {
     fn write(&self, out: &mut dyn Write, index: &Index, waiting: Option<u64>) -> std::io::Result<()> {
         let Self { inserted, replaced, superseded, passages, .. } = *self;
         let more = listed(&[
-            (superseded, "superseded (their ids came again)"),
+            (superseded, "superseded by later documents of the same id"),
             (passages, if passages == 1 { "passage" } else { "passages" }),
             (self.unchanged, "unchanged"),
             (self.removed, "removed"),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::limits::{ANSWER, BATCH, REST, failure, fit, start, within};
 use super::tool::Call;
 use crate::failure::Failure;
+use crate::text::counted;
 
 /// Documents stored together. Progress and cancellation are handled between groups.
 const GROUP: usize = 32;
@@ -117,9 +118,8 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     if cut.documents > 0 {
         let read = index.bundle().model().encoder().max_tokens();
         answer.notes.push(format!(
-            "{} texts are longer than the {read} tokens that the model reads; the text after them counts for \
-             words alone",
-            cut.documents
+            "{} longer than the {read} tokens that the model reads: the text after them counts for words alone",
+            counted(cut.documents, "text")
         ));
     }
     if index.needs_calibration() {

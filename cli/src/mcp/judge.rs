@@ -17,22 +17,16 @@ pub struct Arguments {
     /// Id of the document.
     id: String,
     /// 1 and more: it answers the question, the better the higher; 0 and less: it does not.
-    #[serde(default = "one")]
-    grade: i32,
+    #[serde(default)]
+    #[schemars(with = "i32", extend("default" = 1))]
+    grade: Option<i32>,
     /// How much the judgment counts, above 0 and at most 1: less where it is a guess.
-    #[serde(default = "full")]
-    weight: f64,
-    /// Take back the judgment of this question and document.
+    #[serde(default)]
+    #[schemars(with = "f64", extend("default" = 1.0))]
+    weight: Option<f64>,
+    /// Take back the judgment of this question and document; without `grade` and `weight`.
     #[serde(default)]
     forget: bool,
-}
-
-fn one() -> i32 {
-    1
-}
-
-fn full() -> f64 {
-    1.0
 }
 
 #[derive(Default, Serialize, JsonSchema)]
@@ -58,6 +52,10 @@ pub const DESCRIPTION: &str = "Tell the index that a document answers a question
 pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     let Arguments { question: asked, id, grade, weight, forget } = arguments;
     let asked = question(&asked)?;
+    if forget && (grade.is_some() || weight.is_some()) {
+        let message = "`forget` takes a judgment back: leave out `grade` and `weight`, or `forget`";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let index = call.index()?;
     let mut answer = Answer::default();
     if forget {
@@ -66,7 +64,8 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
         }
         answer.forgotten = true;
     } else {
-        let recorded = index.record_all([Judgment::new(asked, &id, grade).with_weight(weight)])?;
+        let judgment = Judgment::new(asked, &id, grade.unwrap_or(1)).with_weight(weight.unwrap_or(1.0));
+        let recorded = index.record_all([judgment])?;
         answer.added = recorded.added > 0;
         answer.replaced = recorded.replaced > 0;
         if recorded.without_document > 0 {

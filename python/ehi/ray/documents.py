@@ -34,7 +34,7 @@ def given(
     fields = metadata if metadata is None or isinstance(metadata, str) else list(metadata)
     columns: Json = {"id": id, "text": None if texts is None else list(texts), "title": title}
     columns["metadata"] = fields
-    # Raises an error if the names contradict each other.
+    # Raises an error if an option names a column twice.
     Reader(b"", columns)
     return columns
 

@@ -85,7 +85,7 @@ impl Index {
         self.report(py, |index| index.asked(most))
     }
 
-    /// The last calls of `learn` that trained, at most 64, newest first, as dictionaries.
+    /// The last 64 calls of `learn` that trained a model, or fewer, newest first, as dictionaries.
     ///
     /// >>> index.learnings()
     /// []
@@ -102,8 +102,8 @@ impl Index {
         self.report(py, |index| index.leaf_changes())
     }
 
-    /// The data that `learn` would learn from, and the gain needed for its questions to show it, as a
-    /// dictionary.
+    /// The number of judgments that `learn` would train on, and the smallest gain that its held-out questions
+    /// could show, as a dictionary.
     ///
     /// >>> index.learnable([("is there caffeine in tea?", "tea")])["held_out"]
     /// 0
@@ -118,9 +118,10 @@ impl Index {
         self.report(py, |index| index.learnable(&options))
     }
 
-    /// Trains on the judgments and adopts the new model only if it is shown to improve searches; returns the
-    /// decision as a dictionary. `half_life` is in seconds. With `accept` the new model is always adopted.
-    /// `choose`, a function of that dictionary, decides instead of the rule.
+    /// Trains on the judgments, and changes to the new model only if held-out questions show that it improves
+    /// searches; returns the decision as a dictionary. `half_life` is in seconds. With `accept` the index
+    /// changes to the new model in any case. `choose`, a function that takes the dictionary and returns
+    /// whether to change, decides instead.
     ///
     /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
     /// 'too_few'
@@ -231,7 +232,7 @@ impl Index {
         self.report(py, |index| index.drop_previous_model())
     }
 
-    /// Keeps the tree in step with the collection in a background thread until the returned object is closed.
+    /// Tunes the tree in a background thread as the collection grows, until the returned object is closed.
     ///
     /// >>> with index.auto_tune(interval=60) as tuning:
     /// ...     tuning.tunings

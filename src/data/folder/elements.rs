@@ -6,14 +6,14 @@ use super::text::Break;
 
 /// The elements of HTML, including obsolete ones, and the two for pictures and formulas.
 const NAMES: &str = "\
-    a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink blockquote \
-    body br button canvas caption center cite code col colgroup data datalist dd del details dfn dialog dir div \
-    dl dt em embed fieldset figcaption figure font footer form frame frameset h1 h2 h3 h4 h5 h6 head header \
-    hgroup hr html i iframe img input ins kbd keygen label legend li link main map mark marquee math menu \
-    menuitem meta meter nav nobr noembed noframes noscript object ol optgroup option output p param picture \
-    plaintext pre progress q rb rp rt rtc ruby s samp script search section select slot small source spacer span \
-    strike strong style sub summary sup svg table tbody td template textarea tfoot th thead time title tr track \
-    tt u ul var video wbr xmp";
+    a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink \
+    blockquote body br button canvas caption center cite code col colgroup data datalist dd del details dfn \
+    dialog dir div dl dt em embed fieldset figcaption figure font footer form frame frameset h1 h2 h3 h4 h5 \
+    h6 head header hgroup hr html i iframe img input ins kbd keygen label legend li link main map mark \
+    marquee math menu menuitem meta meter nav nobr noembed noframes noscript object ol optgroup option \
+    output p param picture plaintext pre progress q rb rp rt rtc ruby s samp script search section select \
+    slot small source spacer span strike strong style sub summary sup svg table tbody td template textarea \
+    tfoot th thead time title tr track tt u ul var video wbr xmp";
 
 /// Whether a lowercase name is that of an element.
 pub(super) fn is_element(name: &[u8]) -> bool {
@@ -71,7 +71,8 @@ pub(super) fn shown<'a>(
         b"optgroup" | b"option" => attribute(b"label"),
         b"input" => match attribute(b"type").as_deref() {
             None
-            | Some("text" | "search" | "email" | "url" | "tel" | "number" | "submit" | "reset" | "button") => {
+            | Some("text" | "search" | "email" | "url" | "tel" | "number")
+            | Some("submit" | "reset" | "button") => {
                 attribute(b"value").filter(|value| !value.is_empty()).or_else(|| attribute(b"placeholder"))
             }
             Some("image") => attribute(b"alt"),

@@ -18,7 +18,7 @@ pub(super) fn page(file: &str) -> Page {
     match Front::of(file) {
         Front::Absent => {
             let note = front::is_late(file).then(|| {
-                "what looks like front matter is read as text: front matter begins on the first line"
+                "a block like front matter is read as text, because it does not begin on the first line"
                     .to_owned()
             });
             Page { note, ..body(file, PageText::new()).finish(None) }
@@ -37,7 +37,7 @@ pub(super) fn page(file: &str) -> Page {
             let mut start = PageText::new();
             start.push_verbatim(block.trim_end());
             start.stop(Break::Paragraph);
-            let note = format!("the front matter has a mistake, so it is read as text: {why}");
+            let note = format!("the front matter is read as text, because it cannot be parsed: {why}");
             Page { note: Some(note), ..body(rest, start).finish(None) }
         }
     }

@@ -35,11 +35,13 @@ impl Fields {
         *self == Self::default()
     }
 
-    /// The option that names a field in a second role.
-    pub fn named_twice(&self) -> Option<&str> {
-        let names: Vec<&String> = self.names().collect();
-        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
-        twice.map(|(_, name)| name.as_str())
+    /// A field that one option names twice, and the option.
+    pub fn named_twice(&self) -> Option<(&str, &str)> {
+        let lists = [("text", &*self.text), ("metadata", self.metadata.as_deref().unwrap_or_default())];
+        lists.into_iter().find_map(|(option, names)| {
+            let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+            twice.map(|(_, name)| (name.as_str(), option))
+        })
     }
 
     /// The same with default names for the roles without one, for records that all have these columns.
@@ -102,12 +104,17 @@ impl Fields {
         self.title.iter().chain(several).chain(self.metadata.iter().flatten()).cloned().collect()
     }
 
-    /// For each column, whether it is metadata, given fields from [`Self::for_columns`]; `None` if it is not
-    /// used.
+    /// The names of the text.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.text.iter().map(String::as_str).chain(self.text.is_empty().then_some(TEXT))
+    }
+
+    /// For each column, whether it is metadata alone, given fields from [`Self::for_columns`]; `None` if it
+    /// is not used.
     pub fn uses(&self, columns: &[String]) -> Vec<Option<bool>> {
-        let own = self.id.iter().chain(&self.title).chain(&self.text).map(|name| (name, false));
         let metadata = self.metadata.iter().flatten().map(|name| (name, true));
-        let uses: HashMap<&String, bool> = own.chain(metadata).collect();
+        let own = self.id.iter().chain(&self.title).chain(&self.text).map(|name| (name, false));
+        let uses: HashMap<&String, bool> = metadata.chain(own).collect();
         columns.iter().map(|column| uses.get(column).copied()).collect()
     }
 
@@ -120,8 +127,9 @@ impl Fields {
         Ok(record)
     }
 
-    /// The document of a record.
-    pub fn document(&self, mut record: Record, at: Place<'_>) -> Result<Document, DataError> {
+    /// The document of a record. It may have a title alone if `has_text`, which says that the names of the
+    /// text are right, or if no other field could be its text.
+    pub fn document(&self, mut record: Record, at: Place<'_>, has_text: bool) -> Result<Document, DataError> {
         let is_set = |name: &str| record.get(name).is_some_and(|value| !value.is_null());
         let is_beir = self.are_default() && is_set(IDS[0]);
         let id = match &self.id {
@@ -129,8 +137,7 @@ impl Fields {
             None if is_set(IDS[0]) || !is_set(IDS[1]) => IDS[0],
             None => IDS[1],
         };
-        let default = [TEXT.to_owned()];
-        let texts = if self.text.is_empty() { &default[..] } else { &self.text[..] };
+        let title = self.title.as_deref().unwrap_or(TITLE);
         let missing = |wanted: &str, role| {
             let found = listing(record.keys());
             let (fields, are) = if wanted.contains("`, `") { ("fields", "are") } else { ("field", "is") };
@@ -143,17 +150,22 @@ impl Fields {
         if !self.hashed_ids && !is_set(id) {
             return Err(missing(id, "id"));
         }
-        if !texts.iter().any(|name| is_set(name)) {
-            return Err(missing(&texts.join("`, `"), "text"));
+        let is_known =
+            |name: &str| [id, title, METADATA].contains(&name) || self.texts().any(|text| text == name);
+        let has_title = is_set(title) && (has_text || record.keys().all(|name| is_known(name)));
+        if !has_title && !self.texts().any(is_set) {
+            return Err(missing(&self.texts().collect::<Vec<_>>().join("`, `"), "text"));
         }
+        // A field stays in the record for a later role that names it too.
+        let is_metadata = |name: &str| self.metadata.iter().flatten().any(|chosen| chosen == name);
+        let is_later = |name: &str| is_metadata(name) || self.texts().any(|text| text == name);
         // If ids are hashes, a field `id` is ordinary metadata.
-        let value = if self.hashed_ids { None } else { take(&mut record, id) };
+        let value = if self.hashed_ids { None } else { take(&mut record, id, id == title || is_later(id)) };
         let id = value.map(|value| at.id(id, value)).transpose()?;
-        let title = self.title.as_deref().unwrap_or(TITLE);
-        let title = at.text(title, take(&mut record, title))?;
+        let title = at.text(title, take(&mut record, title, is_later(title)))?;
         let mut text = String::new();
-        for field in texts {
-            let part = at.text(field, take(&mut record, field))?;
+        for field in self.texts() {
+            let part = at.text(field, take(&mut record, field, is_metadata(field)))?;
             if !text.is_empty() && !part.is_empty() {
                 text.push_str(BETWEEN_PARTS);
             }
@@ -161,7 +173,9 @@ impl Fields {
         }
         let metadata = match &self.metadata {
             // As in BEIR's lines and in an export: any type, or null for none.
-            None if is_beir && record.keys().all(|name| name == METADATA) => take(&mut record, METADATA),
+            None if is_beir && record.keys().all(|name| name == METADATA) => {
+                take(&mut record, METADATA, false)
+            }
             None => metadata(record, at)?,
             Some(chosen) => {
                 let chosen = chosen.iter().filter_map(|name| record.remove_entry(name));
@@ -173,17 +187,18 @@ impl Fields {
     }
 }
 
-/// Removes the value of an id, a title or a text from a record; a null counts as missing.
-fn take(record: &mut Record, name: &str) -> Option<Value> {
-    record.remove(name).filter(|value| !value.is_null())
+/// Takes the value of an id, a title or a text out of a record, or copies it; a null counts as missing.
+fn take(record: &mut Record, name: &str, stays: bool) -> Option<Value> {
+    let value = if stays { record.get(name).cloned() } else { record.remove(name) };
+    value.filter(|value| !value.is_null())
 }
 
 /// The document of a label in extreme classification, which has its own field names.
 pub(in crate::data) fn label(mut record: Record, at: Place<'_>) -> Result<Document, DataError> {
-    let id = at.id("uid", take(&mut record, "uid").ok_or_else(|| at.missing("uid"))?)?;
-    let title = take(&mut record, TITLE).ok_or_else(|| at.missing(TITLE))?;
+    let id = at.id("uid", take(&mut record, "uid", false).ok_or_else(|| at.missing("uid"))?)?;
+    let title = take(&mut record, TITLE, false).ok_or_else(|| at.missing(TITLE))?;
     let title = at.text(TITLE, Some(title))?;
-    let text = at.text("content", take(&mut record, "content"))?;
+    let text = at.text("content", take(&mut record, "content", false))?;
     Ok(Document { id, title, text, metadata: metadata(record, at)? })
 }
 

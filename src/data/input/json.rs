@@ -27,19 +27,21 @@ pub(super) struct JsonRecords {
     fields: Fields,
     /// Field names not found in any record so far.
     unseen: Vec<String>,
+    /// Whether a record so far had a field of the text.
+    has_text: bool,
     rounded: Rounded,
 }
 
 impl JsonRecords {
     pub fn new(texts: JsonTexts, fields: Fields) -> Self {
         let unseen = fields.optional();
-        Self { texts, fields, unseen, rounded: Rounded::default() }
+        Self { texts, fields, unseen, has_text: false, rounded: Rounded::default() }
     }
 }
 
 impl DocumentSource for JsonRecords {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
-        let Self { texts, fields, unseen, rounded } = self;
+        let Self { texts, fields, unseen, has_text, rounded } = self;
         let line = match texts {
             JsonTexts::Lines(lines) => lines.next_line(),
             JsonTexts::Array(array) => array.next_element(),
@@ -50,7 +52,8 @@ impl DocumentSource for JsonRecords {
             let record = fields.flattened(record, line.at)?;
             // Usually empty after the first records.
             unseen.retain(|name| !record.contains_key(name));
-            fields.document(record, line.at)
+            *has_text = *has_text || fields.texts().any(|name| record.contains_key(name));
+            fields.document(record, line.at, *has_text)
         }))
     }
 

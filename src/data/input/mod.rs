@@ -51,7 +51,8 @@ pub(super) use table::TableLayout;
 ///
 /// An id is a string or an integer, a text a string or a number. The members of an object `metadata` are
 /// metadata like the other fields. A null is kept in the metadata, but counts as a missing id, title or text;
-/// an empty cell of CSV or TSV counts as missing.
+/// an empty cell of CSV or TSV counts as missing. A field may be named in several roles, and has them all.
+/// The text may be missing where there is a title.
 ///
 /// # Examples
 ///
@@ -162,9 +163,8 @@ impl Input {
             );
             return Err(DataError::new(DataErrorKind::Option, message));
         }
-        let Some(field) = self.fields.named_twice() else { return Ok(()) };
-        let message =
-            format!("the field `{field}` is named twice; it can be one of id, title, text and metadata");
+        let Some((field, option)) = self.fields.named_twice() else { return Ok(()) };
+        let message = format!("the field `{field}` is named twice for the {option}; name it once");
         Err(DataError::new(DataErrorKind::Option, message))
     }
 

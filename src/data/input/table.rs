@@ -138,7 +138,7 @@ impl Table {
             }
             record.insert(column.clone(), if typed[place] { cells::typed(cell) } else { cell.into() });
         }
-        fields.document(record, at)
+        fields.document(record, at, true)
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) fn decide(mut verdict: Verdict) -> Verdict {
         _ if verdict.queries < FEWEST_QUERIES => (
             Recommendation::CannotSay,
             format!(
-                "{} dev {} too few to tell a gain from chance, {FEWEST_QUERIES} or more are needed",
+                "{} dev {} too few to tell a gain from chance; at least {FEWEST_QUERIES} are needed",
                 verdict.queries,
                 if verdict.queries == 1 { "query is" } else { "queries are" },
             ),
@@ -168,7 +168,7 @@ impl Evidence {
                 return (Recommendation::Deploy, reason);
             }
             let reason = format!(
-                "{}; that the tree adds to it is not shown: IVF on the trained encoder finds {} ({})",
+                "{}; the tree is not shown to be better than IVF on the trained encoder, which finds {} ({})",
                 self.against_base(metric),
                 percent(self.over_trained[metric].against),
                 change(&self.over_trained[metric]),
@@ -178,8 +178,8 @@ impl Evidence {
         if let Some(metric) = self.first(&self.exact, Shown::Gain) {
             let exact = &self.exact[metric];
             let reason = format!(
-                "exact search finds {} of the answers in its first {}, against {} before training ({}), but at {} \
-                 of the documents visited no gain over IVF on the base encoder is shown ({})",
+                "exact search finds {} of the answers in its first {}, against {} before training ({}), but with {} \
+                 of the documents visited the trained tree is not shown to be better than IVF on the base encoder ({})",
                 percent(exact.value),
                 CUT_OFFS[metric],
                 percent(exact.against),
@@ -208,7 +208,7 @@ impl Evidence {
         let needed = difference.queries_needed().filter(|needed| *needed > self.queries);
         let needed = needed.map_or_else(String::new, |needed| {
             let points = difference.difference.abs().max(SMALLEST_GAIN) * 100.0;
-            format!("; to tell {points:.1} points from chance takes about {needed} dev queries")
+            format!("; about {needed} dev queries are needed to tell {points:.1} points from chance")
         });
         let reason = format!("{}{needed}; leave the index as it is", self.against_base(AT_100));
         (Recommendation::NoGainShown, reason)
@@ -232,7 +232,7 @@ impl Evidence {
     fn exact_lost(&self) -> String {
         let exact = &self.exact[AT_100];
         if exact.difference <= -SMALLEST_GAIN {
-            format!("; exact search lost: {}", change(exact))
+            format!("; exact search became worse: {}", change(exact))
         } else {
             String::new()
         }

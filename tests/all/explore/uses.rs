@@ -56,6 +56,9 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     assert_eq!(hit("hostile")["title"], hostile);
     assert_eq!(hit("word")["fields"][1]["filter"], r#"{"tags":{"$eq":"a"}}"#);
     assert_eq!(found["stats"]["documents_visited"], 3);
+    // Scores have the digits of their 32 bits.
+    let scores = found["hits"].as_array().unwrap().iter().map(|hit| hit["score"].as_f64().unwrap());
+    scores.for_each(|score| assert_eq!(score.to_string(), (score as f32).to_string()));
     let filtered = json!({ "question": "tree", "k": 5, "filters": [hit("word")["fields"][1]["filter"]] });
     let filtered = session.post("/api/search", &filtered).ok();
     assert_eq!(filtered["hits"].as_array().unwrap().len(), 1);

@@ -164,7 +164,11 @@ fn what_is_no_message_does_not_end_the_session() {
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!(-32600)));
     };
     assert_eq!(answer["result"]["structuredContent"]["documents"], json!(5));
-    assert_eq!(wire.end().1, Some(0));
+    let (_, code, said) = wire.end();
+    assert_eq!(code, Some(0));
+    // `{`, `gene` and the bytes that are not UTF-8.
+    let warns = |line: &str| line.starts_with("ehi: warning: a line that is not JSON was ignored: ");
+    assert!(said.lines().count() == 3 && said.lines().all(warns), "{said}");
 }
 
 #[test]

@@ -63,6 +63,8 @@ fn judgments_are_given_and_taken_back() {
     grades.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(grades, [(json!(id(1)).to_string(), json!(-1)), ("\"later\"".to_owned(), json!(1))]);
     let forget = json!({ "question": "what?", "id": id(1), "forget": true });
+    let both = json!({ "question": "what?", "id": id(1), "forget": true, "grade": 2 });
+    assert!(session.failure("judge", both).contains("leave out `grade` and `weight`, or `forget`"));
     assert_eq!(session.call("judge", forget.clone())["forgotten"], json!(true));
     assert!(session.failure("judge", forget).contains("no judgment"));
     session.done();

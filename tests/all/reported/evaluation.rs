@@ -148,7 +148,7 @@ fn judgments_of_what_is_not_there_are_counted() {
     let (table, report, run) = evaluated(&flow, text(&data), &[]);
     assert_eq!((&report["queries"], &report["missing_queries"]), (&json!(4), &json!(1)));
     assert_eq!(report["missing_documents"], json!(1));
-    for said in ["1 judged queries have no text", "1 judged documents are not in the index"] {
+    for said in ["1 judged query without a text, scored 0", "1 judged document missing from the index"] {
         assert!(table.contains(said), "{table}");
     }
     // A half of q1, nothing of q2 and q3, all of q4.

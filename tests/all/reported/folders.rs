@@ -69,7 +69,7 @@ fn a_mistake_in_front_matter_does_not_remove_a_note() {
     fs::write(folder.join("a.md"), "---\ntitle: Heron: a bird\n---\nIt dives.").unwrap();
     let ran = sync();
     assert!(
-        ran.err.contains("a.md: the front matter has a mistake, so it is read as text: line 2"),
+        ran.err.contains("a.md: the front matter is read as text, because it cannot be parsed: line 2"),
         "{}",
         ran.err
     );

@@ -29,7 +29,7 @@ fn a_file_is_its_title_and_text() {
 #[test]
 fn what_is_not_quite_front_matter_is_named() {
     let late = page("\n  \n---\ndate: 2024-03-02\n---\n\na");
-    assert!(late.note.is_some_and(|note| note.contains("front matter begins on the first line")));
+    assert!(late.note.is_some_and(|note| note.ends_with("because it does not begin on the first line")));
     assert!(page("\n---\n\na\n\n---\n").note.is_none());
     // Line endings of classic Mac OS.
     let old = page("---\rtitle: Tea\ryear: 1\r---\r\ra\r\rb\r");
@@ -63,7 +63,7 @@ fn front_matter_is_metadata() {
     assert_eq!((&*found.title, &*found.text), ("Body", "title: Tea: a guide\nby: *me\n\na"));
     let mistake =
         "line 2: mapping values are not allowed in this context; put a value with a colon in quotes";
-    assert!(found.note.unwrap().ends_with(&format!("read as text: {mistake}")));
+    assert!(found.note.unwrap().ends_with(&format!("because it cannot be parsed: {mistake}")));
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Columns {
             })?;
             record.insert(column.name.clone(), value);
         }
-        self.fields.document(record, at)
+        self.fields.document(record, at, true)
     }
 }
 
