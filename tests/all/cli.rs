@@ -334,7 +334,7 @@ fn an_index_is_copied_and_changes_its_model() {
     assert_eq!(flow.run("stats", &["--json"]).json()["model"], change["from"]);
     assert!(flow.run("drop-previous", &[]).ok().contains("are removed"));
     assert_eq!(flow.run("drop-previous", &["--json"]).json()["dropped"], json!(false));
-    assert!(flow.run("rollback", &[]).failure().contains("no earlier model"));
+    assert!(flow.run("rollback", &[]).failure().contains("no previous model"));
     assert_eq!(flow.run("stats", &["--json"]).json()["bytes"]["other_models"], json!(0));
     flow.run("verify", &[]).ok();
     assert_eq!(Index::open(copy).unwrap().len(), 8);

@@ -275,5 +275,5 @@ fn the_program_makes_one_of_an_encoder() {
     assert!(said.code == Some(1) && said.line().contains("does not exist"), "{}", said.err);
     // A trained bundle in its place.
     let said = ehi(["reencode", "--index", index, "--model", text(bundle(TRAINED).path())]).ok();
-    assert!(said.contains(&format!("{DOCUMENTS} documents, {DOCUMENTS} of them encoded anew")), "{said}");
+    assert!(said.contains(&format!("{DOCUMENTS} documents, {DOCUMENTS} of them encoded again")), "{said}");
 }

@@ -276,7 +276,7 @@ fn judgments_are_kept_listed_and_undone_and_questions_logged_when_asked() {
     assert_eq!(session.post("/api/decide", &json!({ "use": true })).refused(409), "nothing_to_decide");
     session.post("/api/rollback", &json!({})).ok();
     let job = session.wait("/api/job", |job| job["phase"] != "running");
-    assert!(job["message"].as_str().unwrap().contains("no earlier model"), "{job}");
+    assert!(job["message"].as_str().unwrap().contains("no previous model"), "{job}");
     assert_eq!(explorer.end(), Some(0));
     assert_eq!(flow.run("judgments", &["--json"]).ok().lines().count(), 2);
 }

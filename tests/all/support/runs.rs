@@ -18,7 +18,7 @@ pub fn read_run(text: &str) -> Run {
         run.entry(query.to_owned()).or_default().push((score.parse().unwrap(), id.to_owned()));
     }
     for results in run.values_mut() {
-        results.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| b.1.cmp(&a.1)));
+        results.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap().then_with(|| b.1.cmp(&a.1)));
     }
     run
 }
