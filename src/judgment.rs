@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::characters::words;
 use crate::input::InputError;
 
 /// A statement that a document answers a question, or does not.
@@ -63,4 +64,12 @@ impl Judgment {
 /// Seconds since 1970 (UTC).
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// The letters and digits of a question, in lower case: two spellings of one question are the same
+/// question.
+pub(crate) fn plain(question: &str) -> String {
+    let plain = words(question).map(|(_, word)| word.to_lowercase()).collect::<Vec<_>>().join(" ");
+    // Punctuation only.
+    if plain.is_empty() { question.to_owned() } else { plain }
 }

@@ -62,6 +62,7 @@ mod lexical;
 #[cfg(feature = "eval")]
 #[cfg_attr(not(feature = "train"), allow(dead_code, unused_imports, reason = "training uses more of it"))]
 mod measure;
+mod memory;
 pub mod model;
 mod passages;
 mod prefetch;
@@ -85,13 +86,13 @@ pub use ids::{Generation, LeafId};
 #[doc(hidden)]
 pub use index::fuzz_current;
 pub use index::search::{
-    Fusion, Hit, HitPassage, HitScores, QueryEncoder, Question, RankBy, RankedBy, Reach, SearchRequest,
-    SearchResult, SearchStats,
+    Fusion, Hit, HitPassage, HitScores, QueryEncoder, Question, RankBy, RankedBy, Reach, RecalledJudgment,
+    SearchRequest, SearchResult, SearchStats,
 };
 pub use index::{
     CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
-    LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions,
-    WithProgress,
+    LearnedFusion, LearnedMemory, LoggedQuestion, MOST_LOG_BYTES, MemoryByNearness, ModelChange, Recorded,
+    RefusedDocument, RepairOptions, WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;

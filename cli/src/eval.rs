@@ -19,11 +19,12 @@ use crate::search::RERANK_DEPTH;
 /// The name of this engine in the run file.
 const RUN_TAG: &str = "ehi";
 
-const MODES: [(&str, EvalMode); 4] = [
+const MODES: [(&str, EvalMode); 5] = [
     ("dense", EvalMode::Dense),
     ("lexical", EvalMode::Lexical),
     ("hybrid", EvalMode::Hybrid),
     ("rrf", EvalMode::Rrf),
+    ("memory", EvalMode::Memory),
 ];
 
 #[derive(clap::Args)]
@@ -42,7 +43,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_parser = beam)]
     beams: Vec<usize>,
     /// Compare searches by embeddings, words and both, every document a candidate: dense, lexical, hybrid
-    /// (with the weight of `ehi fuse`, else 0.7), rrf
+    /// (with the weight of `ehi fuse`, else 0.7), rrf, and memory (hybrid with the index's judgments)
     #[arg(long, value_name = "MODE", value_delimiter = ',', value_parser = one_of(MODES))]
     modes: Vec<EvalMode>,
     /// Have the best documents of the first mode (dense if none is given) read again by the cross-encoder in

@@ -6,7 +6,7 @@ use ehi::explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
 use ehi::{Index, RankedBy};
 
 use crate::failure::Failure;
-use crate::hits::{say_notes, write_cost, write_signs};
+use crate::hits::{say_notes, write_cost, write_judgment, write_signs};
 use crate::printing;
 use crate::query::QueryArgs;
 use crate::store::ReportArgs;
@@ -69,6 +69,7 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
         if !found.terms.is_empty() {
             write_words(out, found)?;
         }
+        write_judgment(out, &found.hit, "          ")?;
     }
     let is_hit = |id: &str| explanation.hits.iter().any(|found| found.hit.id == id);
     // Words may have found a document in a leaf that was not visited.

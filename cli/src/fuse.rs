@@ -97,5 +97,20 @@ fn write_fusion(out: &mut dyn Write, fusion: &LearnedFusion) -> io::Result<()> {
     for (place, value) in weights.iter().enumerate().step_by(2) {
         write!(out, " {:.1}: {value:.3}", place as f64 / last as f64)?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    let Some(memory) = &fusion.memory else { return Ok(()) };
+    writeln!(
+        out,
+        "memory: weight {:.2}, power {}; by similarity of the nearest judged question:",
+        memory.weight, memory.power
+    )?;
+    for own in &memory.by_nearness {
+        let questions = counted(own.questions, "question");
+        writeln!(
+            out,
+            "  from {:.1}: {questions}, {:.3} without judgments, {:.3} with",
+            own.from, own.without, own.with
+        )?;
+    }
+    Ok(())
 }

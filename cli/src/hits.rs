@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs};
-use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
+use ehi::{Hit, Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 
 use crate::text::{escaped, line_of, one_line};
 
@@ -36,6 +36,7 @@ pub fn write_hits(
             None => format!("{:.4}", hit.score),
         };
         writeln!(out, "{:>3}  {score}  {}{leaf}  {title}", place + 1, escaped(&hit.id))?;
+        write_judgment(out, hit, "     ")?;
         if hit.passages.is_empty() && !hit.document.text.is_empty() {
             writeln!(out, "     {}", passage(&hit.document.text, &words))?;
         }
@@ -62,6 +63,13 @@ pub fn write_hits(
         _ => {}
     }
     write_cost(out, index, result.ranked_by, &result.stats)
+}
+
+/// Prints the judgment that moved a hit, if one did.
+pub fn write_judgment(out: &mut dyn Write, hit: &Hit, indent: &str) -> io::Result<()> {
+    let (Some(judged), Some(moved)) = (&hit.judged, hit.scores.memory) else { return Ok(()) };
+    let (question, similarity) = (line_of(&judged.question), judged.similarity);
+    writeln!(out, "{indent}{moved:+.4} because you judged `{question}` (similarity {similarity:.2})")
 }
 
 /// Prints required and excluded terms on one line, if the question has operators.

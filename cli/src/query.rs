@@ -48,6 +48,9 @@ pub struct QueryArgs {
     /// Passages of each hit, at most, in an index that has them; the best one if absent
     #[arg(long, value_name = "COUNT")]
     passages: Option<usize>,
+    /// Leave judgments (`ehi judge`) out of the ranking
+    #[arg(long)]
+    no_memory: bool,
 }
 
 impl QueryArgs {

@@ -143,6 +143,7 @@ class _RequestOptions(TypedDict, total=False):
     encoder: _Encoder | None
     ids_only: bool
     passages: int | None
+    no_memory: bool
 
 class _SearchOptions(_RequestOptions, total=False):
     reranker: Reranker | None
@@ -170,6 +171,10 @@ class Hit:
     def dense(self) -> float | None: ...
     @property
     def lexical(self) -> float | None: ...
+    @property
+    def memory(self) -> float | None: ...
+    @property
+    def judged(self) -> _Json | None: ...
     @property
     def rerank_score(self) -> float | None: ...
     @property

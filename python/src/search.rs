@@ -104,6 +104,19 @@ impl Hit {
         self.hit.scores.lexical
     }
 
+    /// What judgments of near questions added to the score, or `None`.
+    #[getter]
+    fn memory(&self) -> Option<f32> {
+        self.hit.scores.memory
+    }
+
+    /// The judgment that moved the hit most, as a dictionary of `question`, `similarity` and `grade`, or
+    /// `None`.
+    #[getter]
+    fn judged(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.hit.judged.as_ref().map(|judged| plain(py, judged)).transpose()
+    }
+
     /// Score of the reranker, which then determines the order, or `None`.
     #[getter]
     fn rerank_score(&self) -> Option<f32> {

@@ -44,5 +44,7 @@ pub(crate) const LOG: &str = "log";
 pub(crate) const MEASURED: &str = "MEASURED";
 /// [`MEASURED`] before the rename.
 pub(crate) const MEASURED_NEW: &str = "MEASURED.new";
+/// In the directory of a model: vectors of judged questions.
+pub(crate) const MEMORY: &str = "MEMORY";
 /// Space reserved for a flush on a full disk.
 pub(crate) const RESERVE: &str = "RESERVE";

@@ -18,6 +18,8 @@ pub enum EvalMode {
     Hybrid,
     /// Both, by reciprocal rank fusion with k = 60.
     Rrf,
+    /// As [`Self::Hybrid`], with the judgments of the index.
+    Memory,
     /// The first of the other modes, reranked ([`EvalOptions::rerank`](super::EvalOptions::rerank)).
     Reranked,
 }
@@ -30,14 +32,14 @@ impl std::fmt::Display for EvalMode {
 
 impl EvalMode {
     pub(super) fn name(self) -> &'static str {
-        ["dense", "lexical", "hybrid", "rrf", "reranked"][self as usize]
+        ["dense", "lexical", "hybrid", "rrf", "memory", "reranked"][self as usize]
     }
 
     pub(super) fn rank_by(self) -> RankBy {
         match self {
             Self::Dense | Self::Reranked => RankBy::Dense,
             Self::Lexical => RankBy::Lexical,
-            Self::Hybrid => RankBy::Hybrid(Fusion::Learned),
+            Self::Hybrid | Self::Memory => RankBy::Hybrid(Fusion::Learned),
             Self::Rrf => RankBy::Hybrid(Fusion::Rrf { k: 60.0 }),
         }
     }

@@ -124,6 +124,9 @@ pub fn evaluate(
         None => Vec::new(),
     };
     let mut own_modes = options.modes.clone();
+    if own_modes.contains(&EvalMode::Memory) {
+        index.load_memory(serving)?;
+    }
     if let Some(rerank) = &options.rerank {
         if rerank.depth == 0 {
             return Err(InputError::zero("the depth of the reranker").into());
@@ -290,15 +293,21 @@ impl Sweep<'_> {
         let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
         let searched = NonZeroUsize::new(self.searched(query, depth)).unwrap_or(NonZeroUsize::MIN);
         let request = SearchRequest::dense().exact();
-        let asked = Asked {
+        let text = &self.queries.texts[query];
+        let mut asked = Asked {
             by: mode.rank_by(),
+            text: Some(text),
             vector: self.query(query).into(),
             // Plain words: operators in a dataset's question are not meant as such.
             words: Some(Words::plain(&self.queries.texts[query], self.serving.analysis())?),
             encoder: self.queries.encoders.get(query).copied(),
             ..Asked::default()
         };
-        let ranked = self.serving.rank_asked(self.view, &asked, &Plan::new(searched, &request))?;
+        let plan = Plan::new(searched, &request);
+        if mode == EvalMode::Memory {
+            asked.recalled = self.serving.recall(self.view, &asked, &plan)?;
+        }
+        let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
         let visited = ranked.stats.documents_visited;
         let mut ranking = ranked.rows;
         self.drop_identical(query, &mut ranking, depth)?;

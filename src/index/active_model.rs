@@ -14,6 +14,7 @@ use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
+use crate::memory::Memory;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
@@ -54,6 +55,8 @@ pub(crate) struct ActiveModel {
     pub(super) measuring: Mutex<()>,
     /// The finding about that file when the model was opened.
     pub(super) notice: Option<Notice>,
+    /// The judged questions, once a search has needed them.
+    pub(super) memory: RwLock<Option<Memory>>,
 }
 
 impl ActiveModel {
@@ -89,9 +92,21 @@ impl ActiveModel {
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
         let (served, filters, rotation) = (RoutingLog::default(), FilterCache::default(), OnceLock::new());
         store.set_lexers(lexers(Arc::clone(&bundle)));
-        let (measured, measuring) = (RwLock::default(), Mutex::default());
+        let (measured, measuring, memory) = (RwLock::default(), Mutex::default(), RwLock::default());
         let notice = None;
-        Self { number, store, bundle, similarity, served, filters, rotation, measured, measuring, notice }
+        Self {
+            number,
+            store,
+            bundle,
+            similarity,
+            served,
+            filters,
+            rotation,
+            measured,
+            measuring,
+            notice,
+            memory,
+        }
     }
 
     /// Opens the store and the model in `dir`, for writing.

@@ -103,7 +103,7 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     }
     keep_damaged(backend, index, &dir, number)?;
     clear_store(backend, &dir)?;
-    for name in [names::MEASURED, names::MEASURED_NEW] {
+    for name in [names::MEASURED, names::MEASURED_NEW, names::MEMORY] {
         remove_if_file(backend, &dir.join(name))?;
     }
     for name in [names::BUNDLE, names::BUNDLE_NEW] {
@@ -115,7 +115,7 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     sync(backend, &index.join(names::MODELS))
 }
 
-fn remove_if_file(backend: &dyn Backend, path: &Path) -> Result<()> {
+pub(super) fn remove_if_file(backend: &dyn Backend, path: &Path) -> Result<()> {
     match kind(backend, path)? {
         Some(Kind::File) => remove_file(backend, path),
         _ => Ok(()),

@@ -117,8 +117,9 @@ impl Index {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let started = std::time::Instant::now();
-        let asked = serving.read_question(question.into(), &plan, &view)?;
+        let mut asked = serving.read_question(question.into(), &plan, &view)?;
         let encode = started.elapsed();
+        self.recall(&serving, &view, &plan, std::slice::from_mut(&mut asked))?;
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
         let SearchResult { request, hits: found, stats, ranked_by, signs, notes } =

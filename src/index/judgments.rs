@@ -102,6 +102,7 @@ impl Index {
                 let is_first = counted.insert((&judgment.question, &judgment.id));
                 recorded.without_document += usize::from(is_first && !view.contains(&judgment.id)?);
             }
+            self.remember(group);
         }
         Ok(recorded)
     }
@@ -152,12 +153,18 @@ impl Index {
     /// Failures of the disk.
     pub fn forget<'a>(&self, judgments: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<usize> {
         self.check_writable()?;
-        let deletes: Vec<String> = judgments.into_iter().map(|(question, id)| key(question, id)).collect();
-        if deletes.is_empty() || !self.has_judgments()? {
+        let judgments: Vec<(&str, &str)> = judgments.into_iter().collect();
+        if judgments.is_empty() || !self.has_judgments()? {
             return Ok(0);
         }
+        let deletes = judgments.iter().map(|(question, id)| key(question, id)).collect();
         let store = self.judgments_for_writing()?;
-        Ok(within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted)
+        let deleted = within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted;
+        let serving = self.serving();
+        if let Some(memory) = &mut *serving.memory.write().unwrap_or_else(PoisonError::into_inner) {
+            judgments.iter().for_each(|(question, id)| memory.forget(question, id));
+        }
+        Ok(deleted)
     }
 
     /// Fingerprints of the judgments of past learnings, and the learner's own notes.

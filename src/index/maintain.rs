@@ -84,7 +84,11 @@ impl Index {
                 Rewrite::Compact => {
                     serving.store.compact(tick)?;
                     let judgments = self.judgments_for_reading()?;
-                    judgments.map_or(Ok(()), |store| within(store.compact(tick)))
+                    judgments.map_or(Ok(()), |store| within(store.compact(tick)))?;
+                    // Without the questions of which nothing is judged any more.
+                    serving.forget_memory();
+                    self.load_memory(serving)?;
+                    serving.write_memory(&*self.root.backend(), serving.store.path())
                 }
                 Rewrite::Lexical(given) => match serving.analyzer() {
                     Some(index) if index != given => {
@@ -138,6 +142,7 @@ impl Index {
             copy_model(&*backend, &serving.bundle, dir)?;
             // The copied store has the same identity as this one.
             serving.write_measured(&*backend, dir, &measured)?;
+            serving.write_memory(&*backend, dir)?;
             Ok(serving.store.snapshot(dir)?)
         })?;
         Ok(())

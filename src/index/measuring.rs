@@ -12,6 +12,7 @@ use super::root::model_prefix;
 use super::search::{DEFAULT_ALPHA, QueryEncoder};
 use crate::disk::{Backend, Kind, names};
 use crate::error::Error;
+use crate::memory::MemoryWeights;
 use crate::model::EncoderPrecision;
 use crate::store::{EncodedBy, Notice, Operation, StoreError};
 
@@ -185,6 +186,13 @@ impl ActiveModel {
     /// Whether searches should use words.
     pub(crate) fn words_help(&self, encoder: Option<QueryEncoder>) -> bool {
         self.learned(encoder, |fusion| fusion.words_help).unwrap_or(false)
+    }
+
+    /// How much judgments of near questions count.
+    pub(crate) fn memory_weights(&self, encoder: Option<QueryEncoder>) -> MemoryWeights {
+        let learned = self.learned(encoder, |fusion| fusion.memory.clone()).flatten();
+        learned
+            .map_or_else(MemoryWeights::default, |own| MemoryWeights { weight: own.weight, power: own.power })
     }
 
     /// A value learned for an encoder; for the fast one, falls back to the full one's.

@@ -18,10 +18,12 @@ pub mod leaves;
 mod maintain;
 mod measured;
 mod measuring;
+mod memory;
 mod options;
 mod private_pool;
 mod query_encoder;
 mod question_log;
+mod question_vectors;
 mod recall_curve;
 mod remedy;
 mod repair;
@@ -41,7 +43,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
-pub use fusion::LearnedFusion;
+pub use fusion::{LearnedFusion, LearnedMemory, MemoryByNearness};
 pub use ingest::CutTexts;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
@@ -246,6 +248,7 @@ impl Index {
             && before.number == current()?
         {
             before.read_measured(&*self.root.backend());
+            before.forget_memory();
             if let Err(error) = before.bundle.refresh_query_encoder() {
                 tracing::warn!(path = %before.bundle.path().display(), %error, "query encoder kept as it was");
             }

@@ -7,11 +7,12 @@ use std::num::NonZeroUsize;
 use crate::error::{Error, Result};
 use crate::index::{ActiveModel, Asked, Plan, Words};
 use crate::judgment::Judgment;
+use crate::judgment::plain;
 use crate::measure::{Judge, Judged as JudgedRows, Metric, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::search::{Fusion, RankBy, SearchRequest};
 use crate::store::View;
-use crate::train::{is_held_out, plain};
+use crate::train::is_held_out;
 
 /// Questions encoded between two reports of progress.
 pub(super) const BLOCK: usize = 64;

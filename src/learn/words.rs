@@ -3,18 +3,23 @@
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::questions::{BLOCK, Questions, asked};
 use crate::error::{Error, Result};
-use crate::index::{ActiveModel, Candidate, Index, LearnedFusion, Plan, WithProgress, check_judgment, fuse};
-use crate::judgment::Judgment;
+use crate::index::{
+    ActiveModel, Candidate, Index, LearnedFusion, LearnedMemory, MemoryByNearness, Plan, WithProgress,
+    check_judgment, fuse,
+};
+use crate::judgment::{Judgment, plain};
 use crate::measure::{Judge, Metric, PairedTests, Ranking, RelevanceLevel};
+use crate::memory::{Memory, MemoryWeights, Vote};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder, RankBy, SearchRequest};
 use crate::store::{StoreError, View};
 use crate::train::verdict::p_in_words;
-use crate::train::{SIGNIFICANCE_LEVEL, is_held_out, plain};
+use crate::train::{SIGNIFICANCE_LEVEL, is_held_out};
 
 /// Fewest judged questions for learning a weight.
 pub const FEWEST_FUSION_QUESTIONS: usize = 40;
@@ -29,6 +34,13 @@ const STRETCH: usize = 2;
 const PARTS: u32 = 5;
 /// The reciprocal rank fusion to compare with.
 const RRF: Fusion = Fusion::Rrf { k: 60.0 };
+/// Weights of memory that are tried, in units of the range of candidates' scores.
+const MEMORY_WEIGHTS: [f64; 7] = [0.0, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0];
+/// Powers of the cosine that are tried.
+const MEMORY_POWERS: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
+const NO_MEMORY: MemoryWeights = MemoryWeights { weight: 0.0, power: 2.0 };
+/// Least cosines of the nearest judged question, by which a report is divided.
+const NEARNESS: [f32; 5] = [0.0, 0.6, 0.7, 0.8, 0.9];
 const METRIC: [Metric; 1] = [Metric::NDCG_AT_10];
 const SEED: u64 = 0;
 
@@ -81,8 +93,8 @@ impl Index {
 
     /// As [`Self::fuse`], for a caller that holds the lock ([`Self::alone`]).
     pub(super) fn fuse_on(&self, pairs: &[Judgment], on_progress: &mut OnProgress<'_>) -> Result<Fused> {
-        let mut judgments = self.judgments()?;
-        judgments.extend_from_slice(pairs);
+        let stored = self.judgments()?;
+        let mut judgments = [&stored, pairs].concat();
         let has_learned = self.learned_from()?.is_some();
         if has_learned {
             // Embeddings look better than they are on the other questions.
@@ -90,7 +102,8 @@ impl Index {
         }
         let serving = &*self.serving();
         self.check_fusion(serving)?;
-        let mut fused = fuse_model(serving, &judgments, on_progress)?;
+        let memory = serving.memory_of(&stored, None)?;
+        let mut fused = fuse_model(serving, &judgments, Some(&memory), on_progress)?;
         match &fused.fusion {
             Some(fusion) => self.set_fusion(serving, fusion.clone())?,
             None if has_learned => {
@@ -110,6 +123,7 @@ impl Index {
 pub(super) fn fuse_model(
     model: &ActiveModel,
     judgments: &[Judgment],
+    memory: Option<&Memory>,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Fused> {
     let view = model.view();
@@ -125,11 +139,11 @@ pub(super) fn fuse_model(
         );
         return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
     }
-    let mut fusion = measure(&questions, model, &view, QueryEncoder::Full, on_progress)?.learned()?;
+    let mut fusion = measure(&questions, memory, model, &view, QueryEncoder::Full, on_progress)?.learned()?;
     if let Some(fast) = model.bundle().fast().filter(|fast| fast.is_usable()) {
         let fresh = questions.fresh_for(fast.entry().of_index);
         if fresh.texts.len() >= FEWEST_FUSION_QUESTIONS {
-            let fast = measure(&fresh, model, &view, QueryEncoder::Fast, on_progress)?.learned()?;
+            let fast = measure(&fresh, memory, model, &view, QueryEncoder::Fast, on_progress)?.learned()?;
             fusion.fast = Some(Box::new(fast));
         }
     }
@@ -150,9 +164,10 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Searches for each question with each weight, by words alone, and by reciprocal rank fusion.
+/// Searches for each question by embeddings, words and memory, once.
 fn measure(
     questions: &Questions,
+    memory: Option<&Memory>,
     model: &ActiveModel,
     view: &View,
     by_encoder: QueryEncoder,
@@ -164,69 +179,103 @@ fn measure(
     let plan = Plan::new(depth, &request);
     let mut measured = Measured::default();
     for block in questions.texts.chunks(BLOCK) {
-        for asked in asked(model, block, RankBy::Lexical, Some(by_encoder))? {
-            let query = measured.lexical.len();
-            let value = |ranking: Ranking| judge.values(query, &ranking)[0];
-            let (mut candidates, _) = model.candidates(view, &asked, &plan)?;
-            // Judgments are for documents.
-            for candidate in &mut candidates {
-                candidate.row = view.head(candidate.row)?;
+        for mut asked in asked(model, block, RankBy::Lexical, Some(by_encoder))? {
+            let number = measured.questions.len();
+            let own = plain(&questions.texts[number]);
+            let lexical = judge.values(number, &model.rank_asked(view, &asked, &plan)?.rows)[0];
+            let mut nearest = 0.0;
+            if let Some(memory) = memory {
+                // Neither the question itself nor those set aside are looked up.
+                let may_recall = |question: &str| plain(question) != own && !is_held_out(question);
+                asked.recalled = model.recall_from(memory, view, &asked, true, &may_recall)?;
+                // Every one of them is a candidate.
+                asked.recalled.iter_mut().for_each(|document| document.moved = 1.0);
+                let votes = asked.recalled.iter().flat_map(|document| &document.votes);
+                nearest = votes.map(|vote| vote.cosine).fold(0.0, f32::max);
             }
-            let fused = |fusion| value(ranking(&candidates, fusion));
-            measured.weights.push((0..WEIGHTS).map(|place| fused(Fusion::Convex(weight(place)))).collect());
-            measured.rrf.push(fused(RRF));
-            measured.lexical.push(value(model.rank_asked(view, &asked, &plan)?.rows));
-            measured.parts.push(crc32fast::hash(plain(&questions.texts[query]).as_bytes()) % PARTS);
+            let (found, _) = model.candidates(view, &asked, &plan)?;
+            let mut candidates = Vec::with_capacity(found.len());
+            for mut candidate in found {
+                // Judgments are for documents.
+                candidate.row = view.head(candidate.row)?;
+                let votes = asked.recalled_for(candidate.row).map(|own| own.votes.clone());
+                candidates.push((candidate, votes.unwrap_or_default()));
+            }
+            let part = crc32fast::hash(own.as_bytes()) % PARTS;
+            let mut one =
+                MeasuredQuestion { candidates, lexical, part, nearest, ..MeasuredQuestion::default() };
+            let weights = (0..WEIGHTS).map(|place| Fusion::Convex(weight(place)));
+            one.weights = weights.map(|fusion| one.value(&judge, number, fusion, NO_MEMORY)).collect();
+            one.rrf = one.value(&judge, number, RRF, NO_MEMORY);
+            measured.questions.push(one);
         }
-        let done = measured.lexical.len();
+        let done = measured.questions.len();
         Progress::new(Stage::Questions, done, questions.texts.len()).tell(on_progress, Error::Cancelled)?;
     }
+    measured.judge = Some(judge);
     Ok(measured)
-}
-
-fn ranking(candidates: &[Candidate], fusion: Fusion) -> Ranking {
-    fuse(candidates, fusion, 0.0, &|a, b| a.cmp(&b)).into_iter().map(|(score, row, _)| (score, row)).collect()
 }
 
 fn weight(place: usize) -> f64 {
     place as f64 / (WEIGHTS - 1) as f64
 }
 
-/// nDCG@10 of each question.
+/// A question with everything that may answer it.
+#[derive(Default)]
+struct MeasuredQuestion {
+    /// With what judgments of near questions say of each.
+    candidates: Vec<(Candidate, Vec<Vote>)>,
+    /// nDCG@10 by weight.
+    weights: Vec<f64>,
+    rrf: f64,
+    lexical: f64,
+    /// The part that it belongs to.
+    part: u32,
+    /// Cosine of the nearest judged question; 0 without one.
+    nearest: f32,
+}
+
+impl MeasuredQuestion {
+    /// nDCG@10 by a fusion with memory.
+    fn value(&self, judge: &Judge<'_>, number: usize, fusion: Fusion, memory: MemoryWeights) -> f64 {
+        let candidates = self.candidates.iter().map(|(candidate, votes)| {
+            let moved = memory.moved(votes);
+            Candidate { moved, ..*candidate }
+        });
+        let candidates: Vec<Candidate> =
+            candidates.filter(|candidate| candidate.is_found || candidate.moved > 0.0).collect();
+        let fused = fuse(&candidates, fusion, 0.0, &|a, b| a.cmp(&b)).into_iter();
+        judge.values(number, &fused.map(|(score, row, _)| (score, row)).collect::<Ranking>())[0]
+    }
+}
+
 #[derive(Default)]
 struct Measured {
-    /// By weight.
-    weights: Vec<Vec<f64>>,
-    rrf: Vec<f64>,
-    lexical: Vec<f64>,
-    /// The part of each question.
-    parts: Vec<u32>,
+    questions: Vec<MeasuredQuestion>,
+    judge: Option<Judge<'static>>,
 }
 
 impl Measured {
     fn learned(&self) -> Result<LearnedFusion> {
-        let (all, alpha) = self.learned_on(|_| true);
+        let all = &self.questions;
+        let (means, alpha) = self.learned_on(|_| true);
         let own: Vec<f64> = (0..PARTS).map(|part| self.learned_on(|other| other != part).1).collect();
-        let hybrid: Vec<f64> = self
-            .weights
-            .iter()
-            .zip(&self.parts)
-            .map(|(values, &part)| at(values, own[part as usize]))
-            .collect();
-        let dense: Vec<f64> = self.weights.iter().map(|values| values[WEIGHTS - 1]).collect();
-        let both = PairedTests::new(&hybrid, &dense, SEED).map_or(1.0, |tests| tests.larger_p());
-        // The test is one-sided.
-        let p_value = if mean(&hybrid) > mean(&dense) { both / 2.0 } else { 1.0 - both / 2.0 };
+        let own = |question: &MeasuredQuestion| own[question.part as usize];
+        let hybrid: Vec<f64> = all.iter().map(|question| at(&question.weights, own(question))).collect();
+        let dense: Vec<f64> = all.iter().map(|question| question.weights[WEIGHTS - 1]).collect();
+        let lexical: Vec<f64> = all.iter().map(|question| question.lexical).collect();
+        let rrf: Vec<f64> = all.iter().map(|question| question.rrf).collect();
         Ok(LearnedFusion {
             alpha,
             words_help: alpha < 1.0,
-            questions: self.weights.len(),
+            questions: all.len(),
             dense: mean(&dense),
-            lexical: mean(&self.lexical),
+            lexical: mean(&lexical),
             hybrid: mean(&hybrid),
-            rrf: mean(&self.rrf),
-            p_value,
-            weights: all,
+            rrf: mean(&rrf),
+            p_value: larger_p(&hybrid, &dense),
+            weights: means,
+            memory: self.learned_memory(alpha, &own),
             fast: None,
         })
     }
@@ -234,7 +283,7 @@ impl Measured {
     /// The mean at each weight over the questions of some parts, and the weight learned from them.
     fn learned_on(&self, of: impl Fn(u32) -> bool) -> (Vec<f64>, f64) {
         let own: Vec<&Vec<f64>> =
-            self.weights.iter().zip(&self.parts).filter(|(_, part)| of(**part)).map(|(own, _)| own).collect();
+            self.questions.iter().filter(|own| of(own.part)).map(|own| &own.weights).collect();
         let sum = |place: usize| own.iter().map(|values| values[place]).sum::<f64>();
         let means: Vec<f64> = (0..WEIGHTS).map(|place| sum(place) / own.len().max(1) as f64).collect();
         if at(&means, DEFAULT_ALPHA) <= means[WEIGHTS - 1] {
@@ -245,6 +294,88 @@ impl Measured {
         let alpha = (count * best + DEFAULT_COUNTS_FOR * DEFAULT_ALPHA) / (count + DEFAULT_COUNTS_FOR);
         (means, (alpha * 100.0).round() / 100.0)
     }
+
+    /// The weight of memory for the weight `alpha` of embeddings; `own` is that learned on the other parts.
+    fn learned_memory(&self, alpha: f64, own: &dyn Fn(&MeasuredQuestion) -> f64) -> Option<LearnedMemory> {
+        let judge = self.judge.as_ref()?;
+        if self.questions.iter().all(|question| question.nearest == 0.0) {
+            return None;
+        }
+        let tried: Vec<MemoryWeights> = MEMORY_POWERS
+            .iter()
+            .flat_map(|&power| MEMORY_WEIGHTS.iter().map(move |&weight| MemoryWeights { weight, power }))
+            .collect();
+        // By question, for the weight of embeddings learned on everything and on the other parts.
+        let values = |alpha: &(dyn Fn(&MeasuredQuestion) -> f64 + Sync)| -> Vec<Vec<f64>> {
+            let numbered: Vec<(usize, &MeasuredQuestion)> = self.questions.iter().enumerate().collect();
+            let value = |&(number, question): &(usize, &MeasuredQuestion)| {
+                let value = |&memory| question.value(judge, number, Fusion::Convex(alpha(question)), memory);
+                tried.iter().map(value).collect()
+            };
+            numbered.par_iter().map(value).collect()
+        };
+        let learned_on = |values: &[Vec<f64>], of: &dyn Fn(u32) -> bool| {
+            let own: Vec<&Vec<f64>> = values
+                .iter()
+                .zip(&self.questions)
+                .filter(|(_, own)| of(own.part))
+                .map(|(own, _)| own)
+                .collect();
+            let mean = |place: usize| own.iter().map(|values| values[place]).sum::<f64>();
+            let best = (0..tried.len()).max_by(|&a, &b| mean(a).total_cmp(&mean(b)).then(b.cmp(&a)));
+            let best = best.map_or(NO_MEMORY, |place| tried[place]);
+            let count = own.len() as f64;
+            MemoryWeights { weight: best.weight * count / (count + DEFAULT_COUNTS_FOR), ..best }
+        };
+        let of_all = learned_on(&values(&|_| alpha), &|_| true);
+        let parts: Vec<f64> = (0..PARTS)
+            .map(|part| self.questions.iter().find(|own| own.part == part).map_or(alpha, own))
+            .collect();
+        let of_parts = values(&|question| parts[question.part as usize]);
+        let of_part: Vec<MemoryWeights> =
+            (0..PARTS).map(|part| learned_on(&of_parts, &|other| other != part)).collect();
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for (number, question) in self.questions.iter().enumerate() {
+            let fusion = Fusion::Convex(own(question));
+            with.push(question.value(judge, number, fusion, of_part[question.part as usize]));
+            without.push(question.value(judge, number, fusion, NO_MEMORY));
+        }
+        let p_value = larger_p(&with, &without);
+        let helps = mean(&with) > mean(&without) && p_value < SIGNIFICANCE_LEVEL;
+        let by_nearness = NEARNESS.iter().zip(NEARNESS.iter().skip(1).chain(&[f32::INFINITY]));
+        let by_nearness = by_nearness.map(|(&from, &to)| {
+            let own = |values: &[f64]| -> Vec<f64> {
+                let near = |question: &MeasuredQuestion| (from..to).contains(&question.nearest);
+                values
+                    .iter()
+                    .zip(&self.questions)
+                    .filter(|(_, own)| near(own))
+                    .map(|(value, _)| *value)
+                    .collect()
+            };
+            let (without, with) = (own(&without), own(&with));
+            MemoryByNearness {
+                from: from.into(),
+                questions: with.len(),
+                without: mean(&without),
+                with: mean(&with),
+            }
+        });
+        Some(LearnedMemory {
+            weight: if helps { of_all.weight } else { 0.0 },
+            power: of_all.power,
+            without: mean(&without),
+            with: mean(&with),
+            p_value,
+            by_nearness: by_nearness.filter(|own| own.questions > 0).collect(),
+        })
+    }
+}
+
+/// Whether the first values are larger than the second ones, one-sided.
+fn larger_p(values: &[f64], than: &[f64]) -> f64 {
+    let both = PairedTests::new(values, than, SEED).map_or(1.0, |tests| tests.larger_p());
+    if mean(values) > mean(than) { both / 2.0 } else { 1.0 - both / 2.0 }
 }
 
 /// The value at a weight between two tried ones.
@@ -271,6 +402,22 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 fn sentence(fusion: &LearnedFusion) -> String {
+    format!("{}{}", words_sentence(fusion), fusion.memory.as_ref().map_or_else(String::new, memory_sentence))
+}
+
+fn memory_sentence(memory: &LearnedMemory) -> String {
+    let LearnedMemory { weight, without, with, p_value, .. } = memory;
+    let p = p_in_words(*p_value);
+    let measured = format!("nDCG@10 is {with:.3} with them, {without:.3} without ({p})");
+    match *weight > 0.0 {
+        true => format!("; judgments of near questions help: {measured}"),
+        false => format!(
+            "; judgments of near questions are not shown to help, so only those of the same question count: {measured}"
+        ),
+    }
+}
+
+fn words_sentence(fusion: &LearnedFusion) -> String {
     let LearnedFusion { alpha, questions, dense, hybrid, p_value, .. } = fusion;
     let p = p_in_words(*p_value);
     let measured = format!(
@@ -293,13 +440,14 @@ mod tests {
 
     /// Questions whose value at a weight is a function of question and weight.
     fn measured(value: impl Fn(usize, f64) -> f64) -> Measured {
-        let questions = 100;
-        Measured {
-            weights: (0..questions).map(|q| (0..WEIGHTS).map(|p| value(q, weight(p))).collect()).collect(),
-            rrf: vec![0.5; questions],
-            lexical: (0..questions).map(|q| value(q, 0.0)).collect(),
-            parts: (0..questions).map(|q| q as u32 % PARTS).collect(),
-        }
+        let one = |q: usize| MeasuredQuestion {
+            weights: (0..WEIGHTS).map(|p| value(q, weight(p))).collect(),
+            rrf: 0.5,
+            lexical: value(q, 0.0),
+            part: q as u32 % PARTS,
+            ..MeasuredQuestion::default()
+        };
+        Measured { questions: (0..100).map(one).collect(), judge: None }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::TrainError;
-use super::held_out::{SPLIT_SEED, plain};
+use super::held_out::SPLIT_SEED;
 use crate::data::{Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
-use crate::judgment::Judgment;
+use crate::judgment::{Judgment, plain};
 
 /// A query with the positions of its relevant documents.
 #[derive(Clone, Debug)]

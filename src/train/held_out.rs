@@ -2,9 +2,9 @@
 
 use super::config::TrainConfig;
 use super::error::out_of_range;
-use crate::characters::words;
 use crate::data::{DevFraction, is_dev};
 use crate::error::Result;
+use crate::judgment::plain;
 
 /// Share of a collection's questions that is set aside, by a hash of their words. The choice never changes
 /// and ignores case and punctuation, so no model is measured on questions that an earlier one learned.
@@ -34,14 +34,6 @@ pub(crate) fn share(found: f64) -> Result<f64> {
         return Err(out_of_range("dev_fraction", found, expected));
     }
     Ok(LEARN_HELD_OUT)
-}
-
-/// The letters and digits of a question, in lower case: two spellings of one question must not be on
-/// different sides of the split.
-pub(crate) fn plain(question: &str) -> String {
-    let plain = words(question).map(|(_, word)| word.to_lowercase()).collect::<Vec<_>>().join(" ");
-    // Punctuation only.
-    if plain.is_empty() { question.to_owned() } else { plain }
 }
 
 #[cfg(test)]

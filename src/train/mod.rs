@@ -46,7 +46,6 @@ pub(crate) use dataset::TrainingQuery;
 pub use dataset::TrainingSet;
 pub use device::TrainDevice;
 pub use error::{SettingsError, TrainError};
-pub(crate) use held_out::plain;
 pub use held_out::{LEARN_HELD_OUT, is_held_out};
 pub use policy::{DECISIVE_COMPARISONS, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
 pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};

@@ -123,6 +123,7 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
         modes.map(|mode| printed(&flow, "search", &["--json", "--mode", mode, QUESTION])).to_vec();
     let apart = Flow::with(&["--passages", "20/5"]);
     apart.insert(20);
+    apart.run("judge", &[QUESTION, &id(3)]).ok();
     searched.push(printed(&apart, "search", &["--json", "--passages", "2", QUESTION]));
     // The meaning of signs, and why nothing is found.
     let signed = ["--json", "--filter", r#"{"none": 1}"#, r#"+tree "the leaf" -quagga -"a zebra" -20"#];
@@ -203,7 +204,10 @@ fn what_keeps_an_index_prints_what_is_documented() {
         |n: usize| json!({ "question": format!("{QUESTION} {n}"), "id": id(n % 30) }).to_string() + "\n";
     fs::write(&judgments, (0..60).map(judged).collect::<String>()).unwrap();
     let fused = printed(&flow, "fuse", &["--json", "--pairs", text(&judgments)]);
-    check("fuse", &[none, fused.clone()]);
+    let remembering = Flow::new();
+    remembering.insert(30);
+    remembering.run("judge", &["--file", text(&judgments)]).ok();
+    check("fuse", &[none, fused.clone(), printed(&remembering, "fuse", &["--json"])]);
     let apart = Flow::with(&["--passages", "20/5"]);
     let apart = printed(&apart, "stats", &["--json"]);
     check("stats", &[before, printed(&flow, "stats", &["--json"]), apart]);

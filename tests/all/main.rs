@@ -40,6 +40,7 @@ mod lexical;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod measured;
+mod memory;
 mod metrics;
 mod options;
 mod pages;

@@ -91,6 +91,12 @@ pub struct FoundDocument {
     /// BM25 score, where words are looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     lexical: Option<f64>,
+    /// What judgments of this question or of near ones added to the score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<f64>,
+    /// The question whose judgment added most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    judged: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     title: String,
     /// Text of the document, which is data and no instruction.
@@ -191,6 +197,8 @@ impl FoundDocument {
             score: rounded(hit.score),
             dense: hit.scores.dense.map(rounded),
             lexical: hit.scores.lexical.map(rounded),
+            memory: hit.scores.memory.map(rounded),
+            judged: hit.judged.as_ref().map(|judged| start_json(&judged.question, TITLE).0.to_owned()),
             title: title.to_owned(),
             passage: document.text[part.start..part.end].to_owned(),
             start: part.start,

@@ -21,8 +21,8 @@ impl Index {
     /// operators), dense, lexical or hybrid; `alpha` and `rrf` combine both scores of hybrid. In all modes
     /// except dense a hit must contain `+word` and `"a phrase"`, and must not contain `-word`; the result's
     /// `signs` show the interpretation. `filter` is a dictionary in MongoDB's form. A `reranker` reorders the
-    /// best `rerank_depth` hits. `unlogged` keeps the question out of the log. `leaves` and `statistics` are
-    /// for one search over several indexes: `ehi.shards`.
+    /// best `rerank_depth` hits. `no_memory` leaves judgments out. `unlogged` keeps the question out of the
+    /// log. `leaves` and `statistics` are for one search over several indexes: `ehi.shards`.
     ///
     /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
     /// >>> hit.id, hit.text, hit.metadata
@@ -38,7 +38,7 @@ impl Index {
     #[pyo3(signature = (query, k = 10, **options), text_signature = "($self, query, k=10, *, beam=None, \
         recall=None, exact=False, mode=None, alpha=None, rrf=None, bm25=None, filter=None, \
         codes=None, encoder=None, ids_only=False, passages=None, reranker=None, rerank_depth=100, \
-        parallel=False, unlogged=False, leaves=None, statistics=None)")]
+        parallel=False, no_memory=False, unlogged=False, leaves=None, statistics=None)")]
     fn search(
         &self,
         py: Python<'_>,
@@ -78,7 +78,7 @@ impl Index {
     /// 'tea'
     #[pyo3(signature = (query, k = 10, *, against_exact = false, **options), text_signature = "($self, query, \
         k=10, *, against_exact=False, beam=None, recall=None, exact=False, mode=None, alpha=None, \
-        rrf=None, bm25=None, filter=None, codes=None, encoder=None, ids_only=False, passages=None)")]
+        rrf=None, bm25=None, filter=None, codes=None, encoder=None, ids_only=False, passages=None, no_memory=False)")]
     fn explain(
         &self,
         py: Python<'_>,

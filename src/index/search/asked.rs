@@ -10,6 +10,7 @@ use super::damage::scan_failed;
 use super::encode::{EncoderText, QueryEncoder};
 use super::filter::RowFilter;
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
+use super::memory::RecalledDocument;
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::request::RankBy;
@@ -57,6 +58,8 @@ pub(crate) struct Asked<'a> {
     pub note: Option<String>,
     /// Which encoder gave the vector.
     pub encoder: Option<QueryEncoder>,
+    /// The documents judged for near questions, in row order.
+    pub recalled: Vec<RecalledDocument>,
 }
 
 impl Asked<'_> {
@@ -71,8 +74,8 @@ impl ActiveModel {
     pub(crate) fn rank_asked(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
         let words = || asked.words.as_ref().ok_or(InputError::NoWords);
         match asked.by {
-            RankBy::Dense | RankBy::Best => self.rank(view, &asked.vector, plan),
-            RankBy::Lexical => self.rank_by_words(view, words()?, plan),
+            RankBy::Dense | RankBy::Best => self.rank_by_embeddings(view, asked, plan),
+            RankBy::Lexical => self.rank_by_words(view, asked, words()?, plan),
             RankBy::Hybrid(fusion) => {
                 let (all, ranked) = self.candidates(view, asked, plan)?;
                 fused(view, &all, ranked, fusion, self.alpha(asked.encoder), plan.k)
@@ -80,10 +83,31 @@ impl ActiveModel {
         }
     }
 
-    fn rank_by_words(&self, view: &View, words: &Words, plan: &Plan<'_>) -> Result<Ranked> {
+    fn rank_by_embeddings(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
+        let mut ranked = self.rank(view, &asked.vector, &Plan { k: Self::depth(asked, plan), ..*plan })?;
+        if asked.recalled.is_empty() {
+            return Ok(ranked);
+        }
+        let scored =
+            |score: f32, dense_rank| HitScores { dense: Some(score), dense_rank, ..HitScores::default() };
+        ranked.scores =
+            ranked.rows.iter().zip(1..).map(|(&(score, _), rank)| scored(score, Some(rank))).collect();
+        let missing = self.recalled_beyond(view, asked, &ranked.rows)?;
+        let (further, _) = self.best_passages(view, &asked.vector, &missing)?;
+        let further = further.into_iter().map(|best| ((best.score, best.row), scored(best.score, None)));
+        self.with_recalled(view, asked, ranked, further, plan.k)
+    }
+
+    fn rank_by_words(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        words: &Words,
+        plan: &Plan<'_>,
+    ) -> Result<Ranked> {
         let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
         let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
-        let rows = search.best(plan.k.get(), filter.as_mut())?;
+        let rows = search.best(Self::depth(asked, plan).get(), filter.as_mut())?;
         let scores = rows.iter().zip(1..).map(|(&(score, _), rank)| HitScores {
             lexical: Some(score),
             lexical_rank: Some(rank),
@@ -105,7 +129,18 @@ impl ActiveModel {
         };
         let scores = scores.collect();
         let ranked_by = RankedBy::Lexical;
-        Ok(Ranked { rows, scores, ranked_by, stats, leaves: Vec::new(), sample: None, multiply_adds: 0 })
+        let missing = self.recalled_beyond(view, asked, &rows)?;
+        // A document without a required word, or with an excluded one, has no score.
+        let further = missing.iter().zip(search.scores(&missing)?);
+        let further = further.filter_map(|(&row, score)| {
+            Some(((score?, row), HitScores { lexical: score, ..HitScores::default() }))
+        });
+        let ranked =
+            Ranked { rows, scores, ranked_by, stats, leaves: Vec::new(), sample: None, multiply_adds: 0 };
+        match asked.recalled.is_empty() {
+            true => Ok(ranked),
+            false => self.with_recalled(view, asked, ranked, further, plan.k),
+        }
     }
 
     /// The best rows by embeddings and the best by words that can be hits, each with both scores, in row
@@ -122,7 +157,10 @@ impl ActiveModel {
         loop {
             let (both, ranked) = self.both(view, asked, plan, depth, &mut search)?;
             let candidate = |both: &WithBoth| {
-                Some(Candidate { row: both.best.row, dense: both.best.score, lexical: both.lexical? })
+                let BestRow { document, score: dense, row } = both.best;
+                let is_found = both.by_embedding || both.by_words;
+                let moved = asked.moved(document);
+                Some(Candidate { row, dense, lexical: both.lexical?, is_found, moved })
             };
             let mut all: Vec<Candidate> = both.iter().filter_map(candidate).collect();
             // Required or excluded words may leave few of the candidates found by embeddings.
@@ -153,7 +191,9 @@ impl ActiveModel {
             by_embedding.push(view.head(row)?);
         }
         by_embedding.sort_unstable();
-        let (mut dense, embeddings) = self.dense_candidates(view, asked, &mut ranked, &by_words)?;
+        let named = asked.recalled.iter().filter(|own| own.moved > 0.0).map(|own| own.row);
+        let further: Vec<Row> = by_words.iter().map(|&(_, row)| row).chain(named).collect();
+        let (mut dense, embeddings) = self.dense_candidates(view, asked, &mut ranked, further)?;
         dense.sort_unstable_by_key(|best| best.document);
         let known = |head: Row| {
             let place = by_words.binary_search_by_key(&head, |&(_, row)| row).ok()?;
@@ -186,19 +226,19 @@ impl ActiveModel {
         Ok((all, ranked))
     }
 
-    /// The best documents by either score, given by their representative rows, with their best rows; and the
-    /// number of embeddings read for that. Of a document with passages, all passages are considered, wherever
-    /// they lie, so that its score does not depend on how it was found.
+    /// The best documents by embeddings and `further` ones, given by their representative rows, with their
+    /// best rows; and the number of embeddings read for that. Of a document with passages, all passages are
+    /// considered, wherever they lie, so that its score does not depend on how it was found.
     fn dense_candidates(
         &self,
         view: &View,
         asked: &Asked<'_>,
         ranked: &mut Ranked,
-        by_words: &[(f32, Row)],
+        further: Vec<Row>,
     ) -> Result<(Vec<BestRow>, usize)> {
         let mut dense = std::mem::take(&mut ranked.rows);
         if view.has_several() {
-            let mut heads: HashSet<Row> = by_words.iter().map(|&(_, row)| row).collect();
+            let mut heads: HashSet<Row> = further.into_iter().collect();
             for &(_, row) in &dense {
                 heads.insert(view.head(row)?);
             }
@@ -207,8 +247,10 @@ impl ActiveModel {
         }
         dense.sort_unstable_by_key(|&(_, row)| row);
         let place = |row: Row| dense.binary_search_by_key(&row, |&(_, row)| row);
-        let mut missing: Vec<Row> = by_words.iter().map(|&(_, row)| row).collect();
+        let mut missing = further;
         missing.retain(|&row| place(row).is_err());
+        missing.sort_unstable();
+        missing.dedup();
         let further = self.scores_of(view, &asked.vector, &missing)?;
         let embeddings = further.len();
         let best = |(score, row)| BestRow { document: row, score, row };

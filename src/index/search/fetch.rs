@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::fusion::HitScores;
+use super::memory::note_judgments;
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
@@ -32,7 +33,8 @@ impl ActiveModel {
         let passages = self.passages_of_hits(view, asked, plan, ranked)?;
         // A reranker reads the documents.
         let ids_only = plan.request.ids_only && plan.request.rerank.is_none();
-        let hits = fetch(view, ranked, passages, ids_only)?;
+        let mut hits = fetch(view, ranked, passages, ids_only)?;
+        note_judgments(view, asked, ranked, &mut hits)?;
         Ok(SearchResult {
             request: plan.request.clone(),
             ranked_by: ranked.ranked_by,
@@ -72,8 +74,17 @@ pub(in crate::index) fn fetch(
             dense_rank: Some(place + 1),
             ..HitScores::default()
         });
-        let rerank_score = None;
-        hits.push(Hit { id: document.id.clone(), score, scores, rerank_score, document, leaf, passages });
+        let (rerank_score, judged) = (None, None);
+        hits.push(Hit {
+            id: document.id.clone(),
+            score,
+            scores,
+            rerank_score,
+            judged,
+            document,
+            leaf,
+            passages,
+        });
     }
     Ok(hits)
 }

@@ -64,6 +64,9 @@ pub struct HitScores {
     pub dense_rank: Option<usize>,
     /// Rank by lexical score; `None` for a document without any of the words.
     pub lexical_rank: Option<usize>,
+    /// What judgments of near questions added to the score of the hit; below 0 if they say that it does not
+    /// answer. `None` if there are none.
+    pub memory: Option<f32>,
 }
 
 /// A candidate with both scores.
@@ -72,21 +75,26 @@ pub(crate) struct Candidate {
     pub row: Row,
     pub dense: f32,
     pub lexical: f32,
+    /// Whether it is among the best by either score; otherwise only judgments name it.
+    pub is_found: bool,
+    /// What judgments add, in units of the range of scores.
+    pub moved: f64,
 }
 
-/// Candidates by combined score, best first; equal scores, and equal ranks, are ordered by `ties`.
+/// Candidates by combined score, best first; equal scores, and equal ranks, are ordered by `ties`. Scores are
+/// scaled to the candidates that were found, so that a judgment moves only the documents that it names.
 pub(crate) fn fuse(
     candidates: &[Candidate],
     fusion: Fusion,
     learned: f64,
     ties: &dyn Fn(Row, Row) -> Ordering,
 ) -> Vec<(f32, Row, HitScores)> {
-    let by_dense = ranks(candidates, |candidate| Some(candidate.dense), ties);
-    let by_words =
-        ranks(candidates, |candidate| (candidate.lexical > 0.0).then_some(candidate.lexical), ties);
+    let by_dense = ranks(candidates, |candidate| candidate.is_found.then_some(candidate.dense), ties);
+    let has_words = |candidate: &Candidate| candidate.is_found && candidate.lexical > 0.0;
+    let by_words = ranks(candidates, |candidate| has_words(candidate).then_some(candidate.lexical), ties);
     let ranked = candidates.iter().zip(by_dense.into_iter().zip(by_words));
     let bounds = |score: fn(&Candidate) -> f32| {
-        let scores = candidates.iter().map(score);
+        let scores = candidates.iter().filter(|candidate| candidate.is_found).map(score);
         scores.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)))
     };
     let (low, high) = bounds(|candidate| candidate.dense);
@@ -94,6 +102,8 @@ pub(crate) fn fuse(
     let convex = |candidate: &Candidate, alpha: f64| {
         let range = f64::from(high) - f64::from(low);
         let dense = if range > 0.0 { (f64::from(candidate.dense) - f64::from(low)) / range } else { 1.0 };
+        // One that only judgments name counts as the last candidate at least.
+        let dense = if candidate.is_found { dense } else { dense.max(0.0) };
         let words = if most > 0.0 { f64::from(candidate.lexical) / f64::from(most) } else { 0.0 };
         alpha * dense + (1.0 - alpha) * words
     };
@@ -104,6 +114,7 @@ pub(crate) fn fuse(
                 lexical: Some(candidate.lexical),
                 dense_rank,
                 lexical_rank,
+                memory: None,
             };
             let score = match fusion {
                 Fusion::Learned => convex(candidate, learned),
@@ -114,7 +125,10 @@ pub(crate) fn fuse(
                     .map(|rank| 1.0 / (k + rank as f64))
                     .sum(),
             };
-            (score as f32, candidate.row, scores)
+            let unit = if let Fusion::Rrf { k } = fusion { 1.0 / (k + 1.0) } else { 1.0 };
+            let moved = candidate.moved * unit;
+            let scores = HitScores { memory: (moved != 0.0).then_some(moved as f32), ..scores };
+            ((score + moved) as f32, candidate.row, scores)
         })
         .collect();
     fused.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| ties(a.1, b.1)));
@@ -146,7 +160,13 @@ mod tests {
 
     fn candidates() -> Vec<Candidate> {
         [(0, 0.9, 0.0), (1, 0.5, 8.0), (2, 0.7, 4.0), (3, 0.1, 2.0)]
-            .map(|(row, dense, lexical)| Candidate { row: Row(row), dense, lexical })
+            .map(|(row, dense, lexical)| Candidate {
+                row: Row(row),
+                dense,
+                lexical,
+                is_found: true,
+                moved: 0.0,
+            })
             .to_vec()
     }
 
@@ -181,7 +201,13 @@ mod tests {
 
     #[test]
     fn nothing_to_scale_by_is_no_number_of_its_own() {
-        let equal = [Row(3), Row(5)].map(|row| Candidate { row, dense: 0.25, lexical: 0.0 });
+        let equal = [Row(3), Row(5)].map(|row| Candidate {
+            row,
+            dense: 0.25,
+            lexical: 0.0,
+            is_found: true,
+            moved: 0.0,
+        });
         for fusion in [Fusion::Learned, Fusion::Convex(0.5), Fusion::Rrf { k: 1.0 }] {
             let fused = fuse(&equal, fusion, 0.5, &BY_ROW);
             assert!(fused.iter().all(|entry| entry.0.is_finite()));

@@ -145,7 +145,7 @@ impl ActiveModel {
                 by => by,
             };
             let vector = vector.unwrap_or_default().into();
-            all.push(Asked { by, text, vector, words, signs, note, encoder: None });
+            all.push(Asked { by, text, vector, words, signs, note, ..Asked::default() });
         }
         let is_unread = |asked: &Asked<'_>| asked.vector.is_empty() && asked.by != RankBy::Lexical;
         let texts = all.iter().filter(|asked| is_unread(asked)).filter_map(Asked::encoder_text);

@@ -14,6 +14,7 @@ mod fetch;
 mod filter;
 mod fusion;
 mod input;
+mod memory;
 mod notes;
 mod passages;
 mod plan;
@@ -30,7 +31,6 @@ mod ties;
 mod words;
 
 pub use crate::lexical::{OtherTerms, StatisticsError, TermStatistics, UnknownAnalyzer};
-#[cfg(feature = "eval")]
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;
 pub use encode::{QueryEncoder, UnknownEncoder};
@@ -46,7 +46,7 @@ pub(super) use rank::Ranked;
 #[cfg(feature = "eval")]
 pub(crate) use rank::best_of;
 pub use request::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, RankBy, Reach, Rerank, SearchRequest};
-pub use result::{Hit, HitPassage, RankedBy, SearchResult, SearchStats};
+pub use result::{Hit, HitPassage, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 pub use shards::{
     FusedCandidate, Routed, SearchCandidate, SearchCandidates, fuse_candidates, plain_question,
 };

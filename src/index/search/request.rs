@@ -173,6 +173,8 @@ pub struct SearchRequest {
     /// For questions in text: with a vector it is [`InputError::InapplicableOption`], and so it is in
     /// [`Index::explain`](crate::Index::explain). A depth of 0 is [`InputError::OutOfRange`].
     pub rerank: Option<Rerank>,
+    /// Whether judgments ([`Index::record`](crate::Index::record)) are left out of the ranking.
+    pub no_memory: bool,
     /// Whether the question is kept out of the log of questions
     /// ([`Index::log_questions`](crate::Index::log_questions)): for example one that is still being typed.
     pub unlogged: bool,
@@ -193,6 +195,7 @@ impl Default for SearchRequest {
             passages: None,
             ids_only: false,
             rerank: None,
+            no_memory: false,
             unlogged: false,
         }
     }
@@ -294,6 +297,11 @@ impl SearchRequest {
         Self { rerank: Some(Rerank { reranker: Arc::clone(reranker), depth }), ..self }
     }
 
+    /// Sets [`Self::no_memory`].
+    pub fn no_memory(self) -> Self {
+        Self { no_memory: true, ..self }
+    }
+
     /// Sets [`Self::unlogged`].
     pub fn unlogged(self) -> Self {
         Self { unlogged: true, ..self }
@@ -301,8 +309,8 @@ impl SearchRequest {
 
     /// Reads a request from a JSON object: `k`, `mode`, `alpha` or `rrf` for [`RankBy::Hybrid`]; one of
     /// `beam` (a number or `"all"`), `recall`, `exact` and `leaves`; `encoder`, `codes`,
-    /// `parallel`, `bm25`, `filter`, `passages`, `ids_only` and `unlogged`. A null means an absent entry.
-    /// `alpha` and `rrf` imply the mode `hybrid` if none is given.
+    /// `parallel`, `bm25`, `filter`, `passages`, `ids_only`, `no_memory` and `unlogged`. A null means an
+    /// absent entry. `alpha` and `rrf` imply the mode `hybrid` if none is given.
     ///
     /// # Errors
     /// [`InputError::Conflict`] for options that exclude each other; [`InputError::BadRequest`] for unknown
@@ -332,6 +340,7 @@ impl SearchRequest {
                 }
                 "passages" => request.passages = Some(read(&name, value)?),
                 "ids_only" => request.ids_only = read(&name, value)?,
+                "no_memory" => request.no_memory = read(&name, value)?,
                 "unlogged" => request.unlogged = read(&name, value)?,
                 _ => return Err(InputError::BadRequest { reason: format!("unknown field `{name}`") }.into()),
             }
@@ -402,7 +411,7 @@ impl Serialize for SearchRequest {
             "filter": self.filter.as_ref().map(|filter| filter.to_json()),
             "rerank_depth": self.rerank.as_ref().map(|rerank| rerank.depth),
             "parallel": self.parallel.then_some(true), "ids_only": self.ids_only.then_some(true),
-            "unlogged": self.unlogged.then_some(true),
+            "no_memory": self.no_memory.then_some(true), "unlogged": self.unlogged.then_some(true),
         });
         let given = given.as_object().into_iter().flatten();
         serializer.collect_map(given.filter(|(_, value)| !value.is_null()))

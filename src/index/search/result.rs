@@ -14,8 +14,8 @@ use crate::serialize::milliseconds;
 
 /// A document found by a search.
 ///
-/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the four of [`HitScores`], `title`, `text` and
-/// `metadata` of the document, and `passages`; all are always present.
+/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the five of [`HitScores`], `judged`, `title`,
+/// `text` and `metadata` of the document, and `passages`; all are always present.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
@@ -28,6 +28,8 @@ pub struct Hit {
     /// The reranker's score, which determines the hit's position; `None` without a reranker
     /// ([`SearchRequest::rerank`](crate::SearchRequest::rerank)), and beyond its depth.
     pub rerank_score: Option<f32>,
+    /// The judgment that moved it most, of the question asked or of a near one; `None` if no judgment did.
+    pub judged: Option<RecalledJudgment>,
     /// The document as it was inserted; with [`SearchRequest::ids_only`](crate::SearchRequest::ids_only),
     /// only its id.
     pub document: Document,
@@ -49,6 +51,18 @@ impl Hit {
     }
 }
 
+/// A judgment that changed a hit's score.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct RecalledJudgment {
+    /// The question that was judged.
+    pub question: String,
+    /// Cosine of that question and the one asked; 1 for the same question.
+    pub similarity: f32,
+    /// As in the judgment: 1 or more if the document answers the question.
+    pub grade: i32,
+}
+
 /// A passage of a hit's text.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
@@ -65,9 +79,9 @@ pub struct HitPassage {
 
 impl Serialize for Hit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { id, score, scores, rerank_score, document, leaf, passages } = self;
-        let HitScores { dense, lexical, dense_rank, lexical_rank } = scores;
-        let mut fields = serializer.serialize_struct("Hit", 12)?;
+        let Self { id, score, scores, rerank_score, judged, document, leaf, passages } = self;
+        let HitScores { dense, lexical, dense_rank, lexical_rank, memory } = scores;
+        let mut fields = serializer.serialize_struct("Hit", 14)?;
         fields.serialize_field("id", id)?;
         fields.serialize_field("score", score)?;
         fields.serialize_field("rerank_score", rerank_score)?;
@@ -76,6 +90,8 @@ impl Serialize for Hit {
         fields.serialize_field("lexical", lexical)?;
         fields.serialize_field("dense_rank", dense_rank)?;
         fields.serialize_field("lexical_rank", lexical_rank)?;
+        fields.serialize_field("memory", memory)?;
+        fields.serialize_field("judged", judged)?;
         fields.serialize_field("title", &document.title)?;
         fields.serialize_field("text", &document.text)?;
         fields.serialize_field("metadata", &document.metadata)?;

@@ -114,7 +114,13 @@ pub fn fuse_candidates(
     places.dedup();
     let candidate = |place: usize| {
         let own = &all[place];
-        Some(Candidate { row: Row(place as u32), dense: own.dense, lexical: own.lexical? })
+        Some(Candidate {
+            row: Row(place as u32),
+            dense: own.dense,
+            lexical: own.lexical?,
+            is_found: true,
+            moved: 0.0,
+        })
     };
     let chosen: Vec<Candidate> = places.into_iter().filter_map(candidate).collect();
     let mut fused = fuse(&chosen, fusion, super::DEFAULT_ALPHA, &|a, b| a.cmp(&b));

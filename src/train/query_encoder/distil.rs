@@ -12,12 +12,12 @@ use crate::disk::FileSystem;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::judgment::Judgment;
+use crate::judgment::plain;
 use crate::model::{Bundle, DistilReport, Encoder, EncoderPrecision, LoadOptions, QueryEncoderEntry, Role};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::train::config::QueryEncoderChoice;
 use crate::train::dataset::{TrainingQuery, TrainingSet};
 use crate::train::error::{TrainError, check_setting};
-use crate::train::held_out::plain;
 use crate::train::refresh::make_unit;
 
 /// Default for the most texts that a query encoder learns from.

@@ -86,7 +86,7 @@ fn dense(index: &Index, model: &Model, asked: &str) -> Checked {
     let serving = &model.serving;
     let all = serving.rows.len();
     let text = asked;
-    let request = SearchRequest::dense().encoder(QueryEncoder::Full).k(all + 3);
+    let request = SearchRequest::dense().encoder(QueryEncoder::Full).k(all + 3).no_memory();
     let passages = (model.origin == Origin::Passages).then_some(PASSAGES);
     let exact = SearchRequest { passages, ..request.clone() }.exact();
     let exact = said(index.search_with(asked, &exact))?;
@@ -149,7 +149,8 @@ fn lexical(index: &Index, model: &Model, asked: &str) -> Checked {
     };
     let rows = serving.rows.values().filter(|row| matches(&row.document));
     let expected: Vec<&str> = rows.map(|row| row.document.id.as_str()).collect();
-    let found = said(index.search_with(asked, &SearchRequest::lexical().k(serving.rows.len() + 3)))?;
+    let request = SearchRequest::lexical().k(serving.rows.len() + 3).no_memory();
+    let found = said(index.search_with(asked, &request))?;
     let mut found: Vec<&str> = found.iter().map(|hit| hit.id.as_str()).collect();
     found.sort_unstable();
     ensure!(found == expected, "{found:?}, not {expected:?}");

@@ -55,7 +55,7 @@ fn store(index: &Path, dir: &str, has_bundle: bool, strange: &mut Vec<String>) -
         let own = format!("{dir}/{name}");
         match name.as_str() {
             "LOCK" | "MANIFEST" | "MANIFEST.copy" | "RESERVE" => {}
-            "MEASURED" if has_bundle => {}
+            "MEASURED" | "MEMORY" if has_bundle => {}
             "model" if has_bundle => {
                 let known = of_bundle(&path.join(&name))?;
                 let files = below(&path.join(&name), "")?;

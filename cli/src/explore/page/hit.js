@@ -22,15 +22,17 @@ function moved(hit, place, before) {
 
 /**
  * `before`: places of the hits by the fast encoder, where this is the answer of the full one. `judging` makes what a
- * hit is judged by, where it can be. `closed` hears when its document is not shown any more.
+ * hit is judged by, where it can be, and `takeBack` takes a judgment back. `closed` hears when its document is not
+ * shown any more.
  */
-export function hit(app, found, place, { before, judging, filter, closed }) {
+export function hit(app, found, place, { before, judging, takeBack, filter, closed }) {
     const open = () => read(app, found.id, app.ask.question, judging?.(found), () => closed(found.id));
     const name = named(found.title, found.id);
     const own = judging?.(found);
     const element = el("li", { class: "hit", "data-id": found.id },
         foreign("h2", {}, el("button", { type: "button", class: "link", onclick: open }, name)),
         el("p", { class: "excerpt", dir: "auto" }, found.excerpt.before ? "… " : null, marked(found.excerpt.stretches), found.excerpt.behind ? " …" : null),
+        because(found, takeBack),
         el("div", { class: "about" }, numbers(app, found, place, before, name), fields(found, filter), own?.element));
     if (own) element.addEventListener("keydown", own.byKey);
     return element;
@@ -42,6 +44,14 @@ function numbers(app, found, place, before, name) {
     return el("p", { class: "row small faint" },
         line.filter(Boolean).map(part => (typeof part === "string" ? el("span", {}, part) : part)),
         name === found.id ? null : foreign("span", { class: "id" }, found.id));
+}
+
+/** The judgment that moved the hit. */
+function because({ id, judged, memory }, takeBack) {
+    if (!judged) return null;
+    const said = foreign("q", {}, judged.question);
+    const undo = takeBack && el("button", { type: "button", class: "link", onclick: () => takeBack(judged.question, id) }, "take back");
+    return el("p", { class: "row small because" }, el("span", {}, memory > 0 ? "▲ because you judged " : "▼ because you judged ", said), undo);
 }
 
 function fields(found, filter) {

@@ -29,6 +29,8 @@ export function search(app, main) {
     let grades = { question: null, of: new Map() };
     /** What hits are judged by, in the list and in the reader. */
     let panels = [];
+    /** What became of the last judgment: the hit's id and a text. */
+    let news = null;
     let timer;
     let told = null;
     // One request at a time; of the questions typed meanwhile only the last one is sent.
@@ -115,7 +117,10 @@ export function search(app, main) {
         const compares = earlier?.stats.encoder === "fast" && found.stats.encoder === "full";
         const before = compares ? shown.places : null;
         const had = document.activeElement?.closest?.(".hit")?.dataset.id;
-        if (grades.question !== question.trim()) grades = { question: question.trim(), of: new Map() };
+        if (grades.question !== question.trim()) {
+            grades = { question: question.trim(), of: new Map() };
+            news = null;
+        }
         if (rests) grades.of = new Map(found.hits.filter(own => own.grade !== null).map(own => [own.id, own.grade]));
         shown = { rests, question, places, found, before };
         start.hidden = true;
@@ -135,11 +140,12 @@ export function search(app, main) {
         panels = panels.filter(own => !own.element.closest(".hit")).slice(-1);
         const of = own => {
             const panel = judging(own, grades.of.get(own.id) ?? null, (id, grade) => judged(question.trim(), id, grade));
+            if (news?.id === own.id) panel.draw(grades.of.get(own.id) ?? null, news.text);
             panels.push(panel);
             return panel;
         };
         list.classList.remove("stale");
-        list.replaceChildren(...found.hits.map((own, place) => hit(app, own, place, { before, judging: app.about.judge ? of : null, filter, closed })));
+        list.replaceChildren(...found.hits.map((own, place) => hit(app, own, place, { before, judging: app.about.judge ? of : null, takeBack: app.about.judge ? takeBack : null, filter, closed })));
     }
 
     function focus(id) {
@@ -189,8 +195,14 @@ export function search(app, main) {
             else grades.of.set(id, grade);
         }
         const text = grade === null ? "Taken back." : `Judged ${GRADES.find(([value]) => value === grade)[1]}.`;
+        if (question !== shown?.question.trim()) return settle(false);
+        news = { id, text };
         for (const panel of panels) if (panel.id === id) panel.draw(grade, text);
+        // It counts at once.
+        settle(false);
     }
+
+    const takeBack = (question, id) => judged(question, id, null);
 
     // Arrow keys move from the question into the hits and along them.
     main.addEventListener("keydown", event => {

@@ -1,0 +1,181 @@
+//! Judged questions near to the one asked: which documents they name, and how they change a ranking.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::PoisonError;
+
+use super::asked::{Asked, FEWEST_CANDIDATES};
+use super::damage::scan_failed;
+use super::filter::RowFilter;
+use super::fusion::HitScores;
+use super::plan::Plan;
+use super::rank::Ranked;
+use super::result::{Hit, RecalledJudgment};
+use super::ties::ById;
+use crate::error::Result;
+use crate::ids::Row;
+use crate::index::active_model::ActiveModel;
+use crate::index::vectors::unit;
+use crate::memory::{JudgedDocument, Memory, Vote};
+use crate::store::View;
+
+/// A document that was judged for questions near to the one asked.
+#[derive(Clone, Debug)]
+pub(crate) struct RecalledDocument {
+    /// Its representative row.
+    pub row: Row,
+    /// At least one.
+    pub votes: Vec<Vote>,
+    /// What the votes add to its score, in units of the range of candidates' scores.
+    pub moved: f64,
+    /// The judgment whose vote counts most, and the cosine of its question.
+    pub strongest: Option<(JudgedDocument, f32)>,
+}
+
+impl ActiveModel {
+    /// Finds the documents judged for near questions that may be hits, in row order.
+    pub(crate) fn recall(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
+    ) -> Result<Vec<RecalledDocument>> {
+        let memory = self.memory.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = memory.as_ref().filter(|memory| memory.len() > 0) else { return Ok(Vec::new()) };
+        let weights = self.memory_weights(asked.encoder);
+        let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, &|_| true)?;
+        for document in &mut recalled {
+            document.moved = weights.moved(&document.votes);
+            let strongest = weights.strongest(&document.votes);
+            document.strongest = strongest.map(|vote| (memory.judged(vote).clone(), vote.cosine));
+        }
+        if let Some(filter) = plan.filter() {
+            let mut filter = RowFilter::new(view, filter, &self.filters);
+            let mut failed = None;
+            recalled.retain(|document| {
+                filter.passes(document.row).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    false
+                })
+            });
+            failed.map_or(Ok(()), Err)?;
+        }
+        Ok(recalled)
+    }
+
+    /// The documents of a view that were judged for near questions of a memory, in row order; without the
+    /// filter, and `moved` not computed. `near`: whether other questions than the very one asked count.
+    pub(crate) fn recall_from(
+        &self,
+        memory: &Memory,
+        view: &View,
+        asked: &Asked<'_>,
+        near: bool,
+        may_recall: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<RecalledDocument>> {
+        let unit = (near && !asked.vector.is_empty()).then(|| unit(&asked.vector));
+        let found = memory.nearest(asked.text, unit.as_deref(), may_recall).map_err(scan_failed)?;
+        let mut documents: BTreeMap<Row, Vec<Vote>> = BTreeMap::new();
+        for near in found {
+            for (judged, document) in memory.documents(near.place).iter().enumerate() {
+                if let Some(row) = view.row_of(&document.id)? {
+                    documents.entry(row).or_default().push(near.vote(judged, document));
+                }
+            }
+        }
+        let recalled = |(row, votes)| RecalledDocument { row, votes, moved: 0.0, strongest: None };
+        Ok(documents.into_iter().map(recalled).collect())
+    }
+
+    /// How many rows to find before judgments change their order.
+    pub(super) fn depth(asked: &Asked<'_>, plan: &Plan<'_>) -> NonZeroUsize {
+        match NonZeroUsize::new(FEWEST_CANDIDATES) {
+            Some(fewest) if !asked.recalled.is_empty() => plan.k.max(fewest),
+            _ => plan.k,
+        }
+    }
+
+    /// The documents that judgments name and that are not among these rows.
+    pub(super) fn recalled_beyond(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        rows: &[(f32, Row)],
+    ) -> Result<Vec<Row>> {
+        let named = asked.recalled.iter().filter(|own| own.moved > 0.0);
+        let mut missing: Vec<Row> = named.map(|own| own.row).collect();
+        for &(_, row) in rows.iter().filter(|_| !asked.recalled.is_empty()) {
+            let head = view.head(row)?;
+            missing.retain(|&row| row != head);
+        }
+        Ok(missing)
+    }
+
+    /// Adds what judgments say to a ranking by one score: the documents that only they name, `further`,
+    /// become candidates, at least as good as the last one found, and scores change by a share of the range
+    /// of the scores found.
+    pub(super) fn with_recalled(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        ranked: Ranked,
+        further: impl Iterator<Item = ((f32, Row), HitScores)>,
+        k: NonZeroUsize,
+    ) -> Result<Ranked> {
+        let scores = ranked.rows.iter().map(|&(score, _)| score);
+        let (low, high) =
+            scores.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
+        let range = if high > low { f64::from(high - low) } else { 1.0 };
+        let mut all = Vec::with_capacity(ranked.rows.len());
+        let at_least = |((score, row), scores): ((f32, Row), HitScores)| match low.is_finite() {
+            true => ((score.max(low), row), scores),
+            false => ((score, row), scores),
+        };
+        let found = ranked.rows.into_iter().zip(ranked.scores);
+        for ((score, row), scores) in found.chain(further.map(at_least)) {
+            let moved = asked.moved(view.head(row)?) * range;
+            let scores = HitScores { memory: (moved != 0.0).then_some(moved as f32), ..scores };
+            all.push(((f64::from(score) + moved) as f32, row, scores));
+        }
+        let order = ById::new(view);
+        all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| order.compare(a.1, b.1)));
+        order.finish()?;
+        all.truncate(k.get());
+        let (rows, scores) = all.into_iter().map(|(score, row, scores)| ((score, row), scores)).unzip();
+        Ok(Ranked { rows, scores, ..ranked })
+    }
+}
+
+/// Names the judgment that moved each hit most.
+pub(super) fn note_judgments(
+    view: &View,
+    asked: &Asked<'_>,
+    ranked: &Ranked,
+    hits: &mut [Hit],
+) -> Result<()> {
+    if asked.recalled.is_empty() {
+        return Ok(());
+    }
+    for (hit, &(_, row)) in hits.iter_mut().zip(&ranked.rows) {
+        let judgment = asked.recalled_for(view.head(row)?).and_then(|own| own.strongest.as_ref());
+        let judgment = judgment.filter(|_| hit.scores.memory.is_some());
+        hit.judged = judgment.map(|(judged, similarity)| RecalledJudgment {
+            question: judged.spelling.to_string(),
+            similarity: *similarity,
+            grade: judged.grade,
+        });
+    }
+    Ok(())
+}
+
+impl Asked<'_> {
+    pub(crate) fn recalled_for(&self, row: Row) -> Option<&RecalledDocument> {
+        let place = self.recalled.binary_search_by_key(&row, |document| document.row).ok()?;
+        Some(&self.recalled[place])
+    }
+
+    /// What judgments add to the score of a document, given by its representative row.
+    pub(super) fn moved(&self, row: Row) -> f64 {
+        self.recalled_for(row).map_or(0.0, |document| document.moved)
+    }
+}

@@ -1,0 +1,143 @@
+//! Judgments change the next search of the same question and, once learned, of near ones.
+
+use std::fs;
+
+use crate::support::{Shape, document, filled, id};
+use ehi::search::{Fusion, Reach};
+use ehi::{Filter, Hit, Index, Judgment, SearchRequest, SearchResult};
+
+const SHAPE: Shape = Shape { height: 1 };
+const QUESTION: &str = "gene protein 31";
+/// Far from the best by any score.
+const FAR: usize = 77;
+
+fn modes() -> [SearchRequest; 5] {
+    let hybrid = [Fusion::Learned, Fusion::Rrf { k: 60.0 }].map(SearchRequest::hybrid);
+    let [learned, rrf] = hybrid;
+    [SearchRequest::dense(), SearchRequest::lexical(), SearchRequest::default(), learned, rrf]
+}
+
+fn ask(index: &Index, request: &SearchRequest) -> SearchResult {
+    index.search_with(QUESTION, request).unwrap()
+}
+
+fn place(result: &SearchResult, place: usize) -> Option<usize> {
+    result.iter().position(|hit| hit.id == id(place))
+}
+
+fn ranking(result: &SearchResult) -> Vec<(String, u32)> {
+    result.iter().map(|hit| (hit.id.clone(), hit.score.to_bits())).collect()
+}
+
+#[test]
+fn a_judgment_moves_its_document_at_once_and_taken_back_moves_nothing() {
+    let (_dir, index) = filled(SHAPE, 100);
+    let before = modes().map(|request| ranking(&ask(&index, &request)));
+    assert!(before.iter().flatten().all(|(found, _)| *found != id(FAR)));
+    // Loaded by the searches above; another spelling is the same question.
+    index.record("Gene, protein 31?", &id(FAR), 1).unwrap();
+    for (request, before) in modes().into_iter().zip(&before) {
+        let found = ask(&index, &request);
+        let best: &Hit = &found.hits[0];
+        assert_eq!(best.id, id(FAR), "{request:?}");
+        let judged = best.judged.as_ref().unwrap();
+        assert_eq!((&*judged.question, judged.similarity, judged.grade), ("Gene, protein 31?", 1.0, 1));
+        assert!(best.scores.memory.unwrap() > 0.0);
+        // The others keep their scores.
+        let others: Vec<_> = ranking(&found)[1..].to_vec();
+        assert_eq!(others, before[..others.len()]);
+        assert_eq!(&ranking(&ask(&index, &request.clone().no_memory())), before);
+    }
+    // A document that does not answer falls; a click moves less than a judgment.
+    let dense = SearchRequest::dense();
+    let best = before[0][0].0.clone();
+    index.record(QUESTION, &best, 0).unwrap();
+    assert!(ask(&index, &dense).iter().all(|hit| hit.id != best || hit.scores.memory.unwrap() < 0.0));
+    let click = Judgment::new(QUESTION, id(FAR + 1), 1).with_weight(0.1);
+    index.record_all([click]).unwrap();
+    let clicked = ask(&index, &SearchRequest::hybrid(Fusion::Learned).k(100));
+    assert!(place(&clicked, FAR) == Some(0) && place(&clicked, FAR + 1) > Some(0));
+
+    let all = index.judgments().unwrap();
+    index.forget(all.iter().map(|own| (&*own.question, &*own.id))).unwrap();
+    assert_eq!(modes().map(|request| ranking(&ask(&index, &request))), before);
+}
+
+#[test]
+fn memory_obeys_filters_reach_and_deletions() {
+    let (_dir, index) = filled(SHAPE, 100);
+    index.record(QUESTION, &id(FAR), 1).unwrap();
+    let filter = |text: &str| SearchRequest::dense().filter(&text.parse::<Filter>().unwrap());
+    assert_eq!(place(&ask(&index, &filter(r#"{"place": {"$gt": 70}}"#)), FAR), Some(0));
+    assert_eq!(place(&ask(&index, &filter(r#"{"place": {"$lt": 70}}"#)), FAR), None);
+    // Beyond the beam, too.
+    for request in [SearchRequest::dense().beam(1), SearchRequest::dense().reach(Reach::Exact)] {
+        assert_eq!(place(&ask(&index, &request), FAR), Some(0));
+    }
+    // A required word that the document lacks.
+    let required = index.search_with("gene +protein 31", &SearchRequest::lexical()).unwrap();
+    assert_eq!(place(&required, FAR), None);
+    index.delete(&id(FAR)).unwrap();
+    assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), None);
+    index.insert(document(FAR)).unwrap();
+    assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), Some(0));
+}
+
+/// Questions that share their answers with a near one.
+fn judged_twice() -> Vec<Judgment> {
+    let question = |n: usize, more: &str| format!("{} {more}", document(n).text);
+    let answer = |n: usize| id((n * 37 + 11) % 100);
+    let both = (0..100).flat_map(|n| ["again", "once more"].map(|more| (question(n, more), answer(n))));
+    both.map(|(question, answer)| Judgment::new(question, answer, 1)).collect()
+}
+
+#[test]
+fn near_questions_count_as_learned_and_answers_survive_every_way_to_open() {
+    let (dir, index) = filled(SHAPE, 100);
+    index.record_all(judged_twice()).unwrap();
+    let near = |n: usize| format!("{} yet", document(n).text);
+    let found = |index: &Index| -> Vec<_> {
+        (0..100).map(|n| ranking(&index.search_with(&*near(n), &SearchRequest::default()).unwrap())).collect()
+    };
+    let answered =
+        |index: &Index| (0..100).filter(|&n| found(index)[n][0].0 == id((n * 37 + 11) % 100)).count();
+    assert!(answered(&index) < 5);
+    let fused = index.fuse(&[]).unwrap();
+    let memory = fused.fusion.unwrap().memory.unwrap();
+    assert!(memory.weight > 0.0 && memory.with > memory.without + 0.2 && memory.p_value < 0.01, "{memory:?}");
+    assert_eq!(memory.by_nearness.iter().map(|own| own.questions).sum::<usize>(), fused.questions);
+    let all = found(&index);
+    let now = answered(&index);
+    assert!(now > 50, "{now} {memory:?}");
+
+    index.flush().unwrap();
+    let path = dir.path().join("index");
+    assert_eq!(found(&Index::open_read_only(&path).unwrap()), all);
+    drop(index);
+    let file = fs::read_dir(path.join("models")).unwrap().next().unwrap().unwrap().path().join("MEMORY");
+    let stored = fs::read(&file).unwrap();
+    assert_eq!(found(&Index::open(&path).unwrap()), all);
+    // Torn, damaged, foreign or gone: the vectors are made again.
+    let (mut flipped, mut foreign) = (stored.clone(), stored.clone());
+    flipped[stored.len() / 2] ^= 1;
+    foreign[9] ^= 1;
+    for content in [&stored[..stored.len() / 2 + 5], &flipped, &foreign, &[]] {
+        fs::write(&file, content).unwrap();
+        assert_eq!(found(&Index::open(&path).unwrap()), all);
+    }
+    fs::remove_file(&file).unwrap();
+    let index = Index::open(&path).unwrap();
+    assert_eq!(found(&index), all);
+    assert_eq!(fs::read(&file).unwrap().len(), stored.len());
+    index.verify().unwrap();
+}
+
+#[test]
+fn memory_that_misleads_is_not_used() {
+    let (_dir, index) = filled(SHAPE, 100);
+    // Each question is answered by its own document, and never by that of a near one.
+    let judgments = (0..100).map(|n| Judgment::new(document(n).text, id(n), 1));
+    index.record_all(judgments).unwrap();
+    let memory = index.fuse(&[]).unwrap().fusion.unwrap().memory.unwrap();
+    assert_eq!(memory.weight, 0.0, "{memory:?}");
+}
