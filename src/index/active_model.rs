@@ -9,12 +9,12 @@ use super::measured::Measurements;
 use super::root::{check_directory, kind};
 use super::routing_log::RoutingLog;
 use super::search::FilterCache;
+use super::shared_memory::SharedMemory;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
-use crate::memory::Memory;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
@@ -55,8 +55,8 @@ pub(crate) struct ActiveModel {
     pub(super) measuring: Mutex<()>,
     /// The finding about that file when the model was opened.
     pub(super) notice: Option<Notice>,
-    /// The judged questions, once a search has needed them.
-    pub(super) memory: RwLock<Option<Memory>>,
+    /// The judged questions.
+    pub(super) memory: SharedMemory,
 }
 
 impl ActiveModel {
@@ -92,7 +92,7 @@ impl ActiveModel {
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
         let (served, filters, rotation) = (RoutingLog::default(), FilterCache::default(), OnceLock::new());
         store.set_lexers(lexers(Arc::clone(&bundle)));
-        let (measured, measuring, memory) = (RwLock::default(), Mutex::default(), RwLock::default());
+        let (measured, measuring, memory) = (RwLock::default(), Mutex::default(), SharedMemory::default());
         let notice = None;
         Self {
             number,

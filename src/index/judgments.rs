@@ -160,10 +160,7 @@ impl Index {
         let deletes = judgments.iter().map(|(question, id)| key(question, id)).collect();
         let store = self.judgments_for_writing()?;
         let deleted = within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted;
-        let serving = self.serving();
-        if let Some(memory) = &mut *serving.memory.write().unwrap_or_else(PoisonError::into_inner) {
-            judgments.iter().for_each(|(question, id)| memory.forget(question, id));
-        }
+        self.serving().memory.forget(&judgments);
         Ok(deleted)
     }
 

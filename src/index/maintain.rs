@@ -79,16 +79,13 @@ impl Index {
     fn rewrite(&self, on_progress: &mut OnProgress<'_>, rewrite: Rewrite) -> Result<()> {
         // Each document is copied in two steps: its embedding, then the rest.
         let total = 2 * self.len();
+        let has_judgments = matches!(rewrite, Rewrite::Compact);
         watched(Stage::Compact, total, on_progress, |tick| {
             self.write(|serving| match rewrite {
                 Rewrite::Compact => {
                     serving.store.compact(tick)?;
                     let judgments = self.judgments_for_reading()?;
-                    judgments.map_or(Ok(()), |store| within(store.compact(tick)))?;
-                    // Without the questions of which nothing is judged any more.
-                    serving.forget_memory();
-                    self.load_memory(serving)?;
-                    serving.write_memory(&*self.root.backend(), serving.store.path())
+                    judgments.map_or(Ok(()), |store| within(store.compact(tick)))
                 }
                 Rewrite::Lexical(given) => match serving.analyzer() {
                     Some(index) if index != given => {
@@ -102,7 +99,8 @@ impl Index {
                     Ok(serving.store.rebuild_postings(&route, tick)?)
                 }
             })
-        })
+        })?;
+        if has_judgments { self.compact_memory() } else { Ok(()) }
     }
 
     /// Copies the index into `target`, a directory that is missing or empty. The copy is an independent

@@ -11,6 +11,7 @@ use super::active_model::ActiveModel;
 use super::begun::remove_if_file;
 use super::question_vectors::{QuestionKey, QuestionVectors};
 use super::search::{Asked, Plan, QueryEncoder};
+use super::shared_memory::Loaded;
 use super::{Index, unit};
 use crate::disk::{Backend, FileSystem, names};
 use crate::error::Result;
@@ -22,23 +23,37 @@ use crate::store::{Operation, StoreError, View};
 /// Questions encoded together.
 const PER_BLOCK: usize = 64;
 
+/// How often judgments are read again if others are recorded in the meantime.
+const LOAD_ATTEMPTS: usize = 8;
+
 impl Index {
     /// Reads the judged questions into the memory of a model, unless it has them.
     ///
     /// # Errors
     /// Failures of reading judgments and of the encoder.
     pub(crate) fn load_memory(&self, serving: &ActiveModel) -> Result<()> {
-        if serving.memory.read().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return Ok(());
-        }
-        // Held while judgments are read: one that is recorded in the meantime is added afterwards.
-        let mut memory = serving.memory.write().unwrap_or_else(PoisonError::into_inner);
-        if memory.is_none() {
-            let backend = self.root.backend();
-            let keep = (!self.is_read_only()).then_some(&*backend);
-            *memory = Some(serving.memory_of(&self.judgments()?, keep)?);
+        let backend = self.root.backend();
+        let keep = (!self.is_read_only()).then_some(&*backend);
+        for _ in 0..LOAD_ATTEMPTS {
+            let changes = match &*serving.memory.read() {
+                Loaded { memory: Some(_), .. } => return Ok(()),
+                Loaded { changes, .. } => *changes,
+            };
+            let memory = serving.memory_of(&self.judgments()?, keep)?;
+            let mut loaded = serving.memory.write();
+            if loaded.memory.is_none() && loaded.changes == changes {
+                loaded.memory = Some(memory);
+            }
         }
         Ok(())
+    }
+
+    /// Drops the questions of which nothing is judged any more, and their vectors.
+    pub(super) fn compact_memory(&self) -> Result<()> {
+        let serving = self.serving();
+        serving.memory.clear();
+        self.load_memory(&serving)?;
+        serving.write_memory(&*self.root.backend(), serving.store.path())
     }
 
     /// Adds to each question the documents that judgments of near questions name. If the judgments cannot be
@@ -66,27 +81,48 @@ impl Index {
     /// Adds recorded judgments to the memory of the model in service.
     pub(super) fn remember(&self, judgments: &[Judgment]) {
         let serving = self.serving();
-        let add = |memory: &mut Memory| serving.add_to(memory, judgments, Some(&*self.root.backend()));
-        // Released before the judgments are read.
-        let added = serving.memory.write().unwrap_or_else(PoisonError::into_inner).as_mut().map(add);
-        if let Err(error) = added.unwrap_or_else(|| self.load_memory(&serving)) {
+        if let Err(error) = self.try_to_remember(&serving, judgments) {
             tracing::warn!(index = %self.path().display(), %error, "the judged questions will be read again");
-            serving.forget_memory();
+            serving.memory.clear();
         }
+    }
+
+    fn try_to_remember(&self, serving: &ActiveModel, judgments: &[Judgment]) -> Result<()> {
+        let new = match &serving.memory.read().memory {
+            Some(memory) => new_questions(memory, judgments),
+            None => Vec::new(),
+        };
+        let vectors = serving.vectors_of(&new, Some(&*self.root.backend()))?;
+        let mut loaded = serving.memory.write();
+        if let Some(memory) = &mut loaded.memory {
+            memory.add_questions(&new, &vectors);
+        }
+        match &mut loaded.memory {
+            // It was loaded before these were recorded, but after the new ones were looked for.
+            Some(memory) if !new_questions(memory, judgments).is_empty() => loaded.clear(),
+            Some(memory) => judgments.iter().for_each(|judgment| memory.judge(judgment)),
+            None => loaded.changes += 1,
+        }
+        drop(loaded);
+        // So that the vectors are stored.
+        self.load_memory(serving)
     }
 }
 
-impl ActiveModel {
-    /// Has the judgments read again by the next search.
-    pub(super) fn forget_memory(&self) {
-        *self.memory.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
+/// The judged questions that a memory lacks, each once.
+fn new_questions<'a>(memory: &Memory, judgments: &'a [Judgment]) -> Vec<&'a str> {
+    let mut seen = HashSet::new();
+    let is_new = |question: &&str| !memory.contains(question) && seen.insert(plain(question));
+    judgments.iter().map(|own| own.question.as_str()).filter(is_new).collect()
+}
 
+impl ActiveModel {
     /// Writes the vectors of the judged questions, and no others, to a model's directory: this one's or that
     /// of a copy. Without them, they are made again.
     pub(super) fn write_memory(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        let memory = self.memory.read().unwrap_or_else(PoisonError::into_inner);
-        let vectors = memory.iter().flat_map(Memory::vectors);
+        let _file = self.memory.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = self.memory.read();
+        let vectors = loaded.memory.iter().flat_map(Memory::vectors);
         let vectors: Vec<_> = vectors.map(|(question, vector)| (key(question), vector.to_vec())).collect();
         let path = dir.join(names::MEMORY);
         remove_if_file(backend, &path)?;
@@ -105,40 +141,38 @@ impl ActiveModel {
     /// Those of the encoder.
     pub(crate) fn memory_of(&self, judgments: &[Judgment], keep: Option<&dyn Backend>) -> Result<Memory> {
         let mut memory = Memory::new(self.model().indexer.dim());
-        self.add_to(&mut memory, judgments, keep)?;
+        let questions = new_questions(&memory, judgments);
+        memory.add_questions(&questions, &self.vectors_of(&questions, keep)?);
+        judgments.iter().for_each(|judgment| memory.judge(judgment));
         Ok(memory)
     }
 
-    fn add_to(&self, memory: &mut Memory, judgments: &[Judgment], keep: Option<&dyn Backend>) -> Result<()> {
-        let mut seen = HashSet::new();
-        let is_new = |question: &&str| !memory.contains(question) && seen.insert(plain(question));
-        let new: Vec<&str> = judgments.iter().map(|own| own.question.as_str()).filter(is_new).collect();
-        let file = self.question_vectors();
-        let backend = keep.unwrap_or(&FileSystem);
-        // A single new question is not in the file.
-        let stored = if new.len() > 1 { file.read(backend, self.store.path()) } else { HashMap::new() };
-        for block in new.chunks(PER_BLOCK) {
-            let missing: Vec<&str> =
-                block.iter().filter(|question| !stored.contains_key(&key(question))).copied().collect();
-            let texts: Vec<_> = missing.iter().map(|&text| text.into()).collect();
-            let encoded = self.encode_questions(&texts, Some(QueryEncoder::Full))?;
-            let encoded = missing
-                .iter()
-                .zip(encoded)
-                .map(|(question, (row, _))| (key(question), unit_to_store(&unit(&row))));
-            let encoded: Vec<_> = encoded.collect();
-            if keep.is_some()
-                && let Err(error) = file.append(backend, self.store.path(), &encoded)
-            {
-                tracing::warn!(path = %self.store.path().display(), %error, "vectors of judged questions are not kept; they are made again when the index is opened");
+    /// The vectors of questions, `[n, dim]` f16 of unit norm: stored ones, or new ones, which are then stored
+    /// if `keep` is given.
+    fn vectors_of(&self, questions: &[&str], keep: Option<&dyn Backend>) -> Result<Vec<f16>> {
+        let (file, dir) = (self.question_vectors(), self.store.path());
+        // A single question is new.
+        let mut known = match questions.len() > 1 {
+            true => file.read(keep.unwrap_or(&FileSystem), dir),
+            false => HashMap::new(),
+        };
+        let missing: Vec<&str> =
+            questions.iter().filter(|question| !known.contains_key(&key(question))).copied().collect();
+        for block in missing.chunks(PER_BLOCK) {
+            let texts: Vec<_> = block.iter().map(|&text| text.into()).collect();
+            let rows = self.encode_questions(&texts, Some(QueryEncoder::Full))?.into_iter();
+            let rows = rows.map(|(row, _)| unit_to_store(&unit(&row)));
+            let made: Vec<_> = block.iter().map(|question| key(question)).zip(rows).collect();
+            if let Some(backend) = keep {
+                let _file = self.memory.file.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Err(error) = file.append(backend, dir, &made) {
+                    let path = dir.display();
+                    tracing::warn!(%path, %error, "vectors of judged questions are not stored");
+                }
             }
-            let made: HashMap<_, _> = encoded.into_iter().collect();
-            let vectors =
-                block.iter().filter_map(|question| stored.get(&key(question)).or(made.get(&key(question))));
-            memory.add_questions(block, &vectors.flatten().copied().collect::<Vec<f16>>());
+            known.extend(made);
         }
-        judgments.iter().for_each(|judgment| memory.judge(judgment));
-        Ok(())
+        Ok(questions.iter().filter_map(|question| known.get(&key(question))).flatten().copied().collect())
     }
 }
 

@@ -30,6 +30,7 @@ mod repair;
 pub(crate) mod root;
 mod routing_log;
 pub mod search;
+mod shared_memory;
 #[cfg(all(test, feature = "train"))]
 mod tests;
 mod vectors;
@@ -248,7 +249,7 @@ impl Index {
             && before.number == current()?
         {
             before.read_measured(&*self.root.backend());
-            before.forget_memory();
+            before.memory.clear();
             if let Err(error) = before.bundle.refresh_query_encoder() {
                 tracing::warn!(path = %before.bundle.path().display(), %error, "query encoder kept as it was");
             }

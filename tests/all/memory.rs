@@ -141,3 +141,32 @@ fn memory_that_misleads_is_not_used() {
     let memory = index.fuse(&[]).unwrap().fusion.unwrap().memory.unwrap();
     assert_eq!(memory.weight, 0.0, "{memory:?}");
 }
+
+#[test]
+fn what_is_judged_during_searches_counts_as_if_it_had_been_judged_before() {
+    let (dir, index) = filled(SHAPE, 100);
+    let questions: Vec<String> = (0..200).map(|n| format!("{} so", document(n).text)).collect();
+    let request = SearchRequest::dense();
+    let answers = |index: &Index| -> Vec<_> {
+        index.search_many(questions.iter().map(|own| &**own), &request).unwrap().iter().map(ranking).collect()
+    };
+    std::thread::scope(|scope| {
+        let judging = scope.spawn(|| {
+            for (n, question) in questions.iter().enumerate() {
+                index.record(question, &id(n * 7 % 100), 1).unwrap();
+                if n % 50 == 49 {
+                    index.forget([(&**question, &*id(n * 7 % 100))]).unwrap();
+                }
+            }
+        });
+        while !judging.is_finished() {
+            answers(&index);
+        }
+    });
+    let found = answers(&index);
+    index.compact().unwrap();
+    assert_eq!(answers(&index), found);
+    drop(index);
+    assert_eq!(answers(&Index::open(dir.path().join("index")).unwrap()), found);
+    assert_eq!((0..200).filter(|&n| found[n][0].0 == id(n * 7 % 100)).count(), 196);
+}

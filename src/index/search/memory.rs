@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::PoisonError;
 
 use super::asked::{Asked, FEWEST_CANDIDATES};
 use super::damage::scan_failed;
@@ -40,8 +39,10 @@ impl ActiveModel {
         asked: &Asked<'_>,
         plan: &Plan<'_>,
     ) -> Result<Vec<RecalledDocument>> {
-        let memory = self.memory.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(memory) = memory.as_ref().filter(|memory| memory.len() > 0) else { return Ok(Vec::new()) };
+        let loaded = self.memory.read();
+        let Some(memory) = loaded.memory.as_ref().filter(|memory| memory.len() > 0) else {
+            return Ok(Vec::new());
+        };
         let weights = self.memory_weights(asked.encoder);
         let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, &|_| true)?;
         for document in &mut recalled {
