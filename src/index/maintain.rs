@@ -100,7 +100,13 @@ impl Index {
                 }
             })
         })?;
-        if has_judgments { self.compact_memory() } else { Ok(()) }
+        if has_judgments {
+            self.attempted(
+                self.compact_memory(),
+                "vectors of questions that are not judged any more are kept",
+            );
+        }
+        Ok(())
     }
 
     /// Copies the index into `target`, a directory that is missing or empty. The copy is an independent
@@ -140,7 +146,10 @@ impl Index {
             copy_model(&*backend, &serving.bundle, dir)?;
             // The copied store has the same identity as this one.
             serving.write_measured(&*backend, dir, &measured)?;
-            serving.write_memory(&*backend, dir)?;
+            self.attempted(
+                serving.write_memory(&*backend, dir),
+                "vectors of judged questions are not copied",
+            );
             Ok(serving.store.snapshot(dir)?)
         })?;
         Ok(())

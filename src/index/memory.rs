@@ -34,14 +34,15 @@ impl Index {
     pub(crate) fn load_memory(&self, serving: &ActiveModel) -> Result<()> {
         let backend = self.root.backend();
         let keep = (!self.is_read_only()).then_some(&*backend);
-        for _ in 0..LOAD_ATTEMPTS {
+        for attempt in 0..LOAD_ATTEMPTS {
             let changes = match &*serving.memory.read() {
                 Loaded { memory: Some(_), .. } => return Ok(()),
                 Loaded { changes, .. } => *changes,
             };
             let memory = serving.memory_of(&self.judgments()?, keep)?;
             let mut loaded = serving.memory.write();
-            if loaded.memory.is_none() && loaded.changes == changes {
+            // At last even if others are being recorded: those count after the next load.
+            if loaded.memory.is_none() && (loaded.changes == changes || attempt + 1 == LOAD_ATTEMPTS) {
                 loaded.memory = Some(memory);
             }
         }
@@ -92,7 +93,7 @@ impl Index {
             Some(memory) => new_questions(memory, judgments),
             None => Vec::new(),
         };
-        let vectors = serving.vectors_of(&new, Some(&*self.root.backend()))?;
+        let vectors = serving.vectors_of(&new, HashMap::new(), Some(&*self.root.backend()))?;
         let mut loaded = serving.memory.write();
         if let Some(memory) = &mut loaded.memory {
             memory.add_questions(&new, &vectors);
@@ -121,9 +122,10 @@ impl ActiveModel {
     /// of a copy. Without them, they are made again.
     pub(super) fn write_memory(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
         let _file = self.memory.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = self.memory.read();
-        let vectors = loaded.memory.iter().flat_map(Memory::vectors);
-        let vectors: Vec<_> = vectors.map(|(question, vector)| (key(question), vector.to_vec())).collect();
+        let vectors: Vec<_> = match &self.memory.read().memory {
+            Some(memory) => memory.vectors().map(|(text, vector)| (key(text), vector.to_vec())).collect(),
+            None => return Ok(()),
+        };
         let path = dir.join(names::MEMORY);
         remove_if_file(backend, &path)?;
         let written = self.question_vectors().append(backend, dir, &vectors);
@@ -142,20 +144,24 @@ impl ActiveModel {
     pub(crate) fn memory_of(&self, judgments: &[Judgment], keep: Option<&dyn Backend>) -> Result<Memory> {
         let mut memory = Memory::new(self.model().indexer.dim());
         let questions = new_questions(&memory, judgments);
-        memory.add_questions(&questions, &self.vectors_of(&questions, keep)?);
+        let stored = match questions[..] {
+            [] => HashMap::new(),
+            _ => self.question_vectors().read(keep.unwrap_or(&FileSystem), self.store.path()),
+        };
+        memory.add_questions(&questions, &self.vectors_of(&questions, stored, keep)?);
         judgments.iter().for_each(|judgment| memory.judge(judgment));
         Ok(memory)
     }
 
-    /// The vectors of questions, `[n, dim]` f16 of unit norm: stored ones, or new ones, which are then stored
-    /// if `keep` is given.
-    fn vectors_of(&self, questions: &[&str], keep: Option<&dyn Backend>) -> Result<Vec<f16>> {
+    /// The vectors of questions, `[n, dim]` f16 of unit norm: those in `known`, or new ones, which are then
+    /// stored if `keep` is given.
+    fn vectors_of(
+        &self,
+        questions: &[&str],
+        mut known: HashMap<QuestionKey, Vec<f16>>,
+        keep: Option<&dyn Backend>,
+    ) -> Result<Vec<f16>> {
         let (file, dir) = (self.question_vectors(), self.store.path());
-        // A single question is new.
-        let mut known = match questions.len() > 1 {
-            true => file.read(keep.unwrap_or(&FileSystem), dir),
-            false => HashMap::new(),
-        };
         let missing: Vec<&str> =
             questions.iter().filter(|question| !known.contains_key(&key(question))).copied().collect();
         for block in missing.chunks(PER_BLOCK) {

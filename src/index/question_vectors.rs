@@ -57,6 +57,16 @@ impl QuestionVectors {
         (crc32fast::hash(content) == u32::from_le_bytes(*sum)).then_some((*key, values))
     }
 
+    /// The end of a file of this model; 0 for any other.
+    fn end(&self, backend: &dyn Backend, path: &Path) -> io::Result<usize> {
+        if backend.kind(path)? != Some(Kind::File) {
+            return Ok(0);
+        }
+        let (file, mut header) = (backend.open(path, OpenMode::Read)?, [0; HEADER]);
+        file.read_at(&mut header, 0)?;
+        Ok(if header == self.header { file.len()? as usize } else { 0 })
+    }
+
     /// Appends vectors; makes the file, or replaces one of another model.
     ///
     /// # Errors
@@ -71,10 +81,7 @@ impl QuestionVectors {
             return Ok(());
         }
         let path = dir.join(names::MEMORY);
-        let mut at = match content(backend, &path) {
-            Ok(content) if content.starts_with(&self.header) => content.len(),
-            _ => 0,
-        };
+        let mut at = self.end(backend, &path).unwrap_or(0);
         // Over a torn record.
         at -= at.saturating_sub(HEADER) % self.record_bytes();
         let file = backend.open(&path, if at == 0 { OpenMode::Replace } else { OpenMode::Update })?;
@@ -90,12 +97,19 @@ impl QuestionVectors {
     }
 }
 
+/// Larger than the file of any number of questions that people judge.
+const MOST_BYTES: u64 = 1 << 32;
+
 fn content(backend: &dyn Backend, path: &Path) -> io::Result<Vec<u8>> {
     if backend.kind(path)? != Some(Kind::File) {
         return Ok(Vec::new());
     }
     let file = backend.open(path, OpenMode::Read)?;
-    let mut content = vec![0; file.len()? as usize];
+    let length = file.len()?;
+    if length > MOST_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut content = vec![0; length as usize];
     file.read_at(&mut content, 0)?;
     Ok(content)
 }

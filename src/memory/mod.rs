@@ -98,13 +98,19 @@ impl Memory {
         self.places.contains_key(&plain(question))
     }
 
-    /// Remembers questions that it does not contain, with their vectors `[n, dim]` f16 of unit norm.
+    /// Remembers questions, with their vectors `[n, dim]` f16 of unit norm; those that it contains stay as
+    /// they are.
     pub fn add_questions(&mut self, questions: &[&str], vectors: &[f16]) {
-        for question in questions {
-            self.places.insert(plain(question), self.questions.len() as u32);
-            self.questions.push(JudgedQuestion { text: (*question).into(), documents: Vec::new() });
+        let mut new = Vec::with_capacity(vectors.len());
+        for (question, vector) in questions.iter().zip(vectors.chunks_exact(self.vectors.dim())) {
+            // Another thread may have added it.
+            if !self.contains(question) {
+                self.places.insert(plain(question), self.questions.len() as u32);
+                self.questions.push(JudgedQuestion { text: (*question).into(), documents: Vec::new() });
+                new.extend_from_slice(vector);
+            }
         }
-        self.vectors.extend(vectors);
+        self.vectors.extend(&new);
     }
 
     /// Remembers a judgment of a question that it contains; a later judgment of the same document replaces an

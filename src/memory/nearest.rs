@@ -31,6 +31,10 @@ impl NearestVectors {
         Self { dim, vectors: Vec::new(), groups: Vec::new() }
     }
 
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
     pub fn len(&self) -> usize {
         self.vectors.len() / self.dim.max(1)
     }

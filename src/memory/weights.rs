@@ -56,9 +56,12 @@ impl MemoryWeights {
         (self.weight * (1.0 - other)).max(same)
     }
 
-    /// The vote that counts most.
+    /// The vote that counts most of those that say what all of them say together; that of the same question
+    /// first.
     pub fn strongest(self, votes: &[Vote]) -> Option<&Vote> {
-        votes.iter().max_by(|a, b| self.share(a).total_cmp(&self.share(b)))
+        let moved = self.moved(votes);
+        let own = votes.iter().filter(|vote| f64::from(vote.strength) * moved > 0.0);
+        own.max_by(|a, b| a.is_same.cmp(&b.is_same).then(self.share(a).total_cmp(&self.share(b))))
     }
 
     /// From 0 to 1.

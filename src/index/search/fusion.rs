@@ -125,7 +125,7 @@ pub(crate) fn fuse(
                     .map(|rank| 1.0 / (k + rank as f64))
                     .sum(),
             };
-            let unit = if let Fusion::Rrf { k } = fusion { 1.0 / (k + 1.0) } else { 1.0 };
+            let unit = if let Fusion::Rrf { k } = fusion { 2.0 / (k + 1.0) } else { 1.0 };
             let moved = candidate.moved * unit;
             let scores = HitScores { memory: (moved != 0.0).then_some(moved as f32), ..scores };
             ((score + moved) as f32, candidate.row, scores)

@@ -4,7 +4,7 @@ use super::asked::Asked;
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::request::RankBy;
-use super::result::HitPassage;
+use super::result::{HitPassage, RankedBy};
 use super::words::WordSearch;
 use crate::error::Result;
 use crate::ids::Row;
@@ -56,7 +56,7 @@ impl ActiveModel {
     /// The rows of a document that were candidates: in a search by embeddings alone, those in a visited leaf.
     fn candidates_among(&self, view: &View, rows: Vec<Row>, ranked: &Ranked) -> Result<Vec<Row>> {
         // If words are used, all passages of a candidate are scored.
-        if ranked.leaves.is_empty() || !ranked.scores.is_empty() {
+        if ranked.leaves.is_empty() || ranked.ranked_by != RankedBy::Dense {
             return Ok(rows);
         }
         let mut found = Vec::with_capacity(rows.len());

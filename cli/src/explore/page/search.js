@@ -116,7 +116,8 @@ export function search(app, main) {
         const earlier = rests && two() && shown?.rests === false && shown.question === question ? shown.found : null;
         const compares = earlier?.stats.encoder === "fast" && found.stats.encoder === "full";
         const before = compares ? shown.places : null;
-        const had = document.activeElement?.closest?.(".hit")?.dataset.id;
+        const at = document.activeElement;
+        const [had, grade] = [at?.closest?.(".hit")?.dataset.id, at?.dataset?.grade];
         if (grades.question !== question.trim()) {
             grades = { question: question.trim(), of: new Map() };
             news = null;
@@ -126,7 +127,7 @@ export function search(app, main) {
         start.hidden = true;
         cost.hidden = said.hidden = false;
         draw();
-        if (had !== undefined) focus(had);
+        if (had !== undefined) focus(had, grade);
         cost.textContent = costs(app, found);
         const all = found.hits.length < k || found.hits.length >= app.about.documents;
         more.hidden = all || k >= MOST;
@@ -148,8 +149,10 @@ export function search(app, main) {
         list.replaceChildren(...found.hits.map((own, place) => hit(app, own, place, { before, judging: app.about.judge ? of : null, takeBack: app.about.judge ? takeBack : null, filter, closed })));
     }
 
-    function focus(id) {
-        const found = [...list.children].find(own => own.dataset.id === id)?.querySelector("button");
+    /** On the title of a hit, or on the button of a grade. */
+    function focus(id, grade) {
+        const own = [...list.children].find(own => own.dataset.id === id);
+        const found = own?.querySelector(grade === undefined ? "button" : `[data-grade="${grade}"]`);
         found?.focus();
         return found !== undefined;
     }
