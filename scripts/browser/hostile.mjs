@@ -158,7 +158,11 @@ async function judges(browser, index) {
     // Before anything else was asked for.
     await hit.getByRole("button", { name: "good" }).click();
     await hit.getByText("Judged good.").waitFor();
-    assert.ok(await hit.getByRole("button", { name: "good" }).evaluate(own => own === document.activeElement));
+    // The list is drawn anew, as the judgment counts at once.
+    await page.waitForFunction(id => {
+        const { textContent, parentElement } = document.activeElement;
+        return textContent === "good" && parentElement?.dataset.judged === id;
+    }, id);
     await hit.locator("h2 button").click();
     const dialog = page.getByRole("dialog");
     await dialog.locator('[data-grade="2"][aria-pressed=true]').waitFor();
