@@ -51,16 +51,19 @@ export async function teach(browser) {
     await ask(page, question);
     const ids = await page.locator(".hit").evaluateAll(hits => hits.map(hit => hit.dataset.id));
     await page.getByLabel("Question").press("ArrowDown");
-    const pressed = place => page.locator(".hit").nth(place).locator("button[aria-pressed=true]");
+    // A judgment moves the list at once.
+    const hit = place => page.locator(`.hit[data-id="${ids[place]}"]`);
+    const pressed = place => hit(place).locator("button[aria-pressed=true]");
     for (const [place, key, name] of [[0, "y", "right"], [1, "n", "wrong"], [2, "3", "best"]]) {
-        await page.locator(".hit").nth(place).locator("h2 button").focus();
+        await hit(place).locator("h2 button").focus();
         await page.keyboard.press(key);
-        await pressed(place).getByText(name).waitFor();
+        if (name !== "wrong") await pressed(place).getByText(name).waitFor();
+        else await page.locator(`.hit:nth-child(2):not([data-id="${ids[place]}"])`).waitFor();
     }
     await page.keyboard.press("u");
-    await page.waitForFunction(() => document.querySelectorAll(".hit")[2].querySelector("[aria-pressed=true]") === null);
+    await page.waitForFunction(id => document.querySelector(`.hit[data-id="${id}"] [aria-pressed=true]`) === null, ids[2]);
     // By mouse.
-    await page.locator(".hit").nth(3).getByRole("button", { name: "good" }).click();
+    await hit(3).getByRole("button", { name: "good" }).click();
     await pressed(3).getByText("good").waitFor();
     await accessible(page, "search with judgments");
     const own = () => stored().filter(one => one.question === question).map(({ id, grade }) => [id, grade]).sort();
@@ -79,9 +82,10 @@ export async function teach(browser) {
     // What another page judges is shown, although it makes no other generation.
     const second = await open(browser, await program.another());
     await ask(second, question);
-    await second.locator(".hit").nth(1).getByRole("button", { name: "wrong" }).click();
+    const third = second.locator(`.hit[data-id="${ids[2]}"]`).getByRole("button", { name: "right" });
+    await third.click();
     await page.getByText(`${known + 3} judgments`).waitFor({ timeout: 10_000 });
-    await second.locator(".hit").nth(1).getByRole("button", { name: "wrong" }).click();
+    await third.click();
     await page.getByText(`${known + 2} judgments`).waitFor({ timeout: 10_000 });
     await close(second);
     await fits(page, "teach");
