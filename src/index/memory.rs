@@ -69,8 +69,7 @@ impl Index {
         if plan.request.no_memory {
             return Ok(());
         }
-        if let Err(error) = self.load_memory(serving) {
-            tracing::warn!(index = %self.path().display(), %error, "judgments do not count in this search");
+        if self.attempted(self.load_memory(serving), "judgments do not count in this search").is_none() {
             return Ok(());
         }
         for asked in asked {
@@ -82,8 +81,8 @@ impl Index {
     /// Adds recorded judgments to the memory of the model in service.
     pub(super) fn remember(&self, judgments: &[Judgment]) {
         let serving = self.serving();
-        if let Err(error) = self.try_to_remember(&serving, judgments) {
-            tracing::warn!(index = %self.path().display(), %error, "the judged questions will be read again");
+        let remembered = self.try_to_remember(&serving, judgments);
+        if self.attempted(remembered, "the judged questions will be read again").is_none() {
             serving.memory.clear();
         }
     }

@@ -247,7 +247,7 @@ impl Index {
             return None;
         }
         let fused = self.judgments().and_then(|all| next.memory_of(&all, None));
-        let fused = fused.and_then(|memory| fuse_model(next, aside, Some(&memory), on_progress));
+        let fused = fused.and_then(|memory| fuse_model(next, aside, &memory, on_progress));
         let fusion =
             self.attempted(fused, "the weight of words was not learned; `ehi fuse` learns it")?.fusion;
         fusion.clone().into_iter().for_each(|fusion| next.put_learned_fusion(fusion));

@@ -103,7 +103,7 @@ impl Index {
         let serving = &*self.serving();
         self.check_fusion(serving)?;
         let memory = serving.memory_of(&stored, None)?;
-        let mut fused = fuse_model(serving, &judgments, Some(&memory), on_progress)?;
+        let mut fused = fuse_model(serving, &judgments, &memory, on_progress)?;
         match &fused.fusion {
             Some(fusion) => self.set_fusion(serving, fusion.clone())?,
             None if has_learned => {
@@ -123,7 +123,7 @@ impl Index {
 pub(super) fn fuse_model(
     model: &ActiveModel,
     judgments: &[Judgment],
-    memory: Option<&Memory>,
+    memory: &Memory,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Fused> {
     let view = model.view();
@@ -167,7 +167,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
 /// Searches for each question by embeddings, words and memory, once.
 fn measure(
     questions: &Questions,
-    memory: Option<&Memory>,
+    memory: &Memory,
     model: &ActiveModel,
     view: &View,
     by_encoder: QueryEncoder,
@@ -183,16 +183,13 @@ fn measure(
             let number = measured.questions.len();
             let own = plain(&questions.texts[number]);
             let lexical = judge.values(number, &model.rank_asked(view, &asked, &plan)?.rows)[0];
-            let mut nearest = 0.0;
-            if let Some(memory) = memory {
-                // Neither the question itself nor those set aside are looked up.
-                let may_recall = |question: &str| plain(question) != own && !is_held_out(question);
-                asked.recalled = model.recall_from(memory, view, &asked, true, &may_recall)?;
-                // Every one of them is a candidate.
-                asked.recalled.iter_mut().for_each(|document| document.moved = 1.0);
-                let votes = asked.recalled.iter().flat_map(|document| &document.votes);
-                nearest = votes.map(|vote| vote.cosine).fold(0.0, f32::max);
-            }
+            // Neither the question itself nor those set aside are looked up.
+            let may_recall = |question: &str| plain(question) != own && !is_held_out(question);
+            asked.recalled = model.recall_from(memory, view, &asked, true, &may_recall)?;
+            // Every one of them is a candidate.
+            asked.recalled.iter_mut().for_each(|document| document.moved = 1.0);
+            let votes = asked.recalled.iter().flat_map(|document| &document.votes);
+            let nearest = votes.map(|vote| vote.cosine).fold(0.0, f32::max);
             let (found, _) = model.candidates(view, &asked, &plan)?;
             let mut candidates = Vec::with_capacity(found.len());
             for mut candidate in found {
@@ -260,8 +257,8 @@ impl Measured {
         let all = &self.questions;
         let (means, alpha) = self.learned_on(|_| true);
         let own: Vec<f64> = (0..PARTS).map(|part| self.learned_on(|other| other != part).1).collect();
-        let own = |question: &MeasuredQuestion| own[question.part as usize];
-        let hybrid: Vec<f64> = all.iter().map(|question| at(&question.weights, own(question))).collect();
+        let hybrid = all.iter().map(|question| at(&question.weights, own[question.part as usize]));
+        let hybrid: Vec<f64> = hybrid.collect();
         let dense: Vec<f64> = all.iter().map(|question| question.weights[WEIGHTS - 1]).collect();
         let lexical: Vec<f64> = all.iter().map(|question| question.lexical).collect();
         let rrf: Vec<f64> = all.iter().map(|question| question.rrf).collect();
@@ -295,8 +292,8 @@ impl Measured {
         (means, (alpha * 100.0).round() / 100.0)
     }
 
-    /// The weight of memory for the weight `alpha` of embeddings; `own` is that learned on the other parts.
-    fn learned_memory(&self, alpha: f64, own: &dyn Fn(&MeasuredQuestion) -> f64) -> Option<LearnedMemory> {
+    /// The weight of memory for the weight `alpha` of embeddings; `own` are those learned without each part.
+    fn learned_memory(&self, alpha: f64, own: &[f64]) -> Option<LearnedMemory> {
         let judge = self.judge.as_ref()?;
         if self.questions.iter().all(|question| question.nearest == 0.0) {
             return None;
@@ -328,10 +325,8 @@ impl Measured {
             MemoryWeights { weight: best.weight * count / (count + DEFAULT_COUNTS_FOR), ..best }
         };
         let of_all = learned_on(&values(&|_| alpha), &|_| true);
-        let parts: Vec<f64> = (0..PARTS)
-            .map(|part| self.questions.iter().find(|own| own.part == part).map_or(alpha, own))
-            .collect();
-        let of_parts = values(&|question| parts[question.part as usize]);
+        let own = |question: &MeasuredQuestion| own[question.part as usize];
+        let of_parts = values(&own);
         let of_part: Vec<MemoryWeights> =
             (0..PARTS).map(|part| learned_on(&of_parts, &|other| other != part)).collect();
         let (mut with, mut without) = (Vec::new(), Vec::new());

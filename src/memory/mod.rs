@@ -43,7 +43,6 @@ pub(crate) struct JudgedDocument {
     pub spelling: Arc<str>,
     pub grade: i32,
     pub weight: f64,
-    pub time: u64,
 }
 
 /// A remembered question near to the one asked.
@@ -116,12 +115,12 @@ impl Memory {
     /// Remembers a judgment of a question that it contains; a later judgment of the same document replaces an
     /// earlier one.
     pub fn judge(&mut self, judgment: &Judgment) {
-        let Judgment { question, id, grade, weight, time } = judgment;
+        let Judgment { question, id, grade, weight, .. } = judgment;
         let Some(&place) = self.places.get(&plain(question)) else { return };
         let JudgedQuestion { text, documents } = &mut self.questions[place as usize];
         let spelling = if **text == **question { Arc::clone(text) } else { question.as_str().into() };
         let id = id.as_str().into();
-        let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight, time: *time };
+        let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight };
         match documents.iter_mut().find(|own| own.id == new.id && own.spelling == new.spelling) {
             Some(own) => *own = new,
             None => documents.push(new),

@@ -63,8 +63,7 @@ impl NearestVectors {
             scanner.scan((0..self.len() as u32).map(|place| self.row(place)), &mut top)?;
         } else {
             let mut pivots = TopK::new(VISITED);
-            let scored = self.groups.iter().zip(0..).map(|(group, at)| (Row(at), self.row(group.pivot).1));
-            scanner.scan(scored, &mut pivots)?;
+            scanner.scan(self.pivots(), &mut pivots)?;
             let visited = pivots.into_sorted().into_iter().map(|(_, group)| &self.groups[group.index()]);
             let members = visited.flat_map(|group| &group.members).map(|&place| self.row(place));
             scanner.scan(members, &mut top)?;
@@ -82,6 +81,11 @@ impl NearestVectors {
         (Row(place), &self.vectors[start..start + self.dim])
     }
 
+    /// The pivots, numbered as their groups.
+    fn pivots(&self) -> impl Iterator<Item = (Row, &[f16])> {
+        self.groups.iter().zip(0..).map(|(group, at)| (Row(at), self.get(group.pivot)))
+    }
+
     /// Makes groups anew, with about the square root of the number of vectors as pivots.
     fn group(&mut self) {
         let len = self.len();
@@ -94,10 +98,9 @@ impl NearestVectors {
     fn assign(&mut self, place: u32) {
         let query: Vec<f32> = self.row(place).1.iter().map(|value| value.to_f32()).collect();
         let mut top = TopK::new(1);
-        let pivots = self.groups.iter().zip(0..).map(|(group, at)| (Row(at), self.row(group.pivot).1));
         // Of one width by construction.
-        let scanned =
-            Scanner::new(Similarity::Cosine, &query).and_then(|scanner| scanner.scan(pivots, &mut top));
+        let scanned = Scanner::new(Similarity::Cosine, &query)
+            .and_then(|scanner| scanner.scan(self.pivots(), &mut top));
         if let (Ok(_), Some(&(_, nearest))) = (scanned, top.into_sorted().first()) {
             self.groups[nearest.index()].members.push(place);
         }
