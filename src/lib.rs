@@ -94,6 +94,8 @@ pub use index::{
     LearnedFusion, LearnedMemory, LoggedQuestion, MOST_LOG_BYTES, MemoryByNearness, ModelChange, Recorded,
     RefusedDocument, RepairOptions, WithProgress,
 };
+#[cfg(feature = "eval")]
+pub use index::{FEWEST_FUSION_QUESTIONS, Fused};
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;
 #[cfg(feature = "fuzzing")]

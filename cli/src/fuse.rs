@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use ehi::Fused;
 use ehi::data::Dataset;
-use ehi::learn::Fused;
 use ehi::train::{TrainConfig, TrainingSet};
 use ehi::{Judgment, LearnedFusion};
 

@@ -117,9 +117,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let recorded = index.record_all(judgments)?;
     index.flush()?;
+    let fused = index.finish_fit();
     let all = index.judgments()?.len();
     let stored = Stored { recorded, notes };
-    printing::report(out, *json, &stored, |out| write_recorded(out, stored.recorded, all))
+    printing::report(out, *json, &stored, |out| {
+        write_recorded(out, stored.recorded, all)?;
+        fused.map_or(Ok(()), |fused| writeln!(out, "{}", fused.sentence))
+    })
 }
 
 pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {

@@ -78,6 +78,8 @@ impl WriteArgs {
     ) -> Result<(), Failure> {
         let index = self.wait.open(&self.report.index)?;
         let done = long::run(left, |on_progress| call(&index, on_progress))?;
+        // After a change of model.
+        index.finish_fit();
         printing::report(out, self.report.json, &done, |out| text(out, &index, &done))
     }
 }

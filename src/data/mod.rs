@@ -10,6 +10,7 @@ mod delimiter;
 mod error;
 #[cfg(feature = "folders")]
 mod folder;
+mod held_out;
 mod input;
 mod judged;
 mod lines;
@@ -28,6 +29,8 @@ pub use error::{DataError, DataErrorKind};
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
 pub use folder::{FileVersion, Folder, MAX_FILE_BYTES};
+pub(crate) use held_out::SPLIT_SEED;
+pub use held_out::{LEARN_HELD_OUT, is_held_out};
 pub use input::{Format, Input, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;

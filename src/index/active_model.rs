@@ -156,7 +156,7 @@ impl ActiveModel {
         product.then(|| self.rotation.get_or_init(|| Rotation::new(self.model().indexer.dim())))
     }
 
-    #[cfg(feature = "train")]
+    #[cfg(feature = "eval")]
     pub(crate) fn bundle(&self) -> &Bundle {
         &self.bundle
     }

@@ -336,8 +336,8 @@ impl Index {
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.discard_unfinished();
         drop(no_writes);
-        let remembered = self.load_memory(&self.serving());
-        self.attempted(remembered, "judgments do not count until the index is opened again");
+        before.memory.retire();
+        self.judgments_changed();
         self.calibrate_if_needed(on_progress);
         Ok(change)
     }

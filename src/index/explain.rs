@@ -119,7 +119,7 @@ impl Index {
         let started = std::time::Instant::now();
         let mut asked = serving.read_question(question.into(), &plan, &view)?;
         let encode = started.elapsed();
-        self.recall(&serving, &view, &plan, std::slice::from_mut(&mut asked))?;
+        self.recall(&serving, &view, &plan, std::slice::from_mut(&mut asked));
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
         let SearchResult { request, hits: found, stats, ranked_by, signs, notes } =

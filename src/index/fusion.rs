@@ -16,6 +16,9 @@ pub struct LearnedFusion {
     pub words_help: bool,
     /// Number of questions that it was learned from.
     pub questions: usize,
+    /// Number of judgments in the index when it was learned.
+    #[serde(default)]
+    pub judgments: usize,
     /// By embeddings alone.
     pub dense: f64,
     /// By words alone.

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 
 use half::f16;
 use serde::{Deserialize, Serialize};
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::ids::{LeafId, ModelHash};
 use crate::judgment::Judgment;
 use crate::scan::Similarity;
-use crate::store::{Damage, Notice, Put, Store, StoreConfig, StoreError, WriteBatch, check_document};
+use crate::store::{Damage, Notice, Put, Store, StoreConfig, StoreError, View, WriteBatch, check_document};
 
 /// Judgments stored in one commit.
 const PER_COMMIT: usize = 4_096;
@@ -102,8 +102,9 @@ impl Index {
                 let is_first = counted.insert((&judgment.question, &judgment.id));
                 recorded.without_document += usize::from(is_first && !view.contains(&judgment.id)?);
             }
-            self.remember(group);
+            self.remember(&store, group.iter().map(|judgment| (&*judgment.question, &*judgment.id)));
         }
+        self.judgments_changed();
         Ok(recorded)
     }
 
@@ -114,12 +115,7 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn judgments(&self) -> Result<Vec<Judgment>> {
-        let Some(store) = self.judgments_for_reading()? else { return Ok(Vec::new()) };
-        let mut documents = within(store.read().documents_from(None, usize::MAX))?;
-        documents.retain(|document| document.id != LEARNED);
-        let mut judgments = documents.into_iter().map(judgment).collect::<Result<Vec<_>>>()?;
-        judgments.sort_by(|a, b| (&a.question, &a.id).cmp(&(&b.question, &b.id)));
-        Ok(judgments)
+        self.judgments_for_reading()?.map_or(Ok(Vec::new()), |store| all_judgments(&store))
     }
 
     /// The judgments of a question for these document ids, one entry per id; nothing else is read.
@@ -136,11 +132,7 @@ impl Index {
         let ids = ids.into_iter();
         let Some(store) = self.judgments_for_reading()? else { return Ok(ids.map(|_| None).collect()) };
         let view = store.read();
-        let judged = |id: &str| match within(view.row_of(&key(question, id)))? {
-            Some(row) => judgment(within(view.document(row))?).map(Some),
-            None => Ok(None),
-        };
-        ids.map(|id| judged(id.as_ref())).collect()
+        ids.map(|id| judgment_of(&view, question, id.as_ref())).collect()
     }
 
     /// Removes judgments, each named by its question and its document's id; returns how many existed. Their
@@ -160,18 +152,15 @@ impl Index {
         let deletes = judgments.iter().map(|(question, id)| key(question, id)).collect();
         let store = self.judgments_for_writing()?;
         let deleted = within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted;
-        self.serving().memory.forget(&judgments);
+        self.remember(&store, judgments.into_iter());
+        self.judgments_changed();
         Ok(deleted)
     }
 
     /// Fingerprints of the judgments of past learnings, and the learner's own notes.
     #[cfg(feature = "train")]
     pub(crate) fn learned_from(&self) -> Result<Option<(String, Option<Value>)>> {
-        let Some(store) = self.judgments_for_reading()? else { return Ok(None) };
-        let view = store.read();
-        let row = within(view.row_of(LEARNED))?;
-        let noted = |row| within(view.document(row)).map(|document| (document.text, document.metadata));
-        row.map(noted).transpose()
+        self.judgments_for_reading()?.map_or(Ok(None), |store| learned_in(&store))
     }
 
     /// Stores fingerprints of the judgments of learnings, and the learner's notes.
@@ -281,6 +270,32 @@ fn unless_begun(
             false => within(Err(without_manifest(StoreError::NotAnIndex { path: dir.to_owned() }))),
         },
         opened => within(opened).map(Some),
+    }
+}
+
+/// What a store has of [`Index::learned_from`].
+#[cfg(feature = "eval")]
+pub(super) fn learned_in(store: &Store) -> Result<Option<(String, Option<Value>)>> {
+    let view = store.read();
+    let row = within(view.row_of(LEARNED))?;
+    let noted = |row| within(view.document(row)).map(|document| (document.text, document.metadata));
+    row.map(noted).transpose()
+}
+
+/// All judgments of a store, ordered by question and id.
+pub(super) fn all_judgments(store: &Store) -> Result<Vec<Judgment>> {
+    let mut documents = within(store.read().documents_from(None, usize::MAX))?;
+    documents.retain(|document| document.id != LEARNED);
+    let mut judgments = documents.into_iter().map(judgment).collect::<Result<Vec<_>>>()?;
+    judgments.sort_by(|a, b| (&a.question, &a.id).cmp(&(&b.question, &b.id)));
+    Ok(judgments)
+}
+
+/// The judgment of a question and a document.
+pub(super) fn judgment_of(view: &View, question: &str, id: &str) -> Result<Option<Judgment>> {
+    match within(view.row_of(&key(question, id)))? {
+        Some(row) => judgment(within(view.document(row))?).map(Some),
+        None => Ok(None),
     }
 }
 

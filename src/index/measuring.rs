@@ -159,7 +159,7 @@ impl ActiveModel {
         Some(kept.fusion)
     }
 
-    #[cfg(feature = "train")]
+    #[cfg(feature = "eval")]
     fn to_keep(&self, fusion: LearnedFusion) -> KeptFusion {
         let query_encoder = self.bundle().fast().map(|fast| fast.entry().sha256.clone());
         KeptFusion { fusion, query_encoder }
@@ -207,21 +207,23 @@ impl ActiveModel {
     }
 }
 
+impl ActiveModel {
+    /// Stores what was learned; durable once this has returned.
+    #[cfg(feature = "eval")]
+    pub(super) fn set_fusion(&self, backend: &dyn Backend, fusion: LearnedFusion) -> Result<(), Error> {
+        let kept = self.to_keep(fusion);
+        Ok(self.measure(backend, |measured| measured.fusion = Some(kept))?)
+    }
+}
+
 impl Index {
     /// How this index combines scores by embeddings and by words; `None` before [`Index::fuse`].
     pub fn fusion(&self) -> Option<LearnedFusion> {
         self.serving().fusion()
     }
 
-    /// Stores what was learned for the model in service; durable once this has returned.
-    #[cfg(feature = "train")]
-    pub(crate) fn set_fusion(&self, serving: &ActiveModel, fusion: LearnedFusion) -> Result<(), Error> {
-        let kept = serving.to_keep(fusion);
-        Ok(serving.measure(&*self.root.backend(), |measured| measured.fusion = Some(kept))?)
-    }
-
     /// Refuses a file that the result could not replace.
-    #[cfg(feature = "train")]
+    #[cfg(feature = "eval")]
     pub(crate) fn check_fusion(&self, serving: &ActiveModel) -> Result<(), Error> {
         Ok(serving.check_measured(&*self.root.backend())?)
     }

@@ -2,182 +2,185 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 use half::f16;
 use sha2::{Digest, Sha256};
 
 use super::active_model::ActiveModel;
-use super::begun::remove_if_file;
 use super::question_vectors::{QuestionKey, QuestionVectors};
 use super::search::{Asked, Plan, QueryEncoder};
-use super::shared_memory::Loaded;
 use super::{Index, unit};
 use crate::disk::{Backend, FileSystem, names};
-use crate::error::Result;
-use crate::judgment::{Judgment, plain};
+use crate::error::{Error, Result};
 use crate::memory::Memory;
+use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::unit_to_store;
-use crate::store::{Operation, StoreError, View};
+use crate::store::{Operation, Store, StoreError, View};
 
 /// Questions encoded together.
 const PER_BLOCK: usize = 64;
 
-/// How often judgments are read again if others are recorded in the meantime.
-const LOAD_ATTEMPTS: usize = 8;
-
 impl Index {
-    /// Reads the judged questions into the memory of a model, unless it has them.
+    /// Reads the judged questions into the memory of a model, and makes their vectors if near questions
+    /// count, unless that was done.
     ///
     /// # Errors
     /// Failures of reading judgments and of the encoder.
     pub(crate) fn load_memory(&self, serving: &ActiveModel) -> Result<()> {
-        let backend = self.root.backend();
-        let keep = (!self.is_read_only()).then_some(&*backend);
-        for attempt in 0..LOAD_ATTEMPTS {
-            let changes = match &*serving.memory.read() {
-                Loaded { memory: Some(_), .. } => return Ok(()),
-                Loaded { changes, .. } => *changes,
-            };
-            let memory = serving.memory_of(&self.judgments()?, keep)?;
-            let mut loaded = serving.memory.write();
-            // At last even if others are being recorded: those count after the next load.
-            if loaded.memory.is_none() && (loaded.changes == changes || attempt + 1 == LOAD_ATTEMPTS) {
-                loaded.memory = Some(memory);
-            }
+        if serving.memory.is_loaded() {
+            return Ok(());
         }
-        Ok(())
+        serving.load_memory(|| self.judgments_for_reading())?;
+        self.make_vectors_if_near_counts(serving)
     }
 
-    /// Drops the questions of which nothing is judged any more, and their vectors.
+    fn make_vectors_if_near_counts(&self, serving: &ActiveModel) -> Result<()> {
+        let counts = [QueryEncoder::Full, QueryEncoder::Fast]
+            .into_iter()
+            .any(|encoder| serving.memory_weights(Some(encoder)).weight > 0.0);
+        let backend = self.root.backend();
+        let keep = (!self.is_read_only()).then_some(&*backend);
+        if counts { serving.make_vectors(keep, &mut no_progress) } else { Ok(()) }
+    }
+
+    /// Drops the vectors of questions of which nothing is judged any more.
     pub(super) fn compact_memory(&self) -> Result<()> {
         let serving = self.serving();
         serving.memory.clear();
         self.load_memory(&serving)?;
-        serving.write_memory(&*self.root.backend(), serving.store.path())
+        serving.compact_vectors(&*self.root.backend())
     }
 
-    /// Adds to each question the documents that judgments of near questions name. If the judgments cannot be
-    /// read, the search goes on without them.
+    /// Adds to each question the documents that judgments of near questions name. If judgments or these
+    /// documents cannot be read, the search goes on without them.
     pub(super) fn recall(
         &self,
         serving: &ActiveModel,
         view: &View,
         plan: &Plan<'_>,
         asked: &mut [Asked<'_>],
-    ) -> Result<()> {
-        if plan.request.no_memory {
-            return Ok(());
-        }
-        if self.attempted(self.load_memory(serving), "judgments do not count in this search").is_none() {
-            return Ok(());
+    ) {
+        const WITHOUT: &str = "judgments do not count in this search";
+        if plan.request.no_memory || self.attempted(self.load_memory(serving), WITHOUT).is_none() {
+            return;
         }
         for asked in asked {
-            asked.recalled = serving.recall(view, asked, plan)?;
+            let recalled = serving.recall(view, asked, plan);
+            asked.recalled = self.attempted(recalled, WITHOUT).unwrap_or_default();
         }
-        Ok(())
     }
 
-    /// Adds recorded judgments to the memory of the model in service.
-    pub(super) fn remember(&self, judgments: &[Judgment]) {
+    /// Takes over judgments that were committed, or taken back, into the memory of the model in service.
+    pub(super) fn remember<'a>(&self, store: &Store, changed: impl Iterator<Item = (&'a str, &'a str)>) {
+        let followed = self.serving().memory.follow(store, changed);
+        self.attempted(followed, "the judged questions will be read again");
+    }
+
+    /// Makes the vectors of new questions if near questions count, and learns the weights again if that is
+    /// due.
+    pub(super) fn judgments_changed(&self) {
+        #[cfg(feature = "eval")]
+        self.fit_if_due();
         let serving = self.serving();
-        let remembered = self.try_to_remember(&serving, judgments);
-        if self.attempted(remembered, "the judged questions will be read again").is_none() {
-            serving.memory.clear();
+        if serving.memory.is_loaded() {
+            let made = self.make_vectors_if_near_counts(&serving);
+            self.attempted(made, "some judged questions count only when asked again");
         }
     }
-
-    fn try_to_remember(&self, serving: &ActiveModel, judgments: &[Judgment]) -> Result<()> {
-        let new = match &serving.memory.read().memory {
-            Some(memory) => new_questions(memory, judgments),
-            None => Vec::new(),
-        };
-        let vectors = serving.vectors_of(&new, HashMap::new(), Some(&*self.root.backend()))?;
-        let mut loaded = serving.memory.write();
-        if let Some(memory) = &mut loaded.memory {
-            memory.add_questions(&new, &vectors);
-        }
-        match &mut loaded.memory {
-            // It was loaded before these were recorded, but after the new ones were looked for.
-            Some(memory) if !new_questions(memory, judgments).is_empty() => loaded.clear(),
-            Some(memory) => judgments.iter().for_each(|judgment| memory.judge(judgment)),
-            None => loaded.changes += 1,
-        }
-        drop(loaded);
-        // So that the vectors are stored.
-        self.load_memory(serving)
-    }
-}
-
-/// The judged questions that a memory lacks, each once.
-fn new_questions<'a>(memory: &Memory, judgments: &'a [Judgment]) -> Vec<&'a str> {
-    let mut seen = HashSet::new();
-    let is_new = |question: &&str| !memory.contains(question) && seen.insert(plain(question));
-    judgments.iter().map(|own| own.question.as_str()).filter(is_new).collect()
 }
 
 impl ActiveModel {
-    /// Writes the vectors of the judged questions, and no others, to a model's directory: this one's or that
-    /// of a copy. Without them, they are made again.
-    pub(super) fn write_memory(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        let _file = self.memory.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let vectors: Vec<_> = match &self.memory.read().memory {
-            Some(memory) => memory.vectors().map(|(text, vector)| (key(text), vector.to_vec())).collect(),
-            None => return Ok(()),
-        };
-        let path = dir.join(names::MEMORY);
-        remove_if_file(backend, &path)?;
-        let written = self.question_vectors().append(backend, dir, &vectors);
-        Ok(written.map_err(StoreError::io(&path, Operation::Write))?)
+    /// Reads the judged questions, without their vectors, unless that was done.
+    pub(super) fn load_memory(&self, open: impl FnOnce() -> Result<Option<Arc<Store>>>) -> Result<()> {
+        self.memory.load(self.model().indexer.dim(), open)
     }
 
     fn question_vectors(&self) -> QuestionVectors {
         QuestionVectors::new(self.bundle.hash(), self.model().indexer.dim())
     }
 
-    /// A memory of judgments. Vectors that are not stored yet are stored for the next time if `keep` is
-    /// given.
+    /// Makes the vectors that the memory lacks: those that are stored are read, others encoded, and stored for
+    /// the next time if `keep` is given. A question that cannot be encoded is left without.
     ///
     /// # Errors
-    /// Those of the encoder.
-    pub(crate) fn memory_of(&self, judgments: &[Judgment], keep: Option<&dyn Backend>) -> Result<Memory> {
-        let mut memory = Memory::new(self.model().indexer.dim());
-        let questions = new_questions(&memory, judgments);
-        let stored = match questions[..] {
-            [] => HashMap::new(),
-            _ => self.question_vectors().read(keep.unwrap_or(&FileSystem), self.store.path()),
-        };
-        memory.add_questions(&questions, &self.vectors_of(&questions, stored, keep)?);
-        judgments.iter().for_each(|judgment| memory.judge(judgment));
-        Ok(memory)
-    }
-
-    /// The vectors of questions, `[n, dim]` f16 of unit norm: those in `known`, or new ones, which are then
-    /// stored if `keep` is given.
-    fn vectors_of(
+    /// [`Error::Cancelled`].
+    pub(super) fn make_vectors(
         &self,
-        questions: &[&str],
-        mut known: HashMap<QuestionKey, Vec<f16>>,
         keep: Option<&dyn Backend>,
-    ) -> Result<Vec<f16>> {
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<()> {
+        let lacking = |memory: &Memory| (memory.without_vectors(), memory.has_vectors());
+        let Some((missing, has_vectors)) = self.memory.with(lacking) else { return Ok(()) };
+        if missing.is_empty() {
+            return Ok(());
+        }
         let (file, dir) = (self.question_vectors(), self.store.path());
+        let mut stored = HashMap::new();
+        if !has_vectors {
+            stored = file.read(keep.unwrap_or(&FileSystem), dir);
+        }
+        let known: Vec<(&str, &Vec<f16>)> =
+            missing.iter().filter_map(|text| Some((&**text, stored.get(&key(text))?))).collect();
+        self.memory.change(|memory| memory.set_vectors(known.iter().map(|(text, own)| (*text, &own[..]))));
         let missing: Vec<&str> =
-            questions.iter().filter(|question| !known.contains_key(&key(question))).copied().collect();
+            missing.iter().map(|text| &**text).filter(|text| !stored.contains_key(&key(text))).collect();
+        let mut done = 0;
         for block in missing.chunks(PER_BLOCK) {
-            let texts: Vec<_> = block.iter().map(|&text| text.into()).collect();
-            let rows = self.encode_questions(&texts, Some(QueryEncoder::Full))?.into_iter();
-            let rows = rows.map(|(row, _)| unit_to_store(&unit(&row)));
-            let made: Vec<_> = block.iter().map(|question| key(question)).zip(rows).collect();
-            if let Some(backend) = keep {
-                let _file = self.memory.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let made = self.encode_judged(block);
+            if let Some(backend) = keep
+                && let Some(_file) = self.memory.file()
+            {
+                let made: Vec<_> = made.iter().map(|(text, vector)| (key(text), &vector[..])).collect();
                 if let Err(error) = file.append(backend, dir, &made) {
                     let path = dir.display();
                     tracing::warn!(%path, %error, "vectors of judged questions are not stored");
                 }
             }
-            known.extend(made);
+            self.memory.change(|memory| memory.set_vectors(made.iter().map(|(text, own)| (*text, &own[..]))));
+            done += block.len();
+            Progress::new(Stage::Questions, done, missing.len()).tell(on_progress, Error::Cancelled)?;
         }
-        Ok(questions.iter().filter_map(|question| known.get(&key(question))).flatten().copied().collect())
+        Ok(())
+    }
+
+    /// Judged questions with their vectors, `[dim]` f16 of unit norm; without those that cannot be encoded.
+    fn encode_judged<'q>(&self, questions: &[&'q str]) -> Vec<(&'q str, Vec<f16>)> {
+        let encode = |questions: &[&'q str]| -> Result<Vec<(&'q str, Vec<f16>)>> {
+            let texts: Vec<_> = questions.iter().map(|&text| text.into()).collect();
+            let rows = self.encode_questions(&texts, Some(QueryEncoder::Full))?.into_iter();
+            let rows = rows.map(|(row, _)| unit_to_store(&unit(&row)));
+            Ok(questions.iter().copied().zip(rows).collect())
+        };
+        let one = |question: &&'q str| {
+            let path = self.store.path().display();
+            encode(&[question])
+                .inspect_err(|error| {
+                    tracing::warn!(%path, %error, "a judged question cannot be encoded; it counts only when it is asked again");
+                })
+                .unwrap_or_default()
+        };
+        encode(questions).unwrap_or_else(|_| questions.iter().flat_map(one).collect())
+    }
+
+    /// Rewrites the file of vectors with those of judged questions only.
+    fn compact_vectors(&self, backend: &dyn Backend) -> Result<()> {
+        let keys = |memory: &Memory| memory.texts().map(key).collect::<HashSet<_>>();
+        let Some(judged) = self.memory.with(keys) else { return Ok(()) };
+        let Some(_file) = self.memory.file() else { return Ok(()) };
+        let (file, dir) = (self.question_vectors(), self.store.path());
+        let mut stored = file.read(backend, dir);
+        stored.retain(|key, _| judged.contains(key));
+        let path = dir.join(names::MEMORY);
+        Ok(file.replace(backend, dir, &stored).map_err(StoreError::io(&path, Operation::Write))?)
+    }
+
+    /// Copies the file of vectors to another directory of this model.
+    pub(super) fn copy_vectors(&self, backend: &dyn Backend, target: &Path) -> Result<()> {
+        let file = self.question_vectors();
+        let stored = file.read(backend, self.store.path());
+        let path = target.join(names::MEMORY);
+        Ok(file.replace(backend, target, &stored).map_err(StoreError::io(&path, Operation::Write))?)
     }
 }
 

@@ -8,6 +8,8 @@ pub mod calibrate;
 mod change;
 mod documents;
 pub mod explain;
+#[cfg(feature = "eval")]
+mod fit;
 mod fusion;
 pub mod health;
 mod ingest;
@@ -44,6 +46,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
+#[cfg(feature = "eval")]
+pub use fit::{FEWEST_FUSION_QUESTIONS, Fused};
+#[cfg(feature = "train")]
+pub(crate) use fit::{Questions, Served, by_question};
 pub use fusion::{LearnedFusion, LearnedMemory, MemoryByNearness};
 pub use ingest::CutTexts;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
@@ -60,8 +66,6 @@ pub use with_progress::WithProgress;
 
 #[cfg(feature = "eval")]
 pub(crate) use search::{Asked, Plan, Words};
-#[cfg(feature = "train")]
-pub(crate) use search::{Candidate, fuse};
 pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;
@@ -110,6 +114,9 @@ pub struct Index {
     changing: Mutex<()>,
     /// The store of the judgments, once this handle has written to it.
     judgments: Mutex<Option<Arc<Store>>>,
+    /// Learns weights when judgments have changed.
+    #[cfg(feature = "eval")]
+    fits: fit::Fits,
     options: HandleOptions,
     /// Names the model in service, and holds the lock. Last, so that it is closed last.
     root: Root,
@@ -176,6 +183,8 @@ impl Index {
             writing: RwLock::new(()),
             changing: Mutex::new(()),
             judgments: Mutex::new(None),
+            #[cfg(feature = "eval")]
+            fits: fit::Fits::default(),
             options,
             root,
         }
@@ -249,7 +258,7 @@ impl Index {
             && before.number == current()?
         {
             before.read_measured(&*self.root.backend());
-            before.memory.clear();
+            before.memory.refresh(|| self.judgments_for_reading());
             if let Err(error) = before.bundle.refresh_query_encoder() {
                 tracing::warn!(path = %before.bundle.path().display(), %error, "query encoder kept as it was");
             }

@@ -75,7 +75,7 @@ impl QuestionVectors {
         &self,
         backend: &dyn Backend,
         dir: &Path,
-        vectors: &[(QuestionKey, Vec<f16>)],
+        vectors: &[(QuestionKey, &[f16])],
     ) -> io::Result<()> {
         if vectors.is_empty() {
             return Ok(());
@@ -94,6 +94,24 @@ impl QuestionVectors {
             bytes.extend(sum.to_le_bytes());
         }
         file.write_at(&bytes, at as u64)
+    }
+
+    /// Makes the file of these vectors alone; none if there are none.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn replace(
+        &self,
+        backend: &dyn Backend,
+        dir: &Path,
+        vectors: &HashMap<QuestionKey, Vec<f16>>,
+    ) -> io::Result<()> {
+        let path = dir.join(names::MEMORY);
+        if backend.kind(&path)? == Some(Kind::File) {
+            backend.remove(&path)?;
+        }
+        let vectors: Vec<_> = vectors.iter().map(|(key, vector)| (*key, &vector[..])).collect();
+        self.append(backend, dir, &vectors)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use super::Index;
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 use crate::progress::OnProgress;
 use crate::progress::Progress;
 
@@ -16,7 +16,7 @@ pub struct WithProgress<'a, F> {
     pub(super) on_progress: F,
 }
 
-#[cfg(feature = "train")]
+#[cfg(feature = "eval")]
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// The index and the callback, for a call in another module.
     pub(crate) fn parts(&mut self) -> (&Index, &mut OnProgress<'_>) {

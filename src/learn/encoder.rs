@@ -9,13 +9,11 @@ use serde::Serialize;
 
 use super::judged::{Judged, LearnOptions};
 use super::outcome::{Decision, Learned, Learning, Noted, noted};
-use super::questions::{Questions, Served};
 use super::tree::TuneOptions;
-use super::words::fuse_model;
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::index::{ActiveModel, Index, LearnedFusion, WithProgress, WithoutText};
+use crate::index::{ActiveModel, Index, LearnedFusion, Questions, Served, WithProgress, WithoutText};
 use crate::judgment::{Judgment, now};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -246,10 +244,8 @@ impl Index {
         if !self.is_lexical() {
             return None;
         }
-        let fused = self.judgments().and_then(|all| next.memory_of(&all, None));
-        let fused = fused.and_then(|memory| fuse_model(next, aside, &memory, on_progress));
-        let fusion =
-            self.attempted(fused, "the weight of words was not learned; `ehi fuse` learns it")?.fusion;
+        let fused = self.fit_next(next, aside, on_progress);
+        let fusion = self.attempted(fused, "the weights were not learned; `ehi fuse` learns them")?.fusion;
         fusion.clone().into_iter().for_each(|fusion| next.put_learned_fusion(fusion));
         fusion
     }

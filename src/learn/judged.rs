@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::data::LEARN_HELD_OUT;
 use crate::error::Result;
 use crate::index::check_judgment;
 use crate::judgment::{Judgment, now};
 use crate::model::{ModelError, hex};
 use crate::train::dataset::{judged_wrong, pair_key};
 use crate::train::error::out_of_range;
-use crate::train::{REPORT_FILE, TrainConfig, held_out};
+use crate::train::{REPORT_FILE, TrainConfig};
 
 /// Pairs aged to a smaller share of their weight are left out.
 const LEAST_SHARE: f64 = 0.01;
@@ -33,7 +34,7 @@ pub struct LearnOptions {
 
 impl LearnOptions {
     pub(super) fn checked_config(&self) -> Result<TrainConfig> {
-        let dev_fraction = held_out::share(self.config.dev_fraction)?;
+        let dev_fraction = share(self.config.dev_fraction)?;
         if self.half_life.is_some_and(|time| time.is_zero()) {
             return Err(out_of_range("half_life", 0, "a time above 0".to_owned()));
         }
@@ -109,6 +110,19 @@ impl Judged {
         digest.update(options.half_life.unwrap_or_default().as_secs().to_le_bytes());
         Ok(hex(&digest.finalize()))
     }
+}
+
+/// The share that a training on a collection sets aside, given `found` in its settings.
+///
+/// # Errors
+/// [`TrainError::Config`](crate::train::TrainError::Config) for a share other than [`LEARN_HELD_OUT`] or the
+/// default of the settings.
+fn share(found: f64) -> Result<f64> {
+    if found != TrainConfig::default().dev_fraction && found != LEARN_HELD_OUT {
+        let expected = format!("{LEARN_HELD_OUT}, which is always set aside of a collection's questions");
+        return Err(out_of_range("dev_fraction", found, expected));
+    }
+    Ok(LEARN_HELD_OUT)
 }
 
 #[cfg(test)]

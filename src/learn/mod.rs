@@ -5,11 +5,9 @@
 //! |---|---|
 //! | `encoder.rs` | `Index::learn`: from judgments to a model that is shown to be better |
 //! | `judged.rs` | the judgments that can be learned from |
-//! | `questions.rs` | measurement of default searches on judged questions |
 //! | `outcome.rs` | the outcome of a learning, and its sentence |
 //! | `tree.rs`, `auto_tune.rs` | a tree for the stored documents, without judgments |
 //! | `query_encoder.rs` | a fast encoder of questions |
-//! | `words.rs` | the weight of words relative to embeddings |
 //! | `rankings.rs` | the same decision for external searches |
 //! | `passages.rs`, `first_stage.rs` | the training data in an index |
 
@@ -20,10 +18,8 @@ mod judged;
 mod outcome;
 mod passages;
 mod query_encoder;
-mod questions;
 mod rankings;
 mod tree;
-mod words;
 
 pub use auto_tune::{AutoTune, AutoTuneOptions, DEFAULT_INTERVAL};
 pub use encoder::Learnable;
@@ -34,4 +30,3 @@ pub use tree::{
     COMPARED_RECALL, DEFAULT_MEMORY_BYTES, FEWEST_TUNING_QUESTIONS, NEEDED_SAVING, NEEDED_SAVING_OF_NONE,
     Needed, TuneOptions, Tuned,
 };
-pub use words::{FEWEST_FUSION_QUESTIONS, Fused};

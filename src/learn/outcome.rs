@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::questions::Served;
 use super::tree::Tuned;
-use crate::index::{LearnedFusion, ModelChange};
+use crate::index::{LearnedFusion, ModelChange, Served};
 use crate::model::DistilReport;
 use crate::search::MOST_EXACT_DOCUMENTS;
 use crate::train::policy::{Evidence, LEARN};

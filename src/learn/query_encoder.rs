@@ -7,11 +7,10 @@ use rand::seq::index;
 use rand_chacha::ChaCha8Rng;
 
 use super::passages::best_rows;
-use super::questions::by_question;
 use crate::document::Document;
 use crate::error::Result;
 use crate::ids::Row;
-use crate::index::{ActiveModel, Index, WithProgress};
+use crate::index::{ActiveModel, Index, WithProgress, by_question};
 use crate::judgment::Judgment;
 use crate::model::DistilReport;
 use crate::progress::{OnProgress, Progress, no_progress};

@@ -29,4 +29,5 @@ pub(crate) use outcomes::{Cost, Engine, Outcome, Outcomes};
 pub use outcomes::{QueryFigures, Setting};
 pub(crate) use partition::{IVF_SEEDS, Partition, Ranking, Retrieved, doubling};
 pub(crate) use progress::{ProgressCounter, blocks};
-pub(crate) use significance::PairedTests;
+pub use significance::SIGNIFICANCE_LEVEL;
+pub(crate) use significance::{PairedTests, p_in_words};

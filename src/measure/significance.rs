@@ -5,12 +5,20 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+/// Both p-values of a comparison, multiplied by the number of comparisons (Bonferroni's correction), must be
+/// below it.
+pub const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// Resamples of [`paired_bootstrap`]: p-values down to 0.0001, and at 0.05 a standard error of 0.002.
 const BOOTSTRAP_RESAMPLES: usize = 10_000;
 /// Resamples drawn from one random stream; fixed, so that threads do not change the result.
 const RESAMPLES_PER_STREAM: usize = 500;
 /// Tolerance for sums of the same values in another order.
 const ROUNDING: f64 = 1e-12;
+
+/// "p < 0.001" or "p = 0.012"
+pub(crate) fn p_in_words(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
+}
 
 /// The two-sided p-value of the paired bootstrap test on the mean difference, in (0, 1].
 ///

@@ -1,8 +1,8 @@
 //! Judged questions: "which documents were judged for questions like this one?"
 //!
-//! A question is remembered with its vector and the documents judged for it. A search whose question is near
-//! to remembered ones takes their documents as candidates and adds to their scores. This module knows neither
-//! files nor encoders.
+//! A question is remembered with the documents judged for it and, once it is made, its vector. A search whose
+//! question is near to remembered ones takes their documents as candidates and adds to their scores. This
+//! module knows neither files nor encoders.
 
 mod nearest;
 mod weights;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use half::f16;
 
-use crate::judgment::{Judgment, plain};
+use crate::judgment::Judgment;
 use crate::scan::ScanError;
 use nearest::NearestVectors;
 pub(crate) use weights::{MemoryWeights, Vote};
@@ -21,11 +21,14 @@ pub(crate) use weights::{MemoryWeights, Vote};
 pub(crate) const NEAREST: usize = 20;
 
 /// The judged questions of an index.
+#[derive(Clone)]
 pub(crate) struct Memory {
     questions: Vec<JudgedQuestion>,
-    /// By [`plain`] text.
+    /// By [`same`] text.
     places: HashMap<String, u32>,
     vectors: NearestVectors,
+    /// The question of each vector.
+    owners: Vec<u32>,
 }
 
 /// A question, in the first of its spellings, and what was judged for it.
@@ -33,6 +36,8 @@ pub(crate) struct Memory {
 struct JudgedQuestion {
     text: Arc<str>,
     documents: Vec<JudgedDocument>,
+    /// The number of its vector.
+    vector: Option<u32>,
 }
 
 /// A judged document. Each spelling of a question has its own judgment of it.
@@ -52,7 +57,7 @@ pub(crate) struct NearQuestion {
     pub place: u32,
     /// Cosine of the two vectors; 1 for the same question.
     pub cosine: f32,
-    /// Whether it is the same question, apart from case and punctuation.
+    /// Whether it is the same question.
     pub is_same: bool,
 }
 
@@ -68,18 +73,55 @@ impl NearQuestion {
 impl Memory {
     /// An empty memory for vectors `[dim]`.
     pub fn new(dim: usize) -> Self {
-        Self { questions: Vec::new(), places: HashMap::new(), vectors: NearestVectors::new(dim) }
+        Self {
+            questions: Vec::new(),
+            places: HashMap::new(),
+            vectors: NearestVectors::new(dim),
+            owners: Vec::new(),
+        }
     }
 
-    /// Remembered questions, including those of which all judgments were taken back.
-    pub fn len(&self) -> usize {
-        self.questions.len()
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.questions.is_empty()
     }
 
-    /// The questions that have judgments, with their vectors `[dim]`.
-    pub fn vectors(&self) -> impl Iterator<Item = (&str, &[f16])> {
-        let judged = self.questions.iter().zip(0..).filter(|(question, _)| !question.documents.is_empty());
-        judged.map(|(question, place)| (&*question.text, self.vectors.get(place)))
+    /// The questions that have judgments.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let judged = self.questions.iter().filter(|question| !question.documents.is_empty());
+        judged.map(|question| &*question.text)
+    }
+
+    /// All remembered questions by their numbers, even those of which all judgments were taken back.
+    #[cfg(feature = "eval")]
+    pub fn all_texts(&self) -> impl Iterator<Item = &str> {
+        self.questions.iter().map(|question| &*question.text)
+    }
+
+    /// Whether any question has a vector.
+    pub fn has_vectors(&self) -> bool {
+        !self.owners.is_empty()
+    }
+
+    /// The questions that have judgments and no vector.
+    pub fn without_vectors(&self) -> Vec<Arc<str>> {
+        let own = self.questions.iter().filter(|own| own.vector.is_none() && !own.documents.is_empty());
+        own.map(|own| Arc::clone(&own.text)).collect()
+    }
+
+    /// Gives questions their vectors, `[dim]` f16 of unit norm each.
+    pub fn set_vectors<'a>(&mut self, vectors: impl IntoIterator<Item = (&'a str, &'a [f16])>) {
+        let mut new = Vec::new();
+        for (question, vector) in vectors {
+            let Some(&place) = self.places.get(&same(question)) else { continue };
+            let own = &mut self.questions[place as usize];
+            if own.vector.is_none() {
+                own.vector = Some(self.owners.len() as u32);
+                self.owners.push(place);
+                new.extend_from_slice(vector);
+            }
+        }
+        self.vectors.extend(&new);
     }
 
     /// The documents judged for the question at a place.
@@ -92,32 +134,15 @@ impl Memory {
         &self.documents(vote.place.0)[vote.place.1]
     }
 
-    /// Whether a question is remembered, so that it needs no vector.
-    pub fn contains(&self, question: &str) -> bool {
-        self.places.contains_key(&plain(question))
-    }
-
-    /// Remembers questions, with their vectors `[n, dim]` f16 of unit norm; those that it contains stay as
-    /// they are.
-    pub fn add_questions(&mut self, questions: &[&str], vectors: &[f16]) {
-        let mut new = Vec::with_capacity(vectors.len());
-        for (question, vector) in questions.iter().zip(vectors.chunks_exact(self.vectors.dim())) {
-            // Another thread may have added it.
-            if !self.contains(question) {
-                self.places.insert(plain(question), self.questions.len() as u32);
-                self.questions.push(JudgedQuestion { text: (*question).into(), documents: Vec::new() });
-                new.extend_from_slice(vector);
-            }
-        }
-        self.vectors.extend(&new);
-    }
-
-    /// Remembers a judgment of a question that it contains; a later judgment of the same document replaces an
-    /// earlier one.
+    /// Remembers a judgment; a later one of the same question and document replaces an earlier one.
     pub fn judge(&mut self, judgment: &Judgment) {
         let Judgment { question, id, grade, weight, .. } = judgment;
-        let Some(&place) = self.places.get(&plain(question)) else { return };
-        let JudgedQuestion { text, documents } = &mut self.questions[place as usize];
+        let place = *self.places.entry(same(question)).or_insert_with(|| {
+            let text = question.as_str().into();
+            self.questions.push(JudgedQuestion { text, documents: Vec::new(), vector: None });
+            self.questions.len() as u32 - 1
+        });
+        let JudgedQuestion { text, documents, .. } = &mut self.questions[place as usize];
         let spelling = if **text == **question { Arc::clone(text) } else { question.as_str().into() };
         let id = id.as_str().into();
         let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight };
@@ -129,7 +154,7 @@ impl Memory {
 
     /// Forgets the judgment of a question and a document.
     pub fn forget(&mut self, question: &str, id: &str) {
-        if let Some(&place) = self.places.get(&plain(question)) {
+        if let Some(&place) = self.places.get(&same(question)) {
             let documents = &mut self.questions[place as usize].documents;
             documents.retain(|own| *own.id != *id || *own.spelling != *question);
         }
@@ -147,21 +172,83 @@ impl Memory {
         &self,
         text: Option<&str>,
         unit: Option<&[f32]>,
-        may_recall: &dyn Fn(&str) -> bool,
+        may_recall: &dyn Fn(u32) -> bool,
     ) -> Result<Vec<NearQuestion>, ScanError> {
-        let same = text.and_then(|text| self.places.get(&plain(text))).copied();
-        let mut found: Vec<NearQuestion> =
-            same.map(|place| NearQuestion { place, cosine: 1.0, is_same: true }).into_iter().collect();
-        if let Some(unit) = unit.filter(|_| self.len() > 0) {
-            let near = self.vectors.nearest(unit, NEAREST + 1)?.into_iter();
-            let near = near.map(|(cosine, place)| NearQuestion { place, cosine, is_same: false });
-            found.extend(near.filter(|near| Some(near.place) != same && near.cosine > 0.0));
+        let accepts = |place: u32| !self.questions[place as usize].documents.is_empty() && may_recall(place);
+        let is_same = text.and_then(|text| self.places.get(&same(text))).copied();
+        let first = is_same.filter(|&place| accepts(place));
+        let first = first.map(|place| NearQuestion { place, cosine: 1.0, is_same: true });
+        let mut found: Vec<NearQuestion> = first.into_iter().collect();
+        if let Some(unit) = unit.filter(|_| !self.owners.is_empty()) {
+            let others = |vector: u32| {
+                let owner = self.owners[vector as usize];
+                Some(owner) != is_same && accepts(owner)
+            };
+            let near = self.vectors.nearest(unit, NEAREST - found.len(), &others)?.into_iter();
+            let near = near.filter(|(cosine, _)| *cosine > 0.0).map(|(cosine, vector)| NearQuestion {
+                place: self.owners[vector as usize],
+                cosine,
+                is_same: false,
+            });
+            found.extend(near);
         }
-        found.retain(|near| {
-            let own = &self.questions[near.place as usize];
-            !own.documents.is_empty() && may_recall(&own.text)
-        });
-        found.truncate(NEAREST);
         Ok(found)
+    }
+}
+
+/// Punctuation that does not make another question, before and after a word.
+const BEFORE: [char; 5] = ['"', '\'', '(', '\u{201c}', '\u{2018}'];
+const AFTER: [char; 15] = [
+    '?', '!', '.', ',', ';', ':', '"', '\'', ')', '\u{2026}', '\u{201d}', '\u{3002}', '\u{ff0c}', '\u{ff1f}',
+    '\u{ff01}',
+];
+
+/// The form in which two spellings of one question agree: in lower case, with single spaces, and without
+/// punctuation around words. Other signs count: "C", "C++" and "C#" are three questions.
+fn same(question: &str) -> String {
+    let words =
+        question.split_whitespace().map(|word| word.trim_start_matches(BEFORE).trim_end_matches(AFTER));
+    let words: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    if words.is_empty() { question.trim().to_owned() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_question_are_the_same_and_other_signs_are_not() {
+        for spelling in ["What is  tea?", " what is \"tea\" ?!", "WHAT, IS TEA\n", "what is tea\u{ff1f}"] {
+            assert_eq!(same(spelling), "what is tea", "{spelling}");
+        }
+        let different = ["c", "c++", "c#", "-5", "5", "0.5", ".net", "net", "?", "!", "is 5 > 3", "is 5 < 3"];
+        for (place, one) in different.iter().enumerate() {
+            assert!(different[place + 1..].iter().all(|other| same(one) != same(other)), "{one}");
+        }
+    }
+
+    #[test]
+    fn questions_that_are_forgotten_or_refused_take_no_place_among_the_nearest() {
+        let mut memory = Memory::new(2);
+        // The further, the larger the number.
+        let near = |n: usize| {
+            let angle = n as f32 / 100.0;
+            [f16::from_f32(angle.cos()), f16::from_f32(angle.sin())]
+        };
+        let names: Vec<String> = (0..60).map(|n| format!("question {n}")).collect();
+        names.iter().for_each(|name| memory.judge(&Judgment::new(name, "d", 1)));
+        assert_eq!(memory.without_vectors().len(), 60);
+        let vectors: Vec<[f16; 2]> = (0..60).map(near).collect();
+        memory.set_vectors(names.iter().map(String::as_str).zip(vectors.iter().map(|own| &own[..])));
+        (0..10).for_each(|n| memory.forget(&names[n], "d"));
+        let may_recall = |place: u32| place != 11;
+        let found = memory.nearest(Some("Question 12"), Some(&[1.0, 0.0]), &may_recall).unwrap();
+        let places: Vec<u32> = found.iter().map(|near| near.place).collect();
+        let expected: Vec<u32> = [12, 10].into_iter().chain(13..31).collect();
+        assert_eq!(places, expected);
+        assert!(found[0].is_same && !found[1].is_same && found.len() == NEAREST);
+        // The same question is found without its vector, and not if all its judgments are taken back.
+        assert_eq!(memory.nearest(Some("question 13!"), None, &|_| true).unwrap().len(), 1);
+        assert_eq!(memory.nearest(Some("question 3"), None, &|_| true).unwrap(), []);
     }
 }

@@ -13,6 +13,7 @@ const VISITED: usize = 8;
 /// Unit vectors in groups: each vector belongs to the nearest of some pivots, which are vectors themselves.
 ///
 /// A search scores the pivots and the members of the nearest groups, about `9 sqrt(n)` of `n` vectors.
+#[derive(Clone)]
 pub(super) struct NearestVectors {
     dim: usize,
     /// `[n, dim]`
@@ -21,6 +22,7 @@ pub(super) struct NearestVectors {
 }
 
 /// A pivot and the vectors that are nearer to it than to other pivots.
+#[derive(Clone)]
 struct Group {
     pivot: u32,
     members: Vec<u32>,
@@ -29,10 +31,6 @@ struct Group {
 impl NearestVectors {
     pub fn new(dim: usize) -> Self {
         Self { dim, vectors: Vec::new(), groups: Vec::new() }
-    }
-
-    pub fn dim(&self) -> usize {
-        self.dim
     }
 
     pub fn len(&self) -> usize {
@@ -52,28 +50,31 @@ impl NearestVectors {
         }
     }
 
-    /// The `k` nearest to a vector `[dim]` of unit norm, nearest first, each with its cosine.
+    /// The `k` nearest to a vector `[dim]` of unit norm that are accepted, nearest first, each with its
+    /// cosine.
     ///
     /// # Errors
     /// [`ScanError`] for a query of another width.
-    pub fn nearest(&self, unit: &[f32], k: usize) -> Result<Vec<(f32, u32)>, ScanError> {
+    pub fn nearest(
+        &self,
+        unit: &[f32],
+        k: usize,
+        accepts: &dyn Fn(u32) -> bool,
+    ) -> Result<Vec<(f32, u32)>, ScanError> {
+        let accepted = |place: &u32| accepts(*place);
         let scanner = Scanner::new(Similarity::Cosine, unit)?;
         let mut top = TopK::new(k);
         if self.groups.is_empty() {
-            scanner.scan((0..self.len() as u32).map(|place| self.row(place)), &mut top)?;
+            let all = (0..self.len() as u32).filter(accepted);
+            scanner.scan(all.map(|place| self.row(place)), &mut top)?;
         } else {
             let mut pivots = TopK::new(VISITED);
             scanner.scan(self.pivots(), &mut pivots)?;
             let visited = pivots.into_sorted().into_iter().map(|(_, group)| &self.groups[group.index()]);
-            let members = visited.flat_map(|group| &group.members).map(|&place| self.row(place));
-            scanner.scan(members, &mut top)?;
+            let members = visited.flat_map(|group| group.members.iter().copied()).filter(accepted);
+            scanner.scan(members.map(|place| self.row(place)), &mut top)?;
         }
         Ok(top.into_sorted().into_iter().map(|(cosine, row)| (cosine, row.0)).collect())
-    }
-
-    /// A vector by its number, `[dim]`.
-    pub fn get(&self, place: u32) -> &[f16] {
-        self.row(place).1
     }
 
     fn row(&self, place: u32) -> (Row, &[f16]) {
@@ -83,7 +84,7 @@ impl NearestVectors {
 
     /// The pivots, numbered as their groups.
     fn pivots(&self) -> impl Iterator<Item = (Row, &[f16])> {
-        self.groups.iter().zip(0..).map(|(group, at)| (Row(at), self.get(group.pivot)))
+        self.groups.iter().zip(0..).map(|(group, at)| (Row(at), self.row(group.pivot).1))
     }
 
     /// Makes groups anew, with about the square root of the number of vectors as pivots.
@@ -136,9 +137,10 @@ mod tests {
         assert!(grouped.groups.len() > 20 && grouped.len() == 4_000);
         assert_eq!(grouped.groups.iter().map(|group| group.members.len()).sum::<usize>(), 4_000);
         let plain = NearestVectors { groups: Vec::new(), vectors: grouped.vectors.clone(), dim };
-        let mut found = 0;
+        let (mut found, all_of): (_, &dyn Fn(u32) -> bool) = (0, &|_| true);
         for query in all.chunks(dim).step_by(40) {
-            let (exact, own) = (plain.nearest(query, 20).unwrap(), grouped.nearest(query, 20).unwrap());
+            let (exact, own) =
+                (plain.nearest(query, 20, all_of).unwrap(), grouped.nearest(query, 20, all_of).unwrap());
             assert_eq!(exact[0], own[0]);
             found += own.iter().filter(|own| exact.contains(own)).count();
         }

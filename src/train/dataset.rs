@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::TrainError;
-use super::held_out::SPLIT_SEED;
-use crate::data::{Dataset, DevFraction, Qrels, carve_dev, is_dev};
+use crate::data::{Dataset, DevFraction, Qrels, SPLIT_SEED, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
 use crate::judgment::{Judgment, plain};

@@ -13,7 +13,6 @@ pub(crate) mod error;
 mod finish;
 mod frozen;
 mod head;
-pub(crate) mod held_out;
 mod indexer;
 pub(crate) mod init;
 pub(crate) mod inputs;
@@ -36,6 +35,8 @@ pub(crate) mod trainer;
 mod trees;
 pub(crate) mod verdict;
 
+pub use crate::data::{LEARN_HELD_OUT, is_held_out};
+pub use crate::measure::SIGNIFICANCE_LEVEL;
 pub use crate::model::differentiable::Precision;
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{
@@ -46,8 +47,7 @@ pub(crate) use dataset::TrainingQuery;
 pub use dataset::TrainingSet;
 pub use device::TrainDevice;
 pub use error::{SettingsError, TrainError};
-pub use held_out::{LEARN_HELD_OUT, is_held_out};
-pub use policy::{DECISIVE_COMPARISONS, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
+pub use policy::{DECISIVE_COMPARISONS, FEWEST_QUERIES, SMALLEST_GAIN};
 pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};
 pub use report::{DevFigures, EpochReport, LoadReport, LossParts, MovedTensor, TrainEvent, TrainReport};
 pub use reranker::{

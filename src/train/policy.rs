@@ -2,12 +2,11 @@
 //! held-out questions, and each kind of decision has one row here; `docs/learning.md` shows them as a table.
 
 use super::verdict::Difference;
+use crate::measure::SIGNIFICANCE_LEVEL;
 
 /// Smallest difference in nDCG or recall that counts: one point, about the effect of another seed in the same
 /// run.
 pub const SMALLEST_GAIN: f64 = 0.01;
-/// Both p-values, multiplied by the number of comparisons (Bonferroni's correction), must be below it.
-pub const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// Fewest questions to decide on: with fewer, one question is worth more than five points.
 pub const FEWEST_QUERIES: usize = 20;
 /// Differences that decide a training's recommendation: the tree against IVF on the base and on the trained

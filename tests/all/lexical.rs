@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use crate::support::{DOCUMENTS, Shape, bundle, copy_directory, document, documents, filled, id};
-use ehi::learn::FEWEST_FUSION_QUESTIONS;
+use ehi::FEWEST_FUSION_QUESTIONS;
 use ehi::model::Role;
 use ehi::search::DEFAULT_ALPHA;
 use ehi::store::StoreError;

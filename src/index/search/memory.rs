@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::rank::Ranked;
 use super::result::{Hit, RecalledJudgment};
 use super::ties::ById;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
@@ -39,16 +39,22 @@ impl ActiveModel {
         asked: &Asked<'_>,
         plan: &Plan<'_>,
     ) -> Result<Vec<RecalledDocument>> {
-        let loaded = self.memory.read();
-        let Some(memory) = loaded.memory.as_ref().filter(|memory| memory.len() > 0) else {
-            return Ok(Vec::new());
-        };
         let weights = self.memory_weights(asked.encoder);
-        let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, &|_| true)?;
-        for document in &mut recalled {
-            document.moved = weights.moved(&document.votes);
-            let strongest = weights.strongest(&document.votes);
-            document.strongest = strongest.map(|vote| (memory.judged(vote).clone(), vote.cosine));
+        let recalled = self.memory.with(|memory| {
+            let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, &|_| true)?;
+            for document in &mut recalled {
+                document.moved = weights.moved(&document.votes);
+                let strongest = weights.strongest(&document.votes);
+                document.strongest = strongest.map(|vote| (memory.judged(vote).clone(), vote.cosine));
+            }
+            Ok::<_, Error>(recalled)
+        });
+        let mut recalled = recalled.transpose()?.unwrap_or_default();
+        // They become candidates, which must not fail the search.
+        for document in &recalled {
+            for row in view.rows_of(document.row)? {
+                view.embedding(row)?;
+            }
         }
         if let Some(filter) = plan.filter() {
             let mut filter = RowFilter::new(view, filter, &self.filters);
@@ -72,8 +78,11 @@ impl ActiveModel {
         view: &View,
         asked: &Asked<'_>,
         near: bool,
-        may_recall: &dyn Fn(&str) -> bool,
+        may_recall: &dyn Fn(u32) -> bool,
     ) -> Result<Vec<RecalledDocument>> {
+        if memory.is_empty() {
+            return Ok(Vec::new());
+        }
         let unit = (near && !asked.vector.is_empty()).then(|| unit(&asked.vector));
         let found = memory.nearest(asked.text, unit.as_deref(), may_recall).map_err(scan_failed)?;
         let mut documents: BTreeMap<Row, Vec<Vote>> = BTreeMap::new();

@@ -36,8 +36,8 @@ pub use asked::MatchedTerm;
 pub use encode::{QueryEncoder, UnknownEncoder};
 pub(super) use fetch::fetch;
 pub(super) use filter::FilterCache;
-#[cfg(feature = "train")]
-pub(crate) use fusion::{Candidate, fuse};
+#[cfg(feature = "eval")]
+pub(crate) use fusion::fuse;
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
 pub use input::Question;
 pub(super) use input::check_vector;

@@ -68,7 +68,7 @@ impl Index {
         let mut asked = serving.read_questions(&questions, &plan, &view)?;
         let encode = started.elapsed() / asked.len().max(1) as u32;
         self.log(request, &asked);
-        self.recall(&serving, &view, &plan, &mut asked)?;
+        self.recall(&serving, &view, &plan, &mut asked);
         let search = |asked: &Asked<'_>, plan: &Plan<'_>| {
             let ranked = serving.rank_asked(&view, asked, plan)?;
             request.reranked(asked, serving.answer(&view, asked, plan, &ranked, encode)?)

@@ -9,13 +9,13 @@ use super::lesson::Lesson;
 use super::start::solve;
 use crate::cluster::Panels;
 use crate::ids::{LeafId, Row};
+use crate::measure::p_in_words;
 use crate::measure::{Judge, Metric, PairedTests};
 use crate::model::{
     EncodeMicroseconds, Encoder, EncoderQuality, Indexer, LoadedQueryEncoder, ModelError, Role, SIGNALS,
     SignificantDifference, TreeQuality,
 };
 use crate::train::distil::nearest_documents;
-use crate::train::verdict::p_in_words;
 
 /// Share of the held-out texts that the student is considered unsure of.
 const UNSURE_SHARE: f64 = 0.02;

@@ -7,12 +7,13 @@ use super::first::Hits;
 use super::report::{RerankerRecommendation, RerankerVerdict};
 use crate::error::{Error, Result};
 use crate::ids::Row;
+use crate::measure::p_in_words;
 use crate::measure::{Judge, Metric, Ranking};
 use crate::model::Reranker;
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::train::dataset::TrainingSet;
 use crate::train::policy::{Evidence, FEWEST_QUERIES, RERANK};
-use crate::train::verdict::{Difference, p_in_words};
+use crate::train::verdict::Difference;
 
 const METRIC: [Metric; 1] = [Metric::NDCG_AT_10];
 const SEED: u64 = 0;

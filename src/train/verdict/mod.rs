@@ -17,8 +17,6 @@ pub use report::{
     Comparison, Difference, Figures, FractionPoint, MeasuredPoint, Method, MethodFigures, Verdict,
 };
 
-pub(crate) use report::p_in_words;
-
 use crate::error::Result;
 use crate::ids::LeafId;
 use crate::measure::{

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Recommendation;
-use crate::measure::{Metric, PairedTests};
+use crate::measure::{Metric, PairedTests, p_in_words};
 use crate::serialize::{as_text, from_text};
 
 /// Whether training helped, measured on the dev queries in memory.
@@ -184,11 +184,6 @@ impl Difference {
             p_in_words(self.p_value())
         )
     }
-}
-
-/// "p < 0.001" or "p = 0.012"
-pub(crate) fn p_in_words(p: f64) -> String {
-    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 impl Verdict {

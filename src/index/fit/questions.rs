@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 
+use crate::data::is_held_out;
 use crate::error::{Error, Result};
-use crate::index::{ActiveModel, Asked, Plan, Words};
-use crate::judgment::Judgment;
-use crate::judgment::plain;
+use crate::index::ActiveModel;
+use crate::index::search::{Asked, Fusion, Plan, QueryEncoder, RankBy, SearchRequest, Words};
+use crate::judgment::{Judgment, plain};
 use crate::measure::{Judge, Judged as JudgedRows, Metric, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage};
-use crate::search::{Fusion, RankBy, SearchRequest};
 use crate::store::View;
-use crate::train::is_held_out;
 
 /// Questions encoded between two reports of progress.
 pub(super) const BLOCK: usize = 64;
@@ -20,10 +19,10 @@ pub(super) const BLOCK: usize = 64;
 const METRICS: [Metric; 2] = [Metric::NDCG_AT_10, Metric::RECALL_AT_10];
 
 /// nDCG@10 and recall@10 of each question by a default search.
-pub(super) type Served = HashMap<String, [f64; 2]>;
+pub(crate) type Served = HashMap<String, [f64; 2]>;
 
 /// Judged questions with their grades by row.
-pub(super) struct Questions {
+pub(crate) struct Questions {
     pub texts: Vec<String>,
     pub judged: Vec<JudgedRows>,
     /// Number of questions left out.
@@ -52,6 +51,17 @@ impl Questions {
             }
         }
         Ok(questions)
+    }
+
+    /// Keeps at most `most` questions, those with the smallest hashes.
+    pub fn keep(&mut self, most: usize) {
+        if self.texts.len() > most {
+            let pairs = std::mem::take(&mut self.texts).into_iter().zip(std::mem::take(&mut self.judged));
+            let mut pairs: Vec<_> = pairs.collect();
+            pairs.sort_by_cached_key(|(text, _)| (crc32fast::hash(plain(text).as_bytes()), text.clone()));
+            pairs.truncate(most);
+            (self.texts, self.judged) = pairs.into_iter().unzip();
+        }
     }
 
     /// Questions that the query encoder did not learn from.
@@ -104,7 +114,7 @@ impl Questions {
 /// The grades of each question by document. Different spellings are the same question, under the first of
 /// them. Of several grades of a question and a document the highest counts, unless one says that the document
 /// does not answer.
-pub(super) fn by_question<'a, D: Eq + Hash>(
+pub(crate) fn by_question<'a, D: Eq + Hash>(
     graded: impl Iterator<Item = (&'a str, D, i32)>,
 ) -> Vec<(&'a str, HashMap<D, i32>)> {
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -125,7 +135,7 @@ pub(super) fn asked(
     model: &ActiveModel,
     texts: &[String],
     by: RankBy,
-    encoder: Option<crate::search::QueryEncoder>,
+    encoder: Option<QueryEncoder>,
 ) -> Result<Vec<Asked<'static>>> {
     let words = texts.iter().map(|text| Words::plain(text, model.analysis()));
     let words = words.collect::<Result<Vec<_>>>()?;

@@ -1,9 +1,6 @@
 //! Which questions of a collection are held out from all learning.
 
-use super::config::TrainConfig;
-use super::error::out_of_range;
-use crate::data::{DevFraction, is_dev};
-use crate::error::Result;
+use super::split::{DevFraction, is_dev};
 use crate::judgment::plain;
 
 /// Share of a collection's questions that is set aside, by a hash of their words. The choice never changes
@@ -12,28 +9,13 @@ pub const LEARN_HELD_OUT: f64 = 0.2;
 
 /// Seed of every split into training and test questions. It does not depend on the seed of a training, so all
 /// runs are compared on the same questions.
-pub(super) const SPLIT_SEED: u64 = 0;
+pub(crate) const SPLIT_SEED: u64 = 0;
 
-/// Whether a question of a collection is set aside. [`Index::learn`](crate::Index::learn),
-/// [`Index::tune`](crate::Index::tune) and [`Index::distil`](crate::Index::distil) never learn from a
-/// question that is set aside; [`Index::fuse`](crate::Index::fuse) tunes the weight of words on these
-/// questions. Other code that trains on the same questions should follow the same split, so that no model is
-/// measured on questions it has seen.
+/// Whether a question of a collection is set aside. Trainings on the judgments of an index never learn from
+/// it, and the weights of words and of judgments are measured on it. Other code that trains on the same
+/// questions should follow the same split, so that no model is measured on questions it has seen.
 pub fn is_held_out(question: &str) -> bool {
     DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
-}
-
-/// The share that a training on a collection sets aside, given `found` in its settings.
-///
-/// # Errors
-/// [`TrainError::Config`](super::TrainError::Config) for a share other than [`LEARN_HELD_OUT`] or the default
-/// of the settings.
-pub(crate) fn share(found: f64) -> Result<f64> {
-    if found != TrainConfig::default().dev_fraction && found != LEARN_HELD_OUT {
-        let expected = format!("{LEARN_HELD_OUT}, which is always set aside of a collection's questions");
-        return Err(out_of_range("dev_fraction", found, expected));
-    }
-    Ok(LEARN_HELD_OUT)
 }
 
 #[cfg(test)]
