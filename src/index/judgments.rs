@@ -8,11 +8,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use half::f16;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "train")]
 use serde_json::Value;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::Index;
@@ -20,7 +22,7 @@ use super::active_model::without_manifest;
 use super::root::kind;
 use crate::disk::{Backend, Kind, names};
 use crate::document::Document;
-use crate::error::Result;
+use crate::error::{InputError, Result};
 use crate::ids::{LeafId, ModelHash};
 use crate::judgment::Judgment;
 use crate::scan::Similarity;
@@ -28,8 +30,10 @@ use crate::store::{Damage, Notice, Put, Store, StoreConfig, StoreError, WriteBat
 
 /// Judgments stored in one commit.
 const PER_COMMIT: usize = 4_096;
-/// Id of the document that holds the state of learning; other keys are hexadecimal, so none collides.
+/// Ids of the documents that are no judgments: the state of learning, and the half-life. Those of judgments
+/// are hexadecimal, so none collides.
 const LEARNED: &str = "learned";
+const HALF_LIFE: &str = "half-life";
 /// Bytes of SHA-256 that identify a question and document.
 const KEY_BYTES: usize = 16;
 
@@ -116,7 +120,7 @@ impl Index {
     pub fn judgments(&self) -> Result<Vec<Judgment>> {
         let Some(store) = self.judgments_for_reading()? else { return Ok(Vec::new()) };
         let mut documents = within(store.read().documents_from(None, usize::MAX))?;
-        documents.retain(|document| document.id != LEARNED);
+        documents.retain(|document| ![LEARNED, HALF_LIFE].contains(&&*document.id));
         let mut judgments = documents.into_iter().map(judgment).collect::<Result<Vec<_>>>()?;
         judgments.sort_by(|a, b| (&a.question, &a.id).cmp(&(&b.question, &b.id)));
         Ok(judgments)
@@ -164,14 +168,69 @@ impl Index {
         Ok(deleted)
     }
 
+    /// Removes the judgments that meet a condition, such as those of a question or those made before some
+    /// time; returns their number. It reads all judgments. See [`Self::forget`].
+    ///
+    /// # Errors
+    /// Failures of reading and of the disk.
+    pub fn forget_where(&self, mut is_meant: impl FnMut(&Judgment) -> bool) -> Result<usize> {
+        self.check_writable()?;
+        let meant: Vec<Judgment> = self.judgments()?.into_iter().filter(|own| is_meant(own)).collect();
+        self.forget(meant.iter().map(|own| (&*own.question, &*own.id)))
+    }
+
+    /// The time after which a judgment counts half; `None` if judgments do not age.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn half_life(&self) -> Result<Option<Duration>> {
+        let undecodable = |_| Damage::Undecodable { what: "half-life", number: 0 };
+        let read = |document: Document| serde_json::from_str(&document.text).map_err(undecodable);
+        let half_life = self.note(HALF_LIFE)?.map(read).transpose();
+        Ok(half_life.map_err(|damage| StoreError::corrupt(names::JUDGMENTS, damage))?)
+    }
+
+    /// Sets the time after which a judgment counts half, in the next searches and in
+    /// [`learn`](Self#method.learn). A judgment that keeps less than a hundredth of its weight does not
+    /// count. With `None`, as in a new index, judgments do not age.
+    ///
+    /// # Durability
+    /// As [`Self::insert`].
+    ///
+    /// # Errors
+    /// [`InputError::OutOfRange`] for zero; failures of the disk.
+    pub fn set_half_life(&self, half_life: Option<Duration>) -> Result<()> {
+        self.check_writable()?;
+        let (mut puts, mut deletes) = (Vec::new(), Vec::new());
+        match half_life {
+            Some(Duration::ZERO) => {
+                let (what, expected) = ("the half-life of judgments", "above 0");
+                return Err(InputError::OutOfRange { what, found: 0.0, expected }.into());
+            }
+            Some(time) => {
+                let text = json!({ "secs": time.as_secs(), "nanos": time.subsec_nanos() });
+                puts.push(placed(Document::new(HALF_LIFE, "", text.to_string())));
+            }
+            None if !self.has_judgments()? => return Ok(()),
+            None => deletes.push(HALF_LIFE.to_owned()),
+        }
+        within(self.judgments_for_writing()?.commit(WriteBatch { puts, deletes }))?;
+        self.serving().memory.clear();
+        Ok(())
+    }
+
+    /// A document of the store of judgments.
+    fn note(&self, id: &str) -> Result<Option<Document>> {
+        let Some(store) = self.judgments_for_reading()? else { return Ok(None) };
+        let view = store.read();
+        let row = within(view.row_of(id))?;
+        row.map(|row| within(view.document(row))).transpose()
+    }
+
     /// Fingerprints of the judgments of past learnings, and the learner's own notes.
     #[cfg(feature = "train")]
     pub(crate) fn learned_from(&self) -> Result<Option<(String, Option<Value>)>> {
-        let Some(store) = self.judgments_for_reading()? else { return Ok(None) };
-        let view = store.read();
-        let row = within(view.row_of(LEARNED))?;
-        let noted = |row| within(view.document(row)).map(|document| (document.text, document.metadata));
-        row.map(noted).transpose()
+        Ok(self.note(LEARNED)?.map(|document| (document.text, document.metadata)))
     }
 
     /// Stores fingerprints of the judgments of learnings, and the learner's notes.

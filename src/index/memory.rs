@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use half::f16;
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ use super::shared_memory::Loaded;
 use super::{Index, unit};
 use crate::disk::{Backend, FileSystem, names};
 use crate::error::Result;
-use crate::judgment::{Judgment, plain};
+use crate::judgment::{Judgment, now, plain};
 use crate::memory::Memory;
 use crate::scan::unit_to_store;
 use crate::store::{Operation, StoreError, View};
@@ -39,7 +40,7 @@ impl Index {
                 Loaded { memory: Some(_), .. } => return Ok(()),
                 Loaded { changes, .. } => *changes,
             };
-            let memory = serving.memory_of(&self.judgments()?, keep)?;
+            let memory = serving.memory_of(&self.judgments()?, self.half_life()?, keep)?;
             let mut loaded = serving.memory.write();
             // At last even if others are being recorded: those count after the next load.
             if loaded.memory.is_none() && (loaded.changes == changes || attempt + 1 == LOAD_ATTEMPTS) {
@@ -72,8 +73,9 @@ impl Index {
         if self.attempted(self.load_memory(serving), "judgments do not count in this search").is_none() {
             return Ok(());
         }
+        let now = now();
         for asked in asked {
-            asked.recalled = serving.recall(view, asked, plan)?;
+            asked.recalled = serving.recall(view, asked, plan, now)?;
         }
         Ok(())
     }
@@ -140,8 +142,13 @@ impl ActiveModel {
     ///
     /// # Errors
     /// Those of the encoder.
-    pub(crate) fn memory_of(&self, judgments: &[Judgment], keep: Option<&dyn Backend>) -> Result<Memory> {
-        let mut memory = Memory::new(self.model().indexer.dim());
+    pub(crate) fn memory_of(
+        &self,
+        judgments: &[Judgment],
+        half_life: Option<Duration>,
+        keep: Option<&dyn Backend>,
+    ) -> Result<Memory> {
+        let mut memory = Memory::new(self.model().indexer.dim(), half_life);
         let questions = new_questions(&memory, judgments);
         let stored = match questions[..] {
             [] => HashMap::new(),

@@ -56,7 +56,7 @@ impl Index {
     /// Those of [`Self::learn`] for the options; failures of reading.
     pub fn learnable(&self, options: &LearnOptions) -> Result<Learnable> {
         options.checked_config()?;
-        let judged = Judged::of(self.judgments()?, options, |id| self.contains(id))?;
+        let judged = Judged::of(self.judgments()?, self.half_life()?, options, |id| self.contains(id))?;
         let (held_out, questions) = judged.split(is_held_out);
         let can_show = (held_out > 0).then(|| LEARN.can_show(held_out));
         let sentence = match can_show {
@@ -147,13 +147,13 @@ impl Index {
             WithoutText::of(&documents).refuse()?;
         }
         let ids: HashSet<&str> = documents.iter().map(|own| own.id.as_str()).collect();
-        let judged = Judged::of(self.judgments()?, options, |id| Ok(ids.contains(id)))?;
+        let judged = Judged::of(self.judgments()?, self.half_life()?, options, |id| Ok(ids.contains(id)))?;
         let mut learned = Learned {
             pairs: judged.pairs.len(),
             without_document: judged.without_document,
             ..Learned::default()
         };
-        let print = judged.fingerprint(options, &config)?;
+        let print = judged.fingerprint(&config)?;
         let (held_out, _) = judged.split(is_held_out);
         let set = match TrainingSet::of_index(self, documents, judged.pairs) {
             Err(Error::Train(TrainError::NoPairs)) => {
@@ -246,7 +246,7 @@ impl Index {
         if !self.is_lexical() {
             return None;
         }
-        let fused = self.judgments().and_then(|all| next.memory_of(&all, None));
+        let fused = self.judgments().and_then(|all| next.memory_of(&all, self.half_life()?, None));
         let fused = fused.and_then(|memory| fuse_model(next, aside, &memory, on_progress));
         let fusion =
             self.attempted(fused, "the weight of words was not learned; `ehi fuse` learns it")?.fusion;

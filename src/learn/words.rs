@@ -12,7 +12,7 @@ use crate::index::{
     ActiveModel, Candidate, Index, LearnedFusion, LearnedMemory, MemoryByNearness, Plan, WithProgress,
     check_judgment, fuse,
 };
-use crate::judgment::{Judgment, plain};
+use crate::judgment::{Judgment, now, plain};
 use crate::measure::{Judge, Metric, PairedTests, Ranking, RelevanceLevel};
 use crate::memory::{Memory, MemoryWeights, Vote};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -102,7 +102,7 @@ impl Index {
         }
         let serving = &*self.serving();
         self.check_fusion(serving)?;
-        let memory = serving.memory_of(&stored, None)?;
+        let memory = serving.memory_of(&stored, self.half_life()?, None)?;
         let mut fused = fuse_model(serving, &judgments, &memory, on_progress)?;
         match &fused.fusion {
             Some(fusion) => self.set_fusion(serving, fusion.clone())?,
@@ -177,6 +177,7 @@ fn measure(
     let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
     let request = SearchRequest::default().exact().codes(false);
     let plan = Plan::new(depth, &request);
+    let now = now();
     let mut measured = Measured::default();
     for block in questions.texts.chunks(BLOCK) {
         for mut asked in asked(model, block, RankBy::Lexical, Some(by_encoder))? {
@@ -185,7 +186,7 @@ fn measure(
             let lexical = judge.values(number, &model.rank_asked(view, &asked, &plan)?.rows)[0];
             // Neither the question itself nor those set aside are looked up.
             let may_recall = |question: &str| plain(question) != own && !is_held_out(question);
-            asked.recalled = model.recall_from(memory, view, &asked, true, &may_recall)?;
+            asked.recalled = model.recall_from(memory, view, &asked, true, now, &may_recall)?;
             // Every one of them is a candidate.
             asked.recalled.iter_mut().for_each(|document| document.moved = 1.0);
             let votes = asked.recalled.iter().flat_map(|document| &document.votes);

@@ -9,10 +9,11 @@ mod weights;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use half::f16;
 
-use crate::judgment::{Judgment, plain};
+use crate::judgment::{Judgment, plain, share_left};
 use crate::scan::ScanError;
 use nearest::NearestVectors;
 pub(crate) use weights::{MemoryWeights, Vote};
@@ -26,6 +27,7 @@ pub(crate) struct Memory {
     /// By [`plain`] text.
     places: HashMap<String, u32>,
     vectors: NearestVectors,
+    half_life: Option<Duration>,
 }
 
 /// A question, in the first of its spellings, and what was judged for it.
@@ -43,6 +45,7 @@ pub(crate) struct JudgedDocument {
     pub spelling: Arc<str>,
     pub grade: i32,
     pub weight: f64,
+    pub time: u64,
 }
 
 /// A remembered question near to the one asked.
@@ -56,19 +59,11 @@ pub(crate) struct NearQuestion {
     pub is_same: bool,
 }
 
-impl NearQuestion {
-    /// What a judgment of this question says, given its number.
-    pub fn vote(self, number: usize, judged: &JudgedDocument) -> Vote {
-        let Self { place, cosine, is_same } = self;
-        let sign = if judged.grade > 0 { 1.0 } else { -1.0 };
-        Vote { place: (place, number), cosine, is_same, strength: sign * judged.weight as f32 }
-    }
-}
-
 impl Memory {
     /// An empty memory for vectors `[dim]`.
-    pub fn new(dim: usize) -> Self {
-        Self { questions: Vec::new(), places: HashMap::new(), vectors: NearestVectors::new(dim) }
+    pub fn new(dim: usize, half_life: Option<Duration>) -> Self {
+        let vectors = NearestVectors::new(dim);
+        Self { questions: Vec::new(), places: HashMap::new(), vectors, half_life }
     }
 
     /// Remembered questions, including those of which all judgments were taken back.
@@ -85,6 +80,15 @@ impl Memory {
     /// The documents judged for the question at a place.
     pub fn documents(&self, place: u32) -> &[JudgedDocument] {
         &self.questions[place as usize].documents
+    }
+
+    /// What the judgment of a near question with this number says now; `None` if it is too old to count.
+    pub fn vote(&self, near: NearQuestion, number: usize, now: u64) -> Option<Vote> {
+        let NearQuestion { place, cosine, is_same } = near;
+        let judged = &self.documents(place)[number];
+        let left = share_left(judged.time, now, self.half_life)?;
+        let sign = if judged.grade > 0 { 1.0 } else { -1.0 };
+        Some(Vote { place: (place, number), cosine, is_same, strength: sign * (judged.weight * left) as f32 })
     }
 
     /// The judgment of a vote.
@@ -115,12 +119,12 @@ impl Memory {
     /// Remembers a judgment of a question that it contains; a later judgment of the same document replaces an
     /// earlier one.
     pub fn judge(&mut self, judgment: &Judgment) {
-        let Judgment { question, id, grade, weight, .. } = judgment;
+        let Judgment { question, id, grade, weight, time } = judgment;
         let Some(&place) = self.places.get(&plain(question)) else { return };
         let JudgedQuestion { text, documents } = &mut self.questions[place as usize];
         let spelling = if **text == **question { Arc::clone(text) } else { question.as_str().into() };
         let id = id.as_str().into();
-        let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight };
+        let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight, time: *time };
         match documents.iter_mut().find(|own| own.id == new.id && own.spelling == new.spelling) {
             Some(own) => *own = new,
             None => documents.push(new),

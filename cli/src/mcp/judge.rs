@@ -60,7 +60,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     let mut answer = Answer::default();
     if forget {
         if index.forget([(asked, id.as_str())])? == 0 {
-            return Err(Failure::NotJudged { id });
+            return Err(Failure::NotJudged { id: Some(id) });
         }
         answer.forgotten = true;
     } else {

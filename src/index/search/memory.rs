@@ -38,13 +38,14 @@ impl ActiveModel {
         view: &View,
         asked: &Asked<'_>,
         plan: &Plan<'_>,
+        now: u64,
     ) -> Result<Vec<RecalledDocument>> {
         let loaded = self.memory.read();
         let Some(memory) = loaded.memory.as_ref().filter(|memory| memory.len() > 0) else {
             return Ok(Vec::new());
         };
         let weights = self.memory_weights(asked.encoder);
-        let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, &|_| true)?;
+        let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, now, &|_| true)?;
         for document in &mut recalled {
             document.moved = weights.moved(&document.votes);
             let strongest = weights.strongest(&document.votes);
@@ -72,15 +73,17 @@ impl ActiveModel {
         view: &View,
         asked: &Asked<'_>,
         near: bool,
+        now: u64,
         may_recall: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<RecalledDocument>> {
         let unit = (near && !asked.vector.is_empty()).then(|| unit(&asked.vector));
         let found = memory.nearest(asked.text, unit.as_deref(), may_recall).map_err(scan_failed)?;
         let mut documents: BTreeMap<Row, Vec<Vote>> = BTreeMap::new();
         for near in found {
-            for (judged, document) in memory.documents(near.place).iter().enumerate() {
-                if let Some(row) = view.row_of(&document.id)? {
-                    documents.entry(row).or_default().push(near.vote(judged, document));
+            for (number, judged) in memory.documents(near.place).iter().enumerate() {
+                let Some(vote) = memory.vote(near, number, now) else { continue };
+                if let Some(row) = view.row_of(&judged.id)? {
+                    documents.entry(row).or_default().push(vote);
                 }
             }
         }
