@@ -49,8 +49,8 @@ impl Index {
         self.report(py, |index| index.judgments_of(question, ids))
     }
 
-    /// Removes judgments: those of `pairs` of question and id, all of `question`, or all made before a time in
-    /// seconds since 1970. Returns their number. Their bytes stay in the files until `compact`.
+    /// Removes judgments: those of `pairs` of question and id, all of `question`, or all made before a time
+    /// in seconds since 1970. Returns their number. Their bytes stay in the files until `compact`.
     ///
     /// >>> asked = "is there caffeine in tea?"
     /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]
