@@ -90,6 +90,7 @@ impl Index {
     /// does nothing. Searches and writes continue meanwhile, as with [`Self::reencode`], and
     /// [`Self::rollback`] undoes the change. Judgments of documents that the index does not hold are counted
     /// and skipped. A judgment of grade 0 or less removes a pair given for the same question and document.
+    /// Old judgments count less if there is a half-life ([`Self::set_half_life`]).
     ///
     /// Costs a training and an encoding of all documents: a few minutes for 5,000 abstracts
     /// (`docs/lab/experiments.md`).
