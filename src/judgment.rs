@@ -1,11 +1,14 @@
 //! A judgment: which document answers which question.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use crate::characters::words;
 use crate::input::InputError;
+
+/// Judgments that keep a smaller share of their weight do not count.
+const LEAST_SHARE: f64 = 0.01;
 
 /// A statement that a document answers a question, or does not.
 ///
@@ -66,10 +69,35 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
+/// The share of its weight that a judgment made at a time keeps; `None` if it is too old to count.
+pub(crate) fn share_left(time: u64, now: u64, half_life: Option<Duration>) -> Option<f64> {
+    let age = now.saturating_sub(time) as f64;
+    let left = 0.5f64.powf(half_life.map_or(0.0, |half_life| age / half_life.as_secs_f64()));
+    (left >= LEAST_SHARE).then_some(left)
+}
+
 /// The letters and digits of a question, in lower case: two spellings of one question are the same
 /// question.
 pub(crate) fn plain(question: &str) -> String {
     let plain = words(question).map(|(_, word)| word.to_lowercase()).collect::<Vec<_>>().join(" ");
     // Punctuation only.
     if plain.is_empty() { question.to_owned() } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn judgments_age_by_their_half_life() {
+        let now = 1_000_000_000;
+        let left = |half_life, age: u64| share_left(now - age, now, half_life);
+        let day = Some(Duration::from_secs(86_400));
+        assert_eq!(left(None, now), Some(1.0));
+        assert_eq!(left(day, 0), Some(1.0));
+        assert_eq!(share_left(now + 5, now, day), Some(1.0), "a clock that is ahead");
+        assert!((left(day, 86_400).unwrap() - 0.5).abs() < 1e-12);
+        assert!((left(day, 3 * 86_400).unwrap() - 0.125).abs() < 1e-12);
+        assert_eq!(left(day, 7 * 86_400), None);
+    }
 }

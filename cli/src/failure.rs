@@ -55,8 +55,12 @@ pub enum Failure {
     )]
     Unflushed { waiting: u64, source: Box<ehi::Error>, before: Option<Box<Failure>> },
     /// The judgment to remove does not exist.
-    #[error("no judgment of that question and `{}` is stored", escaped(id))]
-    NotJudged { id: String },
+    #[error("no judgment of that question{} is stored", and_document(id.as_deref()))]
+    NotJudged { id: Option<String> },
+}
+
+fn and_document(id: Option<&str>) -> String {
+    id.map_or_else(String::new, |id| format!(" and `{}`", escaped(id)))
 }
 
 impl Failure {

@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ehi::data::{JudgmentFormat, read_judgments, write_judgments};
 use ehi::{Judgment, Recorded};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::arguments::{one_of, open};
+use crate::arguments::{one_of, open, since_1970, time};
 use crate::failure::Failure;
 use crate::hits::say_notes;
 use crate::insert::origin;
@@ -19,17 +20,17 @@ use crate::text::{acts, counted, escaped};
 
 pub const FORMATS: [(&str, JudgmentFormat); 3] =
     [("tsv", JudgmentFormat::Tsv), ("csv", JudgmentFormat::Csv), ("jsonl", JudgmentFormat::JsonLines)];
-const SECONDS_OF_A_DAY: u64 = 86_400;
+const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
 #[derive(clap::Args)]
-#[group(id = "judged", required = true, multiple = false, args = ["question", "file"])]
+#[group(id = "judged", required = true, multiple = false, args = ["question", "file", "before"])]
 pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
     /// The question as it was asked
-    #[arg(requires = "id")]
     question: Option<String>,
-    /// Id of the document
+    /// Id of the document; without it, `--forget` removes all judgments of the question
+    #[arg(required_unless_present_any = ["forget", "file"])]
     id: Option<String>,
     /// 1 and more: it answers the question; 0 and less: it does not
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
@@ -44,18 +45,42 @@ pub struct Args {
     /// Form of the file; by the ending of its name, or its content, if absent
     #[arg(long, requires = "file", value_parser = one_of(FORMATS))]
     format: Option<JudgmentFormat>,
-    /// Remove the judgment of this question and document
+    /// Remove judgments: that of this question and document, all of this question, or all before a time
     #[arg(long)]
     forget: bool,
+    /// Remove all judgments made before a date (2026-01-31, from midnight UTC), or seconds since 1970
+    #[arg(long, value_name = "DATE", requires = "forget", value_parser = since_1970)]
+    before: Option<u64>,
 }
 
 #[derive(clap::Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    report: ReportArgs,
+    write: WriteArgs,
     /// Print them in a form that `ehi judge --file` reads
     #[arg(long, conflicts_with = "json", value_parser = one_of(FORMATS))]
     format: Option<JudgmentFormat>,
+    /// From now on, let judgments count half after so many days; `off`: they do not age
+    #[arg(long, value_name = "DAYS", conflicts_with_all = ["json", "format"], value_parser = half_life)]
+    half_life: Option<HalfLife>,
+}
+
+/// The half-life of judgments, if they age.
+#[derive(Clone, Copy)]
+struct HalfLife(Option<Duration>);
+
+fn half_life(text: &str) -> Result<HalfLife, String> {
+    match text.trim() {
+        "off" => Ok(HalfLife(None)),
+        days => {
+            let time = time(days, "days", SECONDS_OF_A_DAY).map_err(|error| error + ", or off")?;
+            Ok(HalfLife(Some(time)))
+        }
+    }
+}
+
+fn in_days(time: Duration) -> f64 {
+    time.as_secs_f64() / SECONDS_OF_A_DAY
 }
 
 /// Judgments for one command alone.
@@ -92,6 +117,8 @@ struct Listed<'a> {
     #[serde(flatten)]
     judgment: &'a Judgment,
     has_document: bool,
+    /// In days.
+    half_life: Option<f64>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
@@ -99,17 +126,24 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // Before the index is opened for writing: standard input may take long.
     let read = args.file.as_deref().map(|file| read(file, args.format)).transpose()?;
     let index = wait.open(path)?;
+    if args.forget {
+        let forgotten = index.forget_where(|own| {
+            args.question.as_ref().is_none_or(|question| own.question == *question)
+                && args.id.as_ref().is_none_or(|id| own.id == *id)
+                && args.before.is_none_or(|before| own.time < before)
+        })?;
+        index.flush()?;
+        if forgotten == 0 && args.question.is_some() && !json {
+            return Err(Failure::NotJudged { id: args.id.clone() });
+        }
+        let removed = counted(forgotten, "judgment");
+        return printing::report(out, *json, &json!({ "forgotten": forgotten }), |out| match forgotten {
+            0 => writeln!(out, "{removed} removed"),
+            _ => writeln!(out, "{removed} removed; the bytes stay in the files until `ehi compact`"),
+        });
+    }
     let (judgments, notes) = match (read, &args.question, &args.id) {
         (Some(read), ..) => read,
-        (None, Some(question), Some(id)) if args.forget => {
-            let forgotten = index.forget([(question.as_str(), id.as_str())])?;
-            index.flush()?;
-            if forgotten == 0 && !json {
-                return Err(Failure::NotJudged { id: id.clone() });
-            }
-            let report = json!({ "forgotten": forgotten });
-            return printing::report(out, *json, &report, |out| writeln!(out, "forgotten"));
-        }
         (None, Some(question), Some(id)) => {
             (vec![Judgment::new(question, id, args.grade).with_weight(args.weight)], Vec::new())
         }
@@ -127,30 +161,48 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = open_read_only(&args.report.index)?;
-    let judgments = index.judgments()?;
+    let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
+    if let Some(HalfLife(half_life)) = args.half_life {
+        let index = wait.open(path)?;
+        index.set_half_life(half_life)?;
+        index.flush()?;
+        return write_half_life(out, half_life).map_err(Failure::Output);
+    }
+    let index = open_read_only(path)?;
+    let (judgments, half_life) = (index.judgments()?, index.half_life()?);
     if let Some(format) = args.format {
         return export(out, &judgments, format);
     }
     for judgment in &judgments {
         let has_document = index.contains(&judgment.id)?;
-        if args.report.json {
-            printing::json(out, &Listed { judgment, has_document })?;
+        if *json {
+            printing::json(out, &Listed { judgment, has_document, half_life: half_life.map(in_days) })?;
             continue;
         }
         let now =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let days = now.saturating_sub(judgment.time) / SECONDS_OF_A_DAY;
+        let days = now.saturating_sub(judgment.time) / SECONDS_OF_A_DAY as u64;
         let mark = if has_document { "" } else { "  (no such document)" };
         let (grade, weight) = (judgment.grade, judgment.weight);
         let (question, id) = (escaped(&judgment.question), escaped(&judgment.id));
         writeln!(out, "{grade:>3}  weight {weight:<5} {days:>5} days  {id}{mark}  {question}")
             .map_err(Failure::Output)?;
     }
-    if judgments.is_empty() && !args.report.json {
+    if judgments.is_empty() && !json {
         writeln!(out, "no judgments").map_err(Failure::Output)?;
     }
-    Ok(())
+    match half_life.is_some() && !json {
+        true => write_half_life(out, half_life).map_err(Failure::Output),
+        false => Ok(()),
+    }
+}
+
+fn write_half_life(out: &mut dyn Write, half_life: Option<Duration>) -> io::Result<()> {
+    match half_life.map(in_days) {
+        Some(1.0) => writeln!(out, "a judgment counts half after 1 day"),
+        Some(days) => writeln!(out, "a judgment counts half after {days} days"),
+        None => writeln!(out, "judgments do not age"),
+    }
 }
 
 fn export(out: &mut dyn Write, judgments: &[Judgment], format: JudgmentFormat) -> Result<(), Failure> {

@@ -2,20 +2,16 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use ehi::learn::{LearnOptions, Learned};
 use ehi::train::{Difference, TrainConfig};
 
-use crate::arguments::time;
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
 use crate::long::AS_BEFORE;
 use crate::restart;
 use crate::store::WriteArgs;
 use crate::text::counted;
-
-const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -26,9 +22,6 @@ pub struct Args {
     /// Use what was learned even where it is not shown to be better
     #[arg(long)]
     accept: bool,
-    /// Days in which a judgment comes to count half; none ages if absent
-    #[arg(long, value_name = "DAYS", value_parser = |text: &str| time(text, "days", SECONDS_OF_A_DAY))]
-    half_life: Option<Duration>,
     /// Passes over the judgments
     #[arg(long)]
     epochs: Option<usize>,
@@ -46,8 +39,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut config = config.unwrap_or_default();
     config.schedule.epochs = args.epochs.unwrap_or(config.schedule.epochs);
     config.seed = args.seed.unwrap_or(config.seed);
-    let (pairs, half_life, accept) = (args.pairs.read()?, args.half_life, args.accept);
-    let options = LearnOptions { pairs, half_life, config, accept };
+    let options = LearnOptions { pairs: args.pairs.read()?, config, accept: args.accept };
     args.write.run(
         out,
         AS_BEFORE,

@@ -243,6 +243,20 @@ def test_judgments_and_what_is_told(empty, documents):
     assert empty.judge(pairs)["added"] == 5
     assert empty.judge([(*pairs[0], 0)])["replaced"] == 1
     assert len(empty.judgments()) == 5 and empty.forget(pairs[:2]) == 2
+    assert empty.forget(question=pairs[2][0]) == 1 and empty.forget(before=1e9) == 0
+    assert empty.forget(before=time.time() + 60) == 2 and empty.judgments() == []
+    for given in ({}, {"pairs": pairs, "before": 1.0}, {"question": "a", "before": 1.0}):
+        with pytest.raises(ValueError, match="give one of"):
+            empty.forget(**given)
+    assert empty.half_life is None
+    empty.half_life = 0.5
+    assert empty.half_life == 0.5 and empty.judgments() == []
+    with pytest.raises(ehi.InputError, match="above 0"):
+        empty.half_life = 0
+    with pytest.raises(ValueError, match="`half_life`"):
+        empty.half_life = -1
+    empty.half_life = None
+    assert empty.half_life is None
     empty.log_questions(True)
     empty.search("is this kept?")
     assert [each["question"] for each in empty.logged_questions()] == ["is this kept?"]

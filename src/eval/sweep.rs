@@ -13,6 +13,7 @@ use crate::data::Dataset;
 use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::{ActiveModel, Asked, Index, Plan, Words};
+use crate::judgment::now;
 use crate::measure::{
     Cost, IVF_SEEDS, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel,
     Retrieved, Setting, check_fraction, doubling,
@@ -305,7 +306,7 @@ impl Sweep<'_> {
         };
         let plan = Plan::new(searched, &request);
         if mode == EvalMode::Memory {
-            asked.recalled = self.serving.recall(self.view, &asked, &plan)?;
+            asked.recalled = self.serving.recall(self.view, &asked, &plan, now())?;
         }
         let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
         let visited = ranked.stats.documents_visited;

@@ -1,38 +1,36 @@
 //! Relevance judgments: which documents answer which questions.
 //!
 //! Judgments are stored in a separate store, in `judgments` next to the models: they outlive every change of
-//! model, and are as durable as documents. A judgment is a document of that store: its id is derived from the
-//! question and the document, its title is the question, its text the id of the judged document, its metadata
-//! the rest.
+//! model, and are as durable as documents.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-use half::f16;
-use serde::{Deserialize, Serialize};
-#[cfg(feature = "eval")]
+use serde::Serialize;
+#[cfg(feature = "train")]
 use serde_json::Value;
-use sha2::{Digest, Sha256};
+use serde_json::json;
 
 use super::Index;
 use super::active_model::without_manifest;
+#[cfg(feature = "train")]
+use super::judgment_store::learned_from;
+use super::judgment_store::{
+    HALF_LIFE, LEARNED, all_judgments, half_life_of, judgment_of, key, placed, put, within,
+};
 use super::root::kind;
 use crate::disk::{Backend, Kind, names};
 use crate::document::Document;
-use crate::error::Result;
-use crate::ids::{LeafId, ModelHash};
+use crate::error::{InputError, Result};
+use crate::ids::ModelHash;
 use crate::judgment::Judgment;
 use crate::scan::Similarity;
-use crate::store::{Damage, Notice, Put, Store, StoreConfig, StoreError, View, WriteBatch, check_document};
+use crate::store::{Damage, Notice, Store, StoreConfig, StoreError, WriteBatch, check_document};
 
 /// Judgments stored in one commit.
 const PER_COMMIT: usize = 4_096;
-/// Id of the document that holds the state of learning; other keys are hexadecimal, so none collides.
-const LEARNED: &str = "learned";
-/// Bytes of SHA-256 that identify a question and document.
-const KEY_BYTES: usize = 16;
-
 /// The result of [`Index::record_all`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -43,14 +41,6 @@ pub struct Recorded {
     pub replaced: usize,
     /// How many of both refer to a document that the index does not hold now.
     pub without_document: usize,
-}
-
-/// What is stored of a judgment in addition to question and id.
-#[derive(Serialize, Deserialize)]
-struct Rest {
-    grade: i32,
-    weight: f64,
-    time: u64,
 }
 
 impl Index {
@@ -157,10 +147,58 @@ impl Index {
         Ok(deleted)
     }
 
+    /// Removes the judgments that meet a condition, such as those of a question or those made before some
+    /// time; returns their number. It reads all judgments. See [`Self::forget`].
+    ///
+    /// # Errors
+    /// Failures of reading and of the disk.
+    pub fn forget_where(&self, mut is_meant: impl FnMut(&Judgment) -> bool) -> Result<usize> {
+        self.check_writable()?;
+        let meant: Vec<Judgment> = self.judgments()?.into_iter().filter(|own| is_meant(own)).collect();
+        self.forget(meant.iter().map(|own| (&*own.question, &*own.id)))
+    }
+
+    /// The time after which a judgment counts half; `None` if judgments do not age.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn half_life(&self) -> Result<Option<Duration>> {
+        self.judgments_for_reading()?.map_or(Ok(None), |store| half_life_of(&store))
+    }
+
+    /// Sets the time after which a judgment counts half, in the next searches and in
+    /// [`learn`](Self#method.learn). A judgment that keeps less than a hundredth of its weight does not
+    /// count. With `None`, as in a new index, judgments do not age.
+    ///
+    /// # Durability
+    /// As [`Self::insert`].
+    ///
+    /// # Errors
+    /// [`InputError::OutOfRange`] for zero; failures of the disk.
+    pub fn set_half_life(&self, half_life: Option<Duration>) -> Result<()> {
+        self.check_writable()?;
+        let (mut puts, mut deletes) = (Vec::new(), Vec::new());
+        match half_life {
+            Some(Duration::ZERO) => {
+                let (what, expected) = ("the half-life of judgments", "above 0");
+                return Err(InputError::OutOfRange { what, found: 0.0, expected }.into());
+            }
+            Some(time) => {
+                let text = json!({ "secs": time.as_secs(), "nanos": time.subsec_nanos() });
+                puts.push(placed(Document::new(HALF_LIFE, "", text.to_string())));
+            }
+            None if !self.has_judgments()? => return Ok(()),
+            None => deletes.push(HALF_LIFE.to_owned()),
+        }
+        within(self.judgments_for_writing()?.commit(WriteBatch { puts, deletes }))?;
+        self.serving().memory.clear();
+        Ok(())
+    }
+
     /// Fingerprints of the judgments of past learnings, and the learner's own notes.
     #[cfg(feature = "train")]
     pub(crate) fn learned_from(&self) -> Result<Option<(String, Option<Value>)>> {
-        self.judgments_for_reading()?.map_or(Ok(None), |store| learned_in(&store))
+        self.judgments_for_reading()?.map_or(Ok(None), |store| learned_from(&store))
     }
 
     /// Stores fingerprints of the judgments of learnings, and the learner's notes.
@@ -273,41 +311,6 @@ fn unless_begun(
     }
 }
 
-/// What a store has of [`Index::learned_from`].
-#[cfg(feature = "eval")]
-pub(super) fn learned_in(store: &Store) -> Result<Option<(String, Option<Value>)>> {
-    let view = store.read();
-    let row = within(view.row_of(LEARNED))?;
-    let noted = |row| within(view.document(row)).map(|document| (document.text, document.metadata));
-    row.map(noted).transpose()
-}
-
-/// All judgments of a store, ordered by question and id.
-pub(super) fn all_judgments(store: &Store) -> Result<Vec<Judgment>> {
-    let mut documents = within(store.read().documents_from(None, usize::MAX))?;
-    documents.retain(|document| document.id != LEARNED);
-    let mut judgments = documents.into_iter().map(judgment).collect::<Result<Vec<_>>>()?;
-    judgments.sort_by(|a, b| (&a.question, &a.id).cmp(&(&b.question, &b.id)));
-    Ok(judgments)
-}
-
-/// The judgment of a question and a document.
-pub(super) fn judgment_of(view: &View, question: &str, id: &str) -> Result<Option<Judgment>> {
-    match within(view.row_of(&key(question, id)))? {
-        Some(row) => judgment(within(view.document(row))?).map(Some),
-        None => Ok(None),
-    }
-}
-
-/// The key of a question and a document.
-fn key(question: &str, id: &str) -> String {
-    let mut digest = Sha256::new();
-    digest.update((question.len() as u64).to_le_bytes());
-    digest.update(question);
-    digest.update(id);
-    digest.finalize()[..KEY_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Whether a judgment can be stored.
 ///
 /// # Errors
@@ -317,50 +320,9 @@ pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
     Ok(check_document(&Document::new(&judgment.id, &judgment.question, ""))?)
 }
 
-fn put(judgment: &Judgment) -> Result<Put> {
-    let Judgment { question, id, grade, weight, time } = judgment;
-    let rest = serde_json::to_value(Rest { grade: *grade, weight: *weight, time: *time });
-    let rest = rest.map_err(|source| StoreError::BadRows { id: id.clone(), what: source.to_string() })?;
-    Ok(placed(Document::new(key(question, id), question, id).with_metadata(rest)))
-}
-
-/// A document of the store of judgments, assigned to its only leaf.
-pub(super) fn placed(document: Document) -> Put {
-    Put::whole(document, vec![f16::ONE], LeafId(0))
-}
-
-fn judgment(document: Document) -> Result<Judgment> {
-    let rest = document.metadata.and_then(|rest| serde_json::from_value(rest).ok());
-    // Its checksums match, so another version wrote it.
-    let undecodable = || Damage::Undecodable { what: "judgment", number: 0 };
-    let Rest { grade, weight, time } =
-        rest.ok_or_else(|| StoreError::corrupt(names::JUDGMENTS, undecodable()))?;
-    Ok(Judgment { question: document.title, id: document.text, grade, weight, time })
-}
-
-/// Adds to a damage error where the file is.
-pub(super) fn within<T>(of_store: std::result::Result<T, StoreError>) -> Result<T> {
-    Ok(of_store.map_err(|error| match error {
-        StoreError::Corrupt { file, detail } => {
-            StoreError::Corrupt { file: format!("{}/{file}", names::JUDGMENTS).into(), detail }
-        }
-        other => other,
-    })?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_tells_question_and_document_apart() {
-        let keys = [key("ab", "c"), key("a", "bc"), key("c", "ab"), key("ab", "d")];
-        for (place, one) in keys.iter().enumerate() {
-            assert_eq!(one.len(), 2 * KEY_BYTES);
-            assert!(!keys[place + 1..].contains(one));
-        }
-        assert_eq!(key("ab", "c"), keys[0]);
-    }
 
     #[test]
     fn weights_are_shares_above_0() {
@@ -371,11 +333,5 @@ mod tests {
         }
         assert!(check_judgment(&Judgment::new(" \n", "d", 1)).is_err());
         assert!(check_judgment(&Judgment::new("q", "", 1)).is_err());
-    }
-
-    #[test]
-    fn a_judgment_is_read_back_as_it_was_stored() {
-        let one = Judgment::new("what is\ttea?", "d-1", -2).with_weight(0.1).at(1_700_000_000);
-        assert_eq!(judgment(put(&one).unwrap().document).unwrap(), one);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use half::f16;
 
 use super::active_model::copy_model;
-use super::judgments::within;
+use super::judgment_store::within;
 use super::measured::Measurements;
 use super::private_pool::PrivatePool;
 use super::watched::watched;

@@ -13,6 +13,7 @@ use super::search::{Asked, Plan, QueryEncoder};
 use super::{Index, unit};
 use crate::disk::{Backend, FileSystem, names};
 use crate::error::{Error, Result};
+use crate::judgment::now;
 use crate::memory::Memory;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::unit_to_store;
@@ -65,8 +66,9 @@ impl Index {
         if plan.request.no_memory || self.attempted(self.load_memory(serving), WITHOUT).is_none() {
             return;
         }
+        let now = now();
         for asked in asked {
-            let recalled = serving.recall(view, asked, plan);
+            let recalled = serving.recall(view, asked, plan, now);
             asked.recalled = self.attempted(recalled, WITHOUT).unwrap_or_default();
         }
     }

@@ -14,6 +14,7 @@ mod fusion;
 pub mod health;
 mod ingest;
 mod insert;
+mod judgment_store;
 mod judgments;
 mod leaf_changes;
 pub mod leaves;

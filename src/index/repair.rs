@@ -9,7 +9,8 @@ use super::active_model::{ActiveModel, check_analyzer, check_model, copy_model, 
 use super::analysis::Analysis;
 use super::aside::{forget, set_aside};
 use super::ingest::Ingest;
-use super::judgments::{is_begun, placed, within};
+use super::judgment_store::{placed, within};
+use super::judgments::is_begun;
 use super::measured::{self, Content, Measurements};
 use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::judgments::{all_judgments, judgment_of};
+use super::judgment_store::{all_judgments, half_life_of, judgment_of};
 use crate::error::Result;
 use crate::ids::Generation;
 use crate::memory::Memory;
@@ -80,10 +80,11 @@ impl SharedMemory {
             let store = open()?;
             let of = store.as_ref().map(|store| store.read().generation());
             let judgments = store.as_deref().map_or(Ok(Vec::new()), all_judgments)?;
-            Ok((store, judgments, of))
+            let half_life = store.as_deref().map_or(Ok(None), half_life_of)?;
+            Ok((store, judgments, half_life, of))
         };
-        let (store, judgments, of) = read().inspect_err(|_| *self.write() = State::Failed)?;
-        let mut memory = Memory::new(dim);
+        let (store, judgments, half_life, of) = read().inspect_err(|_| *self.write() = State::Failed)?;
+        let mut memory = Memory::new(dim, half_life);
         judgments.iter().for_each(|judgment| memory.judge(judgment));
         let mut state = self.write();
         let changed = match std::mem::take(&mut *state) {

@@ -54,7 +54,7 @@ impl Index {
     /// Those of [`Self::learn`] for the options; failures of reading.
     pub fn learnable(&self, options: &LearnOptions) -> Result<Learnable> {
         options.checked_config()?;
-        let judged = Judged::of(self.judgments()?, options, |id| self.contains(id))?;
+        let judged = Judged::of(self.judgments()?, self.half_life()?, options, |id| self.contains(id))?;
         let (held_out, questions) = judged.split(is_held_out);
         let can_show = (held_out > 0).then(|| LEARN.can_show(held_out));
         let sentence = match can_show {
@@ -88,6 +88,7 @@ impl Index {
     /// does nothing. Searches and writes continue meanwhile, as with [`Self::reencode`], and
     /// [`Self::rollback`] undoes the change. Judgments of documents that the index does not hold are counted
     /// and skipped. A judgment of grade 0 or less removes a pair given for the same question and document.
+    /// Old judgments count less if there is a half-life ([`Self::set_half_life`]).
     ///
     /// Costs a training and an encoding of all documents: a few minutes for 5,000 abstracts
     /// (`docs/lab/experiments.md`).
@@ -145,13 +146,13 @@ impl Index {
             WithoutText::of(&documents).refuse()?;
         }
         let ids: HashSet<&str> = documents.iter().map(|own| own.id.as_str()).collect();
-        let judged = Judged::of(self.judgments()?, options, |id| Ok(ids.contains(id)))?;
+        let judged = Judged::of(self.judgments()?, self.half_life()?, options, |id| Ok(ids.contains(id)))?;
         let mut learned = Learned {
             pairs: judged.pairs.len(),
             without_document: judged.without_document,
             ..Learned::default()
         };
-        let print = judged.fingerprint(options, &config)?;
+        let print = judged.fingerprint(&config)?;
         let (held_out, _) = judged.split(is_held_out);
         let set = match TrainingSet::of_index(self, documents, judged.pairs) {
             Err(Error::Train(TrainError::NoPairs)) => {

@@ -8,22 +8,17 @@ use sha2::{Digest, Sha256};
 use crate::data::LEARN_HELD_OUT;
 use crate::error::Result;
 use crate::index::check_judgment;
-use crate::judgment::{Judgment, now};
+use crate::judgment::{Judgment, now, share_left};
 use crate::model::{ModelError, hex};
 use crate::train::dataset::{judged_wrong, pair_key};
 use crate::train::error::out_of_range;
 use crate::train::{REPORT_FILE, TrainConfig};
-
-/// Pairs aged to a smaller share of their weight are left out.
-const LEAST_SHARE: f64 = 0.01;
 
 /// Options of [`Index::learn`](crate::Index::learn).
 #[derive(Clone, Debug, Default)]
 pub struct LearnOptions {
     /// Judgments in addition to those in the index, such as weighted clicks. They are not stored.
     pub pairs: Vec<Judgment>,
-    /// Time after which a judgment counts half; by default judgments do not age.
-    pub half_life: Option<Duration>,
     /// Settings of the training. Leave `dev_fraction` at its default: a learning always sets aside
     /// [`LEARN_HELD_OUT`](crate::train::LEARN_HELD_OUT), and any other value is an error.
     pub config: TrainConfig,
@@ -35,19 +30,10 @@ pub struct LearnOptions {
 impl LearnOptions {
     pub(super) fn checked_config(&self) -> Result<TrainConfig> {
         let dev_fraction = share(self.config.dev_fraction)?;
-        if self.half_life.is_some_and(|time| time.is_zero()) {
-            return Err(out_of_range("half_life", 0, "a time above 0".to_owned()));
-        }
         let config = TrainConfig { dev_fraction, ..self.config.clone() };
         config.check()?;
         self.pairs.iter().try_for_each(check_judgment)?;
         Ok(config)
-    }
-
-    /// The remaining share of a judgment's weight at a time.
-    fn left(&self, judgment: &Judgment, now: u64) -> f64 {
-        let age = now.saturating_sub(judgment.time) as f64;
-        0.5f64.powf(self.half_life.map_or(0.0, |time| age / time.as_secs_f64()))
     }
 }
 
@@ -56,6 +42,7 @@ pub(super) struct Judged {
     /// Question, id of a document that answers it, and weight.
     pub pairs: Vec<(String, String, f32)>,
     pub without_document: usize,
+    half_life: Option<Duration>,
     /// Digest of the given questions, ids and weights.
     digest: Sha256,
 }
@@ -63,23 +50,24 @@ pub(super) struct Judged {
 impl Judged {
     pub fn of(
         stored: Vec<Judgment>,
+        half_life: Option<Duration>,
         options: &LearnOptions,
         holds: impl Fn(&str) -> Result<bool>,
     ) -> Result<Self> {
         let now = now();
         // The first spelling of a question represents all its spellings.
         let mut spellings: HashMap<String, &str> = HashMap::new();
-        let mut judged = Self { pairs: Vec::new(), without_document: 0, digest: Sha256::new() };
+        let mut judged = Self { pairs: Vec::new(), without_document: 0, half_life, digest: Sha256::new() };
         let (no_stored, no_given) = (judged_wrong(&stored), judged_wrong(&options.pairs));
         let given = options.pairs.iter().map(|judgment| (judgment, true));
         for (judgment, is_given) in stored.iter().map(|judgment| (judgment, false)).chain(given) {
             let Judgment { question, id, grade, weight, .. } = judgment;
-            let left = options.left(judgment, now);
             let key = pair_key(judgment);
             let is_no = no_stored.contains(&key) || is_given && no_given.contains(&key);
-            if *grade <= 0 || left < LEAST_SHARE || is_no {
+            let Some(left) = share_left(judgment.time, now, half_life).filter(|_| *grade > 0 && !is_no)
+            else {
                 continue;
-            }
+            };
             if !holds(id)? {
                 judged.without_document += 1;
                 continue;
@@ -102,12 +90,12 @@ impl Judged {
     }
 
     /// A fingerprint of a training's data, without the documents and the age of judgments.
-    pub fn fingerprint(&self, options: &LearnOptions, config: &TrainConfig) -> Result<String> {
+    pub fn fingerprint(&self, config: &TrainConfig) -> Result<String> {
         let mut digest = self.digest.clone();
         let json = serde_json::to_string(config)
             .map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
         digest.update(json);
-        digest.update(options.half_life.unwrap_or_default().as_secs().to_le_bytes());
+        digest.update(self.half_life.unwrap_or_default().as_secs().to_le_bytes());
         Ok(hex(&digest.finalize()))
     }
 }
@@ -130,29 +118,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn judgments_age_by_their_half_life() {
-        let now = 1_000_000_000;
-        let day = Duration::from_secs(86_400);
-        let aged = |half_life, age: u64| {
-            let options = LearnOptions { half_life, ..LearnOptions::default() };
-            options.left(&Judgment::new("q", "d", 1).with_weight(0.8).at(now - age), now)
-        };
-        assert_eq!(aged(None, 1 << 20), 1.0);
-        assert_eq!(aged(Some(day), 0), 1.0);
-        assert!((aged(Some(day), 86_400) - 0.5).abs() < 1e-12);
-        assert!((aged(Some(day), 3 * 86_400) - 0.125).abs() < 1e-12);
-    }
-
-    #[test]
     fn what_was_judged_wrong_is_no_pair_and_what_is_gone_is_counted() {
         let judgment = |id, grade| Judgment::new("q", id, grade);
         let stored = vec![judgment("a", 0), judgment("b", 2), judgment("gone", 1)];
         let other = Judgment::new("Q?", "b", 1).with_weight(0.5);
         let pairs = vec![judgment("a", 1), other, Judgment::new("r", "a", 1), Judgment::new("r", "a", 0)];
         let options = LearnOptions { pairs, ..LearnOptions::default() };
-        let judged = Judged::of(stored, &options, |id| Ok(id != "gone")).unwrap();
+        let judged = Judged::of(stored, None, &options, |id| Ok(id != "gone")).unwrap();
         assert_eq!(judged.split(|_| false), (0, 1));
         let expected = [("q", "b", 1.0), ("q", "b", 0.5)].map(|(q, d, w)| (q.to_owned(), d.to_owned(), w));
         assert_eq!((judged.pairs, judged.without_document), (expected.into(), 1));
+    }
+
+    #[test]
+    fn a_half_life_lessens_weights_and_makes_another_learning() {
+        let of = |days| {
+            let (day, options) = (86_400, LearnOptions::default());
+            let stored = [1, 100].map(|ago| Judgment::new("q", "d", 1).at(now() - ago * day));
+            let half_life = (days > 0).then(|| Duration::from_secs(days * day));
+            Judged::of(stored.to_vec(), half_life, &options, |_| Ok(true)).unwrap()
+        };
+        let weights = |days| of(days).pairs.iter().map(|(.., weight)| *weight).collect::<Vec<f32>>();
+        assert_eq!(weights(0), [1.0, 1.0]);
+        assert!(matches!(weights(1)[..], [weight] if (weight - 0.5).abs() < 1e-3));
+        let prints = [0, 1000, 2000].map(|days| of(days).fingerprint(&TrainConfig::default()).unwrap());
+        assert!(prints[0] != prints[1] && prints[1] != prints[2]);
     }
 }

@@ -9,10 +9,11 @@ mod weights;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use half::f16;
 
-use crate::judgment::Judgment;
+use crate::judgment::{Judgment, share_left};
 use crate::scan::ScanError;
 use nearest::NearestVectors;
 pub(crate) use weights::{MemoryWeights, Vote};
@@ -29,6 +30,7 @@ pub(crate) struct Memory {
     vectors: NearestVectors,
     /// The question of each vector.
     owners: Vec<u32>,
+    half_life: Option<Duration>,
 }
 
 /// A question, in the first of its spellings, and what was judged for it.
@@ -48,6 +50,7 @@ pub(crate) struct JudgedDocument {
     pub spelling: Arc<str>,
     pub grade: i32,
     pub weight: f64,
+    pub time: u64,
 }
 
 /// A remembered question near to the one asked.
@@ -61,23 +64,15 @@ pub(crate) struct NearQuestion {
     pub is_same: bool,
 }
 
-impl NearQuestion {
-    /// What a judgment of this question says, given its number.
-    pub fn vote(self, number: usize, judged: &JudgedDocument) -> Vote {
-        let Self { place, cosine, is_same } = self;
-        let sign = if judged.grade > 0 { 1.0 } else { -1.0 };
-        Vote { place: (place, number), cosine, is_same, strength: sign * judged.weight as f32 }
-    }
-}
-
 impl Memory {
     /// An empty memory for vectors `[dim]`.
-    pub fn new(dim: usize) -> Self {
+    pub fn new(dim: usize, half_life: Option<Duration>) -> Self {
         Self {
             questions: Vec::new(),
             places: HashMap::new(),
             vectors: NearestVectors::new(dim),
             owners: Vec::new(),
+            half_life,
         }
     }
 
@@ -129,6 +124,15 @@ impl Memory {
         &self.questions[place as usize].documents
     }
 
+    /// What the judgment of a near question with this number says now; `None` if it is too old to count.
+    pub fn vote(&self, near: NearQuestion, number: usize, now: u64) -> Option<Vote> {
+        let NearQuestion { place, cosine, is_same } = near;
+        let judged = &self.documents(place)[number];
+        let left = share_left(judged.time, now, self.half_life)?;
+        let sign = if judged.grade > 0 { 1.0 } else { -1.0 };
+        Some(Vote { place: (place, number), cosine, is_same, strength: sign * (judged.weight * left) as f32 })
+    }
+
     /// The judgment of a vote.
     pub fn judged(&self, vote: &Vote) -> &JudgedDocument {
         &self.documents(vote.place.0)[vote.place.1]
@@ -136,7 +140,7 @@ impl Memory {
 
     /// Remembers a judgment; a later one of the same question and document replaces an earlier one.
     pub fn judge(&mut self, judgment: &Judgment) {
-        let Judgment { question, id, grade, weight, .. } = judgment;
+        let Judgment { question, id, grade, weight, time } = judgment;
         let place = *self.places.entry(same(question)).or_insert_with(|| {
             let text = question.as_str().into();
             self.questions.push(JudgedQuestion { text, documents: Vec::new(), vector: None });
@@ -145,7 +149,7 @@ impl Memory {
         let JudgedQuestion { text, documents, .. } = &mut self.questions[place as usize];
         let spelling = if **text == **question { Arc::clone(text) } else { question.as_str().into() };
         let id = id.as_str().into();
-        let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight };
+        let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight, time: *time };
         match documents.iter_mut().find(|own| own.id == new.id && own.spelling == new.spelling) {
             Some(own) => *own = new,
             None => documents.push(new),
@@ -229,7 +233,7 @@ mod tests {
 
     #[test]
     fn questions_that_are_forgotten_or_refused_take_no_place_among_the_nearest() {
-        let mut memory = Memory::new(2);
+        let mut memory = Memory::new(2, None);
         // The further, the larger the number.
         let near = |n: usize| {
             let angle = n as f32 / 100.0;

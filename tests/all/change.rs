@@ -398,7 +398,7 @@ fn searches_and_writes_go_on_meanwhile() {
 fn training_on_the_stored_documents_ends_in_service() {
     let (dir, index) = filled(OLD, DOCUMENTS);
     let pairs = (0..40).map(|n| Judgment::new(format!("tree leaf {n}"), id(n * 3), 1)).collect();
-    let options = LearnOptions { pairs, config: config(NEW), accept: true, ..LearnOptions::default() };
+    let options = LearnOptions { pairs, config: config(NEW), accept: true };
     let mut stages = Vec::new();
     let told = index.with_progress(|progress| {
         stages.push(progress.stage);

@@ -217,7 +217,9 @@ fn what_keeps_an_index_prints_what_is_documented() {
     check("judge", &[judged, printed(&flow, "judge", &["--json", "--file", text(&quoted)])]);
     flow.run("judge", &["a \"b\"", "absent", "--forget"]).ok();
     flow.run("judge", &[QUESTION, "absent", "--weight", "0.5"]).ok();
-    let listed = flow.run("judgments", &["--json"]).ok();
+    let mut listed = flow.run("judgments", &["--json"]).ok();
+    flow.run("judgments", &["--half-life", "30"]).ok();
+    listed += &flow.run("judgments", &["--json"]).ok();
     check("judgments", &listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>());
     flow.run("questions", &["--log", "on"]).ok();
     flow.run("search", &[QUESTION]).ok();

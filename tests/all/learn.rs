@@ -39,6 +39,10 @@ fn judgments_outlive_whatever_happens_to_the_model() {
     assert!(index.judgments().unwrap().is_empty() && !path.join("judgments").exists());
     assert_eq!(index.judgments_of("what is a tree?", ["a", "b"]).unwrap(), [None, None]);
     assert_eq!(index.forget([("a", "b")]).unwrap(), 0);
+    assert_eq!((index.half_life().unwrap(), index.forget_where(|_| true).unwrap()), (None, 0));
+    index.set_half_life(None).unwrap();
+    let zero = index.set_half_life(Some(Duration::ZERO));
+    assert!(matches!(zero, Err(Error::Input(InputError::OutOfRange { .. }))), "{zero:?}");
     assert!(!path.join("judgments").exists(), "nothing is written without need");
 
     assert!(index.record("what is a tree?", &id(0), 1).unwrap());
@@ -59,6 +63,10 @@ fn judgments_outlive_whatever_happens_to_the_model() {
     assert_eq!(known(&index), expected);
     assert_eq!(index.len(), 12, "they are no documents");
 
+    let half_life = Some(Duration::new(86_400, 5));
+    index.set_half_life(half_life).unwrap();
+    assert_eq!((index.half_life().unwrap(), known(&index)), (half_life, expected.to_vec()));
+
     let reader = Index::open_read_only(&path).unwrap();
     assert!(reader.judgments().unwrap().is_empty(), "not flushed");
     index.flush().unwrap();
@@ -70,13 +78,16 @@ fn judgments_outlive_whatever_happens_to_the_model() {
         assert_eq!(own, [Some(all[2].clone()), None, None, Some(all[1].clone())]);
         assert_eq!(handle.judgments_of("how far", ids).unwrap(), [const { None }; 4]);
     }
+    assert_eq!(reader.half_life().unwrap(), half_life);
     assert!(matches!(reader.record("a", "b", 1), Err(Error::Store(_))));
+    assert!(matches!(reader.set_half_life(None), Err(Error::Store(_))));
+    assert!(matches!(reader.forget_where(|_| true), Err(Error::Store(_))));
     drop(reader);
 
     let copy = dir.path().join("copy");
     index.snapshot(&copy).unwrap();
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
-    assert_eq!(known(&index), expected);
+    assert_eq!((known(&index), index.half_life().unwrap()), (expected.to_vec(), half_life));
     index.rollback().unwrap();
     index.compact().unwrap();
     assert!(index.stats().unwrap().bytes.judgments > 0);
@@ -84,9 +95,11 @@ fn judgments_outlive_whatever_happens_to_the_model() {
     assert_eq!(index.forget([("how far?", id(1).as_str()), ("how far?", "d")]).unwrap(), 1);
     drop(index);
     let index = Index::open(&path).unwrap();
-    assert_eq!(known(&index), expected[1..]);
+    assert_eq!((known(&index), index.half_life().unwrap()), (expected[1..].to_vec(), half_life));
+    index.set_half_life(None).unwrap();
+    assert_eq!((known(&index), index.half_life().unwrap()), (expected[1..].to_vec(), None));
     let copied = Index::open_read_only(&copy).unwrap();
-    assert_eq!(known(&copied), expected);
+    assert_eq!((known(&copied), copied.half_life().unwrap()), (expected.to_vec(), half_life));
     assert!(copied.verify().unwrap().is_sound());
 }
 
@@ -138,6 +151,9 @@ fn damaged_judgments_are_found_and_repaired() {
     let path = dir.path().join("index");
     index.record_all((0..50).map(|n| Judgment::new(format!("question {n}"), id(n), 1))).unwrap();
     drop(index);
+    // In another segment.
+    let half_life = Some(Duration::MAX);
+    Index::open(&path).unwrap().set_half_life(half_life).unwrap();
     let segment = path.join("judgments/segments/00000000.documents");
     let mut bytes = fs::read(&segment).unwrap();
     let middle = bytes.len() / 2;
@@ -153,6 +169,7 @@ fn damaged_judgments_are_found_and_repaired() {
     assert!(report.judgments_damaged && !report.was_sound() && report.lost == 0, "{report:?}");
     let index = Index::open(&path).unwrap();
     assert_eq!(index.judgments().unwrap().len() as u64 + report.lost_judgments, 50);
+    assert_eq!(index.half_life().unwrap(), half_life);
     assert!(index.verify().unwrap().is_sound());
     drop(index);
     // Anything but a directory is damage, and never written through.
@@ -468,9 +485,10 @@ fn what_cannot_be_learned_from_is_said() {
 
     // All of them are too old to count.
     index.record_all(judged(of_next_subject).into_iter().map(|judgment| judgment.at(0))).unwrap();
-    let half_life = Some(Duration::from_secs(86_400));
-    let aged = index.learn(&LearnOptions { half_life, ..options() }).unwrap();
+    index.set_half_life(Some(Duration::from_secs(86_400))).unwrap();
+    let aged = index.learn(&options()).unwrap();
     assert_eq!((aged.decision, aged.pairs), (Decision::TooFew, 0));
+    index.set_half_life(None).unwrap();
 
     let mut other = options();
     other.config.dev_fraction = 0.5;
@@ -478,8 +496,6 @@ fn what_cannot_be_learned_from_is_said() {
         index.learn(&other),
         Err(Error::Train(TrainError::Config { field: "dev_fraction", .. }))
     ));
-    let never = LearnOptions { half_life: Some(Duration::ZERO), ..options() };
-    assert!(matches!(index.learn(&never), Err(Error::Train(TrainError::Config { field: "half_life", .. }))));
     let bad = LearnOptions { pairs: vec![Judgment::new("", "d", 1)], ..options() };
     assert!(matches!(index.learn(&bad), Err(Error::Input(InputError::EmptyQuery))));
 
@@ -521,7 +537,23 @@ fn the_program_judges_lists_and_learns() {
         let said = run(&path, "judge", &["--file", text(&file)]).ok();
         assert_eq!(said.split(';').next().unwrap(), "0 judgments added, 2 replaced, 2 in all");
         assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "they are as they were");
+        let said = run(&path, "judge", &["--forget", "--before", "2999-12-31"]).ok();
+        assert_eq!(said, "2 judgments removed; the bytes stay in the files until `ehi compact`\n");
+        assert_eq!(run(&path, "judgments", &[]).ok(), "no judgments\n");
+        let said = run(&path, "judge", &["--file", text(&file)]).ok();
+        assert_eq!(said.split(';').next().unwrap(), "2 judgments added, 0 replaced, 2 in all");
+        assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "with weight and time");
     }
+    assert_eq!(run(&path, "judge", &["--forget", "--before", "2020-01-31"]).ok(), "0 judgments removed\n");
+    let said = run(&path, "judgments", &["--half-life", "0.5"]).ok();
+    assert_eq!(said, "a judgment counts half after 0.5 days\n");
+    let listed = run(&path, "judgments", &[]).ok();
+    assert!(listed.lines().count() == 3 && listed.ends_with(&said), "{listed}");
+    assert_eq!(run(&path, "judgments", &["--half-life", "off"]).ok(), "judgments do not age\n");
+    assert_eq!(run(&path, "judgments", &[]).ok().lines().count(), 2);
+    assert!(run(&path, "judgments", &["--half-life", "0"]).failure().contains("must be above 0"));
+    let ran = run(&path, "judgments", &["--half-life", "never"]);
+    assert!(ran.err.contains("expected a number of days from 0, or off"), "{}", ran.err);
     // A repeated pair is one judgment, and quotes are those of the program that wrote the file.
     let twice = dir.path().join("twice.tsv");
     fs::write(&twice, "\"say \"\"hi\"\" now\"\tnone\t1\n\"say \"\"hi\"\" now\"\tnone\t2\n").unwrap();
@@ -530,7 +562,10 @@ fn the_program_judges_lists_and_learns() {
     let json = ran.json();
     assert_eq!((&json["added"], &json["without_document"]), (&1.into(), &1.into()));
     assert!(json["notes"][0].as_str().unwrap().contains("twice.tsv: 2 cells are in quotes"), "{json}");
-    assert_eq!(run(&path, "judge", &["say \"hi\" now", "none", "--forget"]).ok(), "forgotten\n");
+    let said = run(&path, "judge", &["say \"hi\" now", "--forget"]).ok();
+    assert!(said.starts_with("1 judgment removed;"), "{said}");
+    let said = run(&path, "judge", &["say \"hi\" now", "--forget"]).failure();
+    assert!(said.contains("no judgment of that question is stored"), "{said}");
     let ran = run(&path, "judge", &["what?", "d", "--grade", "0.5"]);
     assert!(ran.err.contains("invalid value '0.5' for '--grade"), "{}", ran.err);
     let unknown = dir.path().join("judgments.txt");
@@ -541,9 +576,21 @@ fn the_program_judges_lists_and_learns() {
     let bad = dir.path().join("bad.tsv");
     fs::write(&bad, "a question\td\t1\nno id\n").unwrap();
     assert!(run(&path, "judge", &["--file", text(&bad)]).failure().contains("bad.tsv:2: 1 columns"));
-    assert_eq!(run(&path, "judge", &["what?"]).code, Some(2));
-    assert_eq!(run(&path, "judge", &["what?", "d", "--forget", "--grade", "2"]).code, Some(2));
-    assert_eq!(run(&path, "judge", &["what is a tree?", "absent", "--forget"]).ok(), "forgotten\n");
+    for refused in [
+        &["what?"][..],
+        &["--forget"],
+        &["what?", "d", "--forget", "--grade", "2"],
+        &["what?", "--forget", "--before", "2026-01-31"],
+        &["--forget", "--before", "yesterday"],
+        &["--before", "2026-01-31"],
+    ] {
+        assert_eq!(run(&path, "judge", refused).code, Some(2), "{refused:?}");
+    }
+    assert!(
+        run(&path, "judge", &["what is a tree?", "absent", "--forget"])
+            .ok()
+            .starts_with("1 judgment removed")
+    );
     assert!(
         run(&path, "judge", &["what is a tree?", "absent", "--forget"]).failure().contains("no judgment")
     );

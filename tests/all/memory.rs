@@ -1,6 +1,8 @@
 //! Judgments change the next search of the same question and, once learned, of near ones.
 
 use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::{Shape, document, filled, id};
 use ehi::search::{Fusion, Reach};
@@ -61,6 +63,87 @@ fn a_judgment_moves_its_document_at_once_and_taken_back_moves_nothing() {
     let all = index.judgments().unwrap();
     index.forget(all.iter().map(|own| (&*own.question, &*own.id))).unwrap();
     assert_eq!(modes().map(|request| ranking(&ask(&index, &request))), before);
+}
+
+/// Files below a folder that contain these bytes.
+fn holding(folder: &Path, bytes: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => found.extend(holding(&path, bytes)),
+            false if fs::read(&path).unwrap().windows(bytes.len()).any(|own| own == bytes) => {
+                found.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+            }
+            false => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_forgotten_moves_nothing_and_is_in_no_file_after_compaction() {
+    let (dir, index) = filled(SHAPE, 100);
+    let path = dir.path().join("index");
+    let request = SearchRequest::dense();
+    let before = ranking(&ask(&index, &request));
+    let spelling = "Gene, PROTEIN 31?";
+    let told = "is Mrs Unforgettable ill?";
+    let mut judgments: Vec<Judgment> = [spelling, QUESTION].map(|own| Judgment::new(own, id(FAR), 1)).into();
+    judgments.extend([1, 2, 3].map(|n| Judgment::new(told, id(n), 1).at(n as u64)));
+    index.record_all(judgments).unwrap();
+    index.flush().unwrap();
+    index.record(told, &id(4), 1).unwrap();
+    assert!(place(&index.search_with(told, &request).unwrap(), 4) < Some(4));
+    assert!(holding(&path, b"Unforgettable").len() > 1, "in a segment and in the log");
+
+    let forget = |question: &str| index.forget_where(|own| own.question == question).unwrap();
+    assert_eq!(index.forget_where(|own| own.time < 3).unwrap(), 2);
+    assert_eq!((forget(told), forget(told)), (2, 0));
+    // Another spelling has its own judgment.
+    assert_eq!((forget(spelling), place(&ask(&index, &request), FAR)), (1, Some(0)));
+    assert_eq!((forget(QUESTION), ranking(&ask(&index, &request))), (1, before));
+    assert!(index.search_with(told, &request).unwrap().iter().all(|hit| hit.judged.is_none()));
+    assert!(!holding(&path, b"Unforgettable").is_empty());
+    let vectors = index.bundle().path().with_file_name("MEMORY");
+    assert!(vectors.exists());
+    index.compact().unwrap();
+    assert_eq!((holding(&path, b"Unforgettable"), vectors.exists()), (Vec::new(), false));
+    assert!(index.judgments().unwrap().is_empty() && index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn judgments_age_by_the_half_life_of_their_index() {
+    let (dir, index) = filled(SHAPE, 100);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let day = Duration::from_secs(86_400);
+    let judged = |place: usize, days: u64| Judgment::new(QUESTION, id(place), 1).at(now - days * 86_400);
+    index.record_all([judged(FAR, 1), judged(FAR + 1, 6), judged(FAR + 2, 7)]).unwrap();
+    let request = SearchRequest::dense().k(100);
+    let moved = |index: &Index| {
+        let found = ask(index, &request);
+        [0, 1, 2].map(|more| found.hits[place(&found, FAR + more).unwrap()].scores.memory.unwrap_or(0.0))
+    };
+    let all = ranking(&ask(&index, &request));
+    let [whole, same, _] = moved(&index);
+    assert_eq!((whole > 0.0, same), (true, whole));
+    let aged = |moved: [f32; 3]| {
+        let shares = moved.map(|own| own / whole);
+        (shares[0] - 0.5).abs() < 1e-3 && (shares[1] - 1.0 / 64.0).abs() < 1e-4 && moved[2] == 0.0
+    };
+    index.set_half_life(Some(day)).unwrap();
+    assert!(aged(moved(&index)), "{:?} {whole}", moved(&index));
+    let later = index.search_with("another question", &request).unwrap();
+    assert!(later.iter().all(|hit| hit.judged.is_none()));
+    index.flush().unwrap();
+    let path = dir.path().join("index");
+    let reader = Index::open_read_only(&path).unwrap();
+    assert!(aged(moved(&reader)));
+    index.set_half_life(None).unwrap();
+    index.flush().unwrap();
+    assert_eq!(ranking(&ask(&index, &request)), all);
+    assert!(aged(moved(&reader)), "until it is refreshed");
+    reader.refresh().unwrap();
+    assert_eq!(ranking(&ask(&reader, &request)), all);
 }
 
 #[test]

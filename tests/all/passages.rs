@@ -437,7 +437,7 @@ fn training_is_on_passages_and_judged_by_documents() {
     let fused = index.fuse(&judged).unwrap().fusion.unwrap();
     assert!(fused.questions > 50 && fused.dense > 0.0 && fused.lexical > 0.5, "{fused:?}");
     let config = config(shape);
-    let learn = LearnOptions { pairs: judged.clone(), config, accept: true, ..LearnOptions::default() };
+    let learn = LearnOptions { pairs: judged.clone(), config, accept: true };
     let learned = index.learn(&learn).unwrap();
     assert!(learned.ndcg_at_10.unwrap().value > 0.0, "{learned:?}");
     assert_eq!((learned.change.unwrap().documents, index.embeddings()), (all.len(), embeddings));

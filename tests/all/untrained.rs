@@ -145,7 +145,7 @@ fn a_trained_model_takes_its_place_and_gives_it_back() {
     index.drop_previous_model().unwrap();
     // Trained from its own encoder, on its own documents.
     let pairs = (0..40).map(|n| Judgment::new(format!("tree leaf {n}"), id(n * 3), 1)).collect();
-    let options = LearnOptions { pairs, config: config(TRAINED), accept: true, ..LearnOptions::default() };
+    let options = LearnOptions { pairs, config: config(TRAINED), accept: true };
     assert_eq!(index.learn(&options).unwrap().change.unwrap().from, untrained().hash());
     assert!(index.bundle().has_tree());
     drop(index);

@@ -44,8 +44,8 @@ pub struct Answer {
 }
 
 /// What the model reads that chooses among the tools.
-pub const DESCRIPTION: &str = "Tell the index that a document answers a question, or does not. It learns from \
-         such judgments when its owner runs `ehi learn`, so give only those that you are sure of.";
+pub const DESCRIPTION: &str = "Tell the index that a document answers a question, or does not. The next search of \
+         that question counts it, for everyone, so give only judgments that you are sure of.";
 
 /// # Errors
 /// Wrong arguments and failures of the index, for the model to read.
@@ -60,7 +60,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     let mut answer = Answer::default();
     if forget {
         if index.forget([(asked, id.as_str())])? == 0 {
-            return Err(Failure::NotJudged { id });
+            return Err(Failure::NotJudged { id: Some(id) });
         }
         answer.forgotten = true;
     } else {

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use ehi::learn::LearnOptions;
 use ehi::train::TrainConfig;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::Index;
@@ -13,6 +14,8 @@ use crate::model;
 use crate::options::{distillation, judgments, seconds};
 use crate::training::config;
 use crate::value::plain;
+
+const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
 #[pymethods]
 impl Index {
@@ -46,16 +49,53 @@ impl Index {
         self.report(py, |index| index.judgments_of(question, ids))
     }
 
-    /// Removes judgments, given as pairs of question and id; returns their number.
+    /// Removes judgments: those of `pairs` of question and id, all of `question`, or all made before a time
+    /// in seconds since 1970. Returns their number. Their bytes stay in the files until `compact`.
     ///
-    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]
-    /// 1
-    /// >>> index.forget([("is there caffeine in tea?", "tea")])
-    /// 1
-    fn forget(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<Py<PyAny>> {
-        self.report(py, |index| {
-            index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str())))
-        })
+    /// >>> asked = "is there caffeine in tea?"
+    /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]
+    /// 2
+    /// >>> index.forget([(asked, "tea")]), index.forget(question=asked), index.forget(before=1.7e9)
+    /// (1, 1, 0)
+    #[pyo3(signature = (pairs = None, *, question = None, before = None))]
+    fn forget(
+        &self,
+        py: Python<'_>,
+        pairs: Option<Vec<(String, String)>>,
+        question: Option<String>,
+        before: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        match (pairs, question, before) {
+            (Some(pairs), None, None) => self.report(py, |index| {
+                index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str())))
+            }),
+            (None, Some(question), None) => {
+                self.report(py, |index| index.forget_where(|own| own.question == question))
+            }
+            (None, None, Some(before)) => {
+                self.report(py, |index| index.forget_where(|own| (own.time as f64) < before))
+            }
+            _ => Err(PyValueError::new_err("give one of `pairs`, `question` and `before`")),
+        }
+    }
+
+    /// Days after which a judgment counts half, in searches and in `learn`; `None`: judgments do not age.
+    ///
+    /// >>> index.half_life = 90
+    /// >>> index.half_life
+    /// 90.0
+    #[getter]
+    fn half_life(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let index = self.inner()?;
+        let half_life = run(py, || index.half_life())?;
+        Ok(half_life.map(|time| time.as_secs_f64() / SECONDS_OF_A_DAY))
+    }
+
+    #[setter]
+    fn set_half_life(&self, py: Python<'_>, days: Option<f64>) -> PyResult<()> {
+        let index = self.inner()?;
+        let half_life = days.map(|days| seconds("half_life", days * SECONDS_OF_A_DAY)).transpose()?;
+        run(py, || index.set_half_life(half_life))
     }
 
     /// Sets whether questions are logged in the index, for tuning and calibration.
@@ -107,38 +147,30 @@ impl Index {
     ///
     /// >>> index.learnable([("is there caffeine in tea?", "tea")])["held_out"]
     /// 0
-    #[pyo3(signature = (pairs = None, *, half_life = None))]
-    fn learnable(
-        &self,
-        py: Python<'_>,
-        pairs: Option<&Bound<'_, PyAny>>,
-        half_life: Option<f64>,
-    ) -> PyResult<Py<PyAny>> {
-        let options = learning(pairs, half_life, None, false)?;
+    #[pyo3(signature = (pairs = None))]
+    fn learnable(&self, py: Python<'_>, pairs: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        let options = learning(pairs, None, false)?;
         self.report(py, |index| index.learnable(&options))
     }
 
     /// Trains on the judgments, and changes to the new model only if held-out questions show that it improves
-    /// searches; returns the decision as a dictionary. `half_life` is in seconds. With `accept` the index
-    /// changes to the new model in any case. `choose`, a function that takes the dictionary and returns
-    /// whether to change, decides instead.
+    /// searches; returns the decision as a dictionary. With `accept` the index changes to the new model in
+    /// any case. `choose`, a function that takes the dictionary and returns whether to change, decides
+    /// instead.
     ///
     /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
     /// 'too_few'
-    #[pyo3(signature = (pairs = None, *, half_life = None, config = None, accept = false, choose = None,
-        progress = None))]
-    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    #[pyo3(signature = (pairs = None, *, config = None, accept = false, choose = None, progress = None))]
     fn learn(
         &self,
         py: Python<'_>,
         pairs: Option<&Bound<'_, PyAny>>,
-        half_life: Option<f64>,
         config: Option<&Bound<'_, PyAny>>,
         accept: bool,
         choose: Option<Py<PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let options = learning(pairs, half_life, config, accept)?;
+        let options = learning(pairs, config, accept)?;
         let index = self.inner()?;
         let raised = Mutex::new(None);
         let learned = watched(py, progress, |told| {
@@ -251,13 +283,11 @@ impl Index {
 
 fn learning(
     pairs: Option<&Bound<'_, PyAny>>,
-    half_life: Option<f64>,
     config: Option<&Bound<'_, PyAny>>,
     accept: bool,
 ) -> PyResult<LearnOptions> {
     Ok(LearnOptions {
         pairs: pairs.map(judgments).transpose()?.unwrap_or_default(),
-        half_life: half_life.map(|value| seconds("half_life", value)).transpose()?,
         config: self::config(config, TrainConfig::from_json)?,
         accept,
     })

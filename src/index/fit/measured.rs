@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ids::Row;
 use crate::index::ActiveModel;
 use crate::index::search::{Asked, Fusion, Plan, QueryEncoder, RankBy, SearchRequest, fuse};
-use crate::judgment::plain;
+use crate::judgment::{now, plain};
 use crate::measure::{Judge, Metric, Ranking, RelevanceLevel};
 use crate::memory::{Memory, MemoryWeights};
 use crate::progress::{OnProgress, Progress, Stage};
@@ -75,7 +75,7 @@ pub(super) fn measure(
     // Those set aside are not looked up.
     let recallable: Vec<Option<String>> =
         memory.all_texts().map(|text| (!is_held_out(text)).then(|| plain(text))).collect();
-    let request = SearchRequest::default();
+    let (request, now) = (SearchRequest::default(), now());
     let plan = Plan { parallel: false, ..Plan::new(HITS, &request) };
     let mut measured: Vec<MeasuredQuestion> = Vec::with_capacity(questions.texts.len());
     for block in questions.texts.chunks(BLOCK) {
@@ -86,7 +86,7 @@ pub(super) fn measure(
             // Nor is the question itself.
             let may_recall =
                 |place: u32| recallable[place as usize].as_deref().is_some_and(|other| other != own);
-            let recalled = model.recall_from(memory, view, &asked, true, &may_recall)?;
+            let recalled = model.recall_from(memory, view, &asked, true, now, &may_recall)?;
             let part = crc32fast::hash(own.as_bytes()) % PARTS;
             MeasuredQuestion::of(first + place, part, Asked { recalled, ..asked }, model, view, &plan, &judge)
         };

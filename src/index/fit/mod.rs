@@ -22,7 +22,8 @@ use serde::Serialize;
 
 use super::active_model::ActiveModel;
 use super::fusion::LearnedFusion;
-use super::judgments::{all_judgments, check_judgment, learned_in};
+use super::judgment_store::{all_judgments, learned_from};
+use super::judgments::check_judgment;
 use super::search::QueryEncoder;
 use super::{Index, WithProgress};
 use crate::data::is_held_out;
@@ -149,7 +150,7 @@ impl ActiveModel {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Fused> {
         let stored = store.map_or(Ok(Vec::new()), |store| all_judgments(store))?;
-        let has_learned = store.map_or(Ok(None), |store| learned_in(store))?.is_some();
+        let has_learned = store.map_or(Ok(None), |store| learned_from(store))?.is_some();
         let mut judgments = [stored, pairs.to_vec()].concat();
         if has_learned {
             // Embeddings look better than they are on the other questions.
@@ -190,7 +191,7 @@ impl ActiveModel {
         self.load_memory(|| Ok(store.cloned()))?;
         self.make_vectors(Some(backend), on_progress)?;
         // A copy, because judgments are recorded meanwhile.
-        let memory = self.memory.with(Clone::clone).unwrap_or_else(|| Memory::new(0));
+        let memory = self.memory.with(Clone::clone).unwrap_or_else(|| Memory::new(0, None));
         questions.keep(MOST_ASKED);
         let of = store.map_or(0, |store| store.read().live());
         let mut learn = |questions: &Questions, encoder| {

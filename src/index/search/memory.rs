@@ -38,10 +38,11 @@ impl ActiveModel {
         view: &View,
         asked: &Asked<'_>,
         plan: &Plan<'_>,
+        now: u64,
     ) -> Result<Vec<RecalledDocument>> {
         let weights = self.memory_weights(asked.encoder);
         let recalled = self.memory.with(|memory| {
-            let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, &|_| true)?;
+            let mut recalled = self.recall_from(memory, view, asked, weights.weight > 0.0, now, &|_| true)?;
             for document in &mut recalled {
                 document.moved = weights.moved(&document.votes);
                 let strongest = weights.strongest(&document.votes);
@@ -78,6 +79,7 @@ impl ActiveModel {
         view: &View,
         asked: &Asked<'_>,
         near: bool,
+        now: u64,
         may_recall: &dyn Fn(u32) -> bool,
     ) -> Result<Vec<RecalledDocument>> {
         if memory.is_empty() {
@@ -87,9 +89,10 @@ impl ActiveModel {
         let found = memory.nearest(asked.text, unit.as_deref(), may_recall).map_err(scan_failed)?;
         let mut documents: BTreeMap<Row, Vec<Vote>> = BTreeMap::new();
         for near in found {
-            for (judged, document) in memory.documents(near.place).iter().enumerate() {
-                if let Some(row) = view.row_of(&document.id)? {
-                    documents.entry(row).or_default().push(near.vote(judged, document));
+            for (number, judged) in memory.documents(near.place).iter().enumerate() {
+                let Some(vote) = memory.vote(near, number, now) else { continue };
+                if let Some(row) = view.row_of(&judged.id)? {
+                    documents.entry(row).or_default().push(vote);
                 }
             }
         }
