@@ -21,6 +21,7 @@ pub(crate) use weights::{MemoryWeights, Vote};
 pub(crate) const NEAREST: usize = 20;
 
 /// The judged questions of an index.
+#[derive(Debug)]
 pub(crate) struct Memory {
     questions: Vec<JudgedQuestion>,
     /// By [`plain`] text.
@@ -66,7 +67,7 @@ impl NearQuestion {
 }
 
 impl Memory {
-    /// An empty memory for vectors `[dim]`.
+    /// An empty memory for vectors `[dim]`; without vectors, of a `dim` of 0, no question is near another.
     pub fn new(dim: usize) -> Self {
         Self { questions: Vec::new(), places: HashMap::new(), vectors: NearestVectors::new(dim) }
     }
@@ -101,7 +102,9 @@ impl Memory {
     /// they are.
     pub fn add_questions(&mut self, questions: &[&str], vectors: &[f16]) {
         let mut new = Vec::with_capacity(vectors.len());
-        for (question, vector) in questions.iter().zip(vectors.chunks_exact(self.vectors.dim())) {
+        let mut vectors = vectors.chunks_exact(self.vectors.dim().max(1));
+        for question in questions {
+            let vector = vectors.next().unwrap_or_default();
             // Another thread may have added it.
             if !self.contains(question) {
                 self.places.insert(plain(question), self.questions.len() as u32);

@@ -17,7 +17,8 @@ use crate::value::plain;
 #[pymethods]
 impl Index {
     /// Stores judgments: tuples of question, document id and grade, which defaults to 1; 0 or less means that
-    /// the document does not answer. Returns the outcome as a dictionary.
+    /// the document does not answer. Or dictionaries, as `judgments` returns them: `question`, `id` and, if
+    /// they are given, `grade`, `weight` and `time`. Returns the outcome as a dictionary.
     ///
     /// >>> asked = "is there caffeine in tea?"
     /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]
