@@ -180,8 +180,9 @@ class Entry:
             with self._encoding:
                 vector = self.encoder.encode_query(plain)
         leaves = None if plan["beam"] is None else self._route(vector, plan["beam"])
-        counts = self.judgments is not None and text is not None and not plan["no_memory"]
-        moved = self.judgments.of(text) if counts else []
+        moved = []
+        if self.judgments is not None and text is not None and not plan["no_memory"]:
+            moved = self.judgments.of(text)
         depth = max(CANDIDATES, plan["k"]) if moved or plan["mode"] == "hybrid" else plan["k"]
         return {**plan, "text": text, "vector": vector, "leaves": leaves, "depth": depth, "moved": moved}
 
