@@ -5,7 +5,7 @@ use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ehi::data::{Documents, Input, JudgmentFormat, read_judgments, write_judgments};
+use ehi::data::{Documents, Input, JudgmentFormat, write_judgments};
 use ehi::learn::{JudgedRankings, TuneOptions, compare_rankings};
 use ehi::search::{JudgedQuestions, MovedDocument, SearchCandidate, fuse_candidates};
 use ehi::train;
@@ -14,6 +14,7 @@ use numpy::PyUntypedArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use serde_json::Deserializer;
 
 use crate::call::run;
 use crate::errors::exception;
@@ -64,12 +65,11 @@ impl Judgments {
         Self::of_all(py, options::judgments(judgments)?)
     }
 
-    /// Reads the output of `to_bytes`, which may be compressed.
+    /// Parses the output of `to_bytes`.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        let (content, format) = (Cursor::new(bytes.to_vec()), JudgmentFormat::JsonLines);
-        let (read, _) = run(py, || Ok(read_judgments(content, "the judgments", format)?))?;
-        Self::of_all(py, read)
+        let read: Result<_, _> = Deserializer::from_slice(bytes).into_iter().collect();
+        Self::of_all(py, read.map_err(|error| PyValueError::new_err(error.to_string()))?)
     }
 
     /// JSON lines, ordered by question and id.

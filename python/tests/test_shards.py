@@ -1,7 +1,5 @@
 """One search over several indexes, by the parts that sets of shards are made of."""
 
-import gzip
-
 import numpy as np
 import pytest
 
@@ -103,7 +101,9 @@ def test_judgments_of_several_indexes():
         ("b", 0, 1.0),
     ]
     assert shards.Judgments(judgments.all()).to_bytes() == judgments.to_bytes() and len(judgments) == 3
-    assert shards.Judgments.from_bytes(gzip.compress(judgments.to_bytes())).all() == judgments.all()
+    odd = shards.Judgments([(" q\n\t", "  "), ("q" * 100_000, "\x00\u2028"), {"question": "q", "id": "a", "weight": 1e-9}])
+    for own in (judgments, odd):
+        assert shards.Judgments.from_bytes(own.to_bytes()).all() == own.all()
     a, b = judgments.of("WHAT is tea")
     assert a == ("a", 0.75, {"question": "What is tea?", "similarity": 1.0, "grade": 1})
     assert b == ("b", -1.5, {"question": "what is tea", "similarity": 1.0, "grade": 0})
@@ -117,8 +117,9 @@ def test_judgments_of_several_indexes():
     ):
         with pytest.raises(error):
             shards.Judgments(wrong)
-    with pytest.raises(ehi.DataError):
-        shards.Judgments.from_bytes(b"{")
+    for data in (b"{", b'{"question": "q"}', b"[1]", b"\xff"):
+        with pytest.raises(ValueError):
+            shards.Judgments.from_bytes(data)
 
 
 def test_a_tree_beside_an_index(filled, tmp_path):

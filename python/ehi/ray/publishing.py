@@ -221,8 +221,8 @@ def read_judgments(storage: Storage, manifest: Json) -> parts.Judgments | None:
     name = judgments_name(entry["sha256"])
     data = read_checked(storage, name, entry["sha256"])
     try:
-        return parts.Judgments.from_bytes(data)
-    except ehi.Error as error:
+        return parts.Judgments.from_bytes(gzip.decompress(data))
+    except (OSError, EOFError, zlib.error, ValueError, ehi.Error) as error:
         raise ManifestError(f"{name} is damaged: {error}") from None
 
 
