@@ -71,8 +71,8 @@ pub(crate) fn now() -> u64 {
 
 /// The share of its weight that a judgment made at a time keeps; `None` if it is too old to count.
 pub(crate) fn share_left(time: u64, now: u64, half_life: Option<Duration>) -> Option<f64> {
-    let age = now.saturating_sub(time) as f64;
-    let left = 0.5f64.powf(half_life.map_or(0.0, |half_life| age / half_life.as_secs_f64()));
+    let Some(half_life) = half_life else { return Some(1.0) };
+    let left = 0.5f64.powf(now.saturating_sub(time) as f64 / half_life.as_secs_f64());
     (left >= LEAST_SHARE).then_some(left)
 }
 

@@ -23,7 +23,7 @@ _Precision = Literal["f32", "int8"]
 _Durability = Literal["none", "on_flush", "every_batch"]
 _Similarity = Literal["cosine", "dot", "manhattan"]
 _Role = Literal["query", "document"]
-_Judgments = Iterable[tuple[str, str] | tuple[str, str, int]]
+_Judgments = Iterable[tuple[str, str] | tuple[str, str, int] | _Json]
 
 __version__: str
 __all__ = [

@@ -7,13 +7,15 @@ import numpy.typing as npt
 
 from typing_extensions import Unpack
 
-from . import Index, Model, _SearchOptions
+from . import Index, Model, _Judgments, _SearchOptions
 
 _Path: TypeAlias = str | PathLike[str]
 _Vector: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float16]
-_Candidate: TypeAlias = tuple[str, float, float | None, bool, bool]
+_Candidate: TypeAlias = tuple[str, float | None, float | None, bool, bool]
+_Moved: TypeAlias = tuple[str, float, dict[str, Any] | None]
 
 __all__ = [
+    "Judgments",
     "Records",
     "TermStatistics",
     "candidates",
@@ -47,6 +49,16 @@ def read(
 ) -> Records: ...
 
 @final
+class Judgments:
+    def __new__(cls, judgments: _Judgments) -> Judgments: ...
+    @staticmethod
+    def from_bytes(bytes: bytes) -> Judgments: ...
+    def to_bytes(self) -> bytes: ...
+    def all(self) -> list[dict[str, Any]]: ...
+    def of(self, question: str) -> list[_Moved]: ...
+    def __len__(self) -> int: ...
+
+@final
 class TermStatistics:
     @staticmethod
     def from_bytes(bytes: bytes) -> TermStatistics: ...
@@ -62,16 +74,20 @@ def term_statistics(index: Index) -> TermStatistics: ...
 def route(model: Model, vector: _Vector, beam: int) -> list[int]: ...
 def plain_question(question: str) -> str: ...
 def candidates(
-    index: Index, text: str, vector: _Vector, depth: int, **options: Unpack[_SearchOptions]
+    index: Index,
+    text: str | None,
+    vector: _Vector | None,
+    depth: int,
+    moved: Sequence[_Moved] = ...,
+    **options: Unpack[_SearchOptions],
 ) -> tuple[list[_Candidate], bool, int]: ...
 def check(k: int, **options: Unpack[_SearchOptions]) -> None: ...
 def fuse(
     candidates: Sequence[_Candidate],
     depth: int,
     k: int,
-    *,
-    alpha: float | None = None,
-    rrf: float | None = None,
+    moved: Sequence[_Moved] = ...,
+    **options: Unpack[_SearchOptions],
 ) -> list[dict[str, Any]]: ...
 def make_tree(
     index: Index, path: _Path, *, leaves: int | None = None, passes: int | None = None

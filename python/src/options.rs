@@ -9,6 +9,7 @@ use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde::Deserialize;
 
 use crate::errors::exception;
 use crate::model::model;
@@ -45,19 +46,37 @@ pub fn filter(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Filter> {
     filter.map_err(|error| exception(py, error.into()))
 }
 
-/// Judgments from tuples of question, id and, if it is not 1, grade.
+/// Fields of a judgment given as a dictionary.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    question: String,
+    id: String,
+    grade: Option<i32>,
+    weight: Option<f64>,
+    time: Option<u64>,
+}
+
+/// Judgments from tuples of question, id and, if it is not 1, grade, or from dictionaries as the package
+/// returns them, in which only question and id must be there.
 pub fn judgments(value: &Bound<'_, PyAny>) -> PyResult<Vec<Judgment>> {
     let mut judgments = Vec::new();
     for (place, item) in value.try_iter()?.enumerate() {
         let item = item?;
-        let judgment = match (item.extract::<(String, String)>(), item.extract::<(String, String, i32)>()) {
-            (Ok((question, id)), _) => Judgment::new(question, id, 1),
-            (_, Ok((question, id, grade))) => Judgment::new(question, id, grade),
-            _ => {
-                return Err(PyTypeError::new_err(format!(
-                    "pair {place} is none of (question, id) and (question, id, grade)"
-                )));
-            }
+        let judgment = if item.is_instance_of::<PyDict>() {
+            let own: Fields = pythonize::depythonize(&item)
+                .map_err(|error| PyTypeError::new_err(format!("judgment {place}: {error}")))?;
+            let new = Judgment::new(own.question, own.id, own.grade.unwrap_or(1));
+            let time = own.time.unwrap_or(new.time);
+            new.with_weight(own.weight.unwrap_or(1.0)).at(time)
+        } else if let Ok((question, id)) = item.extract::<(String, String)>() {
+            Judgment::new(question, id, 1)
+        } else if let Ok((question, id, grade)) = item.extract::<(String, String, i32)>() {
+            Judgment::new(question, id, grade)
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "pair {place} is none of (question, id), (question, id, grade) and a dictionary of those"
+            )));
         };
         judgments.push(judgment);
     }

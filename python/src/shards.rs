@@ -1,23 +1,26 @@
 //! Building blocks for searching several indexes of one model; `ehi.shards` in Python.
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ehi::data::{Documents, Input};
+use ehi::data::{Documents, Input, JudgmentFormat, write_judgments};
 use ehi::learn::{JudgedRankings, TuneOptions, compare_rankings};
-use ehi::search::{SearchCandidate, fuse_candidates};
+use ehi::search::{JudgedQuestions, MovedDocument, SearchCandidate, fuse_candidates};
 use ehi::train;
-use ehi::{Fusion, InputError, Question};
+use ehi::{InputError, Judgment, Question};
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use serde_json::Deserializer;
 
 use crate::call::run;
 use crate::errors::exception;
 use crate::index::Index;
 use crate::model::Model;
+use crate::options;
 use crate::search::request;
 use crate::value::{Matrix, plain};
 
@@ -25,13 +28,77 @@ use crate::value::{Matrix, plain};
 pub mod _shards {
     #[pymodule_export]
     use super::{
-        Records, TermStatistics, candidates, check, compare, copy, fuse, ids, is_held_out, make_tree,
-        plain_question, read, route, term_statistics,
+        Judgments, Records, TermStatistics, candidates, check, compare, copy, fuse, ids, is_held_out,
+        make_tree, plain_question, read, route, term_statistics,
     };
 }
 
-/// Id, score by the embedding, score by words or `None`, whether among the best by either.
-type Candidate = (String, f32, Option<f32>, bool, bool);
+/// Id, score by the embedding and by words or `None`, whether among the best by either.
+type Candidate = (String, Option<f32>, Option<f32>, bool, bool);
+/// Id, how far judgments move it, and the judgment that counts most.
+type Moved = (String, f64, Py<PyAny>);
+
+/// The judgments of several indexes, each of a question and a document once.
+#[pyclass(frozen, module = "ehi.shards")]
+pub struct Judgments {
+    judgments: Vec<Judgment>,
+    questions: JudgedQuestions,
+}
+
+impl Judgments {
+    fn of_all(py: Python<'_>, all: Vec<Judgment>) -> PyResult<Self> {
+        run(py, || {
+            let pairs = all.into_iter().map(|own| ((own.question.clone(), own.id.clone()), own));
+            // The last of each.
+            let judgments: Vec<Judgment> = pairs.collect::<BTreeMap<_, _>>().into_values().collect();
+            Ok(Self { questions: JudgedQuestions::new(&judgments)?, judgments })
+        })
+    }
+}
+
+#[pymethods]
+impl Judgments {
+    /// Of judgments in the forms of `Index.judge`; a later one of the same question and document replaces an
+    /// earlier one.
+    #[new]
+    fn new(py: Python<'_>, judgments: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::of_all(py, options::judgments(judgments)?)
+    }
+
+    /// Parses the output of `to_bytes`.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        let read: Result<_, _> = Deserializer::from_slice(bytes).into_iter().collect();
+        Self::of_all(py, read.map_err(|error| PyValueError::new_err(error.to_string()))?)
+    }
+
+    /// JSON lines, ordered by question and id.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut lines = Vec::new();
+        write_judgments(&mut lines, &self.judgments, JudgmentFormat::JsonLines)?;
+        Ok(PyBytes::new(py, &lines))
+    }
+
+    /// As dictionaries, ordered by question and id.
+    fn all(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &self.judgments)
+    }
+
+    /// The documents judged for a question, apart from case and punctuation, as tuples for `candidates` and
+    /// `fuse`: id, how far they move, and what a hit says as `judged`.
+    fn of(&self, py: Python<'_>, question: &str) -> PyResult<Vec<Moved>> {
+        let tuple = |own: MovedDocument| Ok((own.id, own.moved, plain(py, &own.judged)?));
+        self.questions.documents(question).into_iter().map(tuple).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.judgments.len()
+    }
+}
+
+fn moved_documents(moved: Vec<Moved>) -> Vec<MovedDocument> {
+    moved.into_iter().map(|(id, moved, _)| MovedDocument { id, moved, judged: None }).collect()
+}
 
 /// Statistics of an index's words, or the sum of those of several.
 #[pyclass(frozen, module = "ehi.shards")]
@@ -102,24 +169,31 @@ fn plain_question(question: &str) -> String {
     ehi::search::plain_question(question)
 }
 
-/// The candidates of one index for a hybrid search over several: the best `depth` documents by embeddings and
-/// the best by words, as tuples for `fuse`; whether the question requires or excludes something; and the
-/// number of documents in the index. `options` are those of `Index.search`.
+/// The candidates of one index for a search over several: the best `depth` documents by embeddings or by
+/// words, in the mode hybrid the best of both, and those that judgments name, as tuples for `fuse`; whether
+/// the question requires or excludes something; and the number of documents in the index. `options` are those
+/// of `Index.search`.
 #[pyfunction]
-#[pyo3(signature = (index, text, vector, depth, **options))]
+#[pyo3(signature = (index, text, vector, depth, moved = Vec::new(), **options))]
 fn candidates(
     py: Python<'_>,
     index: &Index,
-    text: String,
-    vector: &Bound<'_, PyUntypedArray>,
+    text: Option<String>,
+    vector: Option<&Bound<'_, PyUntypedArray>>,
     depth: usize,
+    moved: Vec<Moved>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Vec<Candidate>, bool, usize)> {
-    let mut request = request(py, depth, options)?;
-    request.mode = ehi::RankBy::Hybrid(Fusion::Learned);
-    let vector = one(vector)?;
-    let index = index.inner()?;
-    let found = run(py, || index.candidates(Question::Encoded(&text, &vector), depth, &request))?;
+    let request = request(py, depth, options)?;
+    let vector = vector.map(one).transpose()?;
+    let question = match (&text, &vector) {
+        (Some(text), Some(vector)) => Question::Encoded(text, vector),
+        (Some(text), None) => Question::Text(text),
+        (None, Some(vector)) => Question::Vector(vector),
+        (None, None) => return Err(PyValueError::new_err("give a text, an embedding or both")),
+    };
+    let (index, moved) = (index.inner()?, moved_documents(moved));
+    let found = run(py, || index.candidates(question, depth, &moved, &request))?;
     let tuple = |own: SearchCandidate| (own.id, own.dense, own.lexical, own.by_embedding, own.by_words);
     Ok((found.candidates.into_iter().map(tuple).collect(), found.has_signs, found.documents))
 }
@@ -131,23 +205,19 @@ fn check(py: Python<'_>, k: usize, options: Option<&Bound<'_, PyDict>>) -> PyRes
     request(py, k, options).map(drop)
 }
 
-/// The `k` best of the candidates of several indexes, as dictionaries.
+/// The `k` best of the candidates of several indexes, as dictionaries. `options` are `mode`, `alpha` and
+/// `rrf` of `Index.search`.
 #[pyfunction]
-#[pyo3(signature = (candidates, depth, k, *, alpha = None, rrf = None))]
+#[pyo3(signature = (candidates, depth, k, moved = Vec::new(), **options))]
 fn fuse(
     py: Python<'_>,
     candidates: Vec<Candidate>,
     depth: usize,
     k: usize,
-    alpha: Option<f64>,
-    rrf: Option<f64>,
+    moved: Vec<Moved>,
+    options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
-    let fusion = match (alpha, rrf) {
-        (Some(_), Some(_)) => return Err(PyValueError::new_err("`alpha` and `rrf` exclude each other")),
-        (Some(alpha), None) => Fusion::Convex(alpha),
-        (None, Some(k)) => Fusion::Rrf { k },
-        (None, None) => Fusion::Learned,
-    };
+    let (mode, moved) = (request(py, k, options)?.mode, moved_documents(moved));
     let own = candidates.into_iter().map(|(id, dense, lexical, by_embedding, by_words)| SearchCandidate {
         id,
         dense,
@@ -155,7 +225,7 @@ fn fuse(
         by_embedding,
         by_words,
     });
-    plain(py, &run(py, move || fuse_candidates(own, depth, fusion, k))?)
+    plain(py, &run(py, move || fuse_candidates(own, depth, mode, k, &moved))?)
 }
 
 /// Makes a tree from an index's documents as a new bundle in `path`; the index is unchanged. Returns the

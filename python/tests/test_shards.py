@@ -63,7 +63,9 @@ def test_several_indexes_answer_as_one(filled, divided, statistics, question):
     assert merged(exact=True) == bits(one)
     one = filled.search(question, 20, beam=5, codes=False, mode="hybrid", alpha=0.6, encoder="full")
     offers = [
-        shards.candidates(index, question, vector, 200, leaves=leaves, statistics=statistics, codes=False)
+        shards.candidates(
+            index, question, vector, 200, mode="hybrid", leaves=leaves, statistics=statistics, codes=False
+        )
         for index in divided
     ]
     # All documents of the leaves and all with a word are candidates, as many as one index would take.
@@ -81,8 +83,43 @@ def test_what_cannot_be(filled, divided, statistics):
     assert refused.value.kind == "UnknownLeaf"
     with pytest.raises(ehi.InputError, match="`dense` and `statistics`"):
         filled.search(vector, 5, mode="dense", statistics=statistics)
+    with pytest.raises(ValueError, match="give a text, an embedding or both"):
+        shards.candidates(filled, None, None, 3, mode="dense")
+    with pytest.raises(ehi.InputError, match="`best`"):
+        shards.candidates(filled, "tea", None, 3)
     with pytest.raises(ValueError, match="one question has one"):
         shards.route(filled.model, np.ones((2, 384), dtype=np.float32), 3)
+
+
+def test_judgments_of_several_indexes():
+    given = [("What is tea?", "a"), ("what is tea", "b", 0), {"question": "What is tea?", "id": "a", "weight": 0.5}]
+    given.append({"question": "q", "id": "c", "grade": 2, "weight": 1.0, "time": 7})
+    judgments = shards.Judgments(given)
+    assert [(own["id"], own["grade"], own["weight"]) for own in judgments.all()] == [
+        ("a", 1, 0.5),
+        ("c", 2, 1.0),
+        ("b", 0, 1.0),
+    ]
+    assert shards.Judgments(judgments.all()).to_bytes() == judgments.to_bytes() and len(judgments) == 3
+    odd = shards.Judgments([(" q\n\t", "  "), ("q" * 100_000, "\x00\u2028"), {"question": "q", "id": "a", "weight": 1e-9}])
+    for own in (judgments, odd):
+        assert shards.Judgments.from_bytes(own.to_bytes()).all() == own.all()
+    a, b = judgments.of("WHAT is tea")
+    assert a == ("a", 0.75, {"question": "What is tea?", "similarity": 1.0, "grade": 1})
+    assert b == ("b", -1.5, {"question": "what is tea", "similarity": 1.0, "grade": 0})
+    assert judgments.of("What is a tree?") == [] == shards.Judgments([]).of("q")
+    for wrong, error in (
+        ([("q",)], TypeError),
+        ([{"question": "q"}], TypeError),
+        ([{"question": "q", "id": "a", "score": 1}], TypeError),
+        ([("", "a")], ehi.InputError),
+        ([{"question": "q", "id": "a", "weight": 2.0}], ehi.InputError),
+    ):
+        with pytest.raises(error):
+            shards.Judgments(wrong)
+    for data in (b"{", b'{"question": "q"}', b"[1]", b"\xff"):
+        with pytest.raises(ValueError):
+            shards.Judgments.from_bytes(data)
 
 
 def test_a_tree_beside_an_index(filled, tmp_path):

@@ -29,6 +29,7 @@ pub use error::{DataError, DataErrorKind};
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
 pub use folder::{FileVersion, Folder, MAX_FILE_BYTES};
+#[cfg(feature = "train")]
 pub(crate) use held_out::SPLIT_SEED;
 pub use held_out::{LEARN_HELD_OUT, is_held_out};
 pub use input::{Format, Input, read_documents};

@@ -59,7 +59,7 @@ pub(super) fn key(question: &str, id: &str) -> String {
     digest.finalize()[..KEY_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A document of a store that is no judgment.
+/// A document of a store that holds something else than a judgment.
 fn note(store: &Store, id: &str) -> Result<Option<Document>> {
     let view = store.read();
     let row = within(view.row_of(id))?;

@@ -15,11 +15,9 @@ use serde_json::json;
 
 use super::Index;
 use super::active_model::without_manifest;
+use super::judgment_store::{HALF_LIFE, all_judgments, half_life_of, judgment_of, key, placed, put, within};
 #[cfg(feature = "train")]
-use super::judgment_store::learned_from;
-use super::judgment_store::{
-    HALF_LIFE, LEARNED, all_judgments, half_life_of, judgment_of, key, placed, put, within,
-};
+use super::judgment_store::{LEARNED, learned_from};
 use super::root::kind;
 use crate::disk::{Backend, Kind, names};
 use crate::document::Document;

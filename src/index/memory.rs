@@ -102,8 +102,8 @@ impl ActiveModel {
         QuestionVectors::new(self.bundle.hash(), self.model().indexer.dim())
     }
 
-    /// Makes the vectors that the memory lacks: those that are stored are read, others encoded, and stored for
-    /// the next time if `keep` is given. A question that cannot be encoded is left without.
+    /// Makes the vectors that the memory lacks: stored ones are read, others encoded, and stored for the next
+    /// time if `keep` is given. A question that cannot be encoded is left without.
     ///
     /// # Errors
     /// [`Error::Cancelled`].

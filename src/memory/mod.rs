@@ -22,7 +22,7 @@ pub(crate) use weights::{MemoryWeights, Vote};
 pub(crate) const NEAREST: usize = 20;
 
 /// The judged questions of an index.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Memory {
     questions: Vec<JudgedQuestion>,
     /// By [`same`] text.
@@ -65,7 +65,7 @@ pub(crate) struct NearQuestion {
 }
 
 impl Memory {
-    /// An empty memory for vectors `[dim]`.
+    /// An empty memory for vectors `[dim]`; with a `dim` of 0, no question is near another.
     pub fn new(dim: usize, half_life: Option<Duration>) -> Self {
         Self {
             questions: Vec::new(),
@@ -164,8 +164,8 @@ impl Memory {
         }
     }
 
-    /// The nearest remembered questions that have judgments and that `may_recall` accepts, nearest first. The
-    /// same question is the first, even without a vector.
+    /// The nearest remembered questions that have judgments which are not too old, and that `may_recall`
+    /// accepts, nearest first. The same question is the first, even without a vector.
     ///
     /// # Shapes
     /// `unit` `[dim]` f32 of unit norm.
@@ -176,9 +176,12 @@ impl Memory {
         &self,
         text: Option<&str>,
         unit: Option<&[f32]>,
+        now: u64,
         may_recall: &dyn Fn(u32) -> bool,
     ) -> Result<Vec<NearQuestion>, ScanError> {
-        let accepts = |place: u32| !self.questions[place as usize].documents.is_empty() && may_recall(place);
+        let counts = |own: &JudgedDocument| share_left(own.time, now, self.half_life).is_some();
+        let accepts =
+            |place: u32| self.questions[place as usize].documents.iter().any(counts) && may_recall(place);
         let is_same = text.and_then(|text| self.places.get(&same(text))).copied();
         let first = is_same.filter(|&place| accepts(place));
         let first = first.map(|place| NearQuestion { place, cosine: 1.0, is_same: true });
@@ -246,13 +249,13 @@ mod tests {
         memory.set_vectors(names.iter().map(String::as_str).zip(vectors.iter().map(|own| &own[..])));
         (0..10).for_each(|n| memory.forget(&names[n], "d"));
         let may_recall = |place: u32| place != 11;
-        let found = memory.nearest(Some("Question 12"), Some(&[1.0, 0.0]), &may_recall).unwrap();
+        let found = memory.nearest(Some("Question 12"), Some(&[1.0, 0.0]), 0, &may_recall).unwrap();
         let places: Vec<u32> = found.iter().map(|near| near.place).collect();
         let expected: Vec<u32> = [12, 10].into_iter().chain(13..31).collect();
         assert_eq!(places, expected);
         assert!(found[0].is_same && !found[1].is_same && found.len() == NEAREST);
         // The same question is found without its vector, and not if all its judgments are taken back.
-        assert_eq!(memory.nearest(Some("question 13!"), None, &|_| true).unwrap().len(), 1);
-        assert_eq!(memory.nearest(Some("question 3"), None, &|_| true).unwrap(), []);
+        assert_eq!(memory.nearest(Some("question 13!"), None, 0, &|_| true).unwrap().len(), 1);
+        assert_eq!(memory.nearest(Some("question 3"), None, 0, &|_| true).unwrap(), []);
     }
 }

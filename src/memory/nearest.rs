@@ -13,7 +13,7 @@ const VISITED: usize = 8;
 /// Unit vectors in groups: each vector belongs to the nearest of some pivots, which are vectors themselves.
 ///
 /// A search scores the pivots and the members of the nearest groups, about `9 sqrt(n)` of `n` vectors.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct NearestVectors {
     dim: usize,
     /// `[n, dim]`
@@ -22,7 +22,7 @@ pub(super) struct NearestVectors {
 }
 
 /// A pivot and the vectors that are nearer to it than to other pivots.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Group {
     pivot: u32,
     members: Vec<u32>,

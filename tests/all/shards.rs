@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use ehi::learn::TuneOptions;
 use ehi::model::Role;
-use ehi::search::{TermStatistics, fuse_candidates, plain_question};
+use ehi::search::{JudgedQuestions, MovedDocument, TermStatistics, fuse_candidates, plain_question};
 use ehi::{
-    Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, LeafId, Question, SearchRequest,
-    SearchResult,
+    Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, LeafId, Question, RankBy,
+    RecalledJudgment, SearchRequest, SearchResult,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -177,7 +177,9 @@ fn several_indexes_answer_as_one() {
                     let request = SearchRequest::hybrid(fusion).k(k).codes(false).beam(beam);
                     let asked = Question::Encoded(&question, &vector);
                     let one = shards.single.search_with(asked, &request).unwrap();
-                    let joined = shards.hybrid(&question, &vector, &leaves, k, fusion);
+                    let request = SearchRequest::hybrid(fusion).k(k).codes(false).leaves(&leaves);
+                    let joined = shards.fused(asked, &request, &[]);
+                    let joined: Vec<_> = joined.into_iter().map(|(id, score, ..)| (id, score)).collect();
                     assert_eq!(joined, bits(&one.hits), "{count} {k} {beam} {question} {fusion:?}");
                 }
             }
@@ -186,33 +188,109 @@ fn several_indexes_answer_as_one() {
     }
 }
 
+/// Id, bits of the score, what judgments added, and the question judged.
+type Found = (String, u32, Option<f32>, Option<RecalledJudgment>);
+
 impl Shards {
-    fn hybrid(
-        &self,
-        question: &str,
-        vector: &[f32],
-        leaves: &[LeafId],
-        k: usize,
-        fusion: Fusion,
-    ) -> Vec<(String, u32)> {
-        let mut depth = DEPTH.max(k);
+    fn fused(&self, asked: Question<'_>, request: &SearchRequest, moved: &[MovedDocument]) -> Vec<Found> {
+        let k = request.k;
+        let is_deep = !moved.is_empty() || matches!(request.mode, RankBy::Hybrid(_));
+        let mut depth = if is_deep { DEPTH.max(k) } else { k };
         loop {
             let (mut all, mut signs, mut documents) = (Vec::new(), false, 0);
             for index in &self.shards {
-                let request = SearchRequest::hybrid(fusion).codes(false).leaves(leaves);
-                let request = request.statistics(&self.statistics);
-                let own = index.candidates(Question::Encoded(question, vector), depth, &request).unwrap();
+                let request = match request.mode {
+                    RankBy::Dense => request.clone(),
+                    _ => request.clone().statistics(&self.statistics),
+                };
+                let own = index.candidates(asked, depth, moved, &request).unwrap();
                 (signs, documents) = (own.has_signs, documents + own.documents);
                 all.extend(own.candidates);
             }
             // All of them, to see whether there are enough.
-            let fused = fuse_candidates(all, depth, fusion, usize::MAX).unwrap();
-            if fused.len() >= k || !signs || depth >= documents {
-                return fused.into_iter().take(k).map(|hit| (hit.id, hit.score.to_bits())).collect();
+            let fused = fuse_candidates(all, depth, request.mode, usize::MAX, moved).unwrap();
+            let is_hybrid = matches!(request.mode, RankBy::Hybrid(_));
+            if !is_hybrid || fused.len() >= k || !signs || depth >= documents {
+                let judged = |id: &str| moved.iter().find(|own| own.id == id)?.judged.clone();
+                let found = fused.into_iter().take(k).map(|hit| {
+                    let judged = judged(&hit.id).filter(|_| hit.scores.memory.is_some());
+                    (hit.id, hit.score.to_bits(), hit.scores.memory, judged)
+                });
+                return found.collect();
             }
             depth *= 4;
         }
     }
+}
+
+#[test]
+fn judgments_count_in_several_indexes_as_in_one() {
+    let shards = Shards::new(3);
+    for index in shards.shards.iter().chain([&shards.single]) {
+        index.delete("d000").unwrap();
+    }
+    let (mut judgments, mut outside) = (Vec::new(), Vec::new());
+    for question in questions() {
+        let all = SearchRequest::dense().exact().k(400);
+        let ranked = shards.single.search_with(&shards.encode(&question), &all).unwrap().hits;
+        let id = |place: usize| ranked[place].id.clone();
+        let spelt = format!("{}?!", question.to_uppercase());
+        judgments.push(Judgment::new(&question, id(0), 0));
+        judgments.push(Judgment::new(&question, id(1), -1).with_weight(0.2));
+        // Both at once.
+        judgments.push(Judgment::new(&question, id(2), 1));
+        judgments.push(Judgment::new(&spelt, id(2), 0));
+        judgments.push(Judgment::new(&question, id(399), 1).with_weight(0.4));
+        judgments.push(Judgment::new(&spelt, id(399), 1).with_weight(0.3));
+        judgments.extend(["none", "d000"].map(|id| Judgment::new(&question, id, 1)));
+        judgments.push(Judgment::new(&question, id(300), -1));
+        judgments.push(Judgment::new(&question, id(300), 3));
+        outside.push(id(300));
+    }
+    shards.single.record_all(judgments.clone()).unwrap();
+    let judged = JudgedQuestions::new(&judgments).unwrap();
+    assert!(judged.documents("another question").is_empty());
+    let modes = [Fusion::Convex(0.6), Fusion::Rrf { k: 60.0 }].map(RankBy::Hybrid);
+    let (mut added, mut nowhere) = (0, 0);
+    for (question, outside) in questions().iter().zip(outside) {
+        let (vector, moved) = (shards.encode(question), judged.documents(question));
+        assert_eq!(moved.len(), 7, "{question}");
+        let asked = Question::Encoded(question, &vector);
+        for mode in modes.into_iter().chain([RankBy::Dense, RankBy::Lexical]) {
+            for (k, beam) in [(5, 1), (60, 3), (5, usize::MAX)] {
+                for filter in [None, Some(Filter::lt("place", 200))] {
+                    let mut request = SearchRequest::of(mode).k(k);
+                    if mode != RankBy::Lexical {
+                        request = request.codes(false).leaves(&shards.leaves(&vector, beam));
+                    }
+                    request.filter = filter.map(Arc::new);
+                    let mut of_one = request.clone();
+                    of_one.statistics = (mode != RankBy::Dense).then(|| Arc::clone(&shards.statistics));
+                    let one = shards.single.search_with(asked, &of_one).unwrap().hits;
+                    let one: Vec<Found> = one
+                        .into_iter()
+                        .map(|hit| (hit.id, hit.score.to_bits(), hit.scores.memory, hit.judged))
+                        .collect();
+                    let several = shards.fused(asked, &request, &moved);
+                    assert_eq!(several, one, "{question} {mode:?} {k} {beam} {:?}", request.filter);
+                    added += one.iter().filter(|hit| hit.2.is_some()).count();
+                    let is_free = request.filter.is_none() && mode == RankBy::Dense;
+                    nowhere += usize::from(is_free && one.iter().all(|hit| hit.0 != outside));
+                    // Without judgments.
+                    let one = shards.single.search_with(asked, &of_one.no_memory()).unwrap().hits;
+                    let several = shards.fused(asked, &request, &[]);
+                    let several: Vec<_> = several.into_iter().map(|(id, score, ..)| (id, score)).collect();
+                    assert_eq!(several, bits(&one), "{question} {mode:?} {k} {beam}");
+                }
+            }
+        }
+    }
+    assert_eq!(nowhere, 0);
+    assert!(added > 1000, "{added}");
+    let refused = shards.single.candidates("a", 5, &[], &SearchRequest::default());
+    assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
+    assert!(fuse_candidates([], 5, RankBy::Best, 5, &[]).is_err());
+    assert!(JudgedQuestions::new(&[Judgment::new(" ", "a", 1)]).is_err());
 }
 
 #[test]

@@ -8,14 +8,14 @@
             print(hit.score, hit.id)
 
 `build`, `append`, `compact`, `retrain`, `adopt`, `serve` and `search_batch` run on Ray
-(`pip install './python[ray]'`); `open`, `delete`, `versions`, `restore` and `clean` need none.
+(`pip install './python[ray]'`); `open`, `delete`, `judge`, `forget`, `versions`, `restore` and `clean` need none.
 `docs/distributed.md` has the guarantees.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from .basics import ManifestError, PublishConflict, ShardError, ShardsError, StorageError
-from .publishing import clean, delete, restore, versions
+from .publishing import clean, delete, forget, judge, restore, versions
 from .searcher import Answer, Hit, Searcher, open
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ __all__ = [
     "clean",
     "compact",
     "delete",
+    "forget",
+    "judge",
     "open",
     "restore",
     "retrain",

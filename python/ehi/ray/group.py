@@ -162,9 +162,9 @@ class Group:
         """What each shard has to offer for a request, by its place, and which shards have no answer, with the
         reason.
 
-        `request` has `k`, `mode`, `text`, `vector`, `leaves` (of the tree; all documents without), `depth`
-        (candidates, of a hybrid search), `filter`, `bm25`, `codes` and `seconds`, after which shards that
-        have not answered are left out.
+        `request` has `mode`, `text`, `vector`, `leaves` (of the tree; all documents without), `depth`
+        (candidates), `moved` (documents that judgments name), `filter`, `bm25`, `codes` and `seconds`, after
+        which shards that have not answered are left out.
         """
         self._check_open()
         seconds = request["seconds"]
@@ -183,20 +183,15 @@ class Group:
 
     def _ask(self, place: int, request: Json) -> Any:
         index, mode = self._index(place), request["mode"]
-        options: Json = {"filter": request["filter"]}
+        options: Json = {"mode": mode, "filter": request["filter"]}
         if mode != "lexical":
             leaves = request["leaves"]
             options |= {"codes": request["codes"], "leaves": leaves, "exact": leaves is None}
         if mode != "dense":
             options |= {"statistics": self._statistics, "bm25": request["bm25"]}
+        question = (request[name] for name in ("text", "vector", "depth", "moved"))
         with self._reading(place):
-            if mode == "hybrid":
-                return parts.candidates(
-                    index, request["text"], request["vector"], request["depth"], **options
-                )
-            query = request["text" if mode == "lexical" else "vector"]
-            found = index.search(query, request["k"], mode=mode, ids_only=True, **options)
-            return list(zip(found.ids, found.scores.tolist()))
+            return parts.candidates(index, *question, **options)
 
     @contextlib.contextmanager
     def _reading(self, place: int) -> Iterator[None]:

@@ -123,6 +123,7 @@ _SHAPE = {
     "tombstones": [{"name": _TOMBSTONES, "sha256": _HEX64, "before": _is_count, "ids": _is_count}],
     "statistics": (None, {"sha256": _HEX64}),
     "columns?": (None, dict),
+    "judgments?": (None, {"sha256": _HEX64}),
 }
 
 

@@ -16,7 +16,7 @@ from ehi import shards as parts
 
 from .basics import Json, is_number, whole_number
 
-# Fewest candidates of a hybrid search by either score, as in a single index.
+# Fewest candidates by either score of a search that is hybrid or has judgments, as in a single index.
 CANDIDATES = 48
 # Most documents that a search scans exhaustively by default, as in a single index.
 MOST_EXACT = 10_000
@@ -26,7 +26,9 @@ WIDER = 4
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """A document found; its score is higher where it fits better."""
+    """A document found; its score is higher where it fits better. `memory` is what judgments added to it, and
+    `judged` the judgment that counts most, as in a hit of an index.
+    """
 
     id: str
     score: float
@@ -35,6 +37,8 @@ class Hit:
     metadata: Any
     dense: float | None = None
     lexical: float | None = None
+    memory: float | None = None
+    judged: Json | None = None
     shard: str = ""
 
 
@@ -78,8 +82,10 @@ class Answer:
         return self.hits[at]
 
 
+# Fields of a hit that are not of its document.
+_OF_HIT = ("id", "score", "dense", "lexical", "memory", "judged")
 # Options of a search, in addition to `k`.
-OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
+OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "no_memory", "seconds")
 
 
 def plan_of(manifest: Json, k: int = 10, **options: Any) -> Json:
@@ -135,10 +141,17 @@ def _embedding(query: Any) -> Any:
 class Entry:
     """Encodes, routes and merges for one manifest."""
 
-    def __init__(self, manifest: Json, model: ehi.Model, before: Entry | None = None) -> None:
+    def __init__(
+        self,
+        manifest: Json,
+        model: ehi.Model,
+        judgments: parts.Judgments | None,
+        before: Entry | None = None,
+    ) -> None:
         """With the encoder of the entry `before`, if the set has the same model still."""
         self.manifest = manifest
         self.model = model
+        self.judgments = judgments
         if before and all(before.manifest[name] == manifest[name] for name in ("model", "precision")):
             self.encoder: ehi.Encoder = before.encoder
         else:
@@ -167,8 +180,11 @@ class Entry:
             with self._encoding:
                 vector = self.encoder.encode_query(plain)
         leaves = None if plan["beam"] is None else self._route(vector, plan["beam"])
-        depth = max(CANDIDATES, plan["k"])
-        return {**plan, "text": text, "vector": vector, "leaves": leaves, "depth": depth}
+        moved = []
+        if self.judgments is not None and text is not None and not plan["no_memory"]:
+            moved = self.judgments.of(text)
+        depth = max(CANDIDATES, plan["k"]) if moved or plan["mode"] == "hybrid" else plan["k"]
+        return {**plan, "text": text, "vector": vector, "leaves": leaves, "depth": depth, "moved": moved}
 
     def search(self, group: Any, request: Json, started: float) -> Answer:
         """A search, which was begun at a moment, of the shards of a `Group`."""
@@ -189,7 +205,7 @@ class Entry:
             # Unreadable documents are left out.
             if document := documents.get((own["place"], own["id"])):
                 of_document: Json = {name: document[name] for name in ("title", "text", "metadata")}
-                of_hit: Json = {name: own.get(name) for name in ("id", "score", "dense", "lexical")}
+                of_hit: Json = {name: own[name] for name in _OF_HIT}
                 hits.append(Hit(**of_document, **of_hit, shard=self.manifest["shards"][own["place"]]["key"]))
         missing = {**missing, **unread}
         return Answer(
@@ -206,7 +222,12 @@ class Entry:
 
     def _wider(self, request: Json, found: int, offers: Sequence[Any]) -> Json | None:
         """The request to ask next where there were too few hits and more may be found; `None` else."""
-        if found >= request["k"]:
+        least = request["k"]
+        if request["mode"] == "dense":
+            # Those that only judgments name do not count.
+            found = sum(own[3] for _, (candidates, _, _) in offers for own in candidates)
+            least = request["depth"]
+        if found >= least:
             return None
         wider = dict(request)
         if request["mode"] == "hybrid":
@@ -224,15 +245,21 @@ class Entry:
 
     def _merge(self, request: Json, offers: Sequence[Any]) -> list[Json]:
         """The best of what the shards offer: dictionaries with `place` of the shard, `id` and scores."""
-        if request["mode"] == "hybrid":
-            places = {own[0]: place for place, (candidates, _, _) in offers for own in candidates}
-            everything = [own for _, (candidates, _, _) in offers for own in candidates]
-            joined = {name: request[name] for name in ("alpha", "rrf") if request[name] is not None}
-            fused = parts.fuse(everything, request["depth"], request["k"], **joined)
-            return [{**own, "place": places[own["id"]]} for own in fused]
-        best = [(-score, id, place) for place, found in offers for id, score in found]
-        best.sort(key=lambda own: (own[0], own[1].encode("utf-8", "surrogatepass")))
+        everything = [own for _, (candidates, _, _) in offers for own in candidates]
+        places = {own[0]: place for place, (candidates, _, _) in offers for own in candidates}
+        judged = {id: judgment for id, _, judgment in request["moved"]}
+        fused = parts.fuse(
+            everything,
+            request["depth"],
+            request["k"],
+            request["moved"],
+            **{name: request[name] for name in ("mode", "alpha", "rrf")},
+        )
         return [
-            {"place": place, "id": id, "score": -negative, request["mode"]: -negative}
-            for negative, id, place in best[: request["k"]]
+            {
+                **own,
+                "place": places[own["id"]],
+                "judged": None if own["memory"] is None else judged[own["id"]],
+            }
+            for own in fused
         ]

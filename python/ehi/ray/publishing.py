@@ -1,7 +1,7 @@
 """From finished shards to a manifest that searches read, changes of a published set, and removing what no
 kept manifest names: staging of workers that were cut off, old shards, spool files.
 
-Shards never change: what is deleted is in tombstone files next to them.
+Shards never change: what is deleted is in tombstone files next to them, and so are judgments.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import ehi
 from ehi import shards as parts
@@ -26,6 +27,7 @@ from .storage import Storage, connect, read_checked
 
 STATISTICS = "statistics"
 TOMBSTONES = "tombstones"
+JUDGMENTS = "judgments"
 BUILDS = "builds"
 CANDIDATES = "candidates"
 _HASH, _KEY, _NAME = "[0-9a-f]{64}", "[0-9a-f]{32}", r"[\w-]+"
@@ -35,6 +37,7 @@ _OWN = re.compile(
     rf"{shard.FOLDER}/{_KEY}/(DONE\.json|{_KEY}\.terms|{_KEY}/.+)"
     rf"|{STATISTICS}/{_HASH}\.terms"
     rf"|{TOMBSTONES}/{_KEY}\.json\.gz"
+    rf"|{JUDGMENTS}/{_HASH}\.jsonl\.gz"
     rf"|{BUILDS}/{_NAME}/(plan\.json|spool/{_HASH}\.jsonl\.gz)"
     rf"|{CANDIDATES}/{_NAME}/(trained|verdict)\.json"
     rf"|{models.FOLDER}/{_HASH}/(DONE\.json|{_KEY}/.+)",
@@ -49,8 +52,8 @@ _ATTEMPTS = 100
 
 
 def publish(storage: Storage, built: Json, parent: int) -> int:
-    """Makes what was built the state of the set after the manifest `parent`, in place of what there was; its
-    number.
+    """Makes what was built the state of the set after the manifest `parent`, in place of what there was except
+    judgments; its number.
 
     `PublishConflict` where another publisher was first; `ShardsError` where no document was stored.
     """
@@ -60,7 +63,8 @@ def publish(storage: Storage, built: Json, parent: int) -> int:
         more = f"; and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
         raise ShardsError(f"nothing is published: no document could be stored{''.join(told)}{more}")
     shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
-    manifest = assemble(storage, built, shards, [])
+    kept = {JUDGMENTS: manifests.read(storage, parent).get(JUDGMENTS)} if parent else {}
+    manifest = assemble(storage, {**built, **kept}, shards, [])
     # A build that is called again finds that it is done.
     return manifests.publish(storage, {**manifest, "build": [built["name"], built["made_from"]]}, parent)
 
@@ -79,6 +83,7 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
         **{name: base[name] for name in ("model", "words", "precision", "beam", "alpha")},
         # As named by the caller; `append` reads them the same way.
         "columns": base.get("columns"),
+        JUDGMENTS: base.get(JUDGMENTS),
         "documents": sum(entry["rows"] for entry in shards),
         "shards": shards,
         "tombstones": tombstones,
@@ -165,6 +170,62 @@ def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = Non
     return change(storage, with_tombstones)
 
 
+def judge(uri: Uri, judgments: Iterable[Any], *, storage_options: Options = None) -> int:
+    """Judges documents of a published set: which answer which questions; the number of the new manifest.
+
+    `judgments` are in the forms of `Index.judge`. A later judgment of the same question and document replaces
+    the earlier one; a document that the set does not have counts once it has it. Other publishers may be at
+    work: these judgments are published after theirs.
+    """
+    new = parts.Judgments(judgments).all()
+    return _judged_anew(uri, lambda known: [*known, *new], storage_options)
+
+
+def forget(uri: Uri, pairs: Iterable[tuple[str, str]], *, storage_options: Options = None) -> int:
+    """Takes judgments back, given as pairs of question and id; the number of the newest manifest then. Unknown
+    pairs are no error.
+    """
+    gone = {(question, id) for question, id in pairs}
+    return _judged_anew(
+        uri, lambda known: [own for own in known if (own["question"], own["id"]) not in gone], storage_options
+    )
+
+
+def _judged_anew(uri: Uri, make: Callable[[list[Json]], list[Json]], storage_options: Options) -> int:
+    """Publishes what `make` makes of the judgments of the set."""
+    storage = connect(uri, storage_options)
+
+    def with_judgments(newest: Json) -> Json | None:
+        known = read_judgments(storage, newest)
+        judgments = parts.Judgments(make(known.all() if known else []))
+        entry = None
+        if len(judgments):
+            data = gzip.compress(judgments.to_bytes(), mtime=0)
+            digest = hashlib.sha256(data).hexdigest()
+            # Named by its content: the first writer writes it.
+            storage.create(judgments_name(digest), data)
+            entry = {"sha256": digest, "bytes": len(data), "judgments": len(judgments)}
+        return None if entry == newest.get(JUDGMENTS) else {**newest, JUDGMENTS: entry}
+
+    return change(storage, with_judgments)
+
+
+def judgments_name(sha256: str) -> str:
+    return f"{JUDGMENTS}/{sha256}.jsonl.gz"
+
+
+def read_judgments(storage: Storage, manifest: Json) -> parts.Judgments | None:
+    """The judgments that a manifest names; `None` where there are none."""
+    if not (entry := manifest.get(JUDGMENTS)):
+        return None
+    name = judgments_name(entry["sha256"])
+    data = read_checked(storage, name, entry["sha256"])
+    try:
+        return parts.Judgments.from_bytes(gzip.decompress(data))
+    except (OSError, EOFError, zlib.error, ValueError, ehi.Error) as error:
+        raise ManifestError(f"{name} is damaged: {error}") from None
+
+
 def write_tombstones(storage: Storage, ids: Iterable[str]) -> Json:
     """A file of deleted ids; its entry for a manifest."""
     unique = sorted(set(ids))
@@ -230,10 +291,12 @@ def clean(
         kept |= {models.done_name(manifest["model"]["hash"]), *models.names_of_files(manifest["model"])}
         if manifest["statistics"]:
             kept.add(statistics_name(manifest["statistics"]["sha256"]))
+        if judgments := manifest.get(JUDGMENTS):
+            kept.add(judgments_name(judgments["sha256"]))
         kept.update(entry["name"] for entry in manifest["tombstones"])
         for entry in manifest["shards"]:
             kept |= {shard.done_name(entry["key"]), shard.terms_name(entry), *shard.names_of_files(entry)}
-    folders = (shard.FOLDER, STATISTICS, TOMBSTONES, BUILDS, CANDIDATES, models.FOLDER)
+    folders = (shard.FOLDER, STATISTICS, TOMBSTONES, JUDGMENTS, BUILDS, CANDIDATES, models.FOLDER)
     there = (name for folder in folders for name, _ in storage.list(folder))
     removed = [name for name in there if name not in kept and _OWN.fullmatch(name)]
     # Manifests first: none may name a missing object.

@@ -235,7 +235,8 @@ def _judged(
         with Searcher(storage, {"version": 0, **manifest}, cache) as searcher:
             own = []
             for question in answers:
-                answer = searcher.search(question, DEPTH)
+                # The judgments of a question would answer it, whatever the model.
+                answer = searcher.search(question, DEPTH, no_memory=True)
                 if answer.partial:
                     raise ShardsError(f"the candidate cannot be measured: {answer.missing}")
                 own.append([hit.id for hit in answer.hits])

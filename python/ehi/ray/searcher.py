@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from . import manifest as manifests
-from . import models
+from . import models, publishing
 from .basics import Json, Options, ShardsError, Uri, whole_number
 from .cache import Cache
 from .group import Group
@@ -77,7 +77,8 @@ class Searcher:
         return entry, Group(self._storage, manifest, self._cache, **self._options)
 
     def _entry(self, manifest: Json, before: Entry | None) -> Entry:
-        return Entry(manifest, models.fetch(self._storage, manifest["model"], self._cache.root), before)
+        model = models.fetch(self._storage, manifest["model"], self._cache.root)
+        return Entry(manifest, model, publishing.read_judgments(self._storage, manifest), before)
 
     def _open_state(self) -> tuple[Entry, Group]:
         if self._is_closed:
@@ -122,7 +123,8 @@ class Searcher:
 
         `mode` is dense, lexical or hybrid (with `alpha` or `rrf`); `beam` says how many leaves of the tree
         are visited, `exact=True` scores every document. `filter` is a dictionary in the form of MongoDB's.
-        After `seconds` the shards that have not answered are left out. A shard that cannot be used is left
+        Judgments of the same question count, unless `no_memory=True`. After `seconds` the shards that have
+        not answered are left out. A shard that cannot be used is left
         out too, and named in `missing`, with a warning the first time. What is published later is seen after
         `refresh`.
         """

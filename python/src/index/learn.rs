@@ -20,7 +20,8 @@ const SECONDS_OF_A_DAY: f64 = 86_400.0;
 #[pymethods]
 impl Index {
     /// Stores judgments: tuples of question, document id and grade, which defaults to 1; 0 or less means that
-    /// the document does not answer. Returns the outcome as a dictionary.
+    /// the document does not answer. Or dictionaries, as `judgments` returns them: `question`, `id` and, if
+    /// they are given, `grade`, `weight` and `time`. Returns the outcome as a dictionary.
     ///
     /// >>> asked = "is there caffeine in tea?"
     /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]

@@ -1,5 +1,6 @@
 """A set of shards answers as one index does."""
 
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from sets import COUNT, MODEL
 
 import ehi
 import ehi.ray
+from ehi import shards as parts
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,60 @@ def test_filters_and_embeddings(shards, single, questions):
     assert bits(answer.hits) == bits(shards.search(questions[0], 10, beam=3, mode="dense").hits)
     # No small set is searched by less than all of it unless that is asked for.
     assert shards.search(questions[0]).leaves == 0
+
+
+def test_judgments_count_as_in_one_index(published, single, questions, tmp_path):
+    one = ehi.Index.create(tmp_path / "one", single.model, precision="int8")
+    assert parts.copy(single, one) == COUNT
+    uri = shutil.copytree(published, tmp_path / "set")
+    asked = [*questions[:4], "+cell protein", "-cancer cells"]
+    gone = one.search(questions[0], 10, mode="lexical").ids[3]
+    judgments = []
+    for question in asked:
+        ids = one.search(question.strip("+-"), COUNT, exact=True, mode="dense").ids
+        spelt = f"{question.upper()} ?"
+        judgments += [(question, ids[0], 0), (question, ids[-1]), (spelt, ids[90], 2), (question, "none")]
+        judgments += [(question, ids[1]), (spelt, ids[1], -1), (question, gone), (question, ids[40], 0)]
+        judgments.append({"question": question, "id": ids[60], "grade": 1, "weight": 0.3})
+    one.judge(judgments)
+    assert ehi.ray.judge(uri, judgments) == 2 and ehi.ray.delete(uri, gone) == 3
+    # Statistics count documents that were deleted until they are compacted away.
+    statistics = parts.term_statistics(one)
+    one.delete(gone)
+    moved = 0
+    with ehi.ray.open(uri, cache=tmp_path / "cache") as shards:
+        for question in asked:
+            for options in (
+                {"mode": "dense", "beam": 1, "codes": False},
+                {"mode": "dense", "exact": True},
+                {"mode": "dense", "exact": True, "filter": {"place": {"$lt": 80}}},
+                {"mode": "lexical"},
+                {"mode": "lexical", "filter": {"place": {"$lt": 80}}},
+                {"mode": "hybrid", "alpha": 0.6, "beam": 1, "codes": False},
+                {"mode": "hybrid", "alpha": 0.6, "exact": True, "filter": {"place": {"$gte": 80}}},
+                {"mode": "hybrid", "rrf": 60.0, "beam": 2, "codes": False},
+            ):
+                own = {"statistics": None if options["mode"] == "dense" else statistics}
+                own["encoder"] = None if options["mode"] == "lexical" else "full"
+                for k in (5, 60):
+                    for no_memory in (False, True):
+                        expected = one.search(question, k, no_memory=no_memory, **options, **own)
+                        hits = shards.search(question, k, no_memory=no_memory, **options).hits
+                        assert bits(hits) == bits(expected), (question, options, k, no_memory)
+                        told = [(hit.memory, hit.judged) for hit in hits]
+                        assert told == [(hit.memory, hit.judged) for hit in expected]
+                        moved += sum(hit.memory is not None for hit in hits)
+        assert moved > 200
+        # Another question, and an embedding, have no judgments.
+        assert all(hit.memory is None for hit in shards.search("vitamin d", 20))
+        vector = shards._state[0].encoder.encode_query(asked[0])
+        assert all(hit.memory is None for hit in shards.search(vector, 20))
+        with pytest.raises((ValueError, ehi.InputError), match="no_memory"):
+            shards.search("a", no_memory=1)
+    # A search with a filter visits leaves until there are enough, those that judgments name apart.
+    with ehi.ray.open(uri, cache=tmp_path / "cache") as shards:
+        answer = shards.search(asked[0], 60, beam=1, mode="dense", filter={"place": {"$lt": 80}})
+        assert len(answer) == 60
 
 
 def test_options_that_cannot_be(shards, questions):

@@ -162,6 +162,20 @@ def test_changes_fail_no_request(served, single, questions):
     assert len(seen) > CHANGES / 2 and served_version(url) == version == CHANGES + 1
 
 
+def test_judgments_are_taken_up(served, questions):
+    uri, url, _ = served
+    body, over = {"query": questions[7], "k": 500, "mode": "dense", "exact": True}, time.monotonic() + 60
+    last = post(url, body)[1]["hits"][-1]["id"]
+    version = ehi.ray.judge(uri, [(questions[7], last)])
+    while served_version(url) != version and time.monotonic() < over:
+        time.sleep(0.1)
+    (hit,) = post(url, {**body, "k": 1})[1]["hits"]
+    judged = {"question": questions[7], "similarity": 1.0, "grade": 1}
+    assert (hit["id"], hit["judged"]) == (last, judged) and hit["memory"] > 0
+    hits = post(url, {**body, "no_memory": True})[1]["hits"]
+    assert hits[-1]["id"] == last and all(hit["memory"] is hit["judged"] is None for hit in hits)
+
+
 def test_a_port_that_is_not_that_of_serve_is_an_error(served, published, tmp_path):
     with pytest.raises(ehi.ray.ShardsError, match="runs already"):
         ehi.ray.serve(published, port=free_port(), name="other", route_prefix="/other", num_cpus=0.1)

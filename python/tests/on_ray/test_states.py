@@ -1,5 +1,6 @@
 """States of a set that follow each other in whatever order: what is there is what was asked for last."""
 
+import concurrent.futures
 import json
 import os
 
@@ -12,7 +13,7 @@ from places import SMALL
 
 import ehi.ray
 from ehi.ray import manifest as manifests
-from ehi.ray import building, documents, models, pool, retraining
+from ehi.ray import building, documents, models, pool, publishing, retraining
 from ehi.ray.basics import digest_of
 from ehi.ray.storage import FolderStorage, connect
 
@@ -44,6 +45,73 @@ def test_a_state_that_is_restored_beside_a_compaction_stays(tmp_path, monkeypatc
     assert ehi.ray.compact(uri, rows=10) == 4 and found(uri, cache) == texts(SIX[3:])
     assert ehi.ray.compact(uri, rows=10) == 5 and found(uri, cache) == texts(SIX[3:])
     assert len(manifests.read(connect(uri))["shards"]) == 1
+
+
+def judged(uri):
+    judgments = publishing.read_judgments(connect(uri), manifests.read(connect(uri)))
+    return {(own["question"], own["id"]): own["grade"] for own in judgments.all()} if judgments else {}
+
+
+def test_judgments_stay_whatever_becomes_of_the_documents(tmp_path, monkeypatch):
+    uri, cache = tmp_path / "set", tmp_path / "cache"
+    made(uri, SIX)
+    local(monkeypatch)
+    # As a manifest was before there were judgments.
+    path = uri / "manifests" / "000000001.json"
+    manifest = json.loads(path.read_text())
+    del manifest["judgments"]
+    path.write_text(json.dumps(manifest))
+    with ehi.ray.open(uri, cache=cache) as shards:
+        before = shards.search("word", 6, mode="lexical").ids
+        assert ehi.ray.judge(uri, [("Word?", "d5"), ("word", "d0", 0), ("other", "d1")]) == 2
+        assert shards.search("word", 6, mode="lexical").ids == before and shards.refresh()
+        ids = shards.search("word", 6, mode="lexical").ids
+        assert (ids[0], ids[-1]) == ("d5", "d0")
+    kept = {("Word?", "d5"): 1, ("word", "d0"): 0, ("other", "d1"): 1}
+    assert judged(uri) == kept
+    # The later of one question and document, and nothing new.
+    assert ehi.ray.judge(uri, iter([("other", "d1", -1), {"question": "q", "id": "new", "time": 5}])) == 3
+    assert ehi.ray.judge(uri, [{"question": "q", "id": "new", "time": 5}]) == 3 == ehi.ray.judge(uri, [])
+    assert ehi.ray.forget(uri, [("q", "new"), ("word", "d5")]) == 4 == ehi.ray.forget(uri, [("q", "new")])
+    kept |= {("other", "d1"): -1}
+    for change in (
+        lambda: ehi.ray.append(uri, [document("x")], name="x"),
+        lambda: ehi.ray.delete(uri, ["d1"]),
+        lambda: ehi.ray.compact(uri),
+        lambda: made(uri, [*SIX, document("y")], name="again"),
+        lambda: ehi.ray.clean(uri),
+    ):
+        change()
+        assert judged(uri) == kept
+    assert len(connect(uri).list("judgments")) == 1
+    storage = connect(uri)
+    shadow = retraining._shadow(pool.RayJob(uri), manifests.read(storage), models.store(storage, ehi.Model(SMALL)))
+    assert shadow["judgments"] == manifests.read(storage)["judgments"]
+    # An earlier state has its own.
+    version = ehi.ray.versions(uri)[-1]
+    assert ehi.ray.forget(uri, kept) == version + 1 and judged(uri) == {}
+    assert manifests.read(storage)["judgments"] is None
+    assert ehi.ray.restore(uri, version) == version + 2 and judged(uri) == kept
+    for wrong, error in (([("q",)], TypeError), ([(" ", "a")], ehi.InputError)):
+        with pytest.raises(error):
+            ehi.ray.judge(uri, wrong)
+    ((name, _),) = storage.list("judgments")
+    (uri / name).write_bytes(b"x")
+    with pytest.raises(ehi.ray.ManifestError, match=f"{name} is damaged"):
+        ehi.ray.open(uri, cache=cache)
+    (uri / name).unlink()
+    with pytest.raises(ehi.ray.ManifestError, match=f"{name} is missing"):
+        ehi.ray.judge(uri, [("q", "a")])
+
+
+def test_judgments_of_many_publishers_all_count(tmp_path):
+    uri = tmp_path / "set"
+    made(uri, SIX)
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        own = [[("word", f"d{number % 6}", number)] for number in range(12)]
+        list(threads.map(lambda pairs: ehi.ray.judge(uri, pairs), own))
+        list(threads.map(lambda number: ehi.ray.forget(uri, [("word", f"d{number}")]), range(2)))
+    assert judged(uri).keys() == {("word", f"d{number}") for number in range(2, 6)}
 
 
 def test_a_deletion_costs_no_shard_of_a_shadow(tmp_path, monkeypatch):

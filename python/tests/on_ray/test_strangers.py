@@ -134,6 +134,7 @@ def at(manifest, *path):
         (("documents",), True),
         (("precision",), None),
         (("columns",), []),
+        (("judgments",), {"sha256": "../../planted"}),
     ],
 )
 def test_manifests_that_mislead_are_refused(uri, tmp_path, path, value):
@@ -149,6 +150,6 @@ def test_manifests_that_mislead_are_refused(uri, tmp_path, path, value):
         ehi.ray.open(uri, cache=tmp_path / "cache")
     for field in manifests.read(storage, 1):
         lacking = {own: each for own, each in manifests.read(storage, 1).items() if own != field}
-        if field not in ("published", "build", "columns"):
+        if field not in ("published", "build", "columns", "judgments"):
             with pytest.raises(ehi.ray.ManifestError, match="manifest 1 is damaged"):
                 manifests.decode(manifests.encode(lacking), 1)

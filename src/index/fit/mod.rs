@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `mod.rs` | `Index::fuse`: learns the weights, and stores them |
 //! | `by_itself.rs` | the same on a thread, when judgments have changed |
-//! | `questions.rs` | judged questions, and their default searches |
+//! | `questions.rs` | judged questions |
+//! | `served.rs` | their default searches |
 //! | `measured.rs` | what each question finds by embeddings, words and judgments |
 //! | `weights.rs` | the weights with which questions find their answers best |
 //! | `sentence.rs` | the outcome in a sentence |
@@ -13,6 +14,8 @@ mod by_itself;
 mod measured;
 mod questions;
 mod sentence;
+#[cfg(feature = "train")]
+mod served;
 mod weights;
 
 use std::ops::ControlFlow;
@@ -35,9 +38,11 @@ use crate::progress::{OnProgress, Progress, no_progress};
 use crate::store::{Store, StoreError};
 pub(super) use by_itself::Fits;
 use measured::measure;
+pub(crate) use questions::Questions;
 #[cfg(feature = "train")]
 pub(crate) use questions::by_question;
-pub(crate) use questions::{Questions, Served};
+#[cfg(feature = "train")]
+pub(crate) use served::Served;
 
 /// Fewest judged questions for learning a weight.
 pub const FEWEST_FUSION_QUESTIONS: usize = 40;

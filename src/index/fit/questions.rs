@@ -1,26 +1,18 @@
-//! Judged questions with the rows that answer them, and their default searches with a model.
+//! Judged questions with the rows that answer them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::num::NonZeroUsize;
 
 use crate::data::is_held_out;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::ActiveModel;
-use crate::index::search::{Asked, Fusion, Plan, QueryEncoder, RankBy, SearchRequest, Words};
+use crate::index::search::{Asked, QueryEncoder, RankBy, Words};
 use crate::judgment::{Judgment, plain};
-use crate::measure::{Judge, Judged as JudgedRows, Metric, RelevanceLevel};
-use crate::progress::{OnProgress, Progress, Stage};
+use crate::measure::Judged as JudgedRows;
 use crate::store::View;
 
 /// Questions encoded between two reports of progress.
 pub(super) const BLOCK: usize = 64;
-/// Metrics of a default search.
-const METRICS: [Metric; 2] = [Metric::NDCG_AT_10, Metric::RECALL_AT_10];
-
-/// nDCG@10 and recall@10 of each question by a default search.
-pub(crate) type Served = HashMap<String, [f64; 2]>;
-
 /// Judged questions with their grades by row.
 pub(crate) struct Questions {
     pub texts: Vec<String>,
@@ -72,42 +64,6 @@ impl Questions {
         let pairs = self.texts.into_iter().zip(self.judged);
         let (texts, judged) = pairs.filter(|(text, _)| is_held_out(text)).unzip();
         Self { texts, judged, unanswered: self.unanswered }
-    }
-
-    /// Asks each question like a default search: with the model's default encoder, and with words if they
-    /// help.
-    ///
-    /// # Errors
-    /// Failures of the encoder and of reading, and [`Error::Cancelled`].
-    pub fn served(
-        &self,
-        model: &ActiveModel,
-        view: &View,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Served> {
-        let judge = Judge::new(&METRICS, RelevanceLevel::default(), self.judged.clone());
-        let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
-        let request = SearchRequest::default();
-        let plan = Plan::new(depth, &request);
-        let mut served = Served::with_capacity(self.texts.len());
-        for block in self.texts.chunks(BLOCK) {
-            for (mut asked, text) in asked(model, block, RankBy::Dense, None)?.into_iter().zip(block) {
-                asked.by = match view.is_lexical() && model.words_help(asked.encoder) {
-                    true => RankBy::Hybrid(Fusion::Learned),
-                    false => RankBy::Dense,
-                };
-                let mut ranking = model.rank_asked(view, &asked, &plan)?.rows;
-                // Judgments are for documents, but hits may be passages.
-                for (_, row) in &mut ranking {
-                    *row = view.head(*row)?;
-                }
-                let values = judge.values(served.len(), &ranking);
-                served.insert(text.clone(), [values[0], values[1]]);
-            }
-            let done = served.len();
-            Progress::new(Stage::Evaluate, done, self.texts.len()).tell(on_progress, Error::Cancelled)?;
-        }
-        Ok(served)
     }
 }
 

@@ -10,7 +10,7 @@ use super::damage::scan_failed;
 use super::encode::{EncoderText, QueryEncoder};
 use super::filter::RowFilter;
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
-use super::memory::RecalledDocument;
+use super::memory::{Further, RecalledDocument};
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::request::RankBy;
@@ -72,21 +72,43 @@ impl Asked<'_> {
 impl ActiveModel {
     /// The best rows of one view for a query.
     pub(crate) fn rank_asked(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
-        let words = || asked.words.as_ref().ok_or(InputError::NoWords);
-        match asked.by {
-            RankBy::Dense | RankBy::Best => self.rank_by_embeddings(view, asked, plan),
-            RankBy::Lexical => self.rank_by_words(view, asked, words()?, plan),
-            RankBy::Hybrid(fusion) => {
-                let (all, ranked) = self.candidates(view, asked, plan)?;
-                fused(view, &all, ranked, fusion, self.alpha(asked.encoder), plan.k)
-            }
+        if let RankBy::Hybrid(fusion) = asked.by {
+            let (all, ranked) = self.candidates(view, asked, plan)?;
+            return fused(view, &all, ranked, fusion, self.alpha(asked.encoder), plan.k);
+        }
+        let (ranked, further) =
+            self.rank_by_one(view, asked, &Plan { k: Self::depth(asked, plan), ..*plan })?;
+        match asked.recalled.is_empty() {
+            true => Ok(ranked),
+            false => self.with_recalled(view, asked, ranked, further, plan.k),
         }
     }
 
-    fn rank_by_embeddings(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
-        let mut ranked = self.rank(view, &asked.vector, &Plan { k: Self::depth(asked, plan), ..*plan })?;
+    /// The best rows by embeddings or words alone, and those that only judgments name; scores are without
+    /// what judgments add.
+    pub(super) fn rank_by_one(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
+    ) -> Result<(Ranked, Vec<Further>)> {
+        match asked.by {
+            RankBy::Lexical => {
+                self.rank_by_words(view, asked, asked.words.as_ref().ok_or(InputError::NoWords)?, plan)
+            }
+            _ => self.rank_by_embeddings(view, asked, plan),
+        }
+    }
+
+    fn rank_by_embeddings(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
+    ) -> Result<(Ranked, Vec<Further>)> {
+        let mut ranked = self.rank(view, &asked.vector, plan)?;
         if asked.recalled.is_empty() {
-            return Ok(ranked);
+            return Ok((ranked, Vec::new()));
         }
         let scored =
             |score: f32, dense_rank| HitScores { dense: Some(score), dense_rank, ..HitScores::default() };
@@ -95,7 +117,7 @@ impl ActiveModel {
         let missing = self.recalled_beyond(view, asked, &ranked.rows)?;
         let (further, _) = self.best_passages(view, &asked.vector, &missing)?;
         let further = further.into_iter().map(|best| ((best.score, best.row), scored(best.score, None)));
-        self.with_recalled(view, asked, ranked, further, plan.k)
+        Ok((ranked, further.collect()))
     }
 
     fn rank_by_words(
@@ -104,10 +126,10 @@ impl ActiveModel {
         asked: &Asked<'_>,
         words: &Words,
         plan: &Plan<'_>,
-    ) -> Result<Ranked> {
+    ) -> Result<(Ranked, Vec<Further>)> {
         let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
         let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
-        let rows = search.best(Self::depth(asked, plan).get(), filter.as_mut())?;
+        let rows = search.best(plan.k.get(), filter.as_mut())?;
         let scores = rows.iter().zip(1..).map(|(&(score, _), rank)| HitScores {
             lexical: Some(score),
             lexical_rank: Some(rank),
@@ -137,10 +159,7 @@ impl ActiveModel {
         });
         let ranked =
             Ranked { rows, scores, ranked_by, stats, leaves: Vec::new(), sample: None, multiply_adds: 0 };
-        match asked.recalled.is_empty() {
-            true => Ok(ranked),
-            false => self.with_recalled(view, asked, ranked, further, plan.k),
-        }
+        Ok((ranked, further.collect()))
     }
 
     /// The best rows by embeddings and the best by words that can be hits, each with both scores, in row

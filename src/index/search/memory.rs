@@ -1,5 +1,6 @@
 //! Judged questions near to the one asked: which documents they name, and how they change a ranking.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
@@ -9,7 +10,7 @@ use super::filter::RowFilter;
 use super::fusion::HitScores;
 use super::plan::Plan;
 use super::rank::Ranked;
-use super::result::{Hit, RecalledJudgment};
+use super::result::{Hit, MovedDocument, RecalledJudgment};
 use super::ties::ById;
 use crate::error::{Error, Result};
 use crate::ids::Row;
@@ -23,7 +24,7 @@ use crate::store::View;
 pub(crate) struct RecalledDocument {
     /// Its representative row.
     pub row: Row,
-    /// At least one.
+    /// At least one, unless they lie elsewhere.
     pub votes: Vec<Vote>,
     /// What the votes add to its score, in units of the range of candidates' scores.
     pub moved: f64,
@@ -50,25 +51,55 @@ impl ActiveModel {
             }
             Ok::<_, Error>(recalled)
         });
-        let mut recalled = recalled.transpose()?.unwrap_or_default();
+        let recalled = recalled.transpose()?.unwrap_or_default();
         // They become candidates, which must not fail the search.
         for document in &recalled {
             for row in view.rows_of(document.row)? {
                 view.embedding(row)?;
             }
         }
-        if let Some(filter) = plan.filter() {
-            let mut filter = RowFilter::new(view, filter, &self.filters);
-            let mut failed = None;
-            recalled.retain(|document| {
-                filter.passes(document.row).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    false
-                })
-            });
-            failed.map_or(Ok(()), Err)?;
+        self.passing(view, recalled, plan)
+    }
+
+    /// The documents of a view that judgments of a set of indexes name and that may be hits, in row order.
+    pub(super) fn recall_moved(
+        &self,
+        view: &View,
+        moved: &[MovedDocument],
+        plan: &Plan<'_>,
+    ) -> Result<Vec<RecalledDocument>> {
+        let mut recalled = Vec::new();
+        for MovedDocument { id, moved, .. } in moved {
+            let moved = *moved;
+            let row = view.row_of(id)?;
+            recalled.extend(row.map(|row| RecalledDocument {
+                row,
+                votes: Vec::new(),
+                moved,
+                strongest: None,
+            }));
         }
-        Ok(recalled)
+        recalled.sort_unstable_by_key(|document| document.row);
+        self.passing(view, recalled, plan)
+    }
+
+    /// Those that pass the filter.
+    fn passing(
+        &self,
+        view: &View,
+        mut recalled: Vec<RecalledDocument>,
+        plan: &Plan<'_>,
+    ) -> Result<Vec<RecalledDocument>> {
+        let Some(filter) = plan.filter() else { return Ok(recalled) };
+        let mut filter = RowFilter::new(view, filter, &self.filters);
+        let mut failed = None;
+        recalled.retain(|document| {
+            filter.passes(document.row).unwrap_or_else(|error| {
+                failed = Some(error);
+                false
+            })
+        });
+        failed.map_or(Ok(recalled), Err)
     }
 
     /// The documents of a view that were judged for near questions of a memory, in row order; without the
@@ -86,7 +117,7 @@ impl ActiveModel {
             return Ok(Vec::new());
         }
         let unit = (near && !asked.vector.is_empty()).then(|| unit(&asked.vector));
-        let found = memory.nearest(asked.text, unit.as_deref(), may_recall).map_err(scan_failed)?;
+        let found = memory.nearest(asked.text, unit.as_deref(), now, may_recall).map_err(scan_failed)?;
         let mut documents: BTreeMap<Row, Vec<Vote>> = BTreeMap::new();
         for near in found {
             for (number, judged) in memory.documents(near.place).iter().enumerate() {
@@ -124,39 +155,71 @@ impl ActiveModel {
         Ok(missing)
     }
 
-    /// Adds what judgments say to a ranking by one score: the documents that only they name, `further`,
-    /// become candidates, at least as good as the last one found, and scores change by a share of the range
-    /// of the scores found.
+    /// Adds what judgments say to a ranking by one score.
     pub(super) fn with_recalled(
         &self,
         view: &View,
         asked: &Asked<'_>,
         ranked: Ranked,
-        further: impl Iterator<Item = ((f32, Row), HitScores)>,
+        further: Vec<Further>,
         k: NonZeroUsize,
     ) -> Result<Ranked> {
-        let scores = ranked.rows.iter().map(|&(score, _)| score);
-        let (low, high) =
-            scores.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
-        let range = if high > low { f64::from(high - low) } else { 1.0 };
-        let mut all = Vec::with_capacity(ranked.rows.len());
-        let at_least = |((score, row), scores): ((f32, Row), HitScores)| match low.is_finite() {
-            true => ((score.max(low), row), scores),
-            false => ((score, row), scores),
+        let with_move = |((score, row), scores)| {
+            Ok(Scored { score, of: row, scores, moved: asked.moved(view.head(row)?) })
         };
-        let found = ranked.rows.into_iter().zip(ranked.scores);
-        for ((score, row), scores) in found.chain(further.map(at_least)) {
-            let moved = asked.moved(view.head(row)?) * range;
-            let scores = HitScores { memory: (moved != 0.0).then_some(moved as f32), ..scores };
-            all.push(((f64::from(score) + moved) as f32, row, scores));
-        }
+        let found = ranked.rows.into_iter().zip(ranked.scores).map(with_move).collect::<Result<_>>()?;
+        let further = further.into_iter().map(with_move).collect::<Result<_>>()?;
         let order = ById::new(view);
-        all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| order.compare(a.1, b.1)));
+        let all = moved_by_range(found, further, k, &|a, b| order.compare(*a, *b));
         order.finish()?;
-        all.truncate(k.get());
-        let (rows, scores) = all.into_iter().map(|(score, row, scores)| ((score, row), scores)).unzip();
+        let (rows, scores) = all.into_iter().map(|own| ((own.score, own.of), own.scores)).unzip();
         Ok(Ranked { rows, scores, ..ranked })
     }
+}
+
+/// A row that only judgments name, with its score and its scores.
+pub(super) type Further = ((f32, Row), HitScores);
+
+/// A candidate with a score by embeddings or words alone, and how far judgments move it, in units of the
+/// range of scores.
+pub(super) struct Scored<T> {
+    pub score: f32,
+    pub of: T,
+    pub scores: HitScores,
+    pub moved: f64,
+}
+
+/// The `k` best by one score after what judgments add to it: the candidates that only they name, `further`,
+/// count as the last one found at least, and scores change by a share of the range of the scores found.
+pub(super) fn moved_by_range<T>(
+    found: Vec<Scored<T>>,
+    further: Vec<Scored<T>>,
+    k: NonZeroUsize,
+    ties: &dyn Fn(&T, &T) -> Ordering,
+) -> Vec<Scored<T>> {
+    let scores = found.iter().map(|own| own.score);
+    let (low, high) =
+        scores.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
+    let range = if high > low { f64::from(high - low) } else { 1.0 };
+    let at_least = |own: Scored<T>| match low.is_finite() {
+        true => Scored { score: own.score.max(low), ..own },
+        false => own,
+    };
+    let with_move = |own: Scored<T>| {
+        let moved = own.moved * range;
+        let scores = HitScores { memory: (moved != 0.0).then_some(moved as f32), ..own.scores };
+        Scored { score: (f64::from(own.score) + moved) as f32, scores, ..own }
+    };
+    let mut all: Vec<Scored<T>> =
+        found.into_iter().chain(further.into_iter().map(at_least)).map(with_move).collect();
+    all.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then_with(|| ties(&a.of, &b.of)));
+    all.truncate(k.get());
+    all
+}
+
+/// What a hit says of the judgment that moved it.
+pub(super) fn recalled_judgment(judged: &JudgedDocument, similarity: f32) -> RecalledJudgment {
+    RecalledJudgment { question: judged.spelling.to_string(), similarity, grade: judged.grade }
 }
 
 /// Names the judgment that moved each hit most.
@@ -172,11 +235,7 @@ pub(super) fn note_judgments(
     for (hit, &(_, row)) in hits.iter_mut().zip(&ranked.rows) {
         let judgment = asked.recalled_for(view.head(row)?).and_then(|own| own.strongest.as_ref());
         let judgment = judgment.filter(|_| hit.scores.memory.is_some());
-        hit.judged = judgment.map(|(judged, similarity)| RecalledJudgment {
-            question: judged.spelling.to_string(),
-            similarity: *similarity,
-            grade: judged.grade,
-        });
+        hit.judged = judgment.map(|(judged, similarity)| recalled_judgment(judged, *similarity));
     }
     Ok(())
 }

@@ -46,9 +46,10 @@ pub(super) use rank::Ranked;
 #[cfg(feature = "eval")]
 pub(crate) use rank::best_of;
 pub use request::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, RankBy, Reach, Rerank, SearchRequest};
-pub use result::{Hit, HitPassage, RankedBy, RecalledJudgment, SearchResult, SearchStats};
+pub use result::{Hit, HitPassage, MovedDocument, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 pub use shards::{
-    FusedCandidate, Routed, SearchCandidate, SearchCandidates, fuse_candidates, plain_question,
+    FusedCandidate, JudgedQuestions, Routed, SearchCandidate, SearchCandidates, fuse_candidates,
+    plain_question,
 };
 pub use signs::Signs;
 pub use snippet::{QuestionWords, Snippet};

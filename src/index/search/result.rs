@@ -63,6 +63,18 @@ pub struct RecalledJudgment {
     pub grade: i32,
 }
 
+/// A document that was judged for the question asked, in a search over several indexes.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct MovedDocument {
+    /// The document's id.
+    pub id: String,
+    /// What its judgments add to its score, in units of the range of candidates' scores; below 0 if they say
+    /// that it does not answer.
+    pub moved: f64,
+    /// The judgment that counts most; `None` if they cancel each other out.
+    pub judged: Option<RecalledJudgment>,
+}
+
 /// A passage of a hit's text.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
