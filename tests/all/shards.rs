@@ -230,21 +230,23 @@ fn judgments_count_in_several_indexes_as_in_one() {
         index.delete("d000").unwrap();
     }
     let (mut judgments, mut outside) = (Vec::new(), Vec::new());
-    for question in questions() {
+    // Fewer than with which an index learns by itself how much near questions count.
+    let questions: Vec<String> = questions().into_iter().skip(10).collect();
+    for question in &questions {
         let all = SearchRequest::dense().exact().k(400);
-        let ranked = shards.single.search_with(&shards.encode(&question), &all).unwrap().hits;
+        let ranked = shards.single.search_with(&shards.encode(question), &all).unwrap().hits;
         let id = |place: usize| ranked[place].id.clone();
         let spelt = format!("{}?!", question.to_uppercase());
-        judgments.push(Judgment::new(&question, id(0), 0));
-        judgments.push(Judgment::new(&question, id(1), -1).with_weight(0.2));
+        judgments.push(Judgment::new(question, id(0), 0));
+        judgments.push(Judgment::new(question, id(1), -1).with_weight(0.2));
         // Both at once.
-        judgments.push(Judgment::new(&question, id(2), 1));
+        judgments.push(Judgment::new(question, id(2), 1));
         judgments.push(Judgment::new(&spelt, id(2), 0));
-        judgments.push(Judgment::new(&question, id(399), 1).with_weight(0.4));
+        judgments.push(Judgment::new(question, id(399), 1).with_weight(0.4));
         judgments.push(Judgment::new(&spelt, id(399), 1).with_weight(0.3));
-        judgments.extend(["none", "d000"].map(|id| Judgment::new(&question, id, 1)));
-        judgments.push(Judgment::new(&question, id(300), -1));
-        judgments.push(Judgment::new(&question, id(300), 3));
+        judgments.extend(["none", "d000"].map(|id| Judgment::new(question, id, 1)));
+        judgments.push(Judgment::new(question, id(300), -1));
+        judgments.push(Judgment::new(question, id(300), 3));
         outside.push(id(300));
     }
     shards.single.record_all(judgments.clone()).unwrap();
@@ -252,7 +254,7 @@ fn judgments_count_in_several_indexes_as_in_one() {
     assert!(judged.documents("another question").is_empty());
     let modes = [Fusion::Convex(0.6), Fusion::Rrf { k: 60.0 }].map(RankBy::Hybrid);
     let (mut added, mut nowhere) = (0, 0);
-    for (question, outside) in questions().iter().zip(outside) {
+    for (question, outside) in questions.iter().zip(outside) {
         let (vector, moved) = (shards.encode(question), judged.documents(question));
         assert_eq!(moved.len(), 7, "{question}");
         let asked = Question::Encoded(question, &vector);
@@ -286,7 +288,7 @@ fn judgments_count_in_several_indexes_as_in_one() {
         }
     }
     assert_eq!(nowhere, 0);
-    assert!(added > 1000, "{added}");
+    assert!(added > 900, "{added}");
     let refused = shards.single.candidates("a", 5, &[], &SearchRequest::default());
     assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
     assert!(fuse_candidates([], 5, RankBy::Best, 5, &[]).is_err());
