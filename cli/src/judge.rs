@@ -156,7 +156,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let stored = Stored { recorded, notes };
     printing::report(out, *json, &stored, |out| {
         write_recorded(out, stored.recorded, all)?;
-        fused.map_or(Ok(()), |fused| writeln!(out, "{}", fused.sentence))
+        match fused.filter(|fused| fused.fusion.is_some()) {
+            Some(fused) => writeln!(out, "{}", fused.sentence),
+            None => Ok(()),
+        }
     })
 }
 

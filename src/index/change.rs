@@ -330,6 +330,10 @@ impl Index {
             let of_before = || before.measured().fusion.clone().filter(|_| keeps_embeddings);
             self.take_fusion_over(learned.or_else(of_before), &next);
         }
+        if keeps_embeddings {
+            let copied = before.copy_vectors(&*self.root.backend(), &dir, next.bundle.hash());
+            self.attempted(copied, "the vectors of judged questions are made again");
+        }
         // The model kept so far is not needed any more, unless it is the one now in service.
         let unfinished = old.others().find(|&other| other != number);
         self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;

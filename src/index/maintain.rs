@@ -147,7 +147,7 @@ impl Index {
             // The copied store has the same identity as this one.
             serving.write_measured(&*backend, dir, &measured)?;
             self.attempted(
-                serving.copy_vectors(&*backend, dir),
+                serving.copy_vectors(&*backend, dir, serving.bundle.hash()),
                 "vectors of judged questions are not copied",
             );
             Ok(serving.store.snapshot(dir)?)

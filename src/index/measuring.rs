@@ -161,8 +161,13 @@ impl ActiveModel {
 
     #[cfg(feature = "eval")]
     fn to_keep(&self, fusion: LearnedFusion) -> KeptFusion {
-        let query_encoder = self.bundle().fast().map(|fast| fast.entry().sha256.clone());
-        KeptFusion { fusion, query_encoder }
+        KeptFusion { fusion, query_encoder: self.query_encoder_sum() }
+    }
+
+    /// The checksum of the query encoder.
+    #[cfg(feature = "eval")]
+    pub(super) fn query_encoder_sum(&self) -> Option<String> {
+        self.bundle().fast().map(|fast| fast.entry().sha256.clone())
     }
 
     /// What was learned for a model that is not yet in service; it is kept with the model.

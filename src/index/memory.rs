@@ -13,6 +13,7 @@ use super::search::{Asked, Plan, QueryEncoder};
 use super::{Index, unit};
 use crate::disk::{Backend, FileSystem, names};
 use crate::error::{Error, Result};
+use crate::ids::ModelHash;
 use crate::judgment::now;
 use crate::memory::Memory;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -23,26 +24,19 @@ use crate::store::{Operation, Store, StoreError, View};
 const PER_BLOCK: usize = 64;
 
 impl Index {
-    /// Reads the judged questions into the memory of a model, and makes their vectors if near questions
-    /// count, unless that was done.
+    /// Reads the judged questions into the memory of a model, unless that was done; with their vectors if near
+    /// questions count.
     ///
     /// # Errors
-    /// Failures of reading judgments and of the encoder.
+    /// Failures of reading judgments.
     pub(crate) fn load_memory(&self, serving: &ActiveModel) -> Result<()> {
-        if serving.memory.is_loaded() {
+        serving.load_memory(|| self.judgments_for_reading())?;
+        if !serving.near_questions_count() {
             return Ok(());
         }
-        serving.load_memory(|| self.judgments_for_reading())?;
-        self.make_vectors_if_near_counts(serving)
-    }
-
-    fn make_vectors_if_near_counts(&self, serving: &ActiveModel) -> Result<()> {
-        let counts = [QueryEncoder::Full, QueryEncoder::Fast]
-            .into_iter()
-            .any(|encoder| serving.memory_weights(Some(encoder)).weight > 0.0);
         let backend = self.root.backend();
         let keep = (!self.is_read_only()).then_some(&*backend);
-        if counts { serving.make_vectors(keep, &mut no_progress) } else { Ok(()) }
+        serving.make_vectors(keep, &mut no_progress)
     }
 
     /// Drops the vectors of questions of which nothing is judged any more.
@@ -63,7 +57,15 @@ impl Index {
         asked: &mut [Asked<'_>],
     ) {
         const WITHOUT: &str = "judgments do not count in this search";
-        if plan.request.no_memory || self.attempted(self.load_memory(serving), WITHOUT).is_none() {
+        if plan.request.no_memory {
+            return;
+        }
+        // Near questions are found by vectors.
+        let loaded = match asked.iter().any(|asked| !asked.vector.is_empty()) {
+            true => self.load_memory(serving),
+            false => serving.load_memory(|| self.judgments_for_reading()),
+        };
+        if self.attempted(loaded, WITHOUT).is_none() {
             return;
         }
         let now = now();
@@ -85,9 +87,8 @@ impl Index {
         #[cfg(feature = "eval")]
         self.fit_if_due();
         let serving = self.serving();
-        if serving.memory.is_loaded() {
-            let made = self.make_vectors_if_near_counts(&serving);
-            self.attempted(made, "some judged questions count only when asked again");
+        if serving.near_questions_count() {
+            self.attempted(self.load_memory(&serving), "some judged questions count only when asked again");
         }
     }
 }
@@ -95,7 +96,13 @@ impl Index {
 impl ActiveModel {
     /// Reads the judged questions, without their vectors, unless that was done.
     pub(super) fn load_memory(&self, open: impl FnOnce() -> Result<Option<Arc<Store>>>) -> Result<()> {
-        self.memory.load(self.model().indexer.dim(), open)
+        if self.memory.is_loaded() { Ok(()) } else { self.memory.load(self.model().indexer.dim(), open) }
+    }
+
+    /// Whether judgments of near questions count, and not only those of the same question.
+    fn near_questions_count(&self) -> bool {
+        let encoders = [QueryEncoder::Full, QueryEncoder::Fast];
+        encoders.into_iter().any(|encoder| self.memory_weights(Some(encoder)).weight > 0.0)
     }
 
     fn question_vectors(&self) -> QuestionVectors {
@@ -112,11 +119,12 @@ impl ActiveModel {
         keep: Option<&dyn Backend>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<()> {
-        let lacking = |memory: &Memory| (memory.without_vectors(), memory.has_vectors());
-        let Some((missing, has_vectors)) = self.memory.with(lacking) else { return Ok(()) };
-        if missing.is_empty() {
+        let needs = |memory: &Memory| {
+            memory.needs_vectors().then(|| (memory.without_vectors(), memory.has_vectors()))
+        };
+        let Some(((missing, changes), has_vectors)) = self.memory.with(needs).flatten() else {
             return Ok(());
-        }
+        };
         let (file, dir) = (self.question_vectors(), self.store.path());
         let mut stored = HashMap::new();
         if !has_vectors {
@@ -133,7 +141,10 @@ impl ActiveModel {
             if let Some(backend) = keep
                 && let Some(_file) = self.memory.file()
             {
-                let made: Vec<_> = made.iter().map(|(text, vector)| (key(text), &vector[..])).collect();
+                // Some may have been forgotten meanwhile.
+                let is_judged = |text: &str| self.memory.with(|memory| memory.is_judged(text)) == Some(true);
+                let made = made.iter().filter(|(text, _)| is_judged(text));
+                let made: Vec<_> = made.map(|(text, vector)| (key(text), &vector[..])).collect();
                 if let Err(error) = file.append(backend, dir, &made) {
                     let path = dir.display();
                     tracing::warn!(%path, %error, "vectors of judged questions are not stored");
@@ -143,6 +154,7 @@ impl ActiveModel {
             done += block.len();
             Progress::new(Stage::Questions, done, missing.len()).tell(on_progress, Error::Cancelled)?;
         }
+        self.memory.change(|memory| memory.note_made(changes));
         Ok(())
     }
 
@@ -177,11 +189,10 @@ impl ActiveModel {
         Ok(file.replace(backend, dir, &stored).map_err(StoreError::io(&path, Operation::Write))?)
     }
 
-    /// Copies the file of vectors to another directory of this model.
-    pub(super) fn copy_vectors(&self, backend: &dyn Backend, target: &Path) -> Result<()> {
-        let file = self.question_vectors();
-        let stored = file.read(backend, self.store.path());
-        let path = target.join(names::MEMORY);
+    /// Copies the vectors to the directory of a model with the same encoder.
+    pub(super) fn copy_vectors(&self, backend: &dyn Backend, target: &Path, to: ModelHash) -> Result<()> {
+        let stored = self.question_vectors().read(backend, self.store.path());
+        let (file, path) = (QuestionVectors::new(to, self.model().indexer.dim()), target.join(names::MEMORY));
         Ok(file.replace(backend, target, &stored).map_err(StoreError::io(&path, Operation::Write))?)
     }
 }

@@ -93,6 +93,11 @@ impl SharedMemory {
         };
         *state = State::Loaded { memory, of };
         match store {
+            // It was created meanwhile.
+            None if !changed.is_empty() => {
+                *state = State::Unloaded;
+                Ok(())
+            }
             Some(store) => state.follow(&store, changed.iter().map(|(question, id)| (&**question, &**id))),
             None => Ok(()),
         }

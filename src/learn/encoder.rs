@@ -112,6 +112,9 @@ impl Index {
         let config = options.checked_config()?;
         // Held until the change is done, because it starts from the model in service.
         let _only = self.alone()?;
+        // Until the judgments that were learned from are noted, and so that before and after are measured
+        // with the same weights.
+        let _paused = self.pause_fits();
         self.clear_begun()?;
         let output = self.path().join(names::TRAINED);
         let mut replaced = None;

@@ -31,12 +31,17 @@ pub(crate) struct Memory {
     /// The question of each vector.
     owners: Vec<u32>,
     half_life: Option<Duration>,
+    /// Questions that were added or spelt differently, and how many of these were looked at when vectors were
+    /// last made.
+    changes: u64,
+    made: u64,
 }
 
-/// A question, in the first of its spellings, and what was judged for it.
+/// A question, in that of its spellings which is first in order, and what was judged for it.
 #[derive(Clone, Debug)]
 struct JudgedQuestion {
     text: Arc<str>,
+    /// In the order of ids and spellings.
     documents: Vec<JudgedDocument>,
     /// The number of its vector.
     vector: Option<u32>,
@@ -73,6 +78,8 @@ impl Memory {
             vectors: NearestVectors::new(dim),
             owners: Vec::new(),
             half_life,
+            changes: 0,
+            made: 0,
         }
     }
 
@@ -98,10 +105,26 @@ impl Memory {
         !self.owners.is_empty()
     }
 
-    /// The questions that have judgments and no vector.
-    pub fn without_vectors(&self) -> Vec<Arc<str>> {
+    /// Whether questions may lack vectors that were not looked at by [`Self::note_made`].
+    pub fn needs_vectors(&self) -> bool {
+        self.made != self.changes
+    }
+
+    /// The questions that have judgments and no vector, and what to tell [`Self::note_made`].
+    pub fn without_vectors(&self) -> (Vec<Arc<str>>, u64) {
         let own = self.questions.iter().filter(|own| own.vector.is_none() && !own.documents.is_empty());
-        own.map(|own| Arc::clone(&own.text)).collect()
+        (own.map(|own| Arc::clone(&own.text)).collect(), self.changes)
+    }
+
+    /// Notes that vectors were made of what could be encoded of [`Self::without_vectors`].
+    pub fn note_made(&mut self, changes: u64) {
+        self.made = self.made.max(changes);
+    }
+
+    /// Whether something is judged for a question in this spelling.
+    pub fn is_judged(&self, question: &str) -> bool {
+        let own = self.places.get(&same(question)).map(|&place| &self.questions[place as usize]);
+        own.is_some_and(|own| *own.text == *question && !own.documents.is_empty())
     }
 
     /// Gives questions their vectors, `[dim]` f16 of unit norm each.
@@ -110,7 +133,8 @@ impl Memory {
         for (question, vector) in vectors {
             let Some(&place) = self.places.get(&same(question)) else { continue };
             let own = &mut self.questions[place as usize];
-            if own.vector.is_none() {
+            // It may be spelt differently by now.
+            if own.vector.is_none() && *own.text == *question {
                 own.vector = Some(self.owners.len() as u32);
                 self.owners.push(place);
                 new.extend_from_slice(vector);
@@ -144,23 +168,35 @@ impl Memory {
         let place = *self.places.entry(same(question)).or_insert_with(|| {
             let text = question.as_str().into();
             self.questions.push(JudgedQuestion { text, documents: Vec::new(), vector: None });
+            self.changes += 1;
             self.questions.len() as u32 - 1
         });
-        let JudgedQuestion { text, documents, .. } = &mut self.questions[place as usize];
+        let own = &mut self.questions[place as usize];
+        if **question < *own.text || own.documents.is_empty() && **question != *own.text {
+            (own.text, own.vector) = (question.as_str().into(), None);
+            self.changes += 1;
+        }
+        let JudgedQuestion { text, documents, .. } = own;
         let spelling = if **text == **question { Arc::clone(text) } else { question.as_str().into() };
-        let id = id.as_str().into();
-        let new = JudgedDocument { id, spelling, grade: *grade, weight: *weight, time: *time };
-        match documents.iter_mut().find(|own| own.id == new.id && own.spelling == new.spelling) {
-            Some(own) => *own = new,
-            None => documents.push(new),
+        let new =
+            JudgedDocument { id: id.as_str().into(), spelling, grade: *grade, weight: *weight, time: *time };
+        match find(documents, id, question) {
+            Ok(own) => documents[own] = new,
+            Err(own) => documents.insert(own, new),
         }
     }
 
     /// Forgets the judgment of a question and a document.
     pub fn forget(&mut self, question: &str, id: &str) {
-        if let Some(&place) = self.places.get(&same(question)) {
-            let documents = &mut self.questions[place as usize].documents;
-            documents.retain(|own| *own.id != *id || *own.spelling != *question);
+        let Some(&place) = self.places.get(&same(question)) else { return };
+        let own = &mut self.questions[place as usize];
+        if let Ok(judged) = find(&own.documents, id, question) {
+            own.documents.remove(judged);
+            let first = own.documents.iter().map(|judged| &judged.spelling).min();
+            if let Some(first) = first.filter(|first| **first != own.text).cloned() {
+                (own.text, own.vector) = (first, None);
+                self.changes += 1;
+            }
         }
     }
 
@@ -189,7 +225,9 @@ impl Memory {
         if let Some(unit) = unit.filter(|_| !self.owners.is_empty()) {
             let others = |vector: u32| {
                 let owner = self.owners[vector as usize];
-                Some(owner) != is_same && accepts(owner)
+                // Its question may be spelt differently by now.
+                let is_own = self.questions[owner as usize].vector == Some(vector);
+                is_own && Some(owner) != is_same && accepts(owner)
             };
             let near = self.vectors.nearest(unit, NEAREST - found.len(), &others)?.into_iter();
             let near = near.filter(|(cosine, _)| *cosine > 0.0).map(|(cosine, vector)| NearQuestion {
@@ -213,10 +251,20 @@ const AFTER: [char; 15] = [
 /// The form in which two spellings of one question agree: in lower case, with single spaces, and without
 /// punctuation around words. Other signs count: "C", "C++" and "C#" are three questions.
 fn same(question: &str) -> String {
-    let words =
-        question.split_whitespace().map(|word| word.trim_start_matches(BEFORE).trim_end_matches(AFTER));
-    let words: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
-    if words.is_empty() { question.trim().to_owned() } else { words.join(" ") }
+    let mut all = String::new();
+    for word in question.split_whitespace() {
+        let word = word.trim_start_matches(BEFORE).trim_end_matches(AFTER);
+        if !word.is_empty() {
+            all.push_str(if all.is_empty() { "" } else { " " });
+            all.extend(word.chars().flat_map(char::to_lowercase));
+        }
+    }
+    if all.is_empty() { question.trim().to_owned() } else { all }
+}
+
+/// The place of a judgment among those of a question, or where it belongs.
+fn find(documents: &[JudgedDocument], id: &str, spelling: &str) -> Result<usize, usize> {
+    documents.binary_search_by(|own| (&*own.id, &*own.spelling).cmp(&(id, spelling)))
 }
 
 #[cfg(test)]
@@ -244,7 +292,7 @@ mod tests {
         };
         let names: Vec<String> = (0..60).map(|n| format!("question {n}")).collect();
         names.iter().for_each(|name| memory.judge(&Judgment::new(name, "d", 1)));
-        assert_eq!(memory.without_vectors().len(), 60);
+        assert_eq!(memory.without_vectors().0.len(), 60);
         let vectors: Vec<[f16; 2]> = (0..60).map(near).collect();
         memory.set_vectors(names.iter().map(String::as_str).zip(vectors.iter().map(|own| &own[..])));
         (0..10).for_each(|n| memory.forget(&names[n], "d"));

@@ -6,13 +6,13 @@ use crate::ids::Row;
 use crate::scan::{ScanError, Scanner, Similarity, TopK};
 
 /// Up to this number, every vector is scored.
-const FEW: usize = 512;
+const FEW: usize = 4_096;
 /// Groups whose members are scored, those with the nearest pivots.
-const VISITED: usize = 8;
+const VISITED: usize = 16;
 
 /// Unit vectors in groups: each vector belongs to the nearest of some pivots, which are vectors themselves.
 ///
-/// A search scores the pivots and the members of the nearest groups, about `9 sqrt(n)` of `n` vectors.
+/// A search scores the pivots and the members of the nearest groups, about `17 sqrt(n)` of `n` vectors.
 #[derive(Clone, Debug)]
 pub(super) struct NearestVectors {
     dim: usize,
@@ -129,13 +129,13 @@ mod tests {
 
     #[test]
     fn groups_find_what_a_full_scan_finds() {
-        let (dim, all) = (32, units(4_000, 32));
+        let (dim, all) = (32, units(6_000, 32));
         let stored: Vec<f16> = all.chunks(dim).flat_map(crate::scan::unit_to_store).collect();
         let mut grouped = NearestVectors::new(dim);
         // In pieces, as questions are judged.
         stored.chunks(dim * 700).for_each(|piece| grouped.extend(piece));
-        assert!(grouped.groups.len() > 20 && grouped.len() == 4_000);
-        assert_eq!(grouped.groups.iter().map(|group| group.members.len()).sum::<usize>(), 4_000);
+        assert!(grouped.groups.len() > 20 && grouped.len() == 6_000);
+        assert_eq!(grouped.groups.iter().map(|group| group.members.len()).sum::<usize>(), 6_000);
         let plain = NearestVectors { groups: Vec::new(), vectors: grouped.vectors.clone(), dim };
         let (mut found, all_of): (_, &dyn Fn(u32) -> bool) = (0, &|_| true);
         for query in all.chunks(dim).step_by(40) {

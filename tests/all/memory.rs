@@ -182,6 +182,10 @@ fn near_questions_count_as_learned_and_answers_survive_every_way_to_open() {
     };
     let answered =
         |index: &Index| (0..100).filter(|&n| found(index)[n][0].0 == id((n * 37 + 11) % 100)).count();
+    index.flush().unwrap();
+    let path = dir.path().join("index");
+    let reader = Index::open_read_only(&path).unwrap();
+    found(&reader);
     // By itself, on a thread.
     let fused = index.finish_fit().unwrap();
     assert_eq!(index.fusion(), fused.fusion);
@@ -192,9 +196,16 @@ fn near_questions_count_as_learned_and_answers_survive_every_way_to_open() {
     let now = answered(&index);
     assert!(now > 50, "{now} {memory:?}");
 
-    index.flush().unwrap();
-    let path = dir.path().join("index");
     assert_eq!(found(&Index::open_read_only(&path).unwrap()), all);
+    // The judgments are the same, and the weights are new.
+    reader.refresh().unwrap();
+    assert_eq!(found(&reader), all);
+    // A judged question counts for near ones at once, and in its first spelling by order.
+    let more = format!("{} and again", document(7).text);
+    for question in [more.to_lowercase(), more.to_uppercase()] {
+        index.record(&question, &id(18), 1).unwrap();
+    }
+    let all = found(&index);
     drop(index);
     let file = fs::read_dir(path.join("models")).unwrap().next().unwrap().unwrap().path().join("MEMORY");
     let stored = fs::read(&file).unwrap();

@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+
+use rayon::{ThreadPoolBuilder, current_num_threads};
 
 use super::{FEWEST_FUSION_QUESTIONS, Fused};
 use crate::disk::Backend;
@@ -14,14 +16,21 @@ use crate::index::active_model::ActiveModel;
 use crate::progress::Progress;
 use crate::store::Store;
 
-/// The number of judgments must have changed by one part in this many.
-const CHANGED: usize = 10;
+/// The number of judgments must have grown by one part in this many.
+const GROWN: usize = 10;
 /// At least by this many parts of judgments.
 const LEAST: usize = 200;
 
 /// The fits of an index on a thread. Dropping it cancels one that runs, which leaves the index as it was.
 #[derive(Default)]
-pub(in crate::index) struct Fits(Mutex<Option<Fit>>);
+pub(in crate::index) struct Fits(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    fit: Option<Fit>,
+    /// Calls that allow none to begin.
+    paused: usize,
+}
 
 /// A fit on a thread, which may have ended.
 struct Fit {
@@ -29,6 +38,8 @@ struct Fit {
     model: u32,
     shared: Arc<Shared>,
     thread: JoinHandle<Option<Fused>>,
+    /// The process that has the thread.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -38,47 +49,81 @@ struct Shared {
     judgments: AtomicUsize,
 }
 
+/// While it lives, the index does not learn weights by itself.
+pub(crate) struct Paused<'a>(&'a Index);
+
 impl Index {
     /// Begins to learn the weights on a thread if enough judgments have changed since that was done, unless
     /// it is being done.
     pub(in crate::index) fn fit_if_due(&self) {
-        if self.is_read_only() {
+        if self.is_read_only() || self.check_process().is_err() {
             return;
         }
+        let of_old_model = |state: &mut State| state.fit.take_if(|fit| fit.model != self.serving().number);
+        let old = of_old_model(&mut self.fits.state());
+        // Without the lock: it has the old model open until it stops.
+        old.into_iter().for_each(Fit::cancel);
         let Ok(Some(store)) = self.judgments_for_reading() else { return };
+        let state = &mut *self.fits.state();
         let serving = self.serving();
-        let judgments = store.read().live();
-        let mut fit = self.fits.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(old) = fit.take_if(|fit| fit.model != serving.number) {
-            old.cancel();
-        }
-        if fit.as_ref().is_some_and(|fit| !fit.thread.is_finished()) {
+        let fit = state.fit.as_ref();
+        if state.paused > 0 || fit.is_some_and(|fit| !fit.thread.is_finished()) {
             return;
         }
-        let before = fit.as_ref().map_or_else(|| fitted(&serving), |fit| fit.shared.judgments.load(Relaxed));
-        if !is_due(judgments, before) || !serving.store.is_lexical() {
+        let tried = fit.filter(|fit| fit.model == serving.number).map(|fit| &fit.shared.judgments);
+        let before = tried.map_or(0, |tried| tried.load(Relaxed)).max(fitted(&serving));
+        if !is_due(store.read().live(), before) || !serving.store.is_lexical() {
             return;
         }
-        let model = serving.number;
+        let (model, process) = (serving.number, std::process::id());
         let (shared, backend) = (Arc::new(Shared::default()), self.root.backend());
         let own = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("ehi-fit".to_owned());
-        let thread = thread.spawn(move || fit_while_due(&serving, &store, &*backend, &own));
-        let Some(thread) = self.attempted(thread, "the weights are not learned") else { return };
-        *fit = Some(Fit { model, shared, thread });
+        let fit = move || {
+            // All threads of the callers' pool may be waiting for this one.
+            let pool = ThreadPoolBuilder::new().num_threads(current_num_threads()).build().ok()?;
+            pool.install(|| fit_while_due(&serving, &store, &*backend, &own))
+        };
+        let thread = thread::Builder::new().name("ehi-fit".to_owned()).spawn(fit);
+        if let Some(thread) = self.attempted(thread, "the weights are not learned") {
+            state.fit = Some(Fit { model, shared, thread, process });
+        }
+    }
+
+    /// Cancels the learning of weights, and allows none to begin while the result lives.
+    pub(crate) fn pause_fits(&self) -> Paused<'_> {
+        let fit = {
+            let mut state = self.fits.state();
+            state.paused += 1;
+            state.fit.take()
+        };
+        fit.into_iter().for_each(Fit::cancel);
+        Paused(self)
     }
 
     /// Waits until the weights that this index is learning by itself are learned; returns the outcome, or
     /// `None` if it is not learning any.
     pub fn finish_fit(&self) -> Option<Fused> {
-        let fit = self.fits.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        fit.thread.join().ok().flatten()
+        let fit = self.fits.state().fit.take()?;
+        if fit.process == std::process::id() { fit.thread.join().ok().flatten() } else { None }
+    }
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.fits.state().paused -= 1;
+        self.0.fit_if_due();
+    }
+}
+
+impl Fits {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Fits {
     fn drop(&mut self) {
-        let fit = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let fit = self.state().fit.take();
         fit.into_iter().for_each(Fit::cancel);
     }
 }
@@ -87,8 +132,10 @@ impl Fit {
     /// Stops it, and waits for that, because it has the model open.
     fn cancel(self) {
         self.shared.ends.store(true, Relaxed);
-        // A panic in the thread has already been printed.
-        let _ = self.thread.join();
+        // A forked child does not have the thread. A panic in the thread has already been printed.
+        if self.process == std::process::id() {
+            let _ = self.thread.join();
+        }
     }
 }
 
@@ -98,7 +145,7 @@ fn fitted(model: &ActiveModel) -> usize {
 }
 
 fn is_due(judgments: usize, before: usize) -> bool {
-    judgments >= FEWEST_FUSION_QUESTIONS && judgments.abs_diff(before) * CHANGED >= before.max(LEAST)
+    judgments >= FEWEST_FUSION_QUESTIONS && judgments.saturating_sub(before) * GROWN >= before.max(LEAST)
 }
 
 /// Learns the weights, and again while judgments change.
@@ -115,13 +162,7 @@ fn fit_while_due(
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let fitted = model.fit(Some(store), &[], backend, &mut goes_on).and_then(|fused| {
-            if let Some(fusion) = fused.fusion.clone().filter(|_| !shared.ends.load(Relaxed)) {
-                model.set_fusion(backend, fusion)?;
-            }
-            Ok(fused)
-        });
-        match fitted {
+        match model.fit_and_keep(Some(store), &[], backend, &mut goes_on) {
             Ok(_) if is_due(store.read().live(), judgments) => {}
             Ok(fused) => return Some(fused),
             Err(Error::Cancelled) => return None,

@@ -31,7 +31,7 @@ use super::search::QueryEncoder;
 use super::{Index, WithProgress};
 use crate::data::is_held_out;
 use crate::disk::Backend;
-use crate::error::Result;
+use crate::error::{InputError, Result};
 use crate::judgment::Judgment;
 use crate::memory::Memory;
 use crate::progress::{OnProgress, Progress, no_progress};
@@ -48,6 +48,9 @@ pub(crate) use served::Served;
 pub const FEWEST_FUSION_QUESTIONS: usize = 40;
 /// Most questions that are asked; of more, those with the smallest hashes.
 const MOST_ASKED: usize = 1_000;
+
+/// How often the memory is loaded if others clear it.
+const COPY_ATTEMPTS: usize = 8;
 
 /// The outcome of [`Index::fuse`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,10 +72,10 @@ impl Index {
     /// stores the result with the index.
     ///
     /// An index does this by itself, on a thread of its own, once 40 judgments are recorded, each time that
-    /// their number has changed by a tenth and after a change of model. This call does it now.
+    /// their number has grown by a tenth, and after a change of the encoder. This call does it now.
     ///
     /// `pairs` are judgments in addition to those in the index ([`Self::record`]); they are not stored.
-    /// Weights and ages are ignored here. Once the index has learned ([`Self::learn`](Self#method.learn)),
+    /// In measuring a ranking, all count alike. Once the index has learned ([`Self::learn`](Self#method.learn)),
     /// only its held-out questions are used, because embeddings look better than they are on the others. With
     /// fewer than [`FEWEST_FUSION_QUESTIONS`] nothing changes; of more than 1,000 questions, 1,000 are asked.
     ///
@@ -105,16 +108,11 @@ impl Index {
 
     /// As [`Self::fuse`], for a caller that holds the lock ([`Self::alone`]).
     pub(crate) fn fuse_on(&self, pairs: &[Judgment], on_progress: &mut OnProgress<'_>) -> Result<Fused> {
-        self.finish_fit();
+        let _paused = self.pause_fits();
         let serving = &*self.serving();
         self.check_fusion(serving)?;
         let store = self.judgments_for_reading()?;
-        let backend = self.root.backend();
-        let fused = serving.fit(store.as_ref(), pairs, &*backend, on_progress)?;
-        if let Some(fusion) = &fused.fusion {
-            serving.set_fusion(&*backend, fusion.clone())?;
-        }
-        Ok(fused)
+        serving.fit_and_keep(store.as_ref(), pairs, &*self.root.backend(), on_progress)
     }
 }
 
@@ -146,6 +144,26 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
 }
 
 impl ActiveModel {
+    /// Learns the weights for this model from the judgments of a store and further ones, and stores them.
+    fn fit_and_keep(
+        &self,
+        store: Option<&Arc<Store>>,
+        pairs: &[Judgment],
+        backend: &dyn Backend,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Fused> {
+        let query_encoder = self.query_encoder_sum();
+        let mut fused = self.fit(store, pairs, backend, on_progress)?;
+        if let Some(fusion) = &mut fused.fusion {
+            // It may have been replaced meanwhile.
+            if self.query_encoder_sum() != query_encoder {
+                fusion.fast = None;
+            }
+            self.set_fusion(backend, fusion.clone())?;
+        }
+        Ok(fused)
+    }
+
     /// Learns the weights for this model from the judgments of a store and further ones.
     fn fit(
         &self,
@@ -193,12 +211,9 @@ impl ActiveModel {
             );
             return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
         }
-        self.load_memory(|| Ok(store.cloned()))?;
-        self.make_vectors(Some(backend), on_progress)?;
-        // A copy, because judgments are recorded meanwhile.
-        let memory = self.memory.with(Clone::clone).unwrap_or_else(|| Memory::new(0, None));
+        let memory = self.copied_memory(store, backend, on_progress)?;
         questions.keep(MOST_ASKED);
-        let of = store.map_or(0, |store| store.read().live());
+        let of = store.map_or(0, |store| store.read().live()).max(judgments.len());
         let mut learn = |questions: &Questions, encoder| {
             let measured = measure(questions, &memory, self, &view, encoder, on_progress)?;
             Ok::<_, crate::Error>(LearnedFusion { judgments: of, ..measured.learned() })
@@ -211,5 +226,24 @@ impl ActiveModel {
             }
         }
         Ok(Fused { questions: count, unanswered, sentence: sentence::of(&fusion), fusion: Some(fusion) })
+    }
+
+    /// A copy of the memory with all vectors, because judgments are recorded meanwhile.
+    fn copied_memory(
+        &self,
+        store: Option<&Arc<Store>>,
+        backend: &dyn Backend,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Memory> {
+        for _ in 0..COPY_ATTEMPTS {
+            self.load_memory(|| Ok(store.cloned()))?;
+            self.make_vectors(Some(backend), on_progress)?;
+            let copy = self.memory.with(|memory| (!memory.needs_vectors()).then(|| memory.clone()));
+            if let Some(memory) = copy.flatten() {
+                return Ok(memory);
+            }
+        }
+        // It was cleared, or cannot be read.
+        Err(InputError::ChangeUnderWay.into())
     }
 }

@@ -52,12 +52,6 @@ impl ActiveModel {
             Ok::<_, Error>(recalled)
         });
         let recalled = recalled.transpose()?.unwrap_or_default();
-        // They become candidates, which must not fail the search.
-        for document in &recalled {
-            for row in view.rows_of(document.row)? {
-                view.embedding(row)?;
-            }
-        }
         self.passing(view, recalled, plan)
     }
 

@@ -62,7 +62,9 @@ impl ActiveModel {
         let mut found = Vec::with_capacity(rows.len());
         for row in rows {
             let own = view.leaf_of(row)?;
-            if ranked.leaves.iter().any(|scored| scored.leaf == own) {
+            // Judgments may name a document beyond the visited leaves.
+            let is_hit = || ranked.rows.iter().any(|&(_, hit)| hit == row);
+            if ranked.leaves.iter().any(|scored| scored.leaf == own) || is_hit() {
                 found.push(row);
             }
         }

@@ -69,9 +69,18 @@ impl Index {
         let encode = started.elapsed() / asked.len().max(1) as u32;
         self.log(request, &asked);
         self.recall(&serving, &view, &plan, &mut asked);
-        let search = |asked: &Asked<'_>, plan: &Plan<'_>| {
+        let once = |asked: &Asked<'_>, plan: &Plan<'_>| {
             let ranked = serving.rank_asked(&view, asked, plan)?;
             request.reranked(asked, serving.answer(&view, asked, plan, &ranked, encode)?)
+        };
+        let search = |asked: &Asked<'_>, plan: &Plan<'_>| match once(asked, plan) {
+            // Documents that only judgments name may be damaged.
+            Err(error) if !asked.recalled.is_empty() => {
+                let without = once(&Asked { recalled: Vec::new(), ..asked.clone() }, plan)?;
+                self.attempted(Err::<(), _>(error), "judgments do not count in this search");
+                Ok(without)
+            }
+            found => found,
         };
         match &asked[..] {
             // Without using the thread pool.
