@@ -6,12 +6,14 @@
 //! | `by_itself.rs` | the same on a thread, when judgments have changed |
 //! | `questions.rs` | judged questions |
 //! | `served.rs` | their default searches |
+//! | `nearness.rs` | which judged questions are recalled, and figures by how near they are |
 //! | `measured.rs` | what each question finds by embeddings, words and judgments |
 //! | `weights.rs` | the weights with which questions find their answers best |
 //! | `sentence.rs` | the outcome in a sentence |
 
 mod by_itself;
 mod measured;
+mod nearness;
 mod questions;
 mod sentence;
 #[cfg(feature = "train")]
@@ -38,7 +40,10 @@ use crate::progress::{OnProgress, Progress, no_progress};
 use crate::store::{Store, StoreError};
 pub(super) use by_itself::Fits;
 use measured::measure;
-pub(crate) use questions::Questions;
+use nearness::Recallable;
+#[cfg(feature = "train")]
+pub(crate) use nearness::{Near, by_nearness};
+use questions::Questions;
 #[cfg(feature = "train")]
 pub(crate) use questions::by_question;
 #[cfg(feature = "train")]
@@ -129,6 +134,18 @@ impl Index {
     ) -> Result<Fused> {
         next.fit_to(self.judgments_for_reading()?.as_ref(), judgments, &*self.root.backend(), on_progress)
     }
+
+    /// What default searches with a model give for the questions of these judgments.
+    pub(crate) fn served(
+        &self,
+        model: &ActiveModel,
+        judgments: &[Judgment],
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Served> {
+        let (view, store) = (model.view(), self.judgments_for_reading()?);
+        let recallable = model.recallable(store.as_ref(), &*self.root.backend(), on_progress)?;
+        Questions::of(&view, judgments)?.served(model, &view, &recallable, on_progress)
+    }
 }
 
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
@@ -193,14 +210,11 @@ impl ActiveModel {
             );
             return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
         }
-        self.load_memory(|| Ok(store.cloned()))?;
-        self.make_vectors(Some(backend), on_progress)?;
-        // A copy, because judgments are recorded meanwhile.
-        let memory = self.memory.with(Clone::clone).unwrap_or_else(|| Memory::new(0, None));
+        let recallable = self.recallable(store, backend, on_progress)?;
         questions.keep(MOST_ASKED);
         let of = store.map_or(0, |store| store.read().live());
         let mut learn = |questions: &Questions, encoder| {
-            let measured = measure(questions, &memory, self, &view, encoder, on_progress)?;
+            let measured = measure(questions, &recallable, self, &view, encoder, on_progress)?;
             Ok::<_, crate::Error>(LearnedFusion { judgments: of, ..measured.learned() })
         };
         let mut fusion = learn(&questions, QueryEncoder::Full)?;
@@ -211,5 +225,18 @@ impl ActiveModel {
             }
         }
         Ok(Fused { questions: count, unanswered, sentence: sentence::of(&fusion), fusion: Some(fusion) })
+    }
+
+    /// The judged questions of a store, with vectors by this model.
+    fn recallable(
+        &self,
+        store: Option<&Arc<Store>>,
+        backend: &dyn Backend,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Recallable> {
+        self.load_memory(|| Ok(store.cloned()))?;
+        self.make_vectors(Some(backend), on_progress)?;
+        // A copy, because judgments are recorded meanwhile.
+        Ok(Recallable::of(self.memory.with(Clone::clone).unwrap_or_else(|| Memory::new(0, None))))
     }
 }
