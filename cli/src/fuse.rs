@@ -105,12 +105,17 @@ fn write_fusion(out: &mut dyn Write, fusion: &LearnedFusion) -> io::Result<()> {
         memory.weight, memory.power
     )?;
     for own in &memory.by_nearness {
-        let questions = counted(own.questions, "question");
-        writeln!(
+        write_step(
             out,
-            "  from {:.1}: {questions}, {:.3} without judgments, {:.3} with",
-            own.from, own.without, own.with
+            own.from,
+            own.questions,
+            &format!("{:.3} without judgments, {:.3} with", own.without, own.with),
         )?;
     }
     Ok(())
+}
+
+/// Figures of questions by the similarity of the nearest judged one.
+pub fn write_step(out: &mut dyn Write, from: f64, questions: usize, figures: &str) -> io::Result<()> {
+    writeln!(out, "  from {from:.1}: {}, {figures}", counted(questions, "question"))
 }

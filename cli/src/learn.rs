@@ -7,6 +7,7 @@ use ehi::learn::{LearnOptions, Learned};
 use ehi::train::{Difference, TrainConfig};
 
 use crate::failure::Failure;
+use crate::fuse::write_step;
 use crate::judge::PairsArgs;
 use crate::long::AS_BEFORE;
 use crate::restart;
@@ -59,6 +60,7 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
     }
     let figures = [
         ("nDCG@10", learned.ndcg_at_10),
+        ("nDCG@10, with memory", learned.with_memory),
         ("recall@10", learned.recall_at_10),
         ("nDCG@10, encoder alone", learned.encoder),
     ];
@@ -66,6 +68,16 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
         if let Some(Difference { value, against, .. }) = difference {
             writeln!(out, "{name:<22} {against:.4} before, {value:.4} after")?;
         }
+    }
+    if !learned.by_nearness.is_empty() {
+        writeln!(out, "nDCG@10 by similarity of the nearest judged question, before and after:")?;
+    }
+    for own in &learned.by_nearness {
+        let figures = format!(
+            "{:.3} and {:.3}, with memory {:.3} and {:.3}",
+            own.before, own.after, own.before_with_memory, own.after_with_memory
+        );
+        write_step(out, own.from, own.questions, &figures)?;
     }
     if let Some(fusion) = fusion {
         let words = 1.0 - fusion.alpha;

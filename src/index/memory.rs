@@ -24,8 +24,8 @@ use crate::store::{Operation, Store, StoreError, View};
 const PER_BLOCK: usize = 64;
 
 impl Index {
-    /// Reads the judged questions into the memory of a model, unless that was done; with their vectors if near
-    /// questions count.
+    /// Reads the judged questions into the memory of a model, unless that was done; with their vectors if
+    /// near questions count.
     ///
     /// # Errors
     /// Failures of reading judgments.

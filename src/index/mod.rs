@@ -50,7 +50,7 @@ pub use change::ModelChange;
 #[cfg(feature = "eval")]
 pub use fit::{FEWEST_FUSION_QUESTIONS, Fused};
 #[cfg(feature = "train")]
-pub(crate) use fit::{Questions, Served, by_question};
+pub(crate) use fit::{Near, Served, by_nearness, by_question};
 pub use fusion::{LearnedFusion, LearnedMemory, MemoryByNearness};
 pub use ingest::CutTexts;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};

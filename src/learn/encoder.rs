@@ -13,7 +13,7 @@ use super::tree::TuneOptions;
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::index::{ActiveModel, Index, LearnedFusion, Questions, Served, WithProgress, WithoutText};
+use crate::index::{ActiveModel, Index, LearnedFusion, WithProgress, WithoutText};
 use crate::judgment::{Judgment, now};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -177,13 +177,13 @@ impl Index {
             return Ok(learned.decided());
         }
         let aside = set.held_out();
-        let before = self.serves(&self.serving(), &aside, on_progress)?;
+        let before = self.served(&self.serving(), &aside, on_progress)?;
         let trainer = Trainer::builder().base(bundle.path()).output(output).config(config);
         let fitted = trainer.on_progress(&mut *on_progress).fit(&set)?;
 
         let mut check = |next: &ActiveModel, on_progress: &mut OnProgress<'_>| {
             learned.fusion = self.fuse_after(next, &aside, on_progress);
-            let after = self.serves(next, &aside, on_progress)?;
+            let after = self.served(next, &aside, on_progress)?;
             learned.judge(&fitted.report.verdict, self.embeddings(), &before, &after);
             learned.query_encoder = fitted.bundle.query_encoder();
             let asked = learned.chosen(choose);
@@ -225,17 +225,6 @@ impl Index {
             learned.fusion = self.fuse_on(&options.pairs, on_progress)?.fusion;
         }
         Ok(learned.decided())
-    }
-
-    /// Measures default searches with a model on the held-out questions.
-    fn serves(
-        &self,
-        model: &ActiveModel,
-        aside: &[Judgment],
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Served> {
-        let view = model.view();
-        Questions::of(&view, aside)?.served(model, &view, on_progress)
     }
 
     /// Fits the weight of words for new embeddings; the change is kept even if this fails.

@@ -24,7 +24,7 @@ mod tree;
 pub use auto_tune::{AutoTune, AutoTuneOptions, DEFAULT_INTERVAL};
 pub use encoder::Learnable;
 pub use judged::LearnOptions;
-pub use outcome::{Decision, Learned, Learning, QUESTIONS_NAMED, QuestionChange};
+pub use outcome::{ChangeByNearness, Decision, Learned, Learning, QUESTIONS_NAMED, QuestionChange};
 pub use rankings::{JudgedRankings, RankingVerdict, compare_rankings};
 pub use tree::{
     COMPARED_RECALL, DEFAULT_MEMORY_BYTES, FEWEST_TUNING_QUESTIONS, NEEDED_SAVING, NEEDED_SAVING_OF_NONE,

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::tree::Tuned;
-use crate::index::{LearnedFusion, ModelChange, Served};
+use crate::index::{LearnedFusion, ModelChange, Near, Served, by_nearness};
 use crate::model::DistilReport;
 use crate::search::MOST_EXACT_DOCUMENTS;
-use crate::train::policy::{Evidence, LEARN};
+use crate::train::policy::{Evidence, LEARN, LEARN_WITH_MEMORY, Policy};
 use crate::train::{Difference, FEWEST_QUERIES, LEARN_HELD_OUT, Recommendation, Verdict};
 
 /// Most questions of each kind listed in [`Learned`].
@@ -38,6 +38,11 @@ pub struct Learned {
     pub ndcg_at_10: Option<Difference>,
     /// Recall@10 of the same.
     pub recall_at_10: Option<Difference>,
+    /// nDCG@10 of the same searches with the judgments of other questions, none of them held out; each model
+    /// counts near ones as it has learned. Not decided by.
+    pub with_memory: Option<Difference>,
+    /// nDCG@10 by how near the nearest of these judged questions is to the held-out one, least near first.
+    pub by_nearness: Vec<ChangeByNearness>,
     /// nDCG@10 of the encoder alone: exact search by embeddings of the full encoder, after against before.
     pub encoder: Option<Difference>,
     /// Held-out questions with the largest gains in nDCG@10, at most [`QUESTIONS_NAMED`].
@@ -92,6 +97,25 @@ pub struct QuestionChange {
     pub after: f64,
 }
 
+/// The effect of a learning on held-out questions at some distance from the other judged ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ChangeByNearness {
+    /// Least cosine of a held-out question and the nearest judged one, in the model before; they reach up to
+    /// the next.
+    pub from: f64,
+    /// Number of held-out questions.
+    pub questions: usize,
+    /// Mean nDCG@10 of default searches without judgments.
+    pub before: f64,
+    /// See `before`.
+    pub after: f64,
+    /// The same with judgments of other questions.
+    pub before_with_memory: f64,
+    /// See `before_with_memory`.
+    pub after_with_memory: f64,
+}
+
 /// The record of a learning that trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -121,13 +145,23 @@ impl Learned {
             .collect();
         paired.sort_unstable_by_key(|(question, ..)| *question);
         let difference = |metric: usize| {
-            let after: Vec<f64> = paired.iter().map(|(_, _, after)| after[metric]).collect();
-            let before: Vec<f64> = paired.iter().map(|(_, before, _)| before[metric]).collect();
+            let after: Vec<f64> = paired.iter().map(|(_, _, after)| after.values[metric]).collect();
+            let before: Vec<f64> = paired.iter().map(|(_, before, _)| before.values[metric]).collect();
             (!paired.is_empty()).then(|| Difference::of(&after, &before, SEED))
         };
-        (self.ndcg_at_10, self.recall_at_10) = (difference(0), difference(1));
-        let ndcg = paired.iter().map(|(question, before, after)| (*question, before[0], after[0]));
+        [self.ndcg_at_10, self.recall_at_10, self.with_memory] = [0, 1, 2].map(difference);
+        let ndcg =
+            paired.iter().map(|(question, before, after)| (*question, before.values[0], after.values[0]));
         (self.better, self.worse) = question_changes(ndcg);
+        let values = paired.iter().map(|(_, before, after)| {
+            let ([without, _, with], [then_without, _, then_with]) = (before.values, after.values);
+            (before.nearest, [without, then_without, with, then_with])
+        });
+        let change = |Near { from, questions, means }| {
+            let [before, after, before_with_memory, after_with_memory] = means;
+            ChangeByNearness { from, questions, before, after, before_with_memory, after_with_memory }
+        };
+        self.by_nearness = by_nearness(&values.collect::<Vec<_>>()).into_iter().map(change).collect();
         let tree_loses =
             documents > MOST_EXACT_DOCUMENTS && verdict.recommendation == Recommendation::DoNotDeploy;
         self.held_out = paired.len();
@@ -152,7 +186,10 @@ impl Learned {
     /// With its sentence.
     pub(super) fn decided(mut self) -> Self {
         let Self { pairs, learned, held_out, .. } = self;
-        let measured = || self.ndcg_at_10.map_or_else(String::new, |ndcg| measured(held_out, &ndcg));
+        let measured = || {
+            let measured = self.ndcg_at_10.map_or_else(String::new, |ndcg| measured(held_out, &ndcg));
+            measured + self.judgments_suffice()
+        };
         const AS_BEFORE: &str = "the index is as before";
         self.sentence = match self.decision {
             Decision::Changed => format!(
@@ -201,6 +238,19 @@ impl Learned {
             ),
         };
         self
+    }
+
+    /// Says so if the gain is only where judgments of near questions give it without a training.
+    fn judgments_suffice(&self) -> &'static str {
+        let is_gain = |policy: Policy, difference: Option<Difference>| {
+            difference.is_some_and(|own| policy.decide(self.held_out, &own) == Evidence::Gain)
+        };
+        match is_gain(LEARN, self.ndcg_at_10) && !is_gain(LEARN_WITH_MEMORY, self.with_memory) {
+            true => {
+                "; with judgments of near questions counted, searches are not shown to be better by this training"
+            }
+            false => "",
+        }
     }
 
     /// Names the question encoder from now on, if it is the fast one.
@@ -281,6 +331,27 @@ mod tests {
         assert_eq!(decide(20, difference(0.03, 0.06), gain), Decision::NoGain);
         assert_eq!(decide(19, gain, gain), Decision::TooFew);
         assert_eq!(decide(0, None, None), Decision::TooFew);
+    }
+
+    #[test]
+    fn a_gain_that_judgments_give_too_is_called_so() {
+        let sentence = |ndcg, with_memory| {
+            let (held_out, ndcg_at_10, decision) = (20, ndcg, Decision::Changed);
+            let learned = Learned { decision, held_out, ndcg_at_10, with_memory, ..Learned::default() };
+            learned.decided().sentence
+        };
+        let gain = difference(0.03, 0.01);
+        let suffice = "; with judgments of near questions counted, searches are not shown to be better by this training.";
+        for (with_memory, says_so) in [
+            (gain, false),
+            (difference(0.006, 0.01), false),
+            (difference(0.004, 0.01), true),
+            (difference(0.03, 0.2), true),
+            (difference(-0.03, 0.01), true),
+        ] {
+            assert_eq!(sentence(gain, with_memory).ends_with(suffice), says_so, "{with_memory:?}");
+        }
+        assert!(!sentence(difference(0.03, 0.2), difference(0.0, 1.0)).contains("near questions"));
     }
 
     #[test]

@@ -304,6 +304,7 @@ fn an_index_learns_what_it_was_told() {
     let (dir, index) = untrained(STORED);
     index.record_all(judged(of_next_subject)).unwrap();
     index.record("of nothing", "absent", 1).unwrap();
+    index.finish_fit();
     let before = index.bundle().hash();
     let mut seen = 0;
     let learned = index
@@ -320,7 +321,14 @@ fn an_index_learns_what_it_was_told() {
     let questions: HashSet<String> = judged(of_next_subject).into_iter().map(|own| own.question).collect();
     let held_out = |question: &&String| is_held_out(&format!("{}?", question.to_uppercase()));
     assert_eq!(learned.held_out, questions.iter().filter(held_out).count());
-    assert!(learned.ndcg_at_10.unwrap().difference > 0.05, "{learned:?}");
+    let (ndcg, with_memory) = (learned.ndcg_at_10.unwrap(), learned.with_memory.unwrap());
+    assert!(ndcg.difference > 0.05, "{learned:?}");
+    // Near questions have the same answers, so their judgments alone reach as far.
+    assert!(with_memory.against > ndcg.against + 0.1, "{learned:?}");
+    let steps = &learned.by_nearness;
+    assert_eq!(steps.iter().map(|step| step.questions).sum::<usize>(), learned.held_out);
+    let mean = steps.iter().map(|step| step.before_with_memory * step.questions as f64).sum::<f64>();
+    assert!((mean / learned.held_out as f64 - with_memory.against).abs() < 1e-9, "{learned:?}");
     let change = learned.change.unwrap();
     assert_eq!((change.from, change.encoded), (before, STORED));
     assert_eq!(index.bundle().hash(), change.to);
@@ -427,10 +435,21 @@ fn somebody_may_decide_otherwise() {
     assert_eq!(index.judgments().unwrap().len(), judged(of_next_subject).len() + 1, "a note is no judgment");
 
     let (dir, index) = untrained(STORED);
-    index.record_all(judged(|number| vec![crc32(&[number as u8, 7]) as usize % STORED])).unwrap();
+    let all = judged(|number| vec![crc32(&[number as u8, 7]) as usize % STORED]);
+    let (held_out, pairs): (Vec<_>, _) = all.into_iter().partition(|own| is_held_out(&own.question));
+    index.record_all(held_out).unwrap();
     let before = index.bundle().hash();
     let index_path = dir.path().join("index");
-    let chosen = index.with_progress(|_| ControlFlow::Continue(())).learn_if(&briefly(), |_| true).unwrap();
+    let options = LearnOptions { pairs, ..briefly() };
+    let chosen = index.with_progress(|_| ControlFlow::Continue(())).learn_if(&options, |_| true).unwrap();
+    // Questions that are set aside recall none of each other, however near they are.
+    let step = &chosen.by_nearness[0];
+    assert_eq!(
+        (chosen.by_nearness.len(), step.from, step.questions),
+        (1, 0.0, chosen.held_out),
+        "{chosen:?}"
+    );
+    assert_eq!(chosen.with_memory, chosen.ndcg_at_10);
     assert_eq!(chosen.decision, Decision::Chosen, "{}", chosen.sentence);
     assert_eq!(index.bundle().hash(), chosen.change.unwrap().to);
     index.rollback().unwrap();

@@ -5,16 +5,16 @@ use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
 
+use super::nearness::{Recallable, nearest};
 use super::questions::{BLOCK, Questions, asked};
 use super::weights::PARTS;
-use crate::data::is_held_out;
 use crate::error::{Error, Result};
 use crate::ids::Row;
 use crate::index::ActiveModel;
 use crate::index::search::{Asked, Fusion, Plan, QueryEncoder, RankBy, SearchRequest, fuse};
-use crate::judgment::{now, plain};
+use crate::judgment::plain;
 use crate::measure::{Judge, Metric, Ranking, RelevanceLevel};
-use crate::memory::{Memory, MemoryWeights};
+use crate::memory::MemoryWeights;
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::View;
 
@@ -65,29 +65,22 @@ struct Found {
 /// Searches for each question by embeddings, words and judgments, once.
 pub(super) fn measure(
     questions: &Questions,
-    memory: &Memory,
+    recallable: &Recallable,
     model: &ActiveModel,
     view: &View,
     by_encoder: QueryEncoder,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Measured> {
     let judge = Judge::new(&METRIC, RelevanceLevel::default(), questions.judged.clone());
-    // Those set aside are not looked up.
-    let recallable: Vec<Option<String>> =
-        memory.all_texts().map(|text| (!is_held_out(text)).then(|| plain(text))).collect();
-    let (request, now) = (SearchRequest::default(), now());
+    let request = SearchRequest::default();
     let plan = Plan { parallel: false, ..Plan::new(HITS, &request) };
     let mut measured: Vec<MeasuredQuestion> = Vec::with_capacity(questions.texts.len());
     for block in questions.texts.chunks(BLOCK) {
         let first = measured.len();
         let asked = asked(model, block, RankBy::Lexical, Some(by_encoder))?;
         let one = |(place, asked): (usize, Asked<'_>)| {
-            let own = plain(&block[place]);
-            // Nor is the question itself.
-            let may_recall =
-                |place: u32| recallable[place as usize].as_deref().is_some_and(|other| other != own);
-            let recalled = model.recall_from(memory, view, &asked, true, now, &may_recall)?;
-            let part = crc32fast::hash(own.as_bytes()) % PARTS;
+            let recalled = recallable.recall(model, view, &block[place], &asked)?;
+            let part = crc32fast::hash(plain(&block[place]).as_bytes()) % PARTS;
             MeasuredQuestion::of(first + place, part, Asked { recalled, ..asked }, model, view, &plan, &judge)
         };
         let asked: Vec<_> = asked.into_iter().enumerate().collect();
@@ -110,8 +103,7 @@ impl MeasuredQuestion {
     ) -> Result<Self> {
         // Every document that judgments name is a candidate.
         asked.recalled.iter_mut().for_each(|document| document.moved = 1.0);
-        let votes = asked.recalled.iter().flat_map(|document| &document.votes);
-        let nearest = votes.map(|vote| vote.cosine).fold(0.0, f32::max);
+        let nearest = nearest(&asked.recalled);
         let (mut candidates, _) = model.candidates(view, &asked, plan)?;
         for candidate in &mut candidates {
             // Judgments are for documents. A move would change the scores.

@@ -6,12 +6,14 @@
 //! | `by_itself.rs` | the same on a thread, when judgments have changed |
 //! | `questions.rs` | judged questions |
 //! | `served.rs` | their default searches |
+//! | `nearness.rs` | which judged questions are recalled, and figures by how near they are |
 //! | `measured.rs` | what each question finds by embeddings, words and judgments |
 //! | `weights.rs` | the weights with which questions find their answers best |
 //! | `sentence.rs` | the outcome in a sentence |
 
 mod by_itself;
 mod measured;
+mod nearness;
 mod questions;
 mod sentence;
 #[cfg(feature = "train")]
@@ -33,12 +35,14 @@ use crate::data::is_held_out;
 use crate::disk::Backend;
 use crate::error::{InputError, Result};
 use crate::judgment::Judgment;
-use crate::memory::Memory;
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::store::{Store, StoreError};
 pub(super) use by_itself::Fits;
 use measured::measure;
-pub(crate) use questions::Questions;
+use nearness::Recallable;
+#[cfg(feature = "train")]
+pub(crate) use nearness::{Near, by_nearness};
+use questions::Questions;
 #[cfg(feature = "train")]
 pub(crate) use questions::by_question;
 #[cfg(feature = "train")]
@@ -75,9 +79,10 @@ impl Index {
     /// their number has grown by a tenth, and after a change of the encoder. This call does it now.
     ///
     /// `pairs` are judgments in addition to those in the index ([`Self::record`]); they are not stored.
-    /// In measuring a ranking, all count alike. Once the index has learned ([`Self::learn`](Self#method.learn)),
-    /// only its held-out questions are used, because embeddings look better than they are on the others. With
-    /// fewer than [`FEWEST_FUSION_QUESTIONS`] nothing changes; of more than 1,000 questions, 1,000 are asked.
+    /// In measuring a ranking, all count alike. Once the index has learned
+    /// ([`Self::learn`](Self#method.learn)), only its held-out questions are used, because embeddings look
+    /// better than they are on the others. With fewer than [`FEWEST_FUSION_QUESTIONS`] nothing changes; of
+    /// more than 1,000 questions, 1,000 are asked.
     ///
     /// Of 21 weights, the one with the highest mean nDCG@10 over it and two weights on either side is chosen.
     /// It is shrunk towards [`DEFAULT_ALPHA`](crate::search::DEFAULT_ALPHA) as if 80 more questions had
@@ -126,6 +131,18 @@ impl Index {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Fused> {
         next.fit_to(self.judgments_for_reading()?.as_ref(), judgments, &*self.root.backend(), on_progress)
+    }
+
+    /// What default searches with a model give for the questions of these judgments.
+    pub(crate) fn served(
+        &self,
+        model: &ActiveModel,
+        judgments: &[Judgment],
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Served> {
+        let (view, store) = (model.view(), self.judgments_for_reading()?);
+        let recallable = model.recallable(store.as_ref(), &*self.root.backend(), on_progress)?;
+        Questions::of(&view, judgments)?.served(model, &view, &recallable, on_progress)
     }
 }
 
@@ -211,11 +228,11 @@ impl ActiveModel {
             );
             return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
         }
-        let memory = self.copied_memory(store, backend, on_progress)?;
+        let recallable = self.recallable(store, backend, on_progress)?;
         questions.keep(MOST_ASKED);
         let of = store.map_or(0, |store| store.read().live()).max(judgments.len());
         let mut learn = |questions: &Questions, encoder| {
-            let measured = measure(questions, &memory, self, &view, encoder, on_progress)?;
+            let measured = measure(questions, &recallable, self, &view, encoder, on_progress)?;
             Ok::<_, crate::Error>(LearnedFusion { judgments: of, ..measured.learned() })
         };
         let mut fusion = learn(&questions, QueryEncoder::Full)?;
@@ -228,19 +245,20 @@ impl ActiveModel {
         Ok(Fused { questions: count, unanswered, sentence: sentence::of(&fusion), fusion: Some(fusion) })
     }
 
-    /// A copy of the memory with all vectors, because judgments are recorded meanwhile.
-    fn copied_memory(
+    /// The judged questions of a store, with vectors by this model: a copy, because judgments are recorded
+    /// meanwhile.
+    fn recallable(
         &self,
         store: Option<&Arc<Store>>,
         backend: &dyn Backend,
         on_progress: &mut OnProgress<'_>,
-    ) -> Result<Memory> {
+    ) -> Result<Recallable> {
         for _ in 0..COPY_ATTEMPTS {
             self.load_memory(|| Ok(store.cloned()))?;
             self.make_vectors(Some(backend), on_progress)?;
             let copy = self.memory.with(|memory| (!memory.needs_vectors()).then(|| memory.clone()));
             if let Some(memory) = copy.flatten() {
-                return Ok(memory);
+                return Ok(Recallable::of(memory));
             }
         }
         // It was cleared, or cannot be read.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
+use super::nearness::{Recallable, nearest};
 use super::questions::{BLOCK, Questions, asked};
 use crate::error::{Error, Result};
 use crate::index::ActiveModel;
-use crate::index::search::{Fusion, Plan, RankBy, SearchRequest};
+use crate::index::search::{Asked, Fusion, Plan, RankBy, SearchRequest};
 use crate::measure::{Judge, Metric, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::View;
@@ -14,12 +15,21 @@ use crate::store::View;
 /// Metrics of a default search.
 const METRICS: [Metric; 2] = [Metric::NDCG_AT_10, Metric::RECALL_AT_10];
 
-/// nDCG@10 and recall@10 of each question by a default search.
-pub(crate) type Served = HashMap<String, [f64; 2]>;
+/// Default searches by their questions.
+pub(crate) type Served = HashMap<String, ServedQuestion>;
+
+/// How good a default search for a question is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServedQuestion {
+    /// nDCG@10 and recall@10 without judgments, and nDCG@10 with those of other questions.
+    pub values: [f64; 3],
+    /// Cosine of the nearest judged question; 0 without one.
+    pub nearest: f32,
+}
 
 impl Questions {
     /// Asks each question like a default search: with the model's default encoder, and with words if they
-    /// help.
+    /// help. Judgments of other questions count as the model has learned.
     ///
     /// # Errors
     /// Failures of the encoder and of reading, and [`Error::Cancelled`].
@@ -27,6 +37,7 @@ impl Questions {
         &self,
         model: &ActiveModel,
         view: &View,
+        recallable: &Recallable,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Served> {
         let judge = Judge::new(&METRICS, RelevanceLevel::default(), self.judged.clone());
@@ -40,13 +51,24 @@ impl Questions {
                     true => RankBy::Hybrid(Fusion::Learned),
                     false => RankBy::Dense,
                 };
-                let mut ranking = model.rank_asked(view, &asked, &plan)?.rows;
-                // Judgments are for documents, but hits may be passages.
-                for (_, row) in &mut ranking {
-                    *row = view.head(*row)?;
+                let values = |asked: &Asked<'_>| {
+                    let mut ranking = model.rank_asked(view, asked, &plan)?.rows;
+                    // Judgments are for documents, but hits may be passages.
+                    for (_, row) in &mut ranking {
+                        *row = view.head(*row)?;
+                    }
+                    Ok::<_, Error>(judge.values(served.len(), &ranking))
+                };
+                let without = values(&asked)?;
+                asked.recalled = recallable.recall(model, view, text, &asked)?;
+                let (nearest, weights) = (nearest(&asked.recalled), model.memory_weights(asked.encoder));
+                let mut with = without[0];
+                if weights.weight > 0.0 {
+                    asked.recalled.iter_mut().for_each(|own| own.moved = weights.moved(&own.votes));
+                    with = values(&asked)?[0];
                 }
-                let values = judge.values(served.len(), &ranking);
-                served.insert(text.clone(), [values[0], values[1]]);
+                let values = [without[0], without[1], with];
+                served.insert(text.clone(), ServedQuestion { values, nearest });
             }
             let done = served.len();
             Progress::new(Stage::Evaluate, done, self.texts.len()).tell(on_progress, Error::Cancelled)?;

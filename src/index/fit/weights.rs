@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::measured::{ALPHAS, MEMORY_POWERS, Measured, MeasuredQuestion, alpha};
+use super::nearness::{Near, by_nearness};
 use crate::index::fusion::{LearnedFusion, LearnedMemory, MemoryByNearness};
 use crate::index::search::DEFAULT_ALPHA;
 use crate::measure::{PairedTests, SIGNIFICANCE_LEVEL};
@@ -16,8 +17,6 @@ const STRETCH: usize = 2;
 pub(super) const PARTS: u32 = 5;
 /// Weights of memory above 0 that are tried, in units of the range of candidates' scores.
 const MEMORY_WEIGHTS: [f64; 6] = [0.1, 0.2, 0.4, 0.8, 1.5, 3.0];
-/// Least cosines of the nearest judged question, by which a report is divided.
-const NEARNESS: [f32; 5] = [0.0, 0.6, 0.7, 0.8, 0.9];
 const SEED: u64 = 0;
 
 /// A weight of memory and the place of its power; `None` without memory.
@@ -83,17 +82,12 @@ impl Measured {
         let without: Vec<f64> = of_parts.iter().map(|values| values[0]).collect();
         let p_value = larger_p(&with, &without);
         let helps = mean(&with) > mean(&without) && p_value < SIGNIFICANCE_LEVEL;
-        let by_nearness = NEARNESS.iter().zip(NEARNESS.iter().skip(1).chain(&[f32::INFINITY]));
-        let by_nearness = by_nearness.map(|(&from, &to)| {
-            let near = |question: &MeasuredQuestion| (from..to).contains(&question.nearest);
-            let of = |values: &[f64]| -> Vec<f64> {
-                let own = values.iter().zip(&self.questions).filter(|(_, question)| near(question));
-                own.map(|(value, _)| *value).collect()
-            };
-            let (without, with) = (of(&without), of(&with));
-            let questions = with.len();
-            MemoryByNearness { from: from.into(), questions, without: mean(&without), with: mean(&with) }
-        });
+        let both = without.iter().zip(&with).map(|(without, with)| [*without, *with]);
+        let values: Vec<_> = self.questions.iter().map(|own| own.nearest).zip(both).collect();
+        let steps =
+            by_nearness(&values).into_iter().map(|Near { from, questions, means: [without, with] }| {
+                MemoryByNearness { from, questions, without, with }
+            });
         let (weight, power) = of_all.unwrap_or_default();
         Some(LearnedMemory {
             weight: if helps { weight } else { 0.0 },
@@ -101,7 +95,7 @@ impl Measured {
             without: mean(&without),
             with: mean(&with),
             p_value,
-            by_nearness: by_nearness.filter(|own| own.questions > 0).collect(),
+            by_nearness: steps.collect(),
         })
     }
 

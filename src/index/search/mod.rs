@@ -41,6 +41,8 @@ pub(crate) use fusion::fuse;
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
 pub use input::Question;
 pub(super) use input::check_vector;
+#[cfg(feature = "eval")]
+pub(crate) use memory::RecalledDocument;
 pub(crate) use plan::Plan;
 pub(super) use rank::Ranked;
 #[cfg(feature = "eval")]
