@@ -19,6 +19,7 @@ ELSEWHERE = {
     "embeddings": "stats",
     "create": "create",
     "delete_batch": "delete",
+    "finish_fit": "fuse",
     "forget_where": "forget",
     "fusion": "stats",
     "get_many": "get",
