@@ -200,8 +200,8 @@ impl Memory {
         }
     }
 
-    /// The nearest remembered questions that have judgments which are not too old, and that `may_recall`
-    /// accepts, nearest first. The same question is the first, even without a vector.
+    /// The nearest remembered questions that `may_recall` accepts, nearest first, without those whose
+    /// judgments are all too old. The same question is the first, even without a vector.
     ///
     /// # Shapes
     /// `unit` `[dim]` f32 of unit norm.

@@ -59,10 +59,9 @@ impl Index {
         if self.is_read_only() || self.check_process().is_err() {
             return;
         }
-        let of_old_model = |state: &mut State| state.fit.take_if(|fit| fit.model != self.serving().number);
-        let old = of_old_model(&mut self.fits.state());
+        let of_old_model = self.fits.state().fit.take_if(|fit| fit.model != self.serving().number);
         // Without the lock: it has the old model open until it stops.
-        old.into_iter().for_each(Fit::cancel);
+        of_old_model.into_iter().for_each(Fit::cancel);
         let Ok(Some(store)) = self.judgments_for_reading() else { return };
         let state = &mut *self.fits.state();
         let serving = self.serving();
@@ -103,8 +102,8 @@ impl Index {
     /// Waits until the weights that this index is learning by itself are learned; returns the outcome, or
     /// `None` if it is not learning any.
     pub fn finish_fit(&self) -> Option<Fused> {
-        let fit = self.fits.state().fit.take()?;
-        if fit.process == std::process::id() { fit.thread.join().ok().flatten() } else { None }
+        let fit = self.fits.state().fit.take();
+        fit.and_then(Fit::join)
     }
 }
 
@@ -132,10 +131,12 @@ impl Fit {
     /// Stops it, and waits for that, because it has the model open.
     fn cancel(self) {
         self.shared.ends.store(true, Relaxed);
-        // A forked child does not have the thread. A panic in the thread has already been printed.
-        if self.process == std::process::id() {
-            let _ = self.thread.join();
-        }
+        self.join();
+    }
+
+    /// Waits for it. A forked child does not have the thread, and a panic in it has already been printed.
+    fn join(self) -> Option<Fused> {
+        if self.process == std::process::id() { self.thread.join().ok().flatten() } else { None }
     }
 }
 

@@ -189,9 +189,9 @@ impl ActiveModel {
         backend: &dyn Backend,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Fused> {
-        let stored = store.map_or(Ok(Vec::new()), |store| all_judgments(store))?;
+        let mut judgments = store.map_or(Ok(Vec::new()), |store| all_judgments(store))?;
         let has_learned = store.map_or(Ok(None), |store| learned_from(store))?.is_some();
-        let mut judgments = [stored, pairs.to_vec()].concat();
+        judgments.extend_from_slice(pairs);
         if has_learned {
             // Embeddings look better than they are on the other questions.
             judgments.retain(|judgment| is_held_out(&judgment.question));
