@@ -26,12 +26,16 @@ pub struct Judgment {
     pub weight: f64,
     /// When it was made, in seconds since 1970 (UTC).
     pub time: u64,
+    /// CRC-32 of the document's stored title and text when it was judged; `None` if it was not there, and in
+    /// a judgment that no index has recorded.
+    #[serde(skip)]
+    pub(crate) text: Option<u32>,
 }
 
 impl Judgment {
     /// A judgment made now, with weight 1.
     pub fn new(question: impl Into<String>, id: impl Into<String>, grade: i32) -> Self {
-        Self { question: question.into(), id: id.into(), grade, weight: 1.0, time: now() }
+        Self { question: question.into(), id: id.into(), grade, weight: 1.0, time: now(), text: None }
     }
 
     /// The same with another weight.

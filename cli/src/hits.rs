@@ -69,7 +69,8 @@ pub fn write_hits(
 pub fn write_judgment(out: &mut dyn Write, hit: &Hit, indent: &str) -> io::Result<()> {
     let (Some(judged), Some(moved)) = (&hit.judged, hit.scores.memory) else { return Ok(()) };
     let (question, similarity) = (line_of(&judged.question), judged.similarity);
-    writeln!(out, "{indent}{moved:+.4} because you judged `{question}` (similarity {similarity:.2})")
+    let stale = if judged.stale { "; the document was replaced since" } else { "" };
+    writeln!(out, "{indent}{moved:+.4} because you judged `{question}` (similarity {similarity:.2}{stale})")
 }
 
 /// Prints required and excluded terms on one line, if the question has operators.

@@ -31,6 +31,8 @@ struct Rest {
     grade: i32,
     weight: f64,
     time: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<u32>,
 }
 
 /// All judgments of a store, ordered by question and id.
@@ -80,9 +82,22 @@ pub(super) fn learned_from(store: &Store) -> Result<Option<(String, Option<Value
     Ok(note(store, LEARNED)?.map(|document| (document.text, document.metadata)))
 }
 
+/// Whether the encoder of an index may have learned from its judgments, as far as the record of learnings
+/// goes: each has a `decision`, and these are those that leave the index as it was.
+#[cfg(feature = "eval")]
+pub(super) fn encoder_has_learned(store: &Store) -> Result<bool> {
+    const UNCHANGED: [&str; 3] = ["no_gain", "worse", "left"];
+    let Some((_, notes)) = learned_from(store)? else { return Ok(false) };
+    let learnings = notes.as_ref().and_then(|notes| notes["learnings"].as_array());
+    let is_unchanged =
+        |own: &Value| own["decision"].as_str().is_some_and(|decision| UNCHANGED.contains(&decision));
+    Ok(learnings.is_none_or(|all| !all.iter().all(is_unchanged)))
+}
+
 pub(super) fn put(judgment: &Judgment) -> Result<Put> {
-    let Judgment { question, id, grade, weight, time } = judgment;
-    let rest = serde_json::to_value(Rest { grade: *grade, weight: *weight, time: *time });
+    let Judgment { question, id, grade, weight, time, text } = judgment;
+    let rest = Rest { grade: *grade, weight: *weight, time: *time, text: *text };
+    let rest = serde_json::to_value(rest);
     let rest = rest.map_err(|source| StoreError::BadRows { id: id.clone(), what: source.to_string() })?;
     Ok(placed(Document::new(key(question, id), question, id).with_metadata(rest)))
 }
@@ -96,9 +111,9 @@ fn judgment(document: Document) -> Result<Judgment> {
     let rest = document.metadata.and_then(|rest| serde_json::from_value(rest).ok());
     // Its checksums match, so another version wrote it.
     let undecodable = || Damage::Undecodable { what: "judgment", number: 0 };
-    let Rest { grade, weight, time } =
+    let Rest { grade, weight, time, text } =
         rest.ok_or_else(|| StoreError::corrupt(names::JUDGMENTS, undecodable()))?;
-    Ok(Judgment { question: document.title, id: document.text, grade, weight, time })
+    Ok(Judgment { question: document.title, id: document.text, grade, weight, time, text })
 }
 
 /// Adds to a damage error where the file is.

@@ -70,7 +70,7 @@ impl Index {
     /// Those of [`Self::record`].
     pub fn record_all(&self, judgments: impl IntoIterator<Item = Judgment>) -> Result<Recorded> {
         self.check_writable()?;
-        let judgments: Vec<Judgment> = judgments.into_iter().collect();
+        let mut judgments: Vec<Judgment> = judgments.into_iter().collect();
         judgments.iter().try_for_each(check_judgment)?;
         let mut recorded = Recorded::default();
         if judgments.is_empty() {
@@ -79,17 +79,21 @@ impl Index {
         let store = self.judgments_for_writing()?;
         let view = self.serving().view();
         let mut counted = HashSet::new();
-        for group in judgments.chunks(PER_COMMIT) {
+        for group in judgments.chunks_mut(PER_COMMIT) {
+            for judgment in &mut *group {
+                let row = view.row_of(&judgment.id)?;
+                // A repeated pair is a single judgment.
+                let is_first = counted.insert((judgment.question.clone(), judgment.id.clone()));
+                recorded.without_document += usize::from(is_first && row.is_none());
+                if let (None, Some(row)) = (judgment.text, row) {
+                    judgment.text = Some(view.text_checksum(row)?);
+                }
+            }
             let puts = group.iter().map(put).collect::<Result<_>>()?;
             let committed = within(store.commit(WriteBatch { puts, deletes: Vec::new() }))?;
             let replaced = committed.replaced.iter().filter(|replaced| **replaced).count();
             recorded.replaced += replaced;
             recorded.added += committed.replaced.len() - replaced;
-            for judgment in group {
-                // A repeated pair is a single judgment.
-                let is_first = counted.insert((&judgment.question, &judgment.id));
-                recorded.without_document += usize::from(is_first && !view.contains(&judgment.id)?);
-            }
             self.remember(&store, group.iter().map(|judgment| (&*judgment.question, &*judgment.id)));
         }
         self.judgments_changed();

@@ -77,9 +77,10 @@ impl Index {
     /// Default searches are measured before and after on held-out judged questions, each time with the
     /// question encoder and the weight of words in service. They are better if nDCG@10 rises by
     /// [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, significant by two tests at
-    /// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), recall@10 does not fall by as much and, in
-    /// an index large enough for searches to use the tree, the tree loses nothing against k-means. Otherwise
-    /// the index is unchanged, unless [`LearnOptions::accept`] is set.
+    /// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), recall@10 does not fall by as much, nDCG@10
+    /// with the judgments of other questions does not fall significantly by as much and, in an index large
+    /// enough for searches to use the tree, the tree loses nothing against k-means. Otherwise the index is
+    /// unchanged, unless [`LearnOptions::accept`] is set.
     ///
     /// With too few judgments for a training, a tree is made if one is due ([`Self::tuning_due`]), and the
     /// weight of words is fitted if there are enough judgments for that ([`Self::fuse`]).
@@ -202,7 +203,11 @@ impl Index {
         let own = Learning { time: now(), decision: learned.decision, sentence: learned.sentence.clone() };
         let mut learnings = noted(more);
         learnings.insert(0, own);
-        learnings.truncate(KNOWN_LEARNINGS);
+        if learnings.len() > KNOWN_LEARNINGS {
+            // Those that changed the encoder say that it has learned.
+            let oldest = learnings.iter().rposition(|own| !own.decision.changes_encoder());
+            learnings.remove(oldest.unwrap_or(KNOWN_LEARNINGS));
+        }
         let noted = serde_json::to_value(Noted { learnings }).unwrap_or_default();
         let recorded = self.set_learned_from(&lines.join("\n"), noted);
         self.attempted(recorded, "the learning could not be recorded; the next one repeats it");

@@ -39,7 +39,7 @@ pub struct Learned {
     /// Recall@10 of the same.
     pub recall_at_10: Option<Difference>,
     /// nDCG@10 of the same searches with the judgments of other questions, none of them held out; each model
-    /// counts near ones as it has learned. Not decided by.
+    /// counts near ones as it has learned. It may not fall significantly.
     pub with_memory: Option<Difference>,
     /// nDCG@10 by how near the nearest of these judged questions is to the held-out one, least near first.
     pub by_nearness: Vec<ChangeByNearness>,
@@ -83,6 +83,13 @@ pub enum Decision {
     Chosen,
     /// The new model is better, but the caller chose to keep the index unchanged.
     Left,
+}
+
+impl Decision {
+    /// Whether the index uses an encoder that has learned.
+    pub(super) fn changes_encoder(self) -> bool {
+        matches!(self, Self::Changed | Self::Chosen)
+    }
 }
 
 /// The effect of a learning on a held-out question.
@@ -167,7 +174,7 @@ impl Learned {
         self.held_out = paired.len();
         self.decision = match tree_loses {
             true => Decision::Worse,
-            false => decide(self.held_out, self.ndcg_at_10, self.recall_at_10),
+            false => decide(self.held_out, self.ndcg_at_10, self.recall_at_10, self.with_memory),
         };
     }
 
@@ -277,13 +284,20 @@ fn needed(questions: usize, ndcg: Option<&Difference>) -> String {
     })
 }
 
-/// Decides by nDCG@10, provided that recall@10 does not fall.
-pub(super) fn decide(questions: usize, ndcg: Option<Difference>, recall: Option<Difference>) -> Decision {
-    let [ndcg, recall] =
-        [ndcg, recall].map(|own| own.map_or(Evidence::TooFew, |own| LEARN.decide(questions, &own)));
-    match ndcg {
+/// Decides by nDCG@10, provided that recall@10 does not fall, and nDCG@10 with judgments not significantly.
+pub(super) fn decide(
+    questions: usize,
+    ndcg: Option<Difference>,
+    recall: Option<Difference>,
+    with_memory: Option<Difference>,
+) -> Decision {
+    let evidence = |policy: Policy, own: Option<Difference>| {
+        own.map_or(Evidence::TooFew, |own| policy.decide(questions, &own))
+    };
+    let all = [evidence(LEARN, ndcg), evidence(LEARN, recall), evidence(LEARN_WITH_MEMORY, with_memory)];
+    match all[0] {
         Evidence::TooFew => Decision::TooFew,
-        _ if ndcg == Evidence::Loss || recall == Evidence::Loss => Decision::Worse,
+        _ if all.contains(&Evidence::Loss) => Decision::Worse,
         Evidence::Gain => Decision::Changed,
         _ => Decision::NoGain,
     }
@@ -324,13 +338,14 @@ mod tests {
     #[test]
     fn only_a_significant_gain_without_a_loss_changes_the_index() {
         let [gain, same, loss] = [(0.03, 0.01), (0.0, 1.0), (-0.02, 0.01)].map(|(by, p)| difference(by, p));
-        assert_eq!(decide(20, gain, same), Decision::Changed);
-        assert_eq!(decide(20, gain, loss), Decision::Worse);
-        assert_eq!(decide(20, loss, gain), Decision::Worse);
-        assert_eq!(decide(20, same, gain), Decision::NoGain);
-        assert_eq!(decide(20, difference(0.03, 0.06), gain), Decision::NoGain);
-        assert_eq!(decide(19, gain, gain), Decision::TooFew);
-        assert_eq!(decide(0, None, None), Decision::TooFew);
+        assert_eq!(decide(20, gain, same, same), Decision::Changed);
+        assert_eq!(decide(20, gain, same, difference(-0.02, 0.04)), Decision::Worse);
+        assert_eq!(decide(20, gain, loss, None), Decision::Worse);
+        assert_eq!(decide(20, loss, gain, None), Decision::Worse);
+        assert_eq!(decide(20, same, gain, None), Decision::NoGain);
+        assert_eq!(decide(20, difference(0.03, 0.06), gain, None), Decision::NoGain);
+        assert_eq!(decide(19, gain, gain, None), Decision::TooFew);
+        assert_eq!(decide(0, None, None, None), Decision::TooFew);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn compare_rankings(questions: &[JudgedRankings], seed: u64) -> RankingVerdi
         (!questions.is_empty()).then(|| Difference::of(&after, &before, seed))
     };
     let (ndcg, recall) = (compared(Metric::NDCG_AT_10), compared(Metric::RECALL_AT_10));
-    let decision = decide(questions.len(), ndcg, recall);
+    let decision = decide(questions.len(), ndcg, recall, None);
     RankingVerdict {
         decision,
         sentence: sentence(decision, questions.len(), ndcg),

@@ -56,6 +56,8 @@ pub(crate) struct JudgedDocument {
     pub grade: i32,
     pub weight: f64,
     pub time: u64,
+    /// Checksum of the text that was judged, if it is known.
+    pub text: Option<u32>,
 }
 
 /// A remembered question near to the one asked.
@@ -148,13 +150,18 @@ impl Memory {
         &self.questions[place as usize].documents
     }
 
-    /// What the judgment of a near question with this number says now; `None` if it is too old to count.
-    pub fn vote(&self, near: NearQuestion, number: usize, now: u64) -> Option<Vote> {
+    /// What the judgments of a near question say now, without those that are too old to count.
+    pub fn votes(&self, near: NearQuestion, now: u64) -> impl Iterator<Item = (&JudgedDocument, Vote)> {
         let NearQuestion { place, cosine, is_same } = near;
-        let judged = &self.documents(place)[number];
-        let left = share_left(judged.time, now, self.half_life)?;
-        let sign = if judged.grade > 0 { 1.0 } else { -1.0 };
-        Some(Vote { place: (place, number), cosine, is_same, strength: sign * (judged.weight * left) as f32 })
+        let documents = self.documents(place);
+        let best = documents.iter().map(|judged| judged.grade).max().unwrap_or_default();
+        documents.iter().enumerate().filter_map(move |(number, judged)| {
+            let left = share_left(judged.time, now, self.half_life)?;
+            // An answer counts by its grade; a document that does not answer counts in full.
+            let graded = if judged.grade > 0 { f64::from(judged.grade) / f64::from(best) } else { -1.0 };
+            let strength = (graded * judged.weight * left) as f32;
+            Some((judged, Vote { place: (place, number), cosine, is_same, is_stale: false, strength }))
+        })
     }
 
     /// The judgment of a vote.
@@ -164,7 +171,7 @@ impl Memory {
 
     /// Remembers a judgment; a later one of the same question and document replaces an earlier one.
     pub fn judge(&mut self, judgment: &Judgment) {
-        let Judgment { question, id, grade, weight, time } = judgment;
+        let Judgment { question, id, grade, weight, time, text: checksum } = judgment;
         let place = *self.places.entry(same(question)).or_insert_with(|| {
             let text = question.as_str().into();
             self.questions.push(JudgedQuestion { text, documents: Vec::new(), vector: None });
@@ -178,9 +185,9 @@ impl Memory {
         }
         let JudgedQuestion { text, documents, .. } = own;
         let spelling = if **text == **question { Arc::clone(text) } else { question.as_str().into() };
-        let new =
-            JudgedDocument { id: id.as_str().into(), spelling, grade: *grade, weight: *weight, time: *time };
-        match find(documents, id, question) {
+        let (id, grade, weight, time, checksum) = (id.as_str().into(), *grade, *weight, *time, *checksum);
+        let new = JudgedDocument { id, spelling, grade, weight, time, text: checksum };
+        match find(documents, &new.id, question) {
             Ok(own) => documents[own] = new,
             Err(own) => documents.insert(own, new),
         }

@@ -9,13 +9,17 @@ pub(crate) struct Vote {
     pub cosine: f32,
     /// Whether they are the same question.
     pub is_same: bool,
-    /// Weight of the judgment, from -1 to 1; negative if it says that the document does not answer.
+    /// Whether the document's text is another than the one that was judged.
+    pub is_stale: bool,
+    /// Weight of the judgment, from -1 to 1, that of an answer times its grade's share of the highest grade
+    /// that its question has; negative if it says that the document does not answer.
     pub strength: f32,
 }
 
 /// How judgments of near questions change a score.
 ///
-/// A judgment of weight `w` of a question at cosine `c` has the share `s = w c^power`. Judgments that agree
+/// A judgment of strength `w` of a question at cosine `c` has the share `s = w c^power`, and half of that if
+/// the document's text was replaced since. Judgments that agree
 /// add up to `1 - (1 - s1)(1 - s2)...`. A score rises by `weight` times this sum over the judgments that say
 /// that the document answers, and falls by the same of those that say that it does not. So one judgment moves
 /// a score by at most `weight` times its own weight, and all together by at most `weight`. A judgment of the
@@ -39,6 +43,8 @@ impl MemoryWeights {
     /// Least weight of a judgment of the question asked, in units of the range of candidates' scores: more
     /// than lies between the worst candidate and the best.
     const SAME: f64 = 1.5;
+    /// What a judgment of an earlier text keeps.
+    const STALE: f64 = 0.5;
 
     /// What votes add to a score, in units of the range of candidates' scores.
     pub fn moved(self, votes: &[Vote]) -> f64 {
@@ -66,7 +72,8 @@ impl MemoryWeights {
 
     /// From 0 to 1.
     fn share(self, vote: &Vote) -> f64 {
-        (f64::from(vote.strength.abs()) * f64::from(vote.cosine).powf(self.power)).clamp(0.0, 1.0)
+        let kept = if vote.is_stale { Self::STALE } else { 1.0 };
+        (kept * f64::from(vote.strength.abs()) * f64::from(vote.cosine).powf(self.power)).clamp(0.0, 1.0)
     }
 }
 
@@ -75,7 +82,7 @@ mod tests {
     use super::*;
 
     fn vote(cosine: f32, strength: f32) -> Vote {
-        Vote { place: (0, 0), cosine, is_same: cosine == 1.0, strength }
+        Vote { place: (0, 0), cosine, is_same: cosine == 1.0, is_stale: false, strength }
     }
 
     #[test]
@@ -90,6 +97,8 @@ mod tests {
         // One of each kind takes the other back.
         assert_eq!(moved(&[vote(0.9, 1.0), vote(0.9, -1.0)]), 0.0);
         assert!(moved(&[vote(0.9, -1.0)]) < 0.0 && moved(&[]) == 0.0);
+        let stale = Vote { is_stale: true, ..click };
+        assert_eq!(moved(&[stale]), moved(&[click]) / 2.0);
     }
 
     #[test]

@@ -301,6 +301,15 @@ impl View {
         Ok([part.payload(head)?, part.metadata(head)?])
     }
 
+    /// CRC-32 of the stored title and text of a live document.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::document`].
+    pub fn text_checksum(&self, row: Row) -> Result<u32> {
+        Ok(crc32fast::hash(self.stored(row)?[0]))
+    }
+
     /// Id and stored metadata of a row's document, also of a dead one.
     ///
     /// # Errors

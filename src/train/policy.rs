@@ -47,8 +47,9 @@ pub(crate) enum Evidence {
 /// Whether an index adopts what it learned, by nDCG@10 and recall@10 of its searches.
 pub(crate) const LEARN: Policy =
     Policy { gain: SMALLEST_GAIN, loss: SMALLEST_GAIN, sure_of_loss: false, comparisons: 1 };
-/// Whether a learning also gains with judgments of near questions, by nDCG@10; it does not decide.
-pub(crate) const LEARN_WITH_MEMORY: Policy = Policy { gain: SMALLEST_GAIN / 2.0, ..LEARN };
+/// The same with judgments of near questions, by nDCG@10; a gain is not required.
+pub(crate) const LEARN_WITH_MEMORY: Policy =
+    Policy { gain: SMALLEST_GAIN / 2.0, sure_of_loss: true, ..LEARN };
 /// The recommendation of a training, by recall@100 and recall@10.
 pub(crate) const TRAIN: Policy = Policy { sure_of_loss: true, comparisons: DECISIVE_COMPARISONS, ..LEARN };
 /// Whether a reranker helps, by nDCG@10.
@@ -112,6 +113,7 @@ mod tests {
             (LEARN, 20, -0.009, 0.0, NotShown),
             (LEARN_WITH_MEMORY, 20, 0.006, 0.04, Gain),
             (LEARN_WITH_MEMORY, 20, 0.004, 0.001, NotShown),
+            (LEARN_WITH_MEMORY, 20, -0.02, 0.06, NotShown),
             (TRAIN, 20, 0.03, 0.008, Gain),
             (TRAIN, 20, 0.03, 0.009, NotShown),
             (TRAIN, 20, -0.03, 0.009, NotShown),

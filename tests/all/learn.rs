@@ -314,7 +314,7 @@ fn an_index_learns_what_it_was_told() {
         })
         .learn(&options())
         .unwrap();
-    assert_eq!(learned.decision, Decision::Changed, "{}", learned.sentence);
+    assert_eq!(learned.decision, Decision::Changed, "{learned:?}");
     assert!(seen > 10 && learned.sentence.contains("nDCG@10"), "{}", learned.sentence);
     assert_eq!(learned.without_document, 1);
     assert_eq!(learned.learned + learned.held_out, QUESTIONS);
@@ -332,6 +332,7 @@ fn an_index_learns_what_it_was_told() {
     let change = learned.change.unwrap();
     assert_eq!((change.from, change.encoded), (before, STORED));
     assert_eq!(index.bundle().hash(), change.to);
+    assert_eq!(index.fuse(&[]).unwrap().questions, learned.held_out);
     assert!(!dir.path().join("index/model.trained").exists());
     assert!(index.verify().unwrap().is_sound());
 
@@ -432,6 +433,8 @@ fn somebody_may_decide_otherwise() {
     let noted = index.learnings().unwrap();
     assert_eq!(noted.len(), 1);
     assert_eq!((noted[0].decision, &noted[0].sentence), (Decision::Left, &left.sentence));
+    // Its encoder has not learned, so all questions say how much words and judgments count.
+    assert_eq!(index.fuse(&[]).unwrap().questions, QUESTIONS + 1);
     assert_eq!(index.judgments().unwrap().len(), judged(of_next_subject).len() + 1, "a note is no judgment");
 
     let (dir, index) = untrained(STORED);

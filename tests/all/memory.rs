@@ -145,6 +145,42 @@ fn judgments_age_by_the_half_life_of_their_index() {
 }
 
 #[test]
+fn a_lower_grade_and_a_judgment_of_an_earlier_text_count_less() {
+    let (dir, index) = filled(SHAPE, 100);
+    let judged = |place: usize, grade| Judgment::new(QUESTION, id(place), grade);
+    index.record_all([judged(FAR, 3), judged(FAR + 1, 1), judged(FAR + 2, -1)]).unwrap();
+    let request = SearchRequest::dense().k(100);
+    let found = |index: &Index, place: usize| {
+        let hits = ask(index, &request).hits;
+        let hit = hits.into_iter().find(|hit| hit.id == id(place)).unwrap();
+        (hit.scores.memory.unwrap(), hit.judged.unwrap().stale)
+    };
+    let (whole, _) = found(&index, FAR);
+    assert!((found(&index, FAR + 1).0 / whole - 1.0 / 3.0).abs() < 1e-4);
+    assert!((found(&index, FAR + 2).0 / whole + 1.0).abs() < 1e-4);
+    // Metadata is not what was judged.
+    let same = document(FAR).with_metadata(serde_json::json!({ "read": true }));
+    index.insert(same).unwrap();
+    assert_eq!(found(&index, FAR), (whole, false));
+    let mut other = document(FAR);
+    other.text.push_str(" and more");
+    index.insert(other).unwrap();
+    let halved = |index: &Index| {
+        let (moved, stale) = found(index, FAR);
+        stale && (moved / whole - 0.5).abs() < 0.05
+    };
+    assert!(halved(&index));
+    let (_copy_dir, copy) = filled(SHAPE, 100);
+    copy.record_all(index.judgments().unwrap()).unwrap();
+    assert_eq!(found(&copy, FAR), (whole, false), "the text that was judged");
+    index.compact().unwrap();
+    index.flush().unwrap();
+    assert!(halved(&index) && halved(&Index::open_read_only(dir.path().join("index")).unwrap()));
+    index.record_all([judged(FAR, 3)]).unwrap();
+    assert!(!found(&index, FAR).1);
+}
+
+#[test]
 fn memory_obeys_filters_reach_and_deletions() {
     let (_dir, index) = filled(SHAPE, 100);
     index.record(QUESTION, &id(FAR), 1).unwrap();

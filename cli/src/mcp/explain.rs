@@ -18,7 +18,7 @@ const LEAVES: usize = 20;
 /// Words of a hit, the weightiest.
 const WORDS: usize = 10;
 /// Fields of hits, missed documents, leaves and words that are told.
-const TOLD: &str = "id title score dense dense_rank lexical lexical_rank memory judged question similarity grade \
+const TOLD: &str = "id title score dense dense_rank lexical lexical_rank memory judged question similarity grade stale \
                     leaf exact_rank terms term weight leaf_probability probability documents";
 /// Leaves that a call may ask for.
 const BEAM: usize = 1_000_000;

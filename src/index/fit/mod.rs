@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use super::active_model::ActiveModel;
 use super::fusion::LearnedFusion;
-use super::judgment_store::{all_judgments, learned_from};
+use super::judgment_store::{all_judgments, encoder_has_learned};
 use super::judgments::check_judgment;
 use super::search::QueryEncoder;
 use super::{Index, WithProgress};
@@ -79,7 +79,7 @@ impl Index {
     /// their number has grown by a tenth, and after a change of the encoder. This call does it now.
     ///
     /// `pairs` are judgments in addition to those in the index ([`Self::record`]); they are not stored.
-    /// In measuring a ranking, all count alike. Once the index has learned
+    /// In measuring a ranking, all count alike. Once the encoder has learned
     /// ([`Self::learn`](Self#method.learn)), only its held-out questions are used, because embeddings look
     /// better than they are on the others. With fewer than [`FEWEST_FUSION_QUESTIONS`] nothing changes; of
     /// more than 1,000 questions, 1,000 are asked.
@@ -190,7 +190,7 @@ impl ActiveModel {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Fused> {
         let mut judgments = store.map_or(Ok(Vec::new()), |store| all_judgments(store))?;
-        let has_learned = store.map_or(Ok(None), |store| learned_from(store))?.is_some();
+        let has_learned = store.map_or(Ok(false), |store| encoder_has_learned(store))?;
         judgments.extend_from_slice(pairs);
         if has_learned {
             // Embeddings look better than they are on the other questions.
@@ -198,8 +198,7 @@ impl ActiveModel {
         }
         let mut fused = self.fit_to(store, &judgments, backend, on_progress)?;
         if fused.fusion.is_none() && has_learned {
-            fused.sentence += "; after a learning, even a rejected one, only questions set aside from it count, a \
-                               fifth of all";
+            fused.sentence += "; after a learning, only questions set aside from it count, a fifth of all";
         }
         Ok(fused)
     }

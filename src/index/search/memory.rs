@@ -28,8 +28,8 @@ pub(crate) struct RecalledDocument {
     pub votes: Vec<Vote>,
     /// What the votes add to its score, in units of the range of candidates' scores.
     pub moved: f64,
-    /// The judgment whose vote counts most, and the cosine of its question.
-    pub strongest: Option<(JudgedDocument, f32)>,
+    /// The judgment that counts most, and its vote.
+    pub strongest: Option<(JudgedDocument, Vote)>,
 }
 
 impl ActiveModel {
@@ -47,7 +47,7 @@ impl ActiveModel {
             for document in &mut recalled {
                 document.moved = weights.moved(&document.votes);
                 let strongest = weights.strongest(&document.votes);
-                document.strongest = strongest.map(|vote| (memory.judged(vote).clone(), vote.cosine));
+                document.strongest = strongest.map(|vote| (memory.judged(vote).clone(), *vote));
             }
             Ok::<_, Error>(recalled)
         });
@@ -114,11 +114,12 @@ impl ActiveModel {
         let found = memory.nearest(asked.text, unit.as_deref(), now, may_recall).map_err(scan_failed)?;
         let mut documents: BTreeMap<Row, Vec<Vote>> = BTreeMap::new();
         for near in found {
-            for (number, judged) in memory.documents(near.place).iter().enumerate() {
-                let Some(vote) = memory.vote(near, number, now) else { continue };
-                if let Some(row) = view.row_of(&judged.id)? {
-                    documents.entry(row).or_default().push(vote);
+            for (judged, mut vote) in memory.votes(near, now) {
+                let Some(row) = view.row_of(&judged.id)? else { continue };
+                if let Some(checksum) = judged.text {
+                    vote.is_stale = view.text_checksum(row)? != checksum;
                 }
+                documents.entry(row).or_default().push(vote);
             }
         }
         let recalled = |(row, votes)| RecalledDocument { row, votes, moved: 0.0, strongest: None };
@@ -212,8 +213,9 @@ pub(super) fn moved_by_range<T>(
 }
 
 /// What a hit says of the judgment that moved it.
-pub(super) fn recalled_judgment(judged: &JudgedDocument, similarity: f32) -> RecalledJudgment {
-    RecalledJudgment { question: judged.spelling.to_string(), similarity, grade: judged.grade }
+pub(super) fn recalled_judgment(judged: &JudgedDocument, vote: &Vote) -> RecalledJudgment {
+    let (question, similarity) = (judged.spelling.to_string(), vote.cosine);
+    RecalledJudgment { question, similarity, grade: judged.grade, stale: vote.is_stale }
 }
 
 /// Names the judgment that moved each hit most.
@@ -229,7 +231,7 @@ pub(super) fn note_judgments(
     for (hit, &(_, row)) in hits.iter_mut().zip(&ranked.rows) {
         let judgment = asked.recalled_for(view.head(row)?).and_then(|own| own.strongest.as_ref());
         let judgment = judgment.filter(|_| hit.scores.memory.is_some());
-        hit.judged = judgment.map(|(judged, similarity)| recalled_judgment(judged, *similarity));
+        hit.judged = judgment.map(|(judged, vote)| recalled_judgment(judged, vote));
     }
     Ok(())
 }

@@ -61,6 +61,9 @@ pub struct RecalledJudgment {
     pub similarity: f32,
     /// As in the judgment: 1 or more if the document answers the question.
     pub grade: i32,
+    /// Whether the document's title or text was replaced after it was judged, so that the judgment counts
+    /// half. Never in a search over several indexes, which does not compare texts.
+    pub stale: bool,
 }
 
 /// A document that was judged for the question asked, in a search over several indexes.

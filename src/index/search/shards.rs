@@ -104,15 +104,15 @@ impl JudgedQuestions {
         let mut documents: BTreeMap<&str, Vec<Vote>> = BTreeMap::new();
         // Without a vector, this cannot fail.
         for same in memory.nearest(Some(question), None, 0, &|_| true).unwrap_or_default() {
-            for (number, judged) in memory.documents(same.place).iter().enumerate() {
-                documents.entry(&judged.id).or_default().extend(memory.vote(same, number, 0));
+            for (judged, vote) in memory.votes(same, 0) {
+                documents.entry(&judged.id).or_default().push(vote);
             }
         }
         let weights = MemoryWeights::default();
         let moved = |(id, votes): (&str, Vec<Vote>)| MovedDocument {
             id: id.to_owned(),
             moved: weights.moved(&votes),
-            judged: weights.strongest(&votes).map(|vote| recalled_judgment(memory.judged(vote), vote.cosine)),
+            judged: weights.strongest(&votes).map(|vote| recalled_judgment(memory.judged(vote), vote)),
         };
         documents.into_iter().map(moved).collect()
     }
