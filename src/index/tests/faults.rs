@@ -260,8 +260,10 @@ fn judgments_that_fail_anywhere_are_stored_or_not() {
                 if done.is_ok() {
                     assert_is(&index, std::slice::from_ref(after));
                 }
-                // As above, a search may meet the failure.
-                check_answers(&index).or_else(|_| check_answers(&index)).unwrap();
+                // The judgments are read again, if they could not be.
+                if done.is_ok() && faults.failed().is_some() && change(&index).is_ok() {
+                    check_answers(&index).unwrap();
+                }
             }
             let index = open(unsynced(), &path).unwrap();
             assert_is(&index, &[before.clone(), after.clone()]);

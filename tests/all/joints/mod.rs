@@ -60,7 +60,9 @@ fn after_every_sequence_of_calls_an_index_answers_as_it_must() {
                     return failed;
                 }
                 match run(world, &Sequence::of(seed)) {
-                    Ok(near) => drop(with_near.fetch_add(u64::from(near), Ordering::Relaxed)),
+                    Ok(near) => {
+                        with_near.fetch_add(u64::from(near), Ordering::Relaxed);
+                    }
                     Err(failure) => {
                         println!("seed {seed}, step {}: {}", failure.step, failure.said);
                         failed.push((seed, failure));
@@ -74,7 +76,7 @@ fn after_every_sequence_of_calls_an_index_answers_as_it_must() {
     let with_near = with_near.into_inner();
     println!("judgments of near questions counted in {with_near} sequences");
     let Some((seed, failure)) = failed.iter().min_by_key(|(_, failure)| failure.step) else {
-        assert!(with_near >= (end - first) / 5, "near questions counted in {with_near} sequences only");
+        assert!(with_near >= (end - first) / 10, "near questions counted in {with_near} sequences only");
         return;
     };
     let fewer = shrunk(Sequence::of(*seed).up_to(failure.step), |sequence| run(world, sequence).is_err());

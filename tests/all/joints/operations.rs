@@ -177,7 +177,12 @@ impl Sequence {
         let origin =
             *[Origin::Tokens, Origin::Tokens, Origin::Stems, Origin::Passages].choose(&mut random).unwrap();
         let length = random.random_range(8..=20);
-        Self { origin, steps: (0..length).map(|_| step(&mut random)).collect() }
+        let mut steps: Vec<Step> = (0..length).map(|_| step(&mut random)).collect();
+        // So many that judgments of near questions count.
+        if random.random_bool(0.3) {
+            steps[0] = Step::Do(Op::Judge(Told::answers(random.random_range(0..QUESTIONS), 200)));
+        }
+        Self { origin, steps }
     }
 
     /// The same up to a step.

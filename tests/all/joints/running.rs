@@ -21,10 +21,10 @@ use crate::support::copy_directory;
 /// Bytes that an index may have in excess of a fresh one: measurements, and notes of learnings.
 const BESIDE: u64 = 16 << 10;
 
-/// A fresh index is compared after one in so many steps.
-const FRESH: usize = 6;
-/// The number of the last comparison, which is with everything.
-const END: usize = 2 * FRESH - 1;
+/// A fresh handle is compared after one in so many steps, and a fresh index after half of these.
+const FRESH: usize = 4;
+/// The number of the last comparison, which is with both.
+const END: usize = FRESH + 1;
 
 /// Where a sequence failed, and how.
 #[derive(Debug)]
@@ -107,12 +107,12 @@ impl<'w> Run<'w> {
         let learned = self.index().fusion().and_then(|fusion| fusion.memory);
         self.near |= learned.is_some_and(|memory| memory.weight > 0.0);
         compare(self.index(), &self.model, step as u16)?;
-        if step % 2 == 1 {
+        if step % FRESH == 1 {
             self.index().flush().map_err(|error| format!("flush: {error}"))?;
             let reader = Index::open_read_only(&self.path).map_err(|error| format!("read: {error}"))?;
             answer_alike(self.index(), &reader, &self.model, step, Beside::Reader)?;
         }
-        if step % FRESH == FRESH - 1 {
+        if step % (2 * FRESH) == END {
             let path = self.home.path().join("fresh");
             drop(self.beside_fresh(&path, step, false)?);
             std::fs::remove_dir_all(&path).map_err(|error| error.to_string())?;
