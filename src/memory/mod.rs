@@ -9,6 +9,8 @@ mod weights;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use half::f16;
@@ -31,8 +33,8 @@ pub(crate) struct Memory {
     /// The question of each vector.
     owners: Vec<u32>,
     half_life: Option<Duration>,
-    /// Questions that were added or spelt differently, and how many of these were looked at when vectors were
-    /// last made.
+    /// How often a question without a vector was judged that was not judged before, or not in this spelling,
+    /// and how many of these were looked at when vectors were last made.
     changes: u64,
     made: u64,
 }
@@ -74,14 +76,17 @@ pub(crate) struct NearQuestion {
 impl Memory {
     /// An empty memory for vectors `[dim]`; with a `dim` of 0, no question is near another.
     pub fn new(dim: usize, half_life: Option<Duration>) -> Self {
+        // Other numbers than those of any other memory, which are nothing to `note_made` of this one.
+        static FIRST: AtomicU64 = AtomicU64::new(0);
+        let first = FIRST.fetch_add(1 << 32, Relaxed);
         Self {
             questions: Vec::new(),
             places: HashMap::new(),
             vectors: NearestVectors::new(dim),
             owners: Vec::new(),
             half_life,
-            changes: 0,
-            made: 0,
+            changes: first,
+            made: first,
         }
     }
 
@@ -175,13 +180,14 @@ impl Memory {
         let place = *self.places.entry(same(question)).or_insert_with(|| {
             let text = question.as_str().into();
             self.questions.push(JudgedQuestion { text, documents: Vec::new(), vector: None });
-            self.changes += 1;
             self.questions.len() as u32 - 1
         });
         let own = &mut self.questions[place as usize];
-        if **question < *own.text || own.documents.is_empty() && **question != *own.text {
-            (own.text, own.vector) = (question.as_str().into(), None);
-            self.changes += 1;
+        if **question < *own.text || own.documents.is_empty() {
+            if **question != *own.text {
+                (own.text, own.vector) = (question.as_str().into(), None);
+            }
+            self.changes += u64::from(own.vector.is_none());
         }
         let JudgedQuestion { text, documents, .. } = own;
         let spelling = if **text == **question { Arc::clone(text) } else { question.as_str().into() };
@@ -287,6 +293,27 @@ mod tests {
         for (place, one) in different.iter().enumerate() {
             assert!(different[place + 1..].iter().all(|other| same(one) != same(other)), "{one}");
         }
+    }
+
+    #[test]
+    fn a_question_lacks_its_vector_until_it_is_made_for_this_memory() {
+        let judgment = Judgment::new("question", "d", 1);
+        let judged = || {
+            let mut memory = Memory::new(2, None);
+            memory.judge(&judgment);
+            memory
+        };
+        let mut memory = judged();
+        memory.forget("question", "d");
+        let (missing, changes) = memory.without_vectors();
+        memory.note_made(changes);
+        assert!(missing.is_empty() && !memory.needs_vectors());
+        memory.judge(&judgment);
+        assert!(memory.needs_vectors() && memory.without_vectors().0.len() == 1, "judged again");
+        // The judgments may be read again while vectors are made.
+        let (before, mut after) = (judged(), judged());
+        after.note_made(before.without_vectors().1);
+        assert!(after.needs_vectors(), "read again");
     }
 
     #[test]

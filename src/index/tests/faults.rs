@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rayon::prelude::*;
 use tempfile::TempDir;
@@ -226,23 +227,53 @@ fn a_calibration_that_fails_anywhere_leaves_the_former_curve_or_the_new_one() {
 #[test]
 fn judgments_that_fail_anywhere_are_stored_or_not() {
     let bundles = Bundles::new();
-    let (origin, before) = origin(&bundles, false);
-    let after = before.clone().told(&judgments(0, 4));
-    let record = |index: &Index| index.record_all(judgments(0, 4)).and_then(|_| index.flush());
-    let failed = each_operation(|faults| {
-        let (_dir, path) = copied(&origin);
-        if let Ok(index) = open(Arc::new(faults.clone()), &path) {
-            let done = record(&index).or_else(|_| record(&index));
-            if done.is_ok() {
-                assert_is(&index, std::slice::from_ref(&after));
+    let (first, empty) = origin(&bundles, false);
+    let (second, _) = origin(&bundles, false);
+    let index = open(unsynced(), &second.path().join("index")).unwrap();
+    index.record_all(judgments(0, 4)).unwrap();
+    weigh(&index).unwrap();
+    check_answers(&index).unwrap();
+    index.flush().unwrap();
+    drop(index);
+    let some = empty.clone().told(&judgments(0, 4));
+    let forgotten = judgments(1, 2);
+    type Change<'a> = &'a (dyn Fn(&Index) -> Result<()> + Sync);
+    let record: Change<'_> = &|index| index.record_all(judgments(0, 6)).map(drop);
+    let forget: Change<'_> =
+        &|index| index.forget(forgotten.iter().map(|own| (&*own.question, &*own.id))).map(drop);
+    let age: Change<'_> = &|index| index.set_half_life(Some(Duration::from_secs(100_000_000)));
+    let compact: Change<'_> = &Index::compact;
+    let told = empty.clone().told(&judgments(0, 6));
+    let mut failed = Vec::new();
+    for (origin, before, after, change) in [
+        (&first, &empty, &told, record),
+        (&second, &some, &told, record),
+        (&second, &some, &some.clone().forgot(&forgotten), forget),
+        (&second, &some, &some, age),
+        (&second, &some, &some, compact),
+    ] {
+        let change = |index: &Index| change(index).and_then(|()| index.flush());
+        failed.extend(each_operation(|faults| {
+            let (_dir, path) = copied(origin);
+            if let Ok(index) = open(Arc::new(faults.clone()), &path) {
+                let done = change(&index).or_else(|_| change(&index));
+                if done.is_ok() {
+                    assert_is(&index, std::slice::from_ref(after));
+                }
+                // The judgments are read again, if they could not be.
+                if done.is_ok() && faults.failed().is_some() && change(&index).is_ok() {
+                    check_answers(&index).unwrap();
+                }
             }
-        }
-        let index = open(unsynced(), &path).unwrap();
-        assert_is(&index, &[before.clone(), after.clone()]);
-        record(&index).unwrap();
-        assert_is(&index, std::slice::from_ref(&after));
-    });
-    for kind in ["open", "write", "sync", "rename", "create directory"] {
+            let index = open(unsynced(), &path).unwrap();
+            assert_is(&index, &[before.clone(), after.clone()]);
+            check_answers(&index).unwrap();
+            change(&index).unwrap();
+            assert_is(&index, std::slice::from_ref(after));
+            check_answers(&index).unwrap();
+        }));
+    }
+    for kind in ["open", "write", "sync", "rename", "create directory", "remove"] {
         assert!(failed.contains(&kind), "no {kind} in {failed:?}");
     }
 }

@@ -11,8 +11,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::json;
+
+use super::search::SearchRequest;
 use super::{Index, IndexBuilder};
-use crate::disk::{Backend, Unsynced, recorder::in_memory};
+use crate::disk::{self, Backend, Unsynced, recorder::in_memory};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
@@ -59,6 +62,13 @@ impl State {
         self
     }
 
+    fn forgot(mut self, judgments: &[Judgment]) -> Self {
+        let forgotten =
+            |question: &str, id: &str| judgments.iter().any(|j| j.question == question && j.id == id);
+        self.judgments.retain(|(question, id), _| !forgotten(question, id));
+        self
+    }
+
     fn served_by(self, bundle: &Bundle) -> Self {
         Self { model: bundle.hash(), fast: None, ..self }
     }
@@ -71,9 +81,48 @@ fn documents(from: usize, to: usize) -> Vec<Document> {
     (from..to).map(|n| Document::new(format!("d{n}"), word(n + 2), text(n))).collect()
 }
 
-/// Judgments with these numbers; every third one has the same question.
+/// One of four questions, of two words each; `of` 1 gives others that are near.
+fn question(n: usize, of: usize) -> String {
+    format!("{} {}", bundle::WORDS[1 + n % 4], bundle::WORDS[9 + 4 * of + n % 4])
+}
+
+/// Judgments with these numbers; every fourth one has the same question.
 fn judgments(from: usize, to: usize) -> Vec<Judgment> {
-    (from..to).map(|n| Judgment::new(format!("q{}", n % 3), format!("d{n}"), n as i32)).collect()
+    let judged = |n: usize| Judgment::new(question(n, 0), format!("d{n}"), n as i32);
+    (from..to).map(|n| judged(n).at(1_700_000_000)).collect()
+}
+
+/// Has judgments of near questions count.
+fn weigh(index: &Index) -> Result<()> {
+    let memory = json!({ "weight": 1, "power": 2, "without": 0, "with": 0, "p_value": 0, "by_nearness": [] });
+    let fusion = json!({
+        "alpha": 0.5, "words_help": true, "questions": 40, "dense": 0, "lexical": 0, "hybrid": 0, "rrf": 0,
+        "p_value": 0, "weights": [], "memory": memory,
+    });
+    index.serving().set_fusion(&*index.root.backend(), serde_json::from_value(fusion).unwrap())
+}
+
+/// The difference between searches and those of an index that makes the vectors of its judged questions anew.
+fn check_answers(index: &Index) -> std::result::Result<(), String> {
+    let request = SearchRequest::dense().exact().ids_only();
+    let asked: Vec<String> = (0..4).flat_map(|n| [question(n, 0), question(n, 1)]).collect();
+    let answers = || -> Result<Vec<(String, f32)>> {
+        let found = index.search_many(asked.iter().map(String::as_str), &request)?;
+        Ok(found.into_iter().flatten().map(|hit| (hit.id, hit.score)).collect())
+    };
+    let answers = || answers().map_err(|error| format!("search: {error}"));
+    let (found, serving) = (answers()?, index.serving());
+    // Missing if no near questions count.
+    let _ = fs::remove_file(serving.store.path().join(disk::names::MEMORY));
+    serving.memory.clear();
+    let anew = answers()?;
+    let is_same = |((id, score), (other, expected)): (&(String, f32), &(String, f32))| {
+        id == other && (score - expected).abs() < 1e-3
+    };
+    match found.len() == anew.len() && found.iter().zip(&anew).all(is_same) {
+        true => Ok(()),
+        false => Err(format!("answers {found:?}, and with new vectors {anew:?}")),
+    }
 }
 
 /// Files on a disk without syncs: the tests read them in the same process.

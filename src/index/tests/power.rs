@@ -28,6 +28,11 @@ enum Act {
     Calibrate,
     /// Records and flushes judgments with these numbers.
     Judge(usize, usize),
+    /// Takes back and flushes judgments with these numbers.
+    Forget(usize, usize),
+    /// Has judgments of near questions count.
+    Weigh,
+    Compact,
     /// Gives the model the query encoder of this number; 0 removes it.
     Distil(u64),
     /// Damages a file, and repairs the index.
@@ -52,7 +57,10 @@ enum Damaged {
 }
 
 fn workloads() -> Vec<(&'static str, Vec<Act>)> {
-    use Act::{Calibrate, Distil, DropPrevious, Insert, Judge, Reencode, Repair, Rollback, Snapshot};
+    use Act::{
+        Calibrate, Compact, Distil, DropPrevious, Forget, Insert, Judge, Reencode, Repair, Rollback,
+        Snapshot, Weigh,
+    };
     use Which::{A, B, C};
     vec![
         ("creation", vec![]),
@@ -64,6 +72,19 @@ fn workloads() -> Vec<(&'static str, Vec<Act>)> {
         (
             "judgments",
             vec![Insert(0, 2), Judge(0, 3), Judge(2, 5), Reencode(B), Snapshot("copy-1"), Judge(5, 6)],
+        ),
+        (
+            "vectors of judged questions",
+            vec![
+                Insert(0, 6),
+                Judge(0, 3),
+                Weigh,
+                Judge(3, 5),
+                Forget(1, 3),
+                Compact,
+                Judge(5, 8),
+                Snapshot("copy-1"),
+            ],
         ),
         (
             "query encoders",
@@ -134,6 +155,22 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 index.record_all(told.clone()).unwrap();
                 index.flush().unwrap();
                 before.told(&told)
+            }
+            Act::Forget(from, to) => {
+                let gone = judgments(from, to);
+                index.forget(gone.iter().map(|own| (&*own.question, &*own.id))).unwrap();
+                index.flush().unwrap();
+                before.forgot(&gone)
+            }
+            Act::Weigh => {
+                weigh(&index).unwrap();
+                // Makes their vectors.
+                index.search("tree leaf", 3, 3).unwrap();
+                before
+            }
+            Act::Compact => {
+                index.compact().unwrap();
+                before
             }
             Act::Distil(number) => {
                 let made = (number > 0).then(|| query_encoder::made(number));
@@ -223,6 +260,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     };
     let state = check(&index, &ran.history[acknowledged.unwrap_or(0)..=tried])?;
     index.previous_model().map_err(failed("previous model"))?;
+    check_answers(&index)?;
     let done = &ran.acts[..acknowledged.unwrap_or(0)];
     let last = |of: fn(&Act) -> bool| done.iter().rposition(of);
     let calibrated = last(|act| matches!(act, Act::Calibrate));
@@ -236,6 +274,10 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     check_copies(steps, ran, act, &index, &dir)?;
 
     // The index remains usable.
+    let told = judgments(2, 6);
+    index.record_all(told.clone()).map_err(failed("judge"))?;
+    check_answers(&index)?;
+    let state = state.told(&told);
     let added = documents(50, 52);
     index.insert_batch(added.clone()).map_err(failed("insert"))?;
     index.flush().map_err(failed("flush"))?;

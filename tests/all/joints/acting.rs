@@ -8,8 +8,8 @@ use ehi::model::DistilReport;
 use ehi::train::{DistilOptions, QueryEncoderChoice, TrainConfig};
 use ehi::{Analyzer, Index, LearnedFusion, ModelChange, Progress};
 
-use super::operations::{Op, QUESTIONS};
-use super::world::{World, distil, document, id, judgments, silent, vector};
+use super::operations::{Op, QUESTIONS, Told};
+use super::world::{World, distil, document, half_life, id, judgments, silent, time, vector};
 
 /// The result of a call.
 #[derive(Clone, Debug, Default)]
@@ -49,17 +49,21 @@ pub fn act(
             told.insert_vectors(places.iter().map(|&place| (document(place), vector(place, seed, dim))))?;
         }
         Op::Delete(ref places) => drop(index.delete_batch(places.iter().map(|&place| id(place)))?),
-        Op::Judge { from, count, grade } => drop(index.record_all(judgments(from, count, grade))?),
-        Op::Forget { from, count } => {
-            let known = judgments(from, count, 0);
+        Op::Judge(told) => drop(index.record_all(judgments(told))?),
+        Op::Forget(told) => {
+            let known = judgments(told);
             index.forget(known.iter().map(|judgment| (judgment.question.as_str(), judgment.id.as_str())))?;
         }
+        Op::ForgetBefore(month) => drop(index.forget_where(|judgment| judgment.time < time(month))?),
+        Op::HalfLife(months) => index.set_half_life(half_life(months))?,
         Op::Distil(0) => {
             let none = DistilOptions { query_encoder: QueryEncoderChoice::None, ..DistilOptions::default() };
             told.distil(&none)?;
         }
         Op::Distil(seed) => outcome.fast = told.distil(&distil(seed))?,
-        Op::Fuse { from, count } => outcome.fusion = told.fuse(&judgments(from, count, 1))?.fusion,
+        Op::Fuse { from, count } => {
+            outcome.fusion = told.fuse(&judgments(Told::answers(from, count)))?.fusion
+        }
         Op::Tune { seed, always } => {
             let options =
                 TuneOptions { leaves: Some(4), passes: Some(1), always, seed, ..TuneOptions::default() };
@@ -101,5 +105,5 @@ fn learn(seed: u64, query_encoder: bool) -> LearnOptions {
     config.schedule.batch_size = 32;
     config.schedule.indexer_epochs = 1;
     config.distillation.sentences = 0;
-    LearnOptions { pairs: judgments(0, QUESTIONS, 1), config, ..LearnOptions::default() }
+    LearnOptions { pairs: judgments(Told::answers(0, QUESTIONS)), config, ..LearnOptions::default() }
 }

@@ -1,7 +1,5 @@
 //! Compares an index with the model.
 
-use std::collections::BTreeMap;
-
 use ehi::model::Role;
 use ehi::store::Notice;
 use ehi::{Document, Fusion, Hit, Index, LearnedFusion, QueryEncoder, RankBy, SearchRequest};
@@ -49,9 +47,14 @@ pub fn compare(index: &Index, model: &Model, number: u16) -> Checked {
     let found = index.query_encoder();
     ensure!(found == serving.fast, "the query encoder is {found:?}, not {:?}", serving.fast);
     let judged = said(index.judgments())?;
-    let judged: BTreeMap<_, _> =
-        judged.into_iter().map(|own| ((own.question, own.id), (own.grade, own.weight))).collect();
-    ensure!(judged == model.judgments, "{} judgments, not {}", judged.len(), model.judgments.len());
+    ensure!(
+        judged.iter().eq(model.judgments.values()),
+        "{} judgments, not {}",
+        judged.len(),
+        model.judgments.len()
+    );
+    let (found, expected) = (said(index.half_life())?, model.half_life);
+    ensure!(found == expected, "the half-life is {found:?}, not {expected:?}");
     for more in 0..2 {
         let asked = question((number * 7 + more * 31) % QUESTIONS);
         dense(index, model, &asked).map_err(|error| format!("{asked:?}: {error}"))?;
@@ -68,7 +71,7 @@ fn weights(fusion: &Option<LearnedFusion>) -> String {
     format!("{:?}, fast {:?}", fusion.as_ref().map(of), fast.map(of))
 }
 
-fn said<T>(answer: ehi::Result<T>) -> Result<T, String> {
+pub fn said<T>(answer: ehi::Result<T>) -> Result<T, String> {
     answer.map_err(|error| error.to_string())
 }
 
@@ -207,7 +210,7 @@ pub fn hits(index: &Index, asked: &str, request: &SearchRequest) -> Result<Vec<(
 }
 
 /// Whether scores are the same apart from rounding, which may change the order of documents.
-pub fn alike(found: &[(String, f32)], expected: &[(String, f32)], rounding: f32) -> bool {
+fn alike(found: &[(String, f32)], expected: &[(String, f32)], rounding: f32) -> bool {
     let near = |(found, expected): (&(String, f32), &(String, f32))| (found.1 - expected.1).abs() < rounding;
     found.len() == expected.len() && found.iter().zip(expected).all(near)
 }

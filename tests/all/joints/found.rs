@@ -6,9 +6,9 @@ use std::path::Path;
 use ehi::{Document, Index};
 
 use super::operations::Step::{Do, Kill, Refresh};
-use super::operations::{Op, Origin, Point, Sequence, Step, Which};
+use super::operations::{Op, Origin, Point, Sequence, Step, Told, Which};
 use super::running::{run, run_and};
-use super::world::{World, document, id, vector};
+use super::world::{World, document, half_life, id, vector};
 
 fn sequence(steps: &[Step]) -> Sequence {
     Sequence { origin: Origin::Tokens, steps: steps.to_vec() }
@@ -65,16 +65,39 @@ fn a_handle_that_follows_takes_no_copy_for_a_stale_one() {
     assert_holds(&[Refresh, Do(Op::Reencode(Which::Other)), Refresh, Do(Op::DropPrevious), Refresh]);
 }
 
+#[test]
+fn a_question_that_is_judged_again_counts_for_near_ones() {
+    let judge = |from, count| Do(Op::Judge(Told::answers(from, count)));
+    let forget = Do(Op::Forget(Told::answers(0, 1)));
+    // Its vector is made only once others have made near questions count.
+    assert_holds(&[judge(0, 1), forget, judge(1, 270), judge(0, 1), Do(Op::Flush)]);
+}
+
+/// Gives the vector of each judged question to the next one.
+fn exchange_vectors(file: &Path) {
+    let mut content = fs::read(file).unwrap();
+    let (_, records) = content.split_at_mut(16);
+    // Of the plain encoder.
+    let bytes = 16 + 2 * 32;
+    let vectors: Vec<Vec<u8>> = records.chunks(bytes + 4).map(|record| record[16..bytes].to_vec()).collect();
+    for (record, vector) in records.chunks_mut(bytes + 4).zip(vectors.iter().skip(1)) {
+        record[16..bytes].copy_from_slice(vector);
+        let sum = crc32fast::hash(&record[..bytes]).to_le_bytes();
+        record[bytes..].copy_from_slice(&sum);
+    }
+    fs::write(file, content).unwrap();
+}
+
 /// A comparison that cannot fail proves nothing.
 #[test]
 fn what_is_wrong_is_seen() {
     let world = World::shared();
-    let steps = sequence(&[Do(Op::Judge { from: 0, count: 5, grade: 1 }), FUSE]);
+    let steps = sequence(&[Do(Op::Judge(Told::answers(0, 270))), FUSE]);
     let with = |change: fn(&Index) -> ehi::Result<()>| {
         move |path: &Path| change(&Index::open(path).unwrap()).unwrap()
     };
     type Wrong = Box<dyn Fn(&Path)>;
-    let wrong: [(&str, Wrong); 8] = [
+    let wrong: [(&str, Wrong); 10] = [
         ("words weigh", Box::new(|path| fs::remove_file(path.join("models/1/MEASURED")).unwrap())),
         ("nobody's", Box::new(|path| fs::write(path.join("models/1/left"), "by whom").unwrap())),
         ("nobody's", Box::new(|path| fs::create_dir(path.join("models/7")).unwrap())),
@@ -89,6 +112,8 @@ fn what_is_wrong_is_seen() {
         ),
         ("judgments", Box::new(with(|index| index.record("what?", "d1", 1).map(drop)))),
         ("not expected", Box::new(with(|index| index.insert(Document::new("x", "", "tree")).map(drop)))),
+        ("half-life", Box::new(with(|index| index.set_half_life(half_life(30))))),
+        ("and of Fresh", Box::new(|path| exchange_vectors(&path.join("models/1/MEMORY")))),
     ];
     for (said, wrong) in wrong {
         let failure = run_and(world, &steps, wrong).expect_err(said);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use ehi::Index;
+use ehi::{Index, LearnedFusion};
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +27,10 @@ struct Task {
     point: Point,
 }
 
-/// What a process reported before its end: for each call that returned, whether it succeeded.
+/// What a process reported before its end: for each call that returned, whether it succeeded, and what the
+/// index then learned by itself.
 pub struct Killed {
-    pub returned: Vec<bool>,
+    pub returned: Vec<(bool, Option<LearnedFusion>)>,
 }
 
 /// Runs `calls` in another process, and kills it in the last one, unless that ends first.
@@ -42,14 +43,11 @@ pub fn killed(world: &World, index: &Path, calls: Vec<Op>, point: Point) -> Resu
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    let returned: Vec<bool> = said
-        .lines()
-        .filter_map(|line| match line {
-            "@done" => Some(true),
-            "@refused" => Some(false),
-            _ => None,
-        })
-        .collect();
+    let returned = said.lines().filter_map(|line| {
+        let (done, learned) = line.strip_prefix('@')?.split_once(' ')?;
+        Some((done == "done", serde_json::from_str(learned).unwrap()))
+    });
+    let returned: Vec<_> = returned.collect();
     // SIGKILL and SIGXFSZ.
     let is_killed = matches!(output.status.signal(), Some(9 | 25));
     if is_killed || output.status.success() && returned.len() == task.calls.len() {
@@ -119,10 +117,9 @@ fn child() {
             }
             ControlFlow::Continue(())
         };
-        match act(&index, op, &world, &mut on_progress) {
-            Ok(_) => say("@done"),
-            Err(_) => say("@refused"),
-        }
+        let done = if act(&index, op, &world, &mut on_progress).is_ok() { "done" } else { "refused" };
+        let learned = index.finish_fit().and_then(|fit| fit.fusion);
+        say(&format!("@{done} {}", serde_json::to_string(&learned).unwrap()));
     }
     // Neither flushed nor dropped: like a kill at the very end.
     kill_this();

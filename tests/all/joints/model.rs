@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ehi::calibrate::RecallCurve;
 use ehi::model::{DistilReport, Role};
 use ehi::search::DEFAULT_ALPHA;
-use ehi::{Bundle, Document, LearnedFusion, QueryEncoder};
+use ehi::{Bundle, Document, Fused, Judgment, LearnedFusion, QueryEncoder};
 use serde_json::Value;
 
 use super::acting::Outcome;
 use super::operations::{Op, Origin};
-use super::world::{Coder, World, document, id, judgments, silent, unit, vector};
+use super::world::{Coder, World, document, half_life, id, judgments, silent, time, unit, vector};
 
 /// A document with its embedding, if that differs from the encoder's.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +69,8 @@ impl Slot {
         Some(fusion)
     }
 
-    fn learn(&mut self, fusion: LearnedFusion) {
+    /// Takes over what was learned about words and judgments.
+    pub fn learn(&mut self, fusion: LearnedFusion) {
         self.learned = Some((fusion, self.file.clone()));
     }
 
@@ -111,8 +113,11 @@ pub struct Model {
     pub lexical: bool,
     pub serving: Slot,
     pub kept: Option<Slot>,
-    /// Grade and weight by question and document.
-    pub judgments: BTreeMap<(String, String), (i32, f64)>,
+    /// By question and document.
+    pub judgments: BTreeMap<(String, String), Judgment>,
+    pub half_life: Option<Duration>,
+    /// The question judged last.
+    pub last: Option<String>,
 }
 
 impl Model {
@@ -123,7 +128,8 @@ impl Model {
         let (curve, fast, file, learned) = (None, None, None, None);
         let mut serving = Slot { bundle, coder, rows, curve, fast, file, learned };
         documents.for_each(|document| serving.put(document, None));
-        Self { origin, lexical: origin != Origin::Bare, serving, kept: None, judgments: BTreeMap::new() }
+        let (lexical, judgments, half_life) = (origin != Origin::Bare, BTreeMap::new(), None);
+        Self { origin, lexical, serving, kept: None, judgments, half_life, last: None }
     }
 
     /// A copy of it.
@@ -199,16 +205,19 @@ impl Model {
             Op::Delete(ref places) => {
                 places.iter().for_each(|&place| drop(self.serving.rows.remove(&id(place))));
             }
-            Op::Judge { from, count, grade } => {
-                for judgment in judgments(from, count, grade) {
-                    self.judgments.insert((judgment.question, judgment.id), (grade, judgment.weight));
+            Op::Judge(told) => {
+                for judgment in judgments(told) {
+                    self.last = Some(judgment.question.clone());
+                    self.judgments.insert((judgment.question.clone(), judgment.id.clone()), judgment);
                 }
             }
-            Op::Forget { from, count } => {
-                for judgment in judgments(from, count, 0) {
+            Op::Forget(told) => {
+                for judgment in judgments(told) {
                     self.judgments.remove(&(judgment.question, judgment.id));
                 }
             }
+            Op::ForgetBefore(month) => self.judgments.retain(|_, judgment| judgment.time >= time(month)),
+            Op::HalfLife(months) => self.half_life = half_life(months),
             Op::Distil(seed) => {
                 self.serving.fast = outcome.fast.filter(|_| seed > 0);
                 self.serving.file = query_file(now).filter(|_| seed > 0);
@@ -270,6 +279,11 @@ impl Model {
             return Err(format!("{change:?}, of {} documents", self.serving.rows.len()));
         }
         Ok(())
+    }
+
+    /// The index learned by itself.
+    pub fn fitted(&mut self, fit: Option<Fused>) {
+        fit.and_then(|fit| fit.fusion).into_iter().for_each(|fusion| self.serving.learn(fusion));
     }
 
     /// A return to the kept model was interrupted: missing documents may have been added to it.

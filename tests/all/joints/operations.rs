@@ -12,6 +12,9 @@ pub const FILLED: u8 = 48;
 /// Number of questions in the pool.
 pub const QUESTIONS: u16 = 280;
 
+/// Months in which judgments are made.
+pub const MONTHS: u8 = 36;
+
 /// The initial configuration of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
@@ -38,6 +41,28 @@ pub enum Which {
     Table,
 }
 
+/// Judgments of questions of the pool that follow each other, one for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    pub from: u16,
+    pub count: u16,
+    pub grade: i32,
+    /// Places from the document that answers a question to the judged one, which may be missing.
+    pub off: u8,
+    /// In another spelling.
+    pub again: bool,
+    /// With a small weight.
+    pub is_click: bool,
+    pub month: u8,
+}
+
+impl Told {
+    /// Judgments that say what answers some questions.
+    pub fn answers(from: u16, count: u16) -> Self {
+        Self { from, count, grade: 1, ..Self::default() }
+    }
+}
+
 /// A call of an index. Numbers are used as they are, so any part of a sequence can be removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
@@ -52,15 +77,12 @@ pub enum Op {
         text: bool,
     },
     Delete(Vec<u8>),
-    Judge {
-        from: u16,
-        count: u16,
-        grade: i32,
-    },
-    Forget {
-        from: u16,
-        count: u16,
-    },
+    Judge(Told),
+    Forget(Told),
+    /// All that was judged before this month.
+    ForgetBefore(u8),
+    /// Of judgments, in months; 0 takes it away.
+    HalfLife(u8),
     /// Seed 0 removes the query encoder.
     Distil(u64),
     /// With this many questions of the pool, starting with one of them.
@@ -87,6 +109,13 @@ pub enum Op {
     Lexical,
     Rebuild,
     Flush,
+}
+
+impl Op {
+    /// Whether it changes what is judged.
+    pub fn judges(&self) -> bool {
+        matches!(self, Self::Judge(_) | Self::Forget(_) | Self::ForgetBefore(_) | Self::HalfLife(_))
+    }
 }
 
 /// When a process is killed in its last call.
@@ -148,7 +177,12 @@ impl Sequence {
         let origin =
             *[Origin::Tokens, Origin::Tokens, Origin::Stems, Origin::Passages].choose(&mut random).unwrap();
         let length = random.random_range(8..=20);
-        Self { origin, steps: (0..length).map(|_| step(&mut random)).collect() }
+        let mut steps: Vec<Step> = (0..length).map(|_| step(&mut random)).collect();
+        // So many that judgments of near questions count.
+        if random.random_bool(0.3) {
+            steps[0] = Step::Do(Op::Judge(Told::answers(random.random_range(0..QUESTIONS), 200)));
+        }
+        Self { origin, steps }
     }
 
     /// The same up to a step.
@@ -165,7 +199,8 @@ fn step(random: &mut ChaCha8Rng) -> Step {
             op: change(random),
             at: random.random_range(0..20),
             write: match write(random) {
-                write @ (Op::Insert { .. } | Op::Delete(_) | Op::Judge { .. } | Op::Forget { .. }) => write,
+                write @ (Op::Insert { .. } | Op::Delete(_)) => write,
+                write if write.judges() => write,
                 _ => Op::Insert { places: vec![FILLED, FILLED + 1], version: 1 },
             },
         },
@@ -203,20 +238,34 @@ fn write(random: &mut ChaCha8Rng) -> Op {
         (0..count).map(|_| random.random_range(0..PLACES)).collect()
     };
     let (some, few) = (places(5), places(3));
-    let from = random.random_range(0..QUESTIONS);
-    let count = random.random_range(1..30);
-    match random.random_range(0..22) {
+    let told = told(random);
+    match random.random_range(0..28) {
         0..6 => Op::Insert { places: some, version: random.random_range(0..3) },
         6..10 => {
             Op::Vectors { places: few, seed: random.random_range(0..200), text: random.random_bool(0.6) }
         }
         10..15 => Op::Delete(some),
-        15..17 => Op::Judge { from, count, grade: random.random_range(-1..3) },
-        17..18 => Op::Forget { from, count },
-        18..19 => Op::Compact,
-        19..20 => Op::Rebuild,
-        20..21 => Op::Lexical,
+        15..20 => Op::Judge(told),
+        20..22 => Op::Forget(told),
+        22..23 => Op::ForgetBefore(told.month),
+        23..24 => Op::HalfLife(random.random_range(0..3) * 30),
+        24..25 => Op::Compact,
+        25..26 => Op::Rebuild,
+        26..27 => Op::Lexical,
         _ => Op::Flush,
+    }
+}
+
+fn told(random: &mut ChaCha8Rng) -> Told {
+    let answers = random.random_bool(0.7);
+    Told {
+        from: random.random_range(0..QUESTIONS),
+        count: *[3, 30, 120].choose(random).unwrap(),
+        grade: if answers { random.random_range(1..4) } else { random.random_range(-1..1) },
+        off: if random.random_bool(0.7) { 0 } else { random.random_range(0..PLACES) },
+        again: random.random_bool(0.3),
+        is_click: random.random_bool(0.3),
+        month: random.random_range(0..MONTHS),
     }
 }
 

@@ -5,20 +5,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ehi::{Fusion, Index, RepairOptions, SearchRequest, no_progress};
+use ehi::{FEWEST_FUSION_QUESTIONS, Index, RepairOptions, SearchRequest, no_progress};
 use tempfile::TempDir;
 
 use super::acting::{Outcome, act};
-use super::comparison::{Checked, alike, compare, ensure, hits};
+use super::answers::{Beside, answer_alike, fresh_index};
+use super::comparison::{Checked, compare, ensure, hits};
 use super::killing::{Killed, killed};
-use super::model::{Expected, Model, Row};
+use super::model::{Expected, Model};
 use super::names;
-use super::operations::{FILLED, Op, Origin, Point, QUESTIONS, Sequence, Step};
-use super::world::{World, builder, document, question};
+use super::operations::{FILLED, Op, Origin, Point, Sequence, Step};
+use super::world::{World, document, question};
 use crate::support::copy_directory;
 
 /// Bytes that an index may have in excess of a fresh one: measurements, and notes of learnings.
 const BESIDE: u64 = 16 << 10;
+
+/// A fresh handle is compared after one in so many steps, and a fresh index after half of these.
+const FRESH: usize = 4;
+/// The number of the last comparison, which is with both.
+const END: usize = FRESH + 1;
 
 /// Where a sequence failed, and how.
 #[derive(Debug)]
@@ -27,13 +33,13 @@ pub struct Failure {
     pub said: String,
 }
 
-/// Runs a sequence.
-pub fn run(world: &World, sequence: &Sequence) -> Result<(), Failure> {
+/// Runs a sequence; returns whether judgments of near questions counted.
+pub fn run(world: &World, sequence: &Sequence) -> Result<bool, Failure> {
     run_and(world, sequence, |_| {})
 }
 
 /// As [`run`], then changes the closed index without the model's knowledge.
-pub fn run_and(world: &World, sequence: &Sequence, then: impl FnOnce(&Path)) -> Result<(), Failure> {
+pub fn run_and(world: &World, sequence: &Sequence, then: impl FnOnce(&Path)) -> Result<bool, Failure> {
     let mut step = 0;
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut run = Run::new(world, sequence.origin);
@@ -46,7 +52,7 @@ pub fn run_and(world: &World, sequence: &Sequence, then: impl FnOnce(&Path)) -> 
         run.end(then)
     }));
     let said = match ran {
-        Ok(Ok(())) => return Ok(()),
+        Ok(Ok(near)) => return Ok(near),
         Ok(Err(said)) => said,
         Err(panic) => {
             let said = panic.downcast_ref::<String>().cloned();
@@ -68,6 +74,8 @@ struct Run<'w> {
     reader: Option<Index>,
     snapshot: Option<(PathBuf, Model)>,
     snapshots: usize,
+    /// Whether judgments of near questions counted.
+    near: bool,
 }
 
 impl<'w> Run<'w> {
@@ -83,7 +91,7 @@ impl<'w> Run<'w> {
         let index = Index::open(&path).unwrap();
         let model = Model::new(origin, index.bundle(), (0..FILLED).map(|place| document(place, 0)));
         let (reader, snapshot) = (None, None);
-        Self { world, home, path, index: Some(index), model, reader, snapshot, snapshots: 0 }
+        Self { world, home, path, index: Some(index), model, reader, snapshot, snapshots: 0, near: false }
     }
 
     fn index(&self) -> &Index {
@@ -95,8 +103,29 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
-    fn check(&self, step: usize) -> Checked {
-        compare(self.index(), &self.model, step as u16)
+    fn check(&mut self, step: usize) -> Checked {
+        let learned = self.index().fusion().and_then(|fusion| fusion.memory);
+        self.near |= learned.is_some_and(|memory| memory.weight > 0.0);
+        compare(self.index(), &self.model, step as u16)?;
+        if step % FRESH == 1 {
+            self.index().flush().map_err(|error| format!("flush: {error}"))?;
+            let reader = Index::open_read_only(&self.path).map_err(|error| format!("read: {error}"))?;
+            answer_alike(self.index(), &reader, &self.model, step, Beside::Reader)?;
+        }
+        if step % (2 * FRESH) == END {
+            let path = self.home.path().join("fresh");
+            drop(self.beside_fresh(&path, step, false)?);
+            std::fs::remove_dir_all(&path).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Compares with a fresh index in `path`.
+    fn beside_fresh(&self, path: &Path, number: usize, by_words: bool) -> Result<Index, String> {
+        let fresh = fresh_index(self.index(), &self.model, path);
+        let fresh = fresh.map_err(|error| format!("a fresh index: {error}"))?;
+        answer_alike(self.index(), &fresh, &self.model, number, Beside::Fresh { by_words })?;
+        Ok(fresh)
     }
 
     fn step(&mut self, step: &Step) -> Checked {
@@ -145,8 +174,15 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
-    /// Whether a call may return this; the model then follows.
+    /// Whether a call may return this; the model then follows, also what the index learns by itself.
     fn answered(&mut self, op: &Op, expected: Expected, called: ehi::Result<Outcome>) -> Checked {
+        let fit = self.index().finish_fit();
+        let answered = self.followed(op, expected, called);
+        self.model.fitted(fit);
+        answered
+    }
+
+    fn followed(&mut self, op: &Op, expected: Expected, called: ehi::Result<Outcome>) -> Checked {
         match called {
             Ok(_) if expected == Expected::Refused => Err(format!("{op:?} was done, which cannot be")),
             Ok(outcome) => {
@@ -177,6 +213,7 @@ impl<'w> Run<'w> {
         match act(self.index(), op, self.world, &mut on_progress) {
             Err(ehi::Error::Cancelled) => {
                 self.cut_off(op);
+                self.model.fitted(self.index().finish_fit());
                 Ok(())
             }
             called => self.answered(op, expected, called),
@@ -193,21 +230,26 @@ impl<'w> Run<'w> {
             if left == 0 && wrote.is_none() {
                 let is_before = index.bundle().hash() == before;
                 let written = act(index, write, world, &mut |_| ControlFlow::Continue(()));
-                wrote = Some((is_before, written.map_err(|error| format!("{write:?}: {error}"))));
+                let written = written.map_err(|error| format!("{write:?}: {error}"));
+                wrote = Some((is_before, written, index.finish_fit()));
             }
             left = left.saturating_sub(1);
             ControlFlow::Continue(())
         };
         let called = act(index, op, world, &mut on_progress);
         let now = index.bundle();
-        let Some((is_before, written)) = wrote else { return self.answered(op, expected, called) };
+        let Some((is_before, written, fit)) = wrote else { return self.answered(op, expected, called) };
         let written = written?;
         if is_before {
             self.model.apply(write, written, &now, world)?;
+            self.model.fitted(fit);
             return self.answered(op, expected, called);
         }
-        self.answered(op, expected, called)?;
-        self.model.apply(write, written, &now, world)
+        let last = index.finish_fit();
+        self.followed(op, expected, called)?;
+        self.model.apply(write, written, &now, world)?;
+        [fit, last].into_iter().for_each(|fit| self.model.fitted(fit));
+        Ok(())
     }
 
     /// Handles a call that was interrupted.
@@ -228,7 +270,9 @@ impl<'w> Run<'w> {
             .map_err(|error| format!("a read-only handle: {error}"))?;
         self.index().flush().map_err(|error| format!("flush: {error}"))?;
         reader.refresh().map_err(|error| format!("refresh: {error}"))?;
-        compare(&reader, &self.model, 3).map_err(|error| format!("a read-only handle: {error}"))?;
+        compare(&reader, &self.model, 3)
+            .and_then(|()| answer_alike(&reader, self.index(), &self.model, 3, Beside::Reader))
+            .map_err(|error| format!("a read-only handle: {error}"))?;
         self.reader = Some(reader);
         Ok(())
     }
@@ -240,55 +284,22 @@ impl<'w> Run<'w> {
     }
 
     /// At the end: the index opens as it is, and so does the snapshot, whatever was done to the index since.
-    fn end(mut self, then: impl FnOnce(&Path)) -> Checked {
+    fn end(mut self, then: impl FnOnce(&Path)) -> Result<bool, String> {
         self.index = None;
         then(&self.path);
         self.open()?;
-        self.check(7)?;
-        self.look_at_snapshot()
+        self.check(END)?;
+        self.look_at_snapshot()?;
+        Ok(self.near)
     }
 
     fn shrink(&mut self) -> Checked {
         for op in [Op::DropPrevious, Op::Compact] {
             self.call(&op)?;
         }
-        let said = |error: ehi::Error| format!("a fresh index: {error}");
         let path = self.home.path().join("fresh");
-        let origin = self.model.origin;
-        let mut fresh = builder(origin);
-        if origin == Origin::Bare && self.model.lexical {
-            fresh = fresh.analyzer(ehi::Analyzer::Tokens);
-        }
-        let fresh = fresh.create(&path, &self.index().bundle()).map_err(said)?;
-        let serving = &self.model.serving;
-        let rows = serving.rows.values();
-        match origin {
-            Origin::Passages => fresh.insert_batch(rows.map(|row| row.document.clone())),
-            _ => {
-                let with_row = |row: &Row| (row.document.clone(), serving.embedding(row).to_vec());
-                fresh.insert_vectors(rows.map(with_row))
-            }
-        }
-        .map_err(said)?;
-        fresh.record_all(self.index().judgments().map_err(said)?).map_err(said)?;
-        fresh.compact().map_err(said)?;
-        let asked = question((self.model.judgments.len() * 13) as u16 % QUESTIONS);
-        let all = [None, Some(Fusion::Convex(0.4)), Some(Fusion::Rrf { k: 60.0 })];
-        for fusion in all.into_iter().filter(|_| self.model.lexical) {
-            let found = [self.index(), &fresh].map(|index| {
-                let request = match fusion {
-                    Some(fusion) => SearchRequest::hybrid(fusion).encoder(ehi::QueryEncoder::Full),
-                    None => SearchRequest::lexical(),
-                };
-                hits(index, &asked, &request.k(10))
-            });
-            let [found, expected] = found;
-            let (found, expected) = (found?, expected?);
-            ensure!(
-                alike(&found, &expected, 2e-3),
-                "{asked:?} by {fusion:?}: {found:?}, and {expected:?} of a fresh index"
-            );
-        }
+        let fresh = self.beside_fresh(&path, self.model.judgments.len(), true)?;
+        fresh.compact().map_err(|error| format!("compact a fresh index: {error}"))?;
         let [found, expected] = [&self.path, &path].map(|path| names::bytes(path).unwrap());
         let most = expected + expected / 20 + BESIDE;
         ensure!(found <= most, "{found} bytes, and a fresh index has {expected}");
@@ -308,7 +319,7 @@ impl<'w> Run<'w> {
         self.open()?;
         let now = self.index().bundle();
         let found = Outcome::found(self.index());
-        for (op, &done) in calls.iter().zip(&returned) {
+        for (op, (done, fusion)) in calls.iter().zip(returned.clone()) {
             let expected = self.model.expected(op, self.world);
             let full = matches!(point, Point::Full(_));
             ensure!(done || full || expected != Expected::Done, "{op:?} was refused in another process");
@@ -316,15 +327,23 @@ impl<'w> Run<'w> {
             if done {
                 self.model.apply(op, self.found_after(op, &found, &now), &now, self.world)?;
             }
+            fusion.into_iter().for_each(|fusion| self.model.serving.learn(fusion));
         }
         let mut allowed = vec![self.model.clone()];
         // A call that ended with an error may have taken effect.
-        let is_done = returned.len() == calls.len() && returned.last() == Some(&true);
+        let is_done = returned.len() == calls.len() && returned.last().is_some_and(|(done, _)| *done);
         let in_midst = calls.get(returned.len()).or(calls.last()).filter(|_| !is_done);
         if let Some(op) = in_midst {
             self.cut_off(op);
             allowed[0] = self.model.clone();
             allowed.extend(self.after(op, &found, &now)?);
+            // It may have learned by itself, too.
+            let of_many = allowed.iter().filter(|model| model.judgments.len() >= FEWEST_FUSION_QUESTIONS);
+            let mut learned: Vec<Model> = of_many.cloned().collect();
+            for model in &mut learned {
+                found.fusion.iter().for_each(|fusion| model.serving.learn(fusion.clone()));
+            }
+            allowed.extend(learned);
         }
         let mut failures = Vec::new();
         for model in allowed {

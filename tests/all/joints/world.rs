@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use ehi::learn::TuneOptions;
 use ehi::model::Role;
@@ -15,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 
-use super::operations::{FILLED, Origin, Which};
+use super::operations::{FILLED, Origin, PLACES, QUESTIONS, Told, Which};
 use crate::support;
 
 const WORDS: [&str; 24] = [
@@ -172,23 +173,56 @@ pub fn vector(place: u8, seed: u8, dim: usize) -> Vec<f32> {
 
 /// A question in the words of the document at a place.
 pub fn question(number: u16) -> String {
-    let document = document(answer(number), 0);
+    let document = document(of_words(number), 0);
     let words: Vec<&str> = document.text.split([' ', '.']).filter(|word| !word.is_empty()).collect();
     let mut random = ChaCha8Rng::seed_from_u64(5_000 + u64::from(number));
-    let asked = (0..4).map(|_| words[random.random_range(0..words.len())]);
+    // Questions that the same document answers are near each other.
+    let asked = (0..4).map(|at| if at < 2 { words[at] } else { words[random.random_range(0..words.len())] });
     // Makes it different from any other question.
     asked.chain(["what", &number.to_string()]).collect::<Vec<_>>().join(" ")
 }
 
-/// The place of the document that answers a question.
-pub fn answer(number: u16) -> u8 {
+/// The place of the document with the words of a question.
+fn of_words(number: u16) -> u8 {
     (number % u16::from(FILLED)) as u8
 }
 
-/// Judgments of `count` questions, starting with `from`.
-pub fn judgments(from: u16, count: u16, grade: i32) -> Vec<Judgment> {
-    let numbers = (0..count).map(|more| (from + more) % super::operations::QUESTIONS);
-    numbers.map(|number| Judgment::new(question(number), id(answer(number)), grade).at(1)).collect()
+/// The place of the document that answers a question: for half of them another than that with its words, so
+/// that judgments of near questions help.
+pub fn answer(number: u16) -> u8 {
+    let place = of_words(number);
+    if place.is_multiple_of(2) { place } else { (place + 20) % FILLED }
+}
+
+/// The judgments of an operation.
+pub fn judgments(told: Told) -> Vec<Judgment> {
+    let Told { from, count, grade, off, again, is_click, month } = told;
+    let one = |more| {
+        let number = (from + more) % QUESTIONS;
+        let text = if again { spelt_again(&question(number)) } else { question(number) };
+        let weight = if is_click { 0.25 } else { 1.0 };
+        Judgment::new(text, id((answer(number) + off) % PLACES), grade).with_weight(weight).at(time(month))
+    };
+    (0..count).map(one).collect()
+}
+
+/// Another spelling of a question.
+pub fn spelt_again(question: &str) -> String {
+    let (first, rest) = question.split_at(1);
+    format!("{}{rest}?", first.to_uppercase())
+}
+
+/// A month.
+const MONTH: u64 = 30 * 86_400;
+
+/// The start of a month in which judgments are made, in seconds since 1970.
+pub fn time(month: u8) -> u64 {
+    1_700_000_000 + u64::from(month) * MONTH
+}
+
+/// The time after which judgments count half; `None` for 0.
+pub fn half_life(months: u8) -> Option<Duration> {
+    (months > 0).then(|| Duration::from_secs(u64::from(months) * MONTH))
 }
 
 /// A DistilBERT of one layer with random weights, which uses the fixture's tokenizer.
