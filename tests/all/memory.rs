@@ -162,6 +162,11 @@ fn memory_obeys_filters_reach_and_deletions() {
     assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), None);
     index.insert(document(FAR)).unwrap();
     assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), Some(0));
+    // Its row is another one now.
+    (0..50).for_each(|n| drop(index.delete(&id(n)).unwrap()));
+    assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), Some(0));
+    index.compact().unwrap();
+    assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), Some(0));
 }
 
 /// Questions that share their answers with a near one.
