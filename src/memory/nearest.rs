@@ -1,5 +1,7 @@
 //! The judged questions nearest to a question.
 
+use std::sync::Arc;
+
 use half::f16;
 
 use crate::codes::{BLOCK_ROWS, CodeMaker, CodedQuery, CodedRows, FACTORS, Rotation, block_bytes};
@@ -26,7 +28,7 @@ pub(super) struct NearestVectors {
     /// `[n, dim]`
     vectors: Vec<f16>,
     groups: Vec<Group>,
-    rotation: Rotation,
+    rotation: Arc<Rotation>,
 }
 
 /// A pivot and the vectors that are nearer to it than to other pivots.
@@ -88,7 +90,7 @@ impl Group {
 
 impl NearestVectors {
     pub fn new(dim: usize) -> Self {
-        Self { dim, vectors: Vec::new(), groups: Vec::new(), rotation: Rotation::new(dim) }
+        Self { dim, vectors: Vec::new(), groups: Vec::new(), rotation: Arc::new(Rotation::new(dim)) }
     }
 
     pub fn len(&self) -> usize {
