@@ -8,7 +8,7 @@ use super::ingest::Ingest;
 use super::measured::Measurements;
 use super::root::{check_directory, kind};
 use super::routing_log::RoutingLog;
-use super::search::FilterCache;
+use super::search::{FilterCache, JudgedTexts};
 use super::shared_memory::SharedMemory;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
@@ -55,8 +55,9 @@ pub(crate) struct ActiveModel {
     pub(super) measuring: Mutex<()>,
     /// The finding about that file when the model was opened.
     pub(super) notice: Option<Notice>,
-    /// The judged questions.
+    /// The judged questions, and the rows of their documents.
     pub(super) memory: SharedMemory,
+    pub(super) judged_texts: JudgedTexts,
 }
 
 impl ActiveModel {
@@ -106,6 +107,7 @@ impl ActiveModel {
             measuring,
             notice,
             memory,
+            judged_texts: JudgedTexts::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::Index;
 use super::active_model::ActiveModel;
-use super::fusion::{KeptFusion, LearnedFusion};
+use super::fusion::{KeptFusion, LearnedFusion, LearnedMemory};
 use super::measured::{self, Content, Measurements, Unusable, WITHOUT};
 use super::root::model_prefix;
 use super::search::{DEFAULT_ALPHA, QueryEncoder};
@@ -195,9 +195,8 @@ impl ActiveModel {
 
     /// How much judgments of near questions count.
     pub(crate) fn memory_weights(&self, encoder: Option<QueryEncoder>) -> MemoryWeights {
-        let learned = self.learned(encoder, |fusion| fusion.memory.clone()).flatten();
-        learned
-            .map_or_else(MemoryWeights::default, |own| MemoryWeights { weight: own.weight, power: own.power })
+        let weights = |own: &LearnedMemory| MemoryWeights { weight: own.weight, power: own.power };
+        self.learned(encoder, |fusion| fusion.memory.as_ref().map(weights)).flatten().unwrap_or_default()
     }
 
     /// A value learned for an encoder; for the fast one, falls back to the full one's.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use half::f16;
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::active_model::ActiveModel;
@@ -69,9 +70,14 @@ impl Index {
             return;
         }
         let now = now();
-        for asked in asked {
+        let recall = |asked: &mut Asked<'_>| {
             let recalled = serving.recall(view, asked, plan, now);
             asked.recalled = self.attempted(recalled, WITHOUT).unwrap_or_default();
+        };
+        match asked {
+            // Without using the thread pool.
+            [asked] => recall(asked),
+            _ => asked.par_iter_mut().for_each(recall),
         }
     }
 

@@ -1,24 +1,34 @@
 //! The judged questions nearest to a question.
 
+use std::sync::Arc;
+
 use half::f16;
 
+use crate::codes::{BLOCK_ROWS, CodeMaker, CodedQuery, CodedRows, FACTORS, Rotation, block_bytes};
 use crate::ids::Row;
-use crate::scan::{ScanError, Scanner, Similarity, TopK};
+use crate::scan::{Kernel, ScanError, Scanner, Similarity, TopK};
 
 /// Up to this number, every vector is scored.
 const FEW: usize = 4_096;
-/// Groups whose members are scored, those with the nearest pivots.
+/// Groups whose members are considered, those with the nearest pivots.
 const VISITED: usize = 16;
+/// By how many standard deviations, roughly, a score must exceed the estimate of its code for a vector to be
+/// missed.
+const CODE_WIDTH: f32 = 2.9;
+/// Vectors scored before their scores are compared with the bounds of others.
+const PER_ROUND: usize = 16;
 
 /// Unit vectors in groups: each vector belongs to the nearest of some pivots, which are vectors themselves.
 ///
-/// A search scores the pivots and the members of the nearest groups, about `17 sqrt(n)` of `n` vectors.
+/// A search scores the pivots, about `sqrt(n)` of `n` vectors, reads the codes of the members of the nearest
+/// groups, about `16 sqrt(n)` of one bit for each dimension, and scores the few that may be among the best.
 #[derive(Clone, Debug)]
 pub(super) struct NearestVectors {
     dim: usize,
     /// `[n, dim]`
     vectors: Vec<f16>,
     groups: Vec<Group>,
+    rotation: Arc<Rotation>,
 }
 
 /// A pivot and the vectors that are nearer to it than to other pivots.
@@ -26,11 +36,61 @@ pub(super) struct NearestVectors {
 struct Group {
     pivot: u32,
     members: Vec<u32>,
+    /// Codes of the members relative to the pivot, `[blocks, block_bytes]`, and the numbers that belong to
+    /// them.
+    blocks: Vec<u8>,
+    factors: Vec<[f32; FACTORS]>,
+    shifts: Vec<f32>,
+}
+
+impl Group {
+    fn new(pivot: u32) -> Self {
+        Self { pivot, members: Vec::new(), blocks: Vec::new(), factors: Vec::new(), shifts: Vec::new() }
+    }
+
+    /// Adds a vector; `maker` makes codes relative to the pivot.
+    fn push(&mut self, maker: &mut CodeMaker, place: u32, vector: &[f16]) {
+        let (at, bytes) = (self.members.len() % BLOCK_ROWS, block_bytes(vector.len()));
+        if at == 0 {
+            self.blocks.resize(self.blocks.len() + bytes, 0);
+        }
+        let block = self.blocks.len() - bytes;
+        let made = maker.encode(vector, at, &mut self.blocks[block..], None);
+        self.factors.push(made.factors);
+        self.shifts.push(made.shift);
+        self.members.push(place);
+    }
+
+    /// Adds the members that may score `least`, each with a bound that its score hardly ever exceeds; `along`
+    /// is the cosine of the query and the pivot.
+    fn likely(
+        &self,
+        kernel: Kernel,
+        query: &CodedQuery,
+        along: f32,
+        least: f32,
+        likely: &mut Vec<(f32, u32)>,
+    ) {
+        let (near, width) = (query.near(Some(along)), CODE_WIDTH);
+        let mut bounds = [0.0; BLOCK_ROWS];
+        let numbers = self.factors.chunks(BLOCK_ROWS).zip(self.shifts.chunks(BLOCK_ROWS));
+        let blocks = self.blocks.chunks_exact(query.tables.len()).zip(self.members.chunks(BLOCK_ROWS));
+        for ((block, members), (factors, shifts)) in blocks.zip(numbers) {
+            let sums = kernel.code_sums(query, block);
+            let part = CodedRows { sums: &sums, factors, shifts, near, width };
+            let mut reach = query.upper_bounds(part, least, &mut bounds);
+            while reach != 0 {
+                let next = reach.trailing_zeros() as usize;
+                likely.push((bounds[next], members[next]));
+                reach &= reach - 1;
+            }
+        }
+    }
 }
 
 impl NearestVectors {
     pub fn new(dim: usize) -> Self {
-        Self { dim, vectors: Vec::new(), groups: Vec::new() }
+        Self { dim, vectors: Vec::new(), groups: Vec::new(), rotation: Arc::new(Rotation::new(dim)) }
     }
 
     pub fn len(&self) -> usize {
@@ -44,14 +104,16 @@ impl NearestVectors {
         let len = self.len();
         // The number of groups grows with the square root.
         if len > FEW && len >= 4 * self.groups.len() * self.groups.len() {
-            self.group();
+            let count = (len as f64).sqrt() as usize;
+            self.groups = (0..count).map(|group| Group::new((group * len / count) as u32)).collect();
+            self.assign(0..len as u32);
         } else if !self.groups.is_empty() {
-            (first..len).for_each(|place| self.assign(place as u32));
+            self.assign(first as u32..len as u32);
         }
     }
 
     /// The `k` nearest to a vector `[dim]` of unit norm that are accepted, nearest first, each with its
-    /// cosine.
+    /// cosine. Few are asked whether they are accepted: those that would be among the nearest so far.
     ///
     /// # Errors
     /// [`ScanError`] for a query of another width.
@@ -61,20 +123,43 @@ impl NearestVectors {
         k: usize,
         accepts: &dyn Fn(u32) -> bool,
     ) -> Result<Vec<(f32, u32)>, ScanError> {
-        let accepted = |place: &u32| accepts(*place);
         let scanner = Scanner::new(Similarity::Cosine, unit)?;
         let mut top = TopK::new(k);
         if self.groups.is_empty() {
-            let all = (0..self.len() as u32).filter(accepted);
-            scanner.scan(all.map(|place| self.row(place)), &mut top)?;
+            self.score(&scanner, 0..self.len() as u32, accepts, &mut top)?;
         } else {
             let mut pivots = TopK::new(VISITED);
             scanner.scan(self.pivots(), &mut pivots)?;
-            let visited = pivots.into_sorted().into_iter().map(|(_, group)| &self.groups[group.index()]);
-            let members = visited.flat_map(|group| group.members.iter().copied()).filter(accepted);
-            scanner.scan(members.map(|place| self.row(place)), &mut top)?;
+            let (query, mut likely) = (CodedQuery::new(&self.rotation, unit), Vec::new());
+            for (along, group) in pivots.into_sorted() {
+                let least = top.threshold().unwrap_or(f32::NEG_INFINITY);
+                self.groups[group.index()].likely(scanner.kernel, &query, along, least, &mut likely);
+                likely.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+                for round in likely.chunks(PER_ROUND) {
+                    if top.threshold().is_some_and(|least| round[0].0 < least) {
+                        break;
+                    }
+                    self.score(&scanner, round.iter().map(|&(_, place)| place), accepts, &mut top)?;
+                }
+                likely.clear();
+            }
         }
         Ok(top.into_sorted().into_iter().map(|(cosine, row)| (cosine, row.0)).collect())
+    }
+
+    /// Scores vectors into `top`.
+    fn score(
+        &self,
+        scanner: &Scanner<'_>,
+        places: impl Iterator<Item = u32>,
+        accepts: &dyn Fn(u32) -> bool,
+        top: &mut TopK,
+    ) -> Result<usize, ScanError> {
+        scanner.scan_with(places.map(|place| self.row(place)), |score, row| {
+            if top.threshold().is_none_or(|least| score >= least) && accepts(row.0) {
+                top.push(score, row);
+            }
+        })
     }
 
     fn row(&self, place: u32) -> (Row, &[f16]) {
@@ -87,23 +172,30 @@ impl NearestVectors {
         self.groups.iter().zip(0..).map(|(group, at)| (Row(at), self.row(group.pivot).1))
     }
 
-    /// Makes groups anew, with about the square root of the number of vectors as pivots.
-    fn group(&mut self) {
-        let len = self.len();
-        let count = (len as f64).sqrt() as usize;
-        let pivot = |group: usize| (group * len / count) as u32;
-        self.groups = (0..count).map(|group| Group { pivot: pivot(group), members: Vec::new() }).collect();
-        (0..len as u32).for_each(|place| self.assign(place));
+    /// Adds vectors to the groups of the nearest pivots.
+    fn assign(&mut self, places: std::ops::Range<u32>) {
+        let mut of_groups: Vec<(usize, u32)> =
+            places.map(|place| (self.nearest_pivot(place), place)).collect();
+        of_groups.sort_unstable();
+        let mut maker = CodeMaker::new(self.dim);
+        for own in of_groups.chunk_by(|a, b| a.0 == b.0) {
+            let mut group = std::mem::replace(&mut self.groups[own[0].0], Group::new(0));
+            maker.beside(Some(self.row(group.pivot).1));
+            own.iter().for_each(|&(_, place)| group.push(&mut maker, place, self.row(place).1));
+            self.groups[own[0].0] = group;
+        }
     }
 
-    fn assign(&mut self, place: u32) {
+    /// The number of the nearest pivot's group.
+    fn nearest_pivot(&self, place: u32) -> usize {
         let query: Vec<f32> = self.row(place).1.iter().map(|value| value.to_f32()).collect();
         let mut top = TopK::new(1);
         // Of one width by construction.
         let scanned = Scanner::new(Similarity::Cosine, &query)
             .and_then(|scanner| scanner.scan(self.pivots(), &mut top));
-        if let (Ok(_), Some(&(_, nearest))) = (scanned, top.into_sorted().first()) {
-            self.groups[nearest.index()].members.push(place);
+        match (scanned, top.into_sorted().first()) {
+            (Ok(_), Some(&(_, nearest))) => nearest.index(),
+            _ => 0,
         }
     }
 }
@@ -136,7 +228,7 @@ mod tests {
         stored.chunks(dim * 700).for_each(|piece| grouped.extend(piece));
         assert!(grouped.groups.len() > 20 && grouped.len() == 6_000);
         assert_eq!(grouped.groups.iter().map(|group| group.members.len()).sum::<usize>(), 6_000);
-        let plain = NearestVectors { groups: Vec::new(), vectors: grouped.vectors.clone(), dim };
+        let plain = NearestVectors { groups: Vec::new(), ..grouped.clone() };
         let (mut found, all_of): (_, &dyn Fn(u32) -> bool) = (0, &|_| true);
         for query in all.chunks(dim).step_by(40) {
             let (exact, own) =

@@ -233,6 +233,18 @@ impl<'a> Scanner<'a> {
         rows: impl IntoIterator<Item = (Row, &'r [f16])>,
         top: &mut TopK,
     ) -> Result<usize, ScanError> {
+        self.scan_with(rows, |score, row| top.push(score, row))
+    }
+
+    /// As [`Self::scan`], with something else than a push for each score.
+    ///
+    /// # Errors
+    /// Those of [`Self::scan`].
+    pub fn scan_with<'r>(
+        &self,
+        rows: impl IntoIterator<Item = (Row, &'r [f16])>,
+        mut push: impl FnMut(f32, Row),
+    ) -> Result<usize, ScanError> {
         let mut rows = rows.into_iter();
         let mut ids = [Row(0); BLOCK_ROWS];
         let mut slices: [&[f16]; BLOCK_ROWS] = [&[]; BLOCK_ROWS];
@@ -253,9 +265,7 @@ impl<'a> Scanner<'a> {
             }
             let scores = &mut scores[..filled];
             self.kernel.score(self.similarity, self.query, &slices[..filled], scores);
-            for (&score, &row) in scores.iter().zip(&ids) {
-                top.push(score, row);
-            }
+            scores.iter().zip(&ids).for_each(|(&score, &row)| push(score, row));
             scanned += filled;
         }
     }

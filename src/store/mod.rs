@@ -101,7 +101,7 @@ pub(crate) use stats::bytes_below;
 pub use stats::{EncodedBy, LeafSize, StoreBytes, StoreStats};
 pub(crate) use terms::{Lexer, LexerError, Lexers, SharedLexer, Terms};
 pub use verify::{Problem, VerifyReport};
-pub(crate) use view::{Run, TermPart, View};
+pub(crate) use view::{Run, TermPart, View, ViewMark};
 
 pub use crate::ids::Row;
 

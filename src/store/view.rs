@@ -1,6 +1,9 @@
 //! Reading one generation.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
 use half::f16;
 
@@ -30,7 +33,22 @@ pub struct View {
     pub(super) lexer: Option<SharedLexer>,
 }
 
+/// Which view something was found in, without keeping the view.
+#[derive(Clone, Default)]
+pub struct ViewMark(Weak<Version>);
+
 impl View {
+    /// What tells this view from every other state of the store.
+    pub fn mark(&self) -> ViewMark {
+        ViewMark(Arc::downgrade(&self.state))
+    }
+
+    /// Whether a mark is that of a view with the same rows.
+    pub fn has_mark(&self, ViewMark(state): &ViewMark) -> bool {
+        // A mark keeps the place in memory from being used again.
+        std::ptr::eq(state.as_ptr(), Arc::as_ptr(&self.state))
+    }
+
     /// The generation that this view shows.
     pub fn generation(&self) -> Generation {
         self.state.generation

@@ -198,6 +198,13 @@ fn memory_obeys_filters_reach_and_deletions() {
     assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), None);
     index.insert(document(FAR)).unwrap();
     assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), Some(0));
+    // Its row is another one now.
+    for n in 0..50 {
+        index.delete(&id(n)).unwrap();
+    }
+    assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), Some(0));
+    index.compact().unwrap();
+    assert_eq!(place(&ask(&index, &SearchRequest::dense()), FAR), Some(0));
 }
 
 /// Questions that share their answers with a near one.

@@ -114,7 +114,7 @@ impl ActiveModel {
             |score: f32, dense_rank| HitScores { dense: Some(score), dense_rank, ..HitScores::default() };
         ranked.scores =
             ranked.rows.iter().zip(1..).map(|(&(score, _), rank)| scored(score, Some(rank))).collect();
-        let missing = self.recalled_beyond(view, asked, &ranked.rows)?;
+        let missing = self.recalled_beyond(view, asked, &ranked.rows, plan.k)?;
         let (further, _) = self.best_passages(view, &asked.vector, &missing)?;
         let further = further.into_iter().map(|best| ((best.score, best.row), scored(best.score, None)));
         Ok((ranked, further.collect()))
@@ -151,7 +151,7 @@ impl ActiveModel {
         };
         let scores = scores.collect();
         let ranked_by = RankedBy::Lexical;
-        let missing = self.recalled_beyond(view, asked, &rows)?;
+        let missing = self.recalled_beyond(view, asked, &rows, plan.k)?;
         // A document without a required word, or with an excluded one, has no score.
         let further = missing.iter().zip(search.scores(&missing)?);
         let further = further.filter_map(|(&row, score)| {
@@ -210,8 +210,8 @@ impl ActiveModel {
             by_embedding.push(view.head(row)?);
         }
         by_embedding.sort_unstable();
-        let named = asked.recalled.iter().filter(|own| own.moved > 0.0).map(|own| own.row);
-        let further: Vec<Row> = by_words.iter().map(|&(_, row)| row).chain(named).collect();
+        let mut further = asked.raised(plan.k);
+        further.extend(by_words.iter().map(|&(_, row)| row));
         let (mut dense, embeddings) = self.dense_candidates(view, asked, &mut ranked, further)?;
         dense.sort_unstable_by_key(|best| best.document);
         let known = |head: Row| {
@@ -276,13 +276,20 @@ impl ActiveModel {
         Ok((dense.into_iter().chain(further).map(best).collect(), embeddings))
     }
 
-    /// The best row of each of these documents, in their order; and the number of embeddings read.
+    /// The best row of each of these documents; and the number of embeddings read.
     pub(crate) fn best_passages(
         &self,
         view: &View,
         vector: &[f32],
         rows: &[Row],
     ) -> Result<(Vec<BestRow>, usize)> {
+        if !view.has_several() {
+            let scored = self.scores_of(view, vector, rows)?.into_iter();
+            return Ok((
+                scored.map(|(score, row)| BestRow { document: row, score, row }).collect(),
+                rows.len(),
+            ));
+        }
         let (mut places, mut all) = (HashMap::new(), Vec::with_capacity(rows.len()));
         for (place, &row) in rows.iter().enumerate() {
             for passage in view.rows_of(row)? {

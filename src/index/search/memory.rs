@@ -1,13 +1,13 @@
 //! Judged questions near to the one asked: which documents they name, and how they change a ranking.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use super::asked::{Asked, FEWEST_CANDIDATES};
 use super::damage::scan_failed;
 use super::filter::RowFilter;
 use super::fusion::HitScores;
+use super::judged_texts::JudgedText;
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::result::{Hit, MovedDocument, RecalledJudgment};
@@ -18,6 +18,10 @@ use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
 use crate::memory::{JudgedDocument, Memory, Vote};
 use crate::store::View;
+
+/// Of the documents that judgments raise, so many become candidates, or twice `k` if that is more, and all
+/// that they raise as much as the last of these.
+const FEWEST_RAISED: usize = 100;
 
 /// A document that was judged for questions near to the one asked.
 #[derive(Clone, Debug)]
@@ -112,18 +116,24 @@ impl ActiveModel {
         }
         let unit = (near && !asked.vector.is_empty()).then(|| unit(&asked.vector));
         let found = memory.nearest(asked.text, unit.as_deref(), now, may_recall).map_err(scan_failed)?;
-        let mut documents: BTreeMap<Row, Vec<Vote>> = BTreeMap::new();
-        for near in found {
-            for (judged, mut vote) in memory.votes(near, now) {
-                let Some(row) = view.row_of(&judged.id)? else { continue };
-                if let Some(checksum) = judged.text {
-                    vote.is_stale = view.text_checksum(row)? != checksum;
-                }
-                documents.entry(row).or_default().push(vote);
-            }
-        }
-        let recalled = |(row, votes)| RecalledDocument { row, votes, moved: 0.0, strongest: None };
-        Ok(documents.into_iter().map(recalled).collect())
+        let votes: Vec<(&JudgedDocument, Vote)> =
+            found.into_iter().flat_map(|near| memory.votes(near, now)).collect();
+        let texts = self.judged_texts.find(view, votes.iter().map(|(judged, _)| &judged.id))?;
+        let of_row = |(text, (judged, vote)): (Option<JudgedText>, (&JudgedDocument, Vote))| {
+            let JudgedText { row, checksum } = text?;
+            let is_stale = judged.text.is_some_and(|judged| judged != checksum);
+            Some((row, Vote { is_stale, ..vote }))
+        };
+        let mut votes: Vec<(Row, Vote)> = texts.into_iter().zip(votes).filter_map(of_row).collect();
+        // Stable: the nearest question first.
+        votes.sort_by_key(|&(row, _)| row);
+        let recalled = |own: &[(Row, Vote)]| RecalledDocument {
+            row: own[0].0,
+            votes: own.iter().map(|&(_, vote)| vote).collect(),
+            moved: 0.0,
+            strongest: None,
+        };
+        Ok(votes.chunk_by(|a, b| a.0 == b.0).map(recalled).collect())
     }
 
     /// How many rows to find before judgments change their order.
@@ -140,12 +150,16 @@ impl ActiveModel {
         view: &View,
         asked: &Asked<'_>,
         rows: &[(f32, Row)],
+        k: NonZeroUsize,
     ) -> Result<Vec<Row>> {
-        let named = asked.recalled.iter().filter(|own| own.moved > 0.0);
-        let mut missing: Vec<Row> = named.map(|own| own.row).collect();
-        for &(_, row) in rows.iter().filter(|_| !asked.recalled.is_empty()) {
-            let head = view.head(row)?;
-            missing.retain(|&row| row != head);
+        let mut missing = asked.raised(k);
+        if !missing.is_empty() {
+            let mut found = Vec::with_capacity(rows.len());
+            for &(_, row) in rows {
+                found.push(view.head(row)?);
+            }
+            found.sort_unstable();
+            missing.retain(|row| found.binary_search(row).is_err());
         }
         Ok(missing)
     }
@@ -242,8 +256,47 @@ impl Asked<'_> {
         Some(&self.recalled[place])
     }
 
+    /// The documents that judgments raise, in row order: they become candidates, however they rank otherwise.
+    /// Of many, only those that they raise most.
+    pub(super) fn raised(&self, k: NonZeroUsize) -> Vec<Row> {
+        let raised = || self.recalled.iter().filter(|document| document.moved > 0.0);
+        let mut moves: Vec<f64> = raised().map(|document| document.moved).collect();
+        let most = k.get().saturating_mul(2).max(FEWEST_RAISED);
+        let least = match moves.len() > most {
+            true => *moves.select_nth_unstable_by(most - 1, |a, b| b.total_cmp(a)).1,
+            false => 0.0,
+        };
+        raised().filter(|document| document.moved >= least).map(|document| document.row).collect()
+    }
+
     /// What judgments add to the score of a document, given by its representative row.
     pub(super) fn moved(&self, row: Row) -> f64 {
         self.recalled_for(row).map_or(0.0, |document| document.moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_documents_those_raised_most_become_candidates() {
+        let asked = |moved: fn(u32) -> f64| {
+            let recalled = (0..300).map(Row).map(|row| RecalledDocument {
+                row,
+                votes: Vec::new(),
+                moved: moved(row.0),
+                strongest: None,
+            });
+            Asked { recalled: recalled.collect(), ..Asked::default() }
+        };
+        let raised = |asked: &Asked<'_>, k| asked.raised(NonZeroUsize::new(k).unwrap());
+        let apart = asked(|row| f64::from(row) - 99.5);
+        assert_eq!(raised(&apart, 10), (200..300).map(Row).collect::<Vec<_>>());
+        assert_eq!(raised(&apart, 90), (120..300).map(Row).collect::<Vec<_>>());
+        assert_eq!(raised(&apart, 200), (100..300).map(Row).collect::<Vec<_>>());
+        // All that are raised alike.
+        assert_eq!(raised(&asked(|row| if row < 50 { 2.0 } else { 1.0 }), 10).len(), 300);
+        assert_eq!(raised(&asked(|_| -1.0), 10), []);
     }
 }

@@ -14,6 +14,7 @@ mod fetch;
 mod filter;
 mod fusion;
 mod input;
+mod judged_texts;
 mod memory;
 mod notes;
 mod passages;
@@ -41,6 +42,7 @@ pub(crate) use fusion::fuse;
 pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
 pub use input::Question;
 pub(super) use input::check_vector;
+pub(super) use judged_texts::JudgedTexts;
 #[cfg(feature = "eval")]
 pub(crate) use memory::RecalledDocument;
 pub(crate) use plan::Plan;
