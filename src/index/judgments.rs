@@ -37,7 +37,9 @@ pub struct Recorded {
     pub added: usize,
     /// Judgments that replaced one.
     pub replaced: usize,
-    /// How many of both refer to a document that the index does not hold now.
+    /// Judgments not stored, because a later one of the same call has the same question and document.
+    pub repeated: usize,
+    /// How many of those stored refer to a document that the index does not hold now.
     pub without_document: usize,
 }
 
@@ -53,14 +55,15 @@ impl Index {
     /// # Errors
     /// Those of [`InputError::EmptyQuery`](crate::InputError::EmptyQuery),
     /// [`InputError::InvalidId`](crate::InputError::InvalidId),
-    /// [`InputError::OutOfRange`](crate::InputError::OutOfRange),
+    /// [`InputError::OutOfRange`](crate::InputError::OutOfRange), also for a time more than a day ahead,
     /// [`InputError::DocumentTooLarge`](crate::InputError::DocumentTooLarge) for a question longer than any
     /// document; failures of the disk.
     pub fn record(&self, question: &str, id: &str, grade: i32) -> Result<bool> {
         Ok(self.record_all([Judgment::new(question, id, grade)])?.added == 1)
     }
 
-    /// Records judgments: all of them, or none if one cannot be stored.
+    /// Records judgments: all of them, or none if one cannot be stored. Of several of the same question and
+    /// document, the last is stored.
     ///
     /// # Durability
     /// As [`Self::insert`]. Many judgments take several commits, of which a crash may leave only the first
@@ -78,17 +81,19 @@ impl Index {
         }
         let store = self.judgments_for_writing()?;
         let view = self.serving().view();
-        let mut counted = HashSet::new();
-        for group in judgments.chunks(PER_COMMIT) {
-            let puts = group.iter().map(put).collect::<Result<_>>()?;
+        let mut later = HashSet::new();
+        let last = judgments.iter().rev().filter(|own| later.insert((&own.question, &own.id)));
+        let mut kept: Vec<&Judgment> = last.collect();
+        kept.reverse();
+        recorded.repeated = judgments.len() - kept.len();
+        for group in kept.chunks(PER_COMMIT) {
+            let puts = group.iter().map(|own| put(own)).collect::<Result<_>>()?;
             let committed = within(store.commit(WriteBatch { puts, deletes: Vec::new() }))?;
             let replaced = committed.replaced.iter().filter(|replaced| **replaced).count();
             recorded.replaced += replaced;
             recorded.added += committed.replaced.len() - replaced;
             for judgment in group {
-                // A repeated pair is a single judgment.
-                let is_first = counted.insert((&judgment.question, &judgment.id));
-                recorded.without_document += usize::from(is_first && !view.contains(&judgment.id)?);
+                recorded.without_document += usize::from(!view.contains(&judgment.id)?);
             }
             self.remember(&store, group.iter().map(|judgment| (&*judgment.question, &*judgment.id)));
         }
@@ -314,6 +319,12 @@ fn unless_begun(
 /// # Errors
 /// Those of [`Index::record`] except failures of the disk.
 pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
+    judgment.check_time()?;
+    check_stored_judgment(judgment)
+}
+
+/// Whether a judgment could be stored when it was made: the clock of a reader may be behind.
+pub(crate) fn check_stored_judgment(judgment: &Judgment) -> Result<()> {
     judgment.check()?;
     Ok(check_document(&Document::new(&judgment.id, &judgment.question, ""))?)
 }
@@ -321,9 +332,10 @@ pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judgment::now;
 
     #[test]
-    fn weights_are_shares_above_0() {
+    fn weights_are_shares_above_0_and_times_not_of_the_future() {
         let judged = |weight| check_judgment(&Judgment::new("q", "d", 1).with_weight(weight)).is_ok();
         assert!(judged(1.0) && judged(1e-9));
         for weight in [0.0, -1.0, 1.000_1, f64::NAN, f64::INFINITY] {
@@ -331,5 +343,11 @@ mod tests {
         }
         assert!(check_judgment(&Judgment::new(" \n", "d", 1)).is_err());
         assert!(check_judgment(&Judgment::new("q", "", 1)).is_err());
+        let at = |seconds| check_judgment(&Judgment::new("q", "d", 1).at(now() + seconds));
+        assert!(at(86_000).is_ok());
+        let message = at(87_000).unwrap_err().to_string();
+        assert!(
+            message.starts_with("the time of a judgment is ") && message.ends_with("at most a day ahead")
+        );
     }
 }

@@ -211,9 +211,9 @@ pub(super) fn moved_by_range<T>(
     all
 }
 
-/// What a hit says of the judgment that moved it.
-pub(super) fn recalled_judgment(judged: &JudgedDocument, similarity: f32) -> RecalledJudgment {
-    RecalledJudgment { question: judged.spelling.to_string(), similarity, grade: judged.grade }
+/// What is said of the judgment that moved a document most; `moved` is what all of them add to its score.
+pub(super) fn recalled_judgment(judged: &JudgedDocument, similarity: f32, moved: f64) -> RecalledJudgment {
+    RecalledJudgment { question: judged.spelling.to_string(), similarity, grade: judged.grade, moved }
 }
 
 /// Names the judgment that moved each hit most.
@@ -227,17 +227,36 @@ pub(super) fn note_judgments(
         return Ok(());
     }
     for (hit, &(_, row)) in hits.iter_mut().zip(&ranked.rows) {
-        let judgment = asked.recalled_for(view.head(row)?).and_then(|own| own.strongest.as_ref());
-        let judgment = judgment.filter(|_| hit.scores.memory.is_some());
-        hit.judged = judgment.map(|(judged, similarity)| recalled_judgment(judged, *similarity));
+        let judgment = asked.recalled_for(view.head(row)?).and_then(RecalledDocument::judgment);
+        hit.judged = judgment.filter(|_| hit.scores.memory.is_some());
     }
     Ok(())
+}
+
+impl RecalledDocument {
+    /// The judgment that moved it most.
+    fn judgment(&self) -> Option<RecalledJudgment> {
+        let (judged, similarity) = self.strongest.as_ref()?;
+        Some(recalled_judgment(judged, *similarity, self.moved))
+    }
 }
 
 impl Asked<'_> {
     pub(crate) fn recalled_for(&self, row: Row) -> Option<&RecalledDocument> {
         let place = self.recalled.binary_search_by_key(&row, |document| document.row).ok()?;
         Some(&self.recalled[place])
+    }
+
+    /// The documents that judgments moved and that are not among these, given by their representative rows;
+    /// those that were moved furthest first.
+    pub(crate) fn moved_beyond(&self, view: &View, hits: &[Row]) -> Result<Vec<MovedDocument>> {
+        let moved = |own: &&RecalledDocument| own.moved != 0.0 && !hits.contains(&own.row);
+        let named = |own: &RecalledDocument| {
+            Ok(MovedDocument { id: view.id(own.row)?, moved: own.moved, judged: own.judgment() })
+        };
+        let mut all = self.recalled.iter().filter(moved).map(named).collect::<Result<Vec<_>>>()?;
+        all.sort_by(|a, b| b.moved.abs().total_cmp(&a.moved.abs()).then_with(|| a.id.cmp(&b.id)));
+        Ok(all)
     }
 
     /// What judgments add to the score of a document, given by its representative row.

@@ -61,9 +61,24 @@ pub struct RecalledJudgment {
     pub similarity: f32,
     /// As in the judgment: 1 or more if the document answers the question.
     pub grade: i32,
+    /// What this judgment and others together add to the score, in units of the range of the candidates'
+    /// scores.
+    pub moved: f64,
 }
 
-/// A document that was judged for the question asked, in a search over several indexes.
+impl RecalledJudgment {
+    /// Less than this share of the range of the candidates' scores is not worth a word: of about a hundred
+    /// candidates, it is the distance from one to the next.
+    const NOTICEABLE: f64 = 0.01;
+
+    /// Whether judgments moved the document so far that a list of hits should say so: by a hundredth of the
+    /// range of the candidates' scores.
+    pub fn is_noticeable(&self) -> bool {
+        self.moved.abs() >= Self::NOTICEABLE
+    }
+}
+
+/// A document that was judged for the question asked or a near one.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct MovedDocument {
     /// The document's id.
