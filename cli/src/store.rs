@@ -145,7 +145,15 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     })?;
     let after = index.stats()?;
     let (from, to) = (before.bytes.total(), after.bytes.total());
-    let sizes = |of: &StoreStats| json!({ "bytes": of.bytes.total(), "segments": of.segments, "dead_rows": of.dead_rows, "dead_judgments": of.dead_judgments });
+    let sizes = |of: &StoreStats| {
+        let StoreStats { bytes, segments, dead_rows, dead_judgments, .. } = of;
+        json!({
+            "bytes": bytes.total(),
+            "segments": segments,
+            "dead_rows": dead_rows,
+            "dead_judgments": dead_judgments,
+        })
+    };
     let report = json!({ "documents": after.documents, "before": sizes(&before), "after": sizes(&after) });
     printing::report(out, args.json, &report, |out| {
         if lexical.is_some() {
@@ -159,7 +167,7 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
             before.segments,
             counted(before.dead_rows, "dead row")
         )?;
-        match before.dead_judgments - after.dead_judgments.min(before.dead_judgments) {
+        match before.dead_judgments.saturating_sub(after.dead_judgments) {
             0 => Ok(()),
             gone => writeln!(
                 out,
