@@ -169,11 +169,7 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
         )?;
         match before.dead_judgments.saturating_sub(after.dead_judgments) {
             0 => Ok(()),
-            gone => writeln!(
-                out,
-                "{} that were forgotten or replaced: their words are gone",
-                counted(gone, "judgment")
-            ),
+            gone => writeln!(out, "{} gone, forgotten or replaced before", counted(gone, "judgment")),
         }
     })
 }
@@ -266,9 +262,12 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         (Some(analyzer), None) => {
             format!("can be searched ({analyzer}); `ehi fuse` learns how much they count")
         }
-        (Some(_), Some(fusion)) => fusion.sentence(),
+        (Some(analyzer), Some(_)) => format!("can be searched ({analyzer})"),
     };
     writeln!(out, "words          {words}")?;
+    if let Some(fusion) = fusion {
+        writeln!(out, "learned        {}", fusion.sentence())?;
+    }
     if let Some(fast) = fusion.as_ref().and_then(|fusion| fusion.fast.as_ref()) {
         writeln!(out, "fast encoder   {}", fast.sentence())?;
     }

@@ -209,6 +209,12 @@ fn what_keeps_an_index_prints_what_is_documented() {
     remembering.insert(30);
     let learned = printed(&remembering, "judge", &["--json", "--file", text(&judgments)]);
     check("fuse", &[none, fused.clone(), printed(&remembering, "fuse", &["--json"])]);
+    let stats = remembering.run("stats", &[]).ok();
+    let learned_again = remembering.run("fuse", &[]).ok();
+    assert!(
+        stats.contains(&format!("learned        {}\n", learned_again.lines().next().unwrap())),
+        "{stats}"
+    );
     let apart = Flow::with(&["--passages", "20/5"]);
     let apart = printed(&apart, "stats", &["--json"]);
     check("stats", &[before, printed(&flow, "stats", &["--json"]), apart]);

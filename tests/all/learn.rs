@@ -590,11 +590,12 @@ fn the_program_judges_lists_and_learns() {
     let left =
         json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["left"].as_f64());
     let left: Vec<f64> = left.map(Option::unwrap).collect();
-    assert!(left.iter().any(|left| (left - 0.2).abs() < 1e-3) && left.contains(&1.0), "{left:?}");
+    let is_left = |share: f64| left.iter().any(|left| (left - share).abs() < 1e-3);
+    assert!(is_left(0.2) && is_left(1.0), "{left:?}");
     run(&path, "judge", &["--forget", "what is a tree?", "aged"]).ok();
     let compacted = run(&path, "compact", &[]).ok();
-    assert!(compacted.contains(" that were forgotten or replaced: their words are gone\n"), "{compacted}");
-    assert!(!run(&path, "compact", &[]).ok().contains("their words"));
+    assert!(compacted.ends_with(" gone, forgotten or replaced before\n"), "{compacted}");
+    assert!(!run(&path, "compact", &[]).ok().contains("judgment"));
     assert_eq!(run(&path, "judgments", &["--half-life", "off"]).ok(), "judgments do not age\n");
     assert_eq!(run(&path, "judgments", &[]).ok().lines().count(), 2);
     assert!(run(&path, "judgments", &["--half-life", "0"]).failure().contains("must be above 0"));
@@ -653,8 +654,10 @@ fn the_program_judges_lists_and_learns() {
         assert_eq!(run(&path, "judge", refused).code, Some(2), "{refused:?}");
     }
     let said = run(&path, "judge", &["--before", "2026-01-31"]).err;
-    let expected = "error: the following required arguments were not provided:\n  --forget\n";
-    assert!(said.starts_with(expected), "{said}");
+    assert!(
+        said.starts_with("ehi: the following required arguments were not provided: --forget (see"),
+        "{said}"
+    );
     assert!(
         run(&path, "judge", &["what is a tree?", "absent", "--forget"])
             .ok()
