@@ -9,6 +9,8 @@ use crate::input::InputError;
 
 /// Judgments that keep a smaller share of their weight do not count.
 const LEAST_SHARE: f64 = 0.01;
+/// In seconds.
+const DAY: u64 = 86_400;
 
 /// A statement that a document answers a question, or does not.
 ///
@@ -24,7 +26,7 @@ pub struct Judgment {
     pub grade: i32,
     /// Its weight, above 0 and at most 1: 1 for an explicit judgment, less for a click.
     pub weight: f64,
-    /// When it was made, in seconds since 1970 (UTC).
+    /// When it was made, in seconds since 1970 (UTC); at most a day ahead.
     pub time: u64,
     /// CRC-32 of the document's stored title and text when it was judged; `None` if it was not there, and in
     /// a judgment that no index has recorded.
@@ -50,6 +52,24 @@ impl Judgment {
     pub fn at(mut self, time: u64) -> Self {
         self.time = time;
         self
+    }
+
+    /// What is left of its weight now, with a half-life ([`Index::half_life`](crate::Index::half_life)); 0 if
+    /// it is too old to count.
+    pub fn weight_left(&self, half_life: Option<Duration>) -> f64 {
+        self.weight * share_left(self.time, now(), half_life).unwrap_or(0.0)
+    }
+
+    /// Refuses a time in the future; a clock may be a day ahead.
+    pub(crate) fn check_time(&self) -> Result<(), InputError> {
+        match self.time <= now() + DAY {
+            true => Ok(()),
+            false => Err(InputError::OutOfRange {
+                what: "the time of a judgment",
+                found: self.time as f64,
+                expected: "in seconds since 1970, at most a day ahead",
+            }),
+        }
     }
 
     /// Refuses an empty question and a weight out of range.

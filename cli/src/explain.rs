@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use ehi::explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
-use ehi::{Index, RankedBy};
+use ehi::search::MovedDocument;
+use ehi::{Index, RankedBy, RecalledJudgment};
 
 use crate::failure::Failure;
 use crate::hits::{say_notes, write_cost, write_judgment, write_signs};
@@ -70,6 +71,16 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
             write_words(out, found)?;
         }
         write_judgment(out, &found.hit, "          ")?;
+    }
+    for MovedDocument { id, moved, judged, .. } in &explanation.moved {
+        let Some(RecalledJudgment { question, similarity, grade, .. }) = judged else { continue };
+        writeln!(
+            out,
+            "not a hit: {}  moved by {moved:+.4} of the range of scores because you judged `{}` (similarity \
+             {similarity:.2}, grade {grade})",
+            escaped(id),
+            line_of(question),
+        )?;
     }
     let is_hit = |id: &str| explanation.hits.iter().any(|found| found.hit.id == id);
     // Words may have found a document in a leaf that was not visited.

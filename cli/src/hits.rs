@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs};
-use ehi::{Hit, Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
+use ehi::{Hit, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 
 use crate::text::{escaped, line_of, one_line};
 
@@ -36,7 +36,9 @@ pub fn write_hits(
             None => format!("{:.4}", hit.score),
         };
         writeln!(out, "{:>3}  {score}  {}{leaf}  {title}", place + 1, escaped(&hit.id))?;
-        write_judgment(out, hit, "     ")?;
+        if hit.judged.as_ref().is_some_and(RecalledJudgment::is_noticeable) {
+            write_judgment(out, hit, "     ")?;
+        }
         if hit.passages.is_empty() && !hit.document.text.is_empty() {
             writeln!(out, "     {}", passage(&hit.document.text, &words))?;
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ehi::data::{JudgmentFormat, read_judgments, write_judgments};
-use ehi::{Judgment, Recorded};
+use ehi::{Fused, Judgment, Recorded};
 use serde::Serialize;
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub struct Args {
     /// The question as it was asked
     question: Option<String>,
     /// Id of the document; without it, `--forget` removes all judgments of the question
-    #[arg(required_unless_present_any = ["forget", "file"])]
+    #[arg(required_unless_present_any = ["forget", "file", "before"])]
     id: Option<String>,
     /// 1 and more: it answers the question; 0 and less: it does not
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
@@ -109,6 +109,8 @@ struct Stored {
     #[serde(flatten)]
     recorded: Recorded,
     notes: Vec<String>,
+    /// Of the weights that were learned meanwhile, if they were.
+    fused: Option<Fused>,
 }
 
 /// A judgment, and whether the index holds its document.
@@ -117,6 +119,8 @@ struct Listed<'a> {
     #[serde(flatten)]
     judgment: &'a Judgment,
     has_document: bool,
+    /// What is left of its weight.
+    left: f64,
     /// In days.
     half_life: Option<f64>,
 }
@@ -151,12 +155,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let recorded = index.record_all(judgments)?;
     index.flush()?;
-    let fused = index.finish_fit();
+    let stored = Stored { recorded, notes, fused: index.finish_fit() };
     let all = index.judgments()?.len();
-    let stored = Stored { recorded, notes };
     printing::report(out, *json, &stored, |out| {
         write_recorded(out, stored.recorded, all)?;
-        match fused.filter(|fused| fused.fusion.is_some()) {
+        match stored.fused.as_ref().filter(|fused| fused.fusion.is_some()) {
             Some(fused) => writeln!(out, "{}", fused.sentence),
             None => Ok(()),
         }
@@ -177,18 +180,19 @@ pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
         return export(out, &judgments, format);
     }
     for judgment in &judgments {
-        let has_document = index.contains(&judgment.id)?;
+        let (has_document, left) = (index.contains(&judgment.id)?, judgment.weight_left(half_life));
         if *json {
-            printing::json(out, &Listed { judgment, has_document, half_life: half_life.map(in_days) })?;
+            printing::json(out, &Listed { judgment, has_document, left, half_life: half_life.map(in_days) })?;
             continue;
         }
         let now =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
         let days = now.saturating_sub(judgment.time) / SECONDS_OF_A_DAY as u64;
         let mark = if has_document { "" } else { "  (no such document)" };
+        let left = if half_life.is_some() { format!("  left {left:<5.3}") } else { String::new() };
         let (grade, weight) = (judgment.grade, judgment.weight);
         let (question, id) = (escaped(&judgment.question), escaped(&judgment.id));
-        writeln!(out, "{grade:>3}  weight {weight:<5} {days:>5} days  {id}{mark}  {question}")
+        writeln!(out, "{grade:>3}  weight {weight:<5}{left} {days:>5} days  {id}{mark}  {question}")
             .map_err(Failure::Output)?;
     }
     if judgments.is_empty() && !json {
@@ -237,13 +241,17 @@ pub fn read(path: &Path, format: Option<JudgmentFormat>) -> Result<(Vec<Judgment
 }
 
 fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Result<()> {
-    let Recorded { added, replaced, without_document, .. } = recorded;
+    let Recorded { added, replaced, repeated, without_document, .. } = recorded;
     let added = counted(added, "judgment");
+    let repeated = match repeated {
+        0 => String::new(),
+        more => format!("; {more} not stored, because a later line has the same question and id"),
+    };
     let unheld = match without_document {
         0 => String::new(),
         more => format!("; {more} of documents that the index does not hold, to count once it does"),
     };
-    writeln!(out, "{added} added, {replaced} replaced, {all} in all{unheld}")
+    writeln!(out, "{added} added, {replaced} replaced, {all} in all{repeated}{unheld}")
 }
 
 #[derive(clap::Args)]

@@ -145,7 +145,15 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     })?;
     let after = index.stats()?;
     let (from, to) = (before.bytes.total(), after.bytes.total());
-    let sizes = |of: &StoreStats| json!({ "bytes": of.bytes.total(), "segments": of.segments, "dead_rows": of.dead_rows });
+    let sizes = |of: &StoreStats| {
+        let StoreStats { bytes, segments, dead_rows, dead_judgments, .. } = of;
+        json!({
+            "bytes": bytes.total(),
+            "segments": segments,
+            "dead_rows": dead_rows,
+            "dead_judgments": dead_judgments,
+        })
+    };
     let report = json!({ "documents": after.documents, "before": sizes(&before), "after": sizes(&after) });
     printing::report(out, args.json, &report, |out| {
         if lexical.is_some() {
@@ -158,7 +166,11 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
             counted(after.segments, "segment"),
             before.segments,
             counted(before.dead_rows, "dead row")
-        )
+        )?;
+        match before.dead_judgments.saturating_sub(after.dead_judgments) {
+            0 => Ok(()),
+            gone => writeln!(out, "{} gone, forgotten or replaced before", counted(gone, "judgment")),
+        }
     })
 }
 
@@ -222,19 +234,6 @@ struct Stats {
     query_encoder: Option<DistilReport>,
 }
 
-/// Whether words help.
-fn help(fusion: &LearnedFusion) -> String {
-    let LearnedFusion { questions, dense, hybrid, alpha, .. } = fusion;
-    let helps = match fusion.words_help {
-        true => format!("help: embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha),
-        false => "do not help, so searches go by embeddings alone".to_owned(),
-    };
-    format!(
-        "{helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {})",
-        counted(*questions, "question")
-    )
-}
-
 fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     let Stats { store: stats, recall, fusion, query_encoder } = stats;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
@@ -263,11 +262,14 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         (Some(analyzer), None) => {
             format!("can be searched ({analyzer}); `ehi fuse` learns how much they count")
         }
-        (Some(_), Some(fusion)) => help(fusion),
+        (Some(analyzer), Some(_)) => format!("can be searched ({analyzer})"),
     };
     writeln!(out, "words          {words}")?;
+    if let Some(fusion) = fusion {
+        writeln!(out, "learned        {}", fusion.sentence())?;
+    }
     if let Some(fast) = fusion.as_ref().and_then(|fusion| fusion.fast.as_ref()) {
-        writeln!(out, "fast encoder   words {}", help(fast))?;
+        writeln!(out, "fast encoder   {}", fast.sentence())?;
     }
     match query_encoder {
         None => writeln!(out, "query encoder  none; `ehi distil` makes one")?,

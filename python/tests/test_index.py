@@ -241,7 +241,16 @@ def test_judgments_and_what_is_told(empty, documents):
     empty.add(documents[:30])
     pairs = [(document["title"], document["id"]) for document in documents[:5]]
     assert empty.judge(pairs)["added"] == 5
-    assert empty.judge([(*pairs[0], 0)])["replaced"] == 1
+    # Of two the last is stored, and none if one is bad.
+    again = empty.judge([(*pairs[0], 2), (*pairs[0], 0)])
+    assert (again["replaced"], again["repeated"]) == (1, 1)
+    late = {"question": "late?", "id": "x", "time": int(time.time()) + 100_000}
+    with pytest.raises(ehi.InputError, match="at most a day ahead"):
+        empty.judge([("early?", "x"), late])
+    moved = empty.explain(pairs[0][0], k=3)["moved"]
+    assert [(own["id"], own["judged"]["grade"]) for own in moved] == [(pairs[0][1], 0)]
+    hit = empty.search(pairs[1][0], k=1)[0]
+    assert hit.id == pairs[1][1] and hit.judged["moved"] == 1.5
     assert len(empty.judgments()) == 5 and empty.forget(pairs[:2]) == 2
     assert empty.forget(question=pairs[2][0]) == 1 and empty.forget(before=1e9) == 0
     assert empty.forget(before=time.time() + 60) == 2 and empty.judgments() == []

@@ -29,6 +29,7 @@ pub enum JudgmentFormat {
 const COLUMNS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
 const A_GRADE: &str = "a grade; a grade is a whole number of 32 bits";
 const A_WEIGHT: &str = "a weight; a weight is a number above 0, 1 at most";
+const A_TIME: &str = "a time in seconds since 1970, at most a day ahead";
 const ROW: &str = "question, id, and if there are more grade, weight, time";
 
 impl JudgmentFormat {
@@ -136,7 +137,8 @@ fn judgment(at: Place<'_>, cells: [Option<&str>; 5]) -> Result<Judgment, DataErr
         judgment.weight = parsed.ok_or_else(|| wrong(at, weight, A_WEIGHT))?;
     }
     if let Some(time) = time {
-        judgment.time = time.trim().parse().map_err(|_| wrong(at, time, "a time in seconds since 1970"))?;
+        judgment.time = time.trim().parse().map_err(|_| wrong(at, time, A_TIME))?;
+        judgment.check_time().map_err(|_| wrong(at, time, A_TIME))?;
     }
     Ok(judgment)
 }
@@ -355,6 +357,11 @@ mod tests {
                 "file:1: `much` is not a weight; a weight is a number above 0",
             ),
             (JudgmentFormat::Csv, "a,b,1,NaN\n", "file:1: `NaN` is not a weight"),
+            (
+                JudgmentFormat::Csv,
+                "a,b,1,1,7\na,c,1,1,1700000000000\n",
+                "file:2: `1700000000000` is not a time in seconds since 1970, at most a day ahead",
+            ),
             (JudgmentFormat::Csv, "q1,\"b\nq2,c\n", "file:1: a quote in the row that begins here"),
             (JudgmentFormat::Csv, "q1,\"b\nc\"\n", "file:1: `b\nc` is not an id"),
             (JudgmentFormat::Tsv, " \tb\n", "file:1: the string field `question` is missing"),
@@ -390,7 +397,7 @@ mod tests {
             id in "[a-z0-9\",-]{1,9}",
             grade: i32,
             weight in 1e-6f64..1.0,
-            time: u64,
+            time in 0u64..1_700_000_000,
         ) {
             let one = Judgment::new(question, id, grade).with_weight(weight).at(time);
             for format in FORMATS {

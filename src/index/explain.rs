@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::leaves::check_stored;
 use super::search::{
-    Hit, MatchedTerm, Plan, Question, RankBy, Ranked, RankedBy, Reach, SearchRequest, SearchResult,
-    SearchStats, Signs, fetch,
+    Hit, MatchedTerm, MovedDocument, Plan, Question, RankBy, Ranked, RankedBy, Reach, SearchRequest,
+    SearchResult, SearchStats, Signs, fetch,
 };
 use super::{Index, unit};
 use crate::error::{InputError, Result};
@@ -76,6 +76,9 @@ pub struct Explanation {
     pub entropy: Option<f32>,
     /// Best first.
     pub hits: Vec<ExplainedHit>,
+    /// Documents that judgments moved and that are not among the hits, such as those judged not to answer;
+    /// those that were moved furthest first.
+    pub moved: Vec<MovedDocument>,
     /// The best `k` of exact search, if requested.
     pub exact: Option<Vec<ExactHit>>,
     /// The cost of the search, without the comparison.
@@ -160,10 +163,13 @@ impl Index {
         let exact_rows = exact_rows.map(|&(_, row)| view.head(row));
         let exact_rows: Vec<Row> = exact_rows.collect::<std::result::Result<_, _>>()?;
         let rank_of = |head: Row| Some(exact_rows.iter().position(|&other| other == head)? + 1);
+        let hit_rows = rows.iter().map(|&(_, row)| view.head(row));
+        let hit_rows: Vec<Row> = hit_rows.collect::<std::result::Result<_, _>>()?;
+        let moved = asked.moved_beyond(&view, &hit_rows)?;
         let mut hits = Vec::with_capacity(found.len());
         let matched = serving.matched_terms(&view, &asked, &plan, &rows)?;
-        for ((hit, &(_, row)), terms) in found.into_iter().zip(&rows).zip(matched) {
-            hits.push(ExplainedHit { hit, exact_rank: rank_of(view.head(row)?), terms });
+        for ((hit, &row), terms) in found.into_iter().zip(&hit_rows).zip(matched) {
+            hits.push(ExplainedHit { hit, exact_rank: rank_of(row), terms });
         }
         let exact = match &exact {
             None => None,
@@ -195,6 +201,7 @@ impl Index {
             leaves: reached_leaves,
             entropy: sample.map(|sample| sample.entropy),
             hits,
+            moved,
             exact,
             stats,
             multiply_adds,

@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct LearnedFusion {
     /// Weight of the dense score, from 0 to 1; 1 if words do not help.
     pub alpha: f64,
-    /// Whether a hybrid search is better on average than one by embeddings alone; `p_value` is its
-    /// significance.
+    /// Whether `hybrid` is more than `dense`; `p_value` is its significance.
     pub words_help: bool,
     /// Number of questions that it was learned from.
     pub questions: usize,
@@ -43,7 +42,7 @@ pub struct LearnedFusion {
 /// How much judgments of near questions count in a search, and what it was learned from.
 ///
 /// Figures are mean nDCG@10, each question asked without its own judgments, and with the weights learned on
-/// four fifths of the other questions.
+/// the other four parts of the questions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LearnedMemory {
@@ -52,7 +51,7 @@ pub struct LearnedMemory {
     pub weight: f64,
     /// A judgment of a question at a cosine `c` counts `c^power` of that.
     pub power: f64,
-    /// Without judgments.
+    /// Without judgments: `hybrid` of the [`LearnedFusion`], or `dense` if words do not help.
     pub without: f64,
     /// With them.
     pub with: f64,

@@ -44,6 +44,14 @@ pub(super) fn all_judgments(store: &Store) -> Result<Vec<Judgment>> {
     Ok(judgments)
 }
 
+/// The number of judgments of a store.
+#[cfg(feature = "eval")]
+pub(super) fn count_judgments(store: &Store) -> Result<usize> {
+    let view = store.read();
+    let notes = [LEARNED, HALF_LIFE].map(|id| within(view.contains(id)).map(usize::from));
+    notes.into_iter().try_fold(view.live(), |count, note| Ok(count - note?))
+}
+
 /// The judgment of a question and a document.
 pub(super) fn judgment_of(view: &View, question: &str, id: &str) -> Result<Option<Judgment>> {
     match within(view.row_of(&key(question, id)))? {

@@ -37,7 +37,9 @@ pub struct Recorded {
     pub added: usize,
     /// Judgments that replaced one.
     pub replaced: usize,
-    /// How many of both refer to a document that the index does not hold now.
+    /// Judgments not stored, because a later one of the same call has the same question and document.
+    pub repeated: usize,
+    /// How many of those stored refer to a document that the index does not hold now.
     pub without_document: usize,
 }
 
@@ -53,14 +55,15 @@ impl Index {
     /// # Errors
     /// Those of [`InputError::EmptyQuery`](crate::InputError::EmptyQuery),
     /// [`InputError::InvalidId`](crate::InputError::InvalidId),
-    /// [`InputError::OutOfRange`](crate::InputError::OutOfRange),
+    /// [`InputError::OutOfRange`](crate::InputError::OutOfRange), also for a time more than a day ahead,
     /// [`InputError::DocumentTooLarge`](crate::InputError::DocumentTooLarge) for a question longer than any
     /// document; failures of the disk.
     pub fn record(&self, question: &str, id: &str, grade: i32) -> Result<bool> {
         Ok(self.record_all([Judgment::new(question, id, grade)])?.added == 1)
     }
 
-    /// Records judgments: all of them, or none if one cannot be stored.
+    /// Records judgments: all of them, or none if one cannot be stored. Of several of the same question and
+    /// document, the last is stored.
     ///
     /// # Durability
     /// As [`Self::insert`]. Many judgments take several commits, of which a crash may leave only the first
@@ -78,15 +81,17 @@ impl Index {
         }
         let store = self.judgments_for_writing()?;
         let view = self.serving().view();
-        let mut counted = HashSet::new();
+        let (given, mut later) = (judgments.len(), HashSet::new());
+        judgments.reverse();
+        judgments.retain(|own| later.insert((own.question.clone(), own.id.clone())));
+        judgments.reverse();
+        recorded.repeated = given - judgments.len();
         for group in judgments.chunks_mut(PER_COMMIT) {
             for judgment in &mut *group {
-                let row = view.row_of(&judgment.id)?;
-                // A repeated pair is a single judgment.
-                let is_first = counted.insert((judgment.question.clone(), judgment.id.clone()));
-                recorded.without_document += usize::from(is_first && row.is_none());
-                if let (None, Some(row)) = (judgment.text, row) {
-                    judgment.text = Some(view.text_checksum(row)?);
+                match view.row_of(&judgment.id)? {
+                    None => recorded.without_document += 1,
+                    Some(row) if judgment.text.is_none() => judgment.text = Some(view.text_checksum(row)?),
+                    Some(_) => {}
                 }
             }
             let puts = group.iter().map(put).collect::<Result<_>>()?;
@@ -318,6 +323,12 @@ fn unless_begun(
 /// # Errors
 /// Those of [`Index::record`] except failures of the disk.
 pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
+    judgment.check_time()?;
+    check_stored_judgment(judgment)
+}
+
+/// Whether a judgment could be stored when it was made: the clock of a reader may be behind.
+pub(crate) fn check_stored_judgment(judgment: &Judgment) -> Result<()> {
     judgment.check()?;
     Ok(check_document(&Document::new(&judgment.id, &judgment.question, ""))?)
 }
@@ -325,9 +336,10 @@ pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judgment::now;
 
     #[test]
-    fn weights_are_shares_above_0() {
+    fn weights_are_shares_above_0_and_times_not_of_the_future() {
         let judged = |weight| check_judgment(&Judgment::new("q", "d", 1).with_weight(weight)).is_ok();
         assert!(judged(1.0) && judged(1e-9));
         for weight in [0.0, -1.0, 1.000_1, f64::NAN, f64::INFINITY] {
@@ -335,5 +347,11 @@ mod tests {
         }
         assert!(check_judgment(&Judgment::new(" \n", "d", 1)).is_err());
         assert!(check_judgment(&Judgment::new("q", "", 1)).is_err());
+        let at = |seconds| check_judgment(&Judgment::new("q", "d", 1).at(now() + seconds));
+        assert!(at(86_000).is_ok());
+        let message = at(87_000).unwrap_err().to_string();
+        assert!(
+            message.starts_with("the time of a judgment is ") && message.ends_with("at most a day ahead")
+        );
     }
 }

@@ -180,6 +180,9 @@ impl Index {
         // If this handle has another model open than the one in service, it counts too.
         let others = current.all().filter(|&number| number != serving.number);
         stats.bytes.judgments = bytes_below(&self.judgments_dir(), &is_of_a_model);
+        // If they cannot be read, `verify` says why.
+        let judgments = self.judgments_for_reading().ok().flatten().map(|store| store.read());
+        stats.dead_judgments = judgments.map_or(0, |view| (view.rows() - view.live_rows()) as u64);
         stats.bytes.other_models =
             others.map(|number| bytes_below(&self.root.model_dir(number), &is_of_a_model)).sum();
         let prefix = root::model_prefix(serving.number);

@@ -109,6 +109,8 @@ pub struct StoreStats {
     pub rows: u64,
     /// Rows of deleted and replaced documents.
     pub dead_rows: u64,
+    /// Forgotten and replaced judgments that are still in the files.
+    pub dead_judgments: u64,
     /// Segments on disk.
     pub segments: u64,
     /// Unflushed documents: only in memory and in the log or, for a read-only handle, waiting in the log.
@@ -184,6 +186,7 @@ impl Store {
             documents: state.live.into(),
             rows: state.rows.into(),
             dead_rows: (state.rows - state.live_rows).into(),
+            dead_judgments: 0,
             segments,
             memtable_documents,
             bytes,

@@ -124,6 +124,7 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let apart = Flow::with(&["--passages", "20/5"]);
     apart.insert(20);
     apart.run("judge", &[QUESTION, &id(3)]).ok();
+    apart.run("judge", &[QUESTION, &id(4), "--grade", "0"]).ok();
     searched.push(printed(&apart, "search", &["--json", "--passages", "2", QUESTION]));
     // The meaning of signs, and why nothing is found.
     let signed = ["--json", "--filter", r#"{"none": 1}"#, r#"+tree "the leaf" -quagga -"a zebra" -20"#];
@@ -206,15 +207,22 @@ fn what_keeps_an_index_prints_what_is_documented() {
     let fused = printed(&flow, "fuse", &["--json", "--pairs", text(&judgments)]);
     let remembering = Flow::new();
     remembering.insert(30);
-    remembering.run("judge", &["--file", text(&judgments)]).ok();
+    let learned = printed(&remembering, "judge", &["--json", "--file", text(&judgments)]);
     check("fuse", &[none, fused.clone(), printed(&remembering, "fuse", &["--json"])]);
+    let stats = remembering.run("stats", &[]).ok();
+    let learned_again = remembering.run("fuse", &[]).ok();
+    assert!(
+        stats.contains(&format!("learned        {}\n", learned_again.lines().next().unwrap())),
+        "{stats}"
+    );
     let apart = Flow::with(&["--passages", "20/5"]);
     let apart = printed(&apart, "stats", &["--json"]);
     check("stats", &[before, printed(&flow, "stats", &["--json"]), apart]);
     let judged = printed(&flow, "judge", &["--json", QUESTION, &id(1)]);
     let quoted = flow.path("quoted.tsv");
     fs::write(&quoted, "\"a \"\"b\"\"\"\tabsent\n").unwrap();
-    check("judge", &[judged, printed(&flow, "judge", &["--json", "--file", text(&quoted)])]);
+    assert!(judged["fused"].is_null() && learned["fused"]["fusion"]["judgments"] == 60, "{learned}");
+    check("judge", &[judged, learned, printed(&flow, "judge", &["--json", "--file", text(&quoted)])]);
     flow.run("judge", &["a \"b\"", "absent", "--forget"]).ok();
     flow.run("judge", &[QUESTION, "absent", "--weight", "0.5"]).ok();
     let mut listed = flow.run("judgments", &["--json"]).ok();

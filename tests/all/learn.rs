@@ -139,6 +139,11 @@ fn a_judgment_that_cannot_be_stored_stores_none() {
             expected: "above 0 and at most 1"
         }
     );
+    let tomorrow = Judgment::new("q", "d", 1).time + 90_000;
+    let (what, expected) = ("the time of a judgment", "in seconds since 1970, at most a day ahead");
+    let found = tomorrow as f64;
+    let of_the_future = refused(Judgment::new("q", "d", 1).at(tomorrow));
+    assert_eq!(of_the_future, InputError::OutOfRange { what, found, expected });
     assert!(matches!(refused(Judgment::new("q", "", 1)), InputError::InvalidId { found: 0, .. }));
     let long = "x".repeat(65 << 20);
     assert!(matches!(refused(Judgment::new(long, "d", 1)), InputError::DocumentTooLarge { .. }));
@@ -539,6 +544,7 @@ fn the_program_judges_lists_and_learns() {
     let (dir, index) = untrained(12);
     drop(index);
     let path = dir.path().join("index");
+    let yesterday = Judgment::new("q", "d", 1).time - 86_400;
     let said = run(&path, "judge", &["what is a tree?", &id(0)]).ok();
     assert_eq!(said, "1 judgment added, 0 replaced, 1 in all\n");
     let said = run(&path, "judge", &["what is a tree?", "absent", "--grade", "-1", "--weight", "0.5"]).ok();
@@ -569,8 +575,30 @@ fn the_program_judges_lists_and_learns() {
     assert_eq!(run(&path, "judge", &["--forget", "--before", "2020-01-31"]).ok(), "0 judgments removed\n");
     let said = run(&path, "judgments", &["--half-life", "0.5"]).ok();
     assert_eq!(said, "a judgment counts half after 0.5 days\n");
+    let aged = dir.path().join("aged.jsonl");
+    let line = |id: &str, weight: f64| {
+        let judgment = Judgment::new("what is a tree?", id, 2).with_weight(weight).at(yesterday);
+        serde_json::to_string(&judgment).unwrap() + "\n"
+    };
+    fs::write(&aged, line("aged", 1.0) + &line("aged", 0.8)).unwrap();
+    let once = run(&path, "judge", &["--file", text(&aged)]).ok();
+    assert!(
+        once.starts_with("1 judgment added, 0 replaced, 3 in all; 1 not stored, because a later line"),
+        "{once}"
+    );
     let listed = run(&path, "judgments", &[]).ok();
-    assert!(listed.lines().count() == 3 && listed.ends_with(&said), "{listed}");
+    assert!(listed.lines().count() == 4 && listed.ends_with(&said), "{listed}");
+    assert!(listed.contains("  2  weight 0.8    left 0.200     1 days  aged"), "{listed}");
+    let json = run(&path, "judgments", &["--json"]).ok();
+    let left =
+        json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["left"].as_f64());
+    let left: Vec<f64> = left.map(Option::unwrap).collect();
+    let is_left = |share: f64| left.iter().any(|left| (left - share).abs() < 1e-3);
+    assert!(is_left(0.2) && is_left(1.0), "{left:?}");
+    run(&path, "judge", &["--forget", "what is a tree?", "aged"]).ok();
+    let compacted = run(&path, "compact", &[]).ok();
+    assert!(compacted.ends_with(" gone, forgotten or replaced before\n"), "{compacted}");
+    assert!(!run(&path, "compact", &[]).ok().contains("judgment"));
     assert_eq!(run(&path, "judgments", &["--half-life", "off"]).ok(), "judgments do not age\n");
     assert_eq!(run(&path, "judgments", &[]).ok().lines().count(), 2);
     assert!(run(&path, "judgments", &["--half-life", "0"]).failure().contains("must be above 0"));
@@ -595,6 +623,26 @@ fn the_program_judges_lists_and_learns() {
     assert!(run(&path, "judge", &["--file", text(&unknown)]).failure().contains("--format"));
     fs::write(&unknown, "what is a tree?\tabsent\n").unwrap();
     assert!(run(&path, "judge", &["--file", text(&unknown)]).ok().contains("1 replaced"));
+    // Nothing of a file is stored if one line is wrong.
+    fs::write(&unknown, format!("what?\tearly\nwhat?\tlate\t1\t1\t{}\n", yesterday + 200_000)).unwrap();
+    let said = run(&path, "judge", &["--file", text(&unknown)]).failure();
+    assert!(said.contains("judgments.txt:2: `") && said.contains("at most a day ahead"), "{said}");
+    assert!(!run(&path, "judgments", &[]).ok().contains("early"));
+    // A judgment that moves next to nothing is named by `explain` alone.
+    for (weight, is_named) in [("0.5", true), ("0.001", false)] {
+        run(&path, "judge", &["what is a stone?", &id(3), "--weight", weight]).ok();
+        let said =
+            |command: &str| run(&path, command, &["what is a stone?"]).ok().contains("because you judged");
+        assert_eq!((said("search"), said("explain")), (is_named, true), "{weight}");
+    }
+    let said = run(&path, "judge", &["what is a leaf?", &id(3), "--grade", "0"]).ok();
+    assert!(said.contains("added"), "{said}");
+    let said = run(&path, "explain", &["-k", "3", "what is a leaf?"]).ok();
+    let expected =
+        format!("not a hit: {}  moved by -1.5000 of the range of scores because you judged", id(3));
+    assert!(said.contains(&expected), "{said}");
+    run(&path, "judge", &["--forget", "what is a leaf?"]).ok();
+    run(&path, "judge", &["--forget", "what is a stone?"]).ok();
     let bad = dir.path().join("bad.tsv");
     fs::write(&bad, "a question\td\t1\nno id\n").unwrap();
     assert!(run(&path, "judge", &["--file", text(&bad)]).failure().contains("bad.tsv:2: 1 columns"));
@@ -608,6 +656,11 @@ fn the_program_judges_lists_and_learns() {
     ] {
         assert_eq!(run(&path, "judge", refused).code, Some(2), "{refused:?}");
     }
+    let said = run(&path, "judge", &["--before", "2026-01-31"]).err;
+    assert!(
+        said.starts_with("ehi: the following required arguments were not provided: --forget (see"),
+        "{said}"
+    );
     assert!(
         run(&path, "judge", &["what is a tree?", "absent", "--forget"])
             .ok()

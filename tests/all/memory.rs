@@ -55,6 +55,16 @@ fn a_judgment_moves_its_document_at_once_and_taken_back_moves_nothing() {
     let best = before[0][0].0.clone();
     index.record(QUESTION, &best, 0).unwrap();
     assert!(ask(&index, &dense).iter().all(|hit| hit.id != best || hit.scores.memory.unwrap() < 0.0));
+    // It is not among the hits now, and an explanation says why.
+    for request in modes().map(|request| request.k(3)) {
+        let explained = index.explain(QUESTION, &request, false).unwrap();
+        assert!(explained.hits.iter().all(|own| own.hit.id != best), "{request:?}");
+        let [moved] = &*explained.moved else { panic!("{:?}", explained.moved) };
+        let judged = moved.judged.as_ref().unwrap();
+        assert_eq!((&*moved.id, &*judged.question, judged.grade), (&*best, QUESTION, 0));
+        assert!(moved.moved < -1.0 && judged.moved == moved.moved && judged.is_noticeable());
+        assert!(index.explain(QUESTION, &request.no_memory(), false).unwrap().moved.is_empty());
+    }
     let click = Judgment::new(QUESTION, id(FAR + 1), 1).with_weight(0.1);
     index.record_all([click]).unwrap();
     let clicked = ask(&index, &SearchRequest::hybrid(Fusion::Learned).k(100));
@@ -232,7 +242,11 @@ fn near_questions_count_as_learned_and_answers_survive_every_way_to_open() {
     // By itself, on a thread.
     let fused = index.finish_fit().unwrap();
     assert_eq!(index.fusion(), fused.fusion);
-    let memory = fused.fusion.unwrap().memory.unwrap();
+    let fusion = fused.fusion.unwrap();
+    let memory = fusion.memory.as_ref().unwrap();
+    // Without judgments is what both give, or embeddings alone where words do not help.
+    assert_eq!(fusion.words_help, fusion.hybrid > fusion.dense);
+    assert_eq!(memory.without, if fusion.words_help { fusion.hybrid } else { fusion.dense });
     assert!(memory.weight > 0.0 && memory.with > memory.without + 0.2 && memory.p_value < 0.01, "{memory:?}");
     assert_eq!(memory.by_nearness.iter().map(|own| own.questions).sum::<usize>(), fused.questions);
     let all = found(&index);
@@ -282,8 +296,13 @@ fn memory_that_misleads_is_not_used() {
     // Each question is answered by its own document, and never by that of a near one.
     let judgments = (0..100).map(|n| Judgment::new(document(n).text, id(n), 1));
     index.record_all(judgments).unwrap();
-    let memory = index.fuse(&[]).unwrap().fusion.unwrap().memory.unwrap();
+    // The half-life is in the same store, and is no judgment.
+    index.set_half_life(Some(Duration::from_secs(86_400))).unwrap();
+    let fusion = index.fuse(&[]).unwrap().fusion.unwrap();
+    assert_eq!(fusion.judgments, 100);
+    let memory = fusion.memory.unwrap();
     assert_eq!(memory.weight, 0.0, "{memory:?}");
+    assert_eq!(memory.without, if fusion.words_help { fusion.hybrid } else { fusion.dense });
 }
 
 #[test]

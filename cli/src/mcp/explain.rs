@@ -15,11 +15,13 @@ use crate::failure::Failure;
 const HITS: usize = 20;
 /// Leaves that are told, the most probable ones.
 const LEAVES: usize = 20;
+/// Documents that judgments moved and that are not among the hits, those moved furthest.
+const MOVED: usize = 20;
 /// Words of a hit, the weightiest.
 const WORDS: usize = 10;
 /// Fields of hits, missed documents, leaves and words that are told.
 const TOLD: &str = "id title score dense dense_rank lexical lexical_rank memory judged question similarity grade stale \
-                    leaf exact_rank terms term weight leaf_probability probability documents";
+                    moved leaf exact_rank terms term weight leaf_probability probability documents";
 /// Leaves that a call may ask for.
 const BEAM: usize = 1_000_000;
 
@@ -64,6 +66,11 @@ pub struct Answer {
     /// them; `##` begins a part that continues a word.
     #[schemars(with = "Vec<Map<String, Value>>")]
     hits: Vec<Value>,
+    /// Documents that judgments moved and that are not among the hits: `id`; what judgments add to the score,
+    /// in units of the range of the candidates' scores (`moved`); and the one that counts most (`judged`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    moved: Vec<Value>,
     /// What exact search finds and this search did not, with `exact`; each with its `leaf`, which was not
     /// visited, and its `leaf_probability`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +116,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
 }
 
 fn answer(explanation: Explanation) -> Answer {
-    let Explanation { request, ranked_by, leaves, entropy, hits, exact, stats, .. } = explanation;
+    let Explanation { request, ranked_by, leaves, entropy, hits, moved, exact, stats, .. } = explanation;
     let is_hit = |found: &ExactHit| hits.iter().any(|hit| hit.hit.id == found.hit.id);
     let missed = exact.as_ref().map(|exact| {
         let missed = exact.iter().filter(|found| !found.visited && !is_hit(found));
@@ -125,6 +132,7 @@ fn answer(explanation: Explanation) -> Answer {
             _ => None,
         },
         hits,
+        moved: moved.iter().take(MOVED).map(|own| told(json!(own))).collect(),
         missed,
         leaves_visited: stats.leaves_visited,
         leaves: leaves.iter().take(LEAVES).map(|leaf| told(json!(leaf))).collect(),

@@ -13,6 +13,7 @@ use crate::disk::Backend;
 use crate::error::Error;
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
+use crate::index::judgment_store::count_judgments;
 use crate::progress::Progress;
 use crate::store::Store;
 
@@ -71,7 +72,7 @@ impl Index {
         }
         let tried = fit.filter(|fit| fit.model == serving.number).map(|fit| &fit.shared.judgments);
         let before = tried.map_or(0, |tried| tried.load(Relaxed)).max(fitted(&serving));
-        if !is_due(store.read().live(), before) || !serving.store.is_lexical() {
+        if !count_judgments(&store).is_ok_and(|count| is_due(count, before)) || !serving.store.is_lexical() {
             return;
         }
         let (model, process) = (serving.number, std::process::id());
@@ -157,14 +158,14 @@ fn fit_while_due(
     shared: &Shared,
 ) -> Option<Fused> {
     loop {
-        let judgments = store.read().live();
+        let judgments = count_judgments(store).unwrap_or(0);
         shared.judgments.store(judgments, Relaxed);
         let mut goes_on = |_: Progress| match shared.ends.load(Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
         match model.fit_and_keep(Some(store), &[], backend, &mut goes_on) {
-            Ok(_) if is_due(store.read().live(), judgments) => {}
+            Ok(_) if count_judgments(store).is_ok_and(|count| is_due(count, judgments)) => {}
             Ok(fused) => return Some(fused),
             Err(Error::Cancelled) => return None,
             Err(error) => {

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use super::active_model::ActiveModel;
 use super::fusion::LearnedFusion;
-use super::judgment_store::{all_judgments, encoder_has_learned};
+use super::judgment_store::{all_judgments, count_judgments, encoder_has_learned};
 use super::judgments::check_judgment;
 use super::search::QueryEncoder;
 use super::{Index, WithProgress};
@@ -86,15 +86,14 @@ impl Index {
     ///
     /// Of 21 weights, the one with the highest mean nDCG@10 over it and two weights on either side is chosen.
     /// It is shrunk towards [`DEFAULT_ALPHA`](crate::search::DEFAULT_ALPHA) as if 80 more questions had
-    /// chosen that. If a hybrid search with the default weight is on average not better than embeddings
-    /// alone, words are left out: the weight is 1.
+    /// chosen that. If a hybrid search, with each question's weight learned on other questions, is on average
+    /// not better than embeddings alone, words are left out: the weight is 1.
     ///
     /// The weight of judgments is measured by leaving out: each question is asked without its own judgments,
-    /// with those of the others. It is shrunk towards 0 as if 80 more questions had chosen that, and is 0
-    /// unless the gain is significant.
+    /// with those of the others, and with the weights of embeddings and words just learned. It is shrunk
+    /// towards 0 as if 80 more questions had chosen that, and is 0 unless the gain is significant.
     ///
-    /// The p-value compares a hybrid search, with each question's weight learned on other questions, with
-    /// embeddings alone (paired t-test and bootstrap, one-sided).
+    /// P-values are those of a paired t-test and a bootstrap, the larger of both, one-sided.
     ///
     /// If the model has a query encoder, weights are also learned for it, given enough questions that it did
     /// not learn from; for an index's own query encoder these are the fifth held out by
@@ -229,7 +228,7 @@ impl ActiveModel {
         }
         let recallable = self.recallable(store, backend, on_progress)?;
         questions.keep(MOST_ASKED);
-        let of = store.map_or(0, |store| store.read().live()).max(judgments.len());
+        let of = store.map_or(Ok(0), |store| count_judgments(store))?.max(judgments.len());
         let mut learn = |questions: &Questions, encoder| {
             let measured = measure(questions, &recallable, self, &view, encoder, on_progress)?;
             Ok::<_, crate::Error>(LearnedFusion { judgments: of, ..measured.learned() })
@@ -241,7 +240,7 @@ impl ActiveModel {
                 fusion.fast = Some(Box::new(learn(&fresh, QueryEncoder::Fast)?));
             }
         }
-        Ok(Fused { questions: count, unanswered, sentence: sentence::of(&fusion), fusion: Some(fusion) })
+        Ok(Fused { questions: count, unanswered, sentence: fusion.sentence(), fusion: Some(fusion) })
     }
 
     /// The judged questions of a store, with vectors by this model: a copy, because judgments are recorded

@@ -3,8 +3,11 @@
 use crate::index::fusion::{LearnedFusion, LearnedMemory};
 use crate::measure::{SIGNIFICANCE_LEVEL, p_in_words};
 
-pub(super) fn of(fusion: &LearnedFusion) -> String {
-    format!("{}{}", of_words(fusion), fusion.memory.as_ref().map_or_else(String::new, of_memory))
+impl LearnedFusion {
+    /// Whether words and judgments of near questions help, with the figures that decided.
+    pub fn sentence(&self) -> String {
+        format!("{}{}", of_words(self), self.memory.as_ref().map_or_else(String::new, of_memory))
+    }
 }
 
 fn of_memory(memory: &LearnedMemory) -> String {
@@ -28,10 +31,6 @@ fn of_words(fusion: &LearnedFusion) -> String {
     if !fusion.words_help {
         return format!("words do not help: {measured}; searches go by embeddings alone");
     }
-    let help = match *p_value < SIGNIFICANCE_LEVEL {
-        true => "words help",
-        false if hybrid > dense => "words probably help",
-        false => "it is not shown that words help, but the default weight is better than embeddings alone",
-    };
+    let help = if *p_value < SIGNIFICANCE_LEVEL { "words help" } else { "words probably help" };
     format!("{help}: {measured}; embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha)
 }

@@ -226,10 +226,10 @@ pub(super) fn moved_by_range<T>(
     all
 }
 
-/// What a hit says of the judgment that moved it.
-pub(super) fn recalled_judgment(judged: &JudgedDocument, vote: &Vote) -> RecalledJudgment {
+/// What is said of the judgment that moved a document most; `moved` is what all of them add to its score.
+pub(super) fn recalled_judgment(judged: &JudgedDocument, vote: &Vote, moved: f64) -> RecalledJudgment {
     let (question, similarity) = (judged.spelling.to_string(), vote.cosine);
-    RecalledJudgment { question, similarity, grade: judged.grade, stale: vote.is_stale }
+    RecalledJudgment { question, similarity, grade: judged.grade, stale: vote.is_stale, moved }
 }
 
 /// Names the judgment that moved each hit most.
@@ -243,11 +243,18 @@ pub(super) fn note_judgments(
         return Ok(());
     }
     for (hit, &(_, row)) in hits.iter_mut().zip(&ranked.rows) {
-        let judgment = asked.recalled_for(view.head(row)?).and_then(|own| own.strongest.as_ref());
-        let judgment = judgment.filter(|_| hit.scores.memory.is_some());
-        hit.judged = judgment.map(|(judged, vote)| recalled_judgment(judged, vote));
+        let judgment = asked.recalled_for(view.head(row)?).and_then(RecalledDocument::judgment);
+        hit.judged = judgment.filter(|_| hit.scores.memory.is_some());
     }
     Ok(())
+}
+
+impl RecalledDocument {
+    /// The judgment that moved it most.
+    fn judgment(&self) -> Option<RecalledJudgment> {
+        let (judged, vote) = self.strongest.as_ref()?;
+        Some(recalled_judgment(judged, vote, self.moved))
+    }
 }
 
 impl Asked<'_> {
@@ -267,6 +274,18 @@ impl Asked<'_> {
             false => 0.0,
         };
         raised().filter(|document| document.moved >= least).map(|document| document.row).collect()
+    }
+
+    /// The documents that judgments moved and that are not among these, given by their representative rows;
+    /// those that were moved furthest first.
+    pub(crate) fn moved_beyond(&self, view: &View, hits: &[Row]) -> Result<Vec<MovedDocument>> {
+        let moved = |own: &&RecalledDocument| own.moved != 0.0 && !hits.contains(&own.row);
+        let named = |own: &RecalledDocument| {
+            Ok(MovedDocument { id: view.id(own.row)?, moved: own.moved, judged: own.judgment() })
+        };
+        let mut all = self.recalled.iter().filter(moved).map(named).collect::<Result<Vec<_>>>()?;
+        all.sort_by(|a, b| b.moved.abs().total_cmp(&a.moved.abs()).then_with(|| a.id.cmp(&b.id)));
+        Ok(all)
     }
 
     /// What judgments add to the score of a document, given by its representative row.

@@ -64,9 +64,24 @@ pub struct RecalledJudgment {
     /// Whether the document's title or text was replaced after it was judged, so that the judgment counts
     /// half. Never in a search over several indexes, which does not compare texts.
     pub stale: bool,
+    /// What this judgment and others together add to the score, in units of the range of the candidates'
+    /// scores.
+    pub moved: f64,
 }
 
-/// A document that was judged for the question asked, in a search over several indexes.
+impl RecalledJudgment {
+    /// Less than this share of the range of the candidates' scores is not worth a word: of about a hundred
+    /// candidates, it is the distance from one to the next.
+    const NOTICEABLE: f64 = 0.01;
+
+    /// Whether judgments moved the document so far that a list of hits should say so: by a hundredth of the
+    /// range of the candidates' scores.
+    pub fn is_noticeable(&self) -> bool {
+        self.moved.abs() >= Self::NOTICEABLE
+    }
+}
+
+/// A document that was judged for the question asked or a near one.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct MovedDocument {
     /// The document's id.

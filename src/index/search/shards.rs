@@ -18,7 +18,7 @@ use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
-use crate::index::judgments::check_judgment;
+use crate::index::judgments::check_stored_judgment;
 use crate::index::vectors::unit;
 use crate::judgment::Judgment;
 use crate::lexical::{Analyzer, TermStatistics, syntax};
@@ -92,7 +92,7 @@ impl JudgedQuestions {
     /// # Errors
     /// Those of [`Index::record`], for a judgment that an index could not store.
     pub fn new(judgments: &[Judgment]) -> Result<Self> {
-        judgments.iter().try_for_each(check_judgment)?;
+        judgments.iter().try_for_each(check_stored_judgment)?;
         let mut memory = Memory::new(0, None);
         judgments.iter().for_each(|judgment| memory.judge(judgment));
         Ok(Self(memory))
@@ -109,12 +109,12 @@ impl JudgedQuestions {
             }
         }
         let weights = MemoryWeights::default();
-        let moved = |(id, votes): (&str, Vec<Vote>)| MovedDocument {
-            id: id.to_owned(),
-            moved: weights.moved(&votes),
-            judged: weights.strongest(&votes).map(|vote| recalled_judgment(memory.judged(vote), vote)),
-        };
-        documents.into_iter().map(moved).collect()
+        let documents = documents.into_iter().map(|(id, votes)| {
+            let (moved, strongest) = (weights.moved(&votes), weights.strongest(&votes));
+            let judged = strongest.map(|vote| recalled_judgment(memory.judged(vote), vote, moved));
+            MovedDocument { id: id.to_owned(), moved, judged }
+        });
+        documents.collect()
     }
 }
 

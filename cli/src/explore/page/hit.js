@@ -48,7 +48,8 @@ function numbers(app, found, place, before, name) {
 
 /** The judgment that moved the hit. */
 function because({ id, judged, memory }, takeBack) {
-    if (!judged) return null;
+    // As `ehi search`: less than the distance between two of a hundred candidates is not worth a word.
+    if (!judged || Math.abs(judged.moved) < 0.01) return null;
     const said = foreign("q", {}, judged.question);
     const undo = takeBack && el("button", { type: "button", class: "link", onclick: () => takeBack(judged.question, id) }, "take back");
     return el("p", { class: "row small because" }, el("span", {}, memory > 0 ? "▲ because you judged " : "▼ because you judged ", said, judged.stale ? " (replaced since)" : ""), undo);
