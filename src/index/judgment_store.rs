@@ -94,7 +94,7 @@ pub(super) fn learned_from(store: &Store) -> Result<Option<(String, Option<Value
 /// goes: each has a `decision`, and these are those that leave the index as it was.
 #[cfg(feature = "eval")]
 pub(super) fn encoder_has_learned(store: &Store) -> Result<bool> {
-    const UNCHANGED: [&str; 3] = ["no_gain", "worse", "left"];
+    const UNCHANGED: [&str; 4] = ["no_gain", "worse", "left", "too_few"];
     let Some((_, notes)) = learned_from(store)? else { return Ok(false) };
     let learnings = notes.as_ref().and_then(|notes| notes["learnings"].as_array());
     let is_unchanged =

@@ -158,13 +158,10 @@ impl Memory {
     /// What the judgments of a near question say now, without those that are too old to count.
     pub fn votes(&self, near: NearQuestion, now: u64) -> impl Iterator<Item = (&JudgedDocument, Vote)> {
         let NearQuestion { place, cosine, is_same } = near;
-        let documents = self.documents(place);
-        let best = documents.iter().map(|judged| judged.grade).max().unwrap_or_default();
-        documents.iter().enumerate().filter_map(move |(number, judged)| {
+        self.documents(place).iter().enumerate().filter_map(move |(number, judged)| {
             let left = share_left(judged.time, now, self.half_life)?;
-            // An answer counts by its grade; a document that does not answer counts in full.
-            let graded = if judged.grade > 0 { f64::from(judged.grade) / f64::from(best) } else { -1.0 };
-            let strength = (graded * judged.weight * left) as f32;
+            let sign = if judged.grade > 0 { 1.0 } else { -1.0 };
+            let strength = sign * (judged.weight * left) as f32;
             Some((judged, Vote { place: (place, number), cosine, is_same, is_stale: false, strength }))
         })
     }
@@ -253,6 +250,21 @@ impl Memory {
         Ok(found)
     }
 }
+
+/// Has each answer count by its grade's share of the highest grade of its question, among these votes of
+/// documents that exist; a document that does not answer counts in full. Grades above [`MOST_GRADE`] count as
+/// that, so that no judgment takes more than three quarters from the others.
+pub(crate) fn by_grade(votes: &mut [(&JudgedDocument, Vote)]) {
+    for own in votes.chunk_by_mut(|(_, a), (_, b)| a.place.0 == b.place.0) {
+        let best = own.iter().map(|(judged, _)| judged.grade).max().unwrap_or_default().min(MOST_GRADE);
+        for (judged, vote) in own.iter_mut().filter(|(judged, _)| judged.grade > 0) {
+            vote.strength *= judged.grade.min(MOST_GRADE) as f32 / best as f32;
+        }
+    }
+}
+
+/// The highest grade that counts as more than others.
+const MOST_GRADE: i32 = 4;
 
 /// Punctuation that does not make another question, before and after a word.
 const BEFORE: [char; 5] = ['"', '\'', '(', '\u{201c}', '\u{2018}'];

@@ -167,6 +167,9 @@ fn a_lower_grade_and_a_judgment_of_an_earlier_text_count_less() {
     };
     let (whole, _) = found(&index, FAR);
     assert!((found(&index, FAR + 1).0 / whole - 1.0 / 3.0).abs() < 1e-4);
+    // A document that is not there has no part in it.
+    index.record("Gene, protein 31?", "absent", i32::MAX).unwrap();
+    assert_eq!(found(&index, FAR).0, whole);
     assert!((found(&index, FAR + 2).0 / whole + 1.0).abs() < 1e-4);
     // Metadata is not what was judged.
     let same = document(FAR).with_metadata(serde_json::json!({ "read": true }));

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
-use crate::memory::{JudgedDocument, Memory, Vote};
+use crate::memory::{JudgedDocument, Memory, Vote, by_grade};
 use crate::store::View;
 
 /// Of the documents that judgments raise, so many become candidates, or twice `k` if that is more, and all
@@ -119,12 +119,16 @@ impl ActiveModel {
         let votes: Vec<(&JudgedDocument, Vote)> =
             found.into_iter().flat_map(|near| memory.votes(near, now)).collect();
         let texts = self.judged_texts.find(view, votes.iter().map(|(judged, _)| &judged.id))?;
-        let of_row = |(text, (judged, vote)): (Option<JudgedText>, (&JudgedDocument, Vote))| {
-            let JudgedText { row, checksum } = text?;
-            let is_stale = judged.text.is_some_and(|judged| judged != checksum);
-            Some((row, Vote { is_stale, ..vote }))
-        };
-        let mut votes: Vec<(Row, Vote)> = texts.into_iter().zip(votes).filter_map(of_row).collect();
+        let there = |(text, vote): (Option<JudgedText>, _)| Some((text?, vote));
+        let (texts, mut votes): (Vec<JudgedText>, Vec<(&JudgedDocument, Vote)>) =
+            texts.into_iter().zip(votes).filter_map(there).unzip();
+        by_grade(&mut votes);
+        let of_row =
+            |(JudgedText { row, checksum }, (judged, vote)): (JudgedText, (&JudgedDocument, Vote))| {
+                let is_stale = judged.text.is_some_and(|judged| judged != checksum);
+                (row, Vote { is_stale, ..vote })
+            };
+        let mut votes: Vec<(Row, Vote)> = texts.into_iter().zip(votes).map(of_row).collect();
         // Stable: the nearest question first.
         votes.sort_by_key(|&(row, _)| row);
         let recalled = |own: &[(Row, Vote)]| RecalledDocument {

@@ -22,7 +22,7 @@ use crate::index::judgments::check_stored_judgment;
 use crate::index::vectors::unit;
 use crate::judgment::Judgment;
 use crate::lexical::{Analyzer, TermStatistics, syntax};
-use crate::memory::{Memory, MemoryWeights, Vote};
+use crate::memory::{Memory, MemoryWeights, Vote, by_grade};
 use crate::model::{Bundle, Role};
 
 /// This file of the model defines the tokens of an index.
@@ -104,7 +104,9 @@ impl JudgedQuestions {
         let mut documents: BTreeMap<&str, Vec<Vote>> = BTreeMap::new();
         // Without a vector, this cannot fail.
         for same in memory.nearest(Some(question), None, 0, &|_| true).unwrap_or_default() {
-            for (judged, vote) in memory.votes(same, 0) {
+            let mut votes: Vec<_> = memory.votes(same, 0).collect();
+            by_grade(&mut votes);
+            for (judged, vote) in votes {
                 documents.entry(&judged.id).or_default().push(vote);
             }
         }
