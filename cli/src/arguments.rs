@@ -55,7 +55,9 @@ pub fn time(text: &str, unit: &str, seconds: f64) -> Result<Duration, String> {
 pub fn since_1970(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let of_day = |day: NaiveDate| u64::try_from(day.and_time(NaiveTime::MIN).and_utc().timestamp()).ok();
-    let seconds = text.parse().ok().or_else(|| of_day(text.parse().ok()?));
+    // With all its digits.
+    let day = || text.parse::<NaiveDate>().ok().filter(|day| day.to_string() == text);
+    let seconds = text.parse().ok().or_else(|| of_day(day()?));
     seconds.ok_or_else(|| "expected a date such as 2026-01-31, or seconds since 1970".to_owned())
 }
 
@@ -91,7 +93,17 @@ mod tests {
         ] {
             assert_eq!(since_1970(text), Ok(seconds), "{text}");
         }
-        for text in ["", "yesterday", "2026-02-29", "2100-02-29", "2026-13-01", "2026-00-10", "1969-12-31"] {
+        for text in [
+            "",
+            "yesterday",
+            "2026-1-31",
+            "2026 - 01 - 31",
+            "2026-02-29",
+            "2100-02-29",
+            "2026-13-01",
+            "2026-00-10",
+            "1969-12-31",
+        ] {
             assert!(since_1970(text).unwrap_err().contains("2026-01-31"), "{text}");
         }
         assert!(since_1970("-5").is_err() && since_1970("2026-01-31T00:00:00Z").is_err());

@@ -50,6 +50,9 @@ pub(crate) const TABLE: usize = 1 << GROUP;
 pub(crate) const BLOCK_ROWS: usize = 32;
 /// Factors of a code: for the estimate, and for its error.
 pub(crate) const FACTORS: usize = 2;
+/// By how many standard deviations, roughly, a score must exceed the estimate of its code for a row to be
+/// missed.
+pub(crate) const CODE_WIDTH: f32 = 2.9;
 /// Narrowest embeddings with codes: for narrower ones, they would save little.
 pub(crate) const FEWEST_DIMENSIONS: usize = 64;
 /// Fewest rows of a leaf in a segment for a mean of their own: with fewer rows, it takes more space than it

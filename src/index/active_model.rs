@@ -55,7 +55,7 @@ pub(crate) struct ActiveModel {
     pub(super) measuring: Mutex<()>,
     /// The finding about that file when the model was opened.
     pub(super) notice: Option<Notice>,
-    /// The judged questions, and the rows of their documents.
+    /// The judged questions, and their documents.
     pub(super) memory: SharedMemory,
     pub(super) judged_texts: JudgedTexts,
 }

@@ -163,13 +163,11 @@ impl Index {
         let exact_rows = exact_rows.map(|&(_, row)| view.head(row));
         let exact_rows: Vec<Row> = exact_rows.collect::<std::result::Result<_, _>>()?;
         let rank_of = |head: Row| Some(exact_rows.iter().position(|&other| other == head)? + 1);
-        let hit_rows = rows.iter().map(|&(_, row)| view.head(row));
-        let hit_rows: Vec<Row> = hit_rows.collect::<std::result::Result<_, _>>()?;
-        let moved = asked.moved_beyond(&view, &hit_rows)?;
+        let moved = asked.moved_beyond(&view, &rows)?;
         let mut hits = Vec::with_capacity(found.len());
         let matched = serving.matched_terms(&view, &asked, &plan, &rows)?;
-        for ((hit, &row), terms) in found.into_iter().zip(&hit_rows).zip(matched) {
-            hits.push(ExplainedHit { hit, exact_rank: rank_of(row), terms });
+        for ((hit, &(_, row)), terms) in found.into_iter().zip(&rows).zip(matched) {
+            hits.push(ExplainedHit { hit, exact_rank: rank_of(view.head(row)?), terms });
         }
         let exact = match &exact {
             None => None,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use half::f16;
 
-use crate::codes::{BLOCK_ROWS, CodeMaker, CodedQuery, CodedRows, FACTORS, Rotation, block_bytes};
+use crate::codes::{
+    BLOCK_ROWS, CODE_WIDTH, CodeMaker, CodedQuery, CodedRows, FACTORS, Rotation, block_bytes,
+};
 use crate::ids::Row;
 use crate::scan::{Kernel, ScanError, Scanner, Similarity, TopK};
 
@@ -12,9 +14,6 @@ use crate::scan::{Kernel, ScanError, Scanner, Similarity, TopK};
 const FEW: usize = 4_096;
 /// Groups whose members are considered, those with the nearest pivots.
 const VISITED: usize = 16;
-/// By how many standard deviations, roughly, a score must exceed the estimate of its code for a vector to be
-/// missed.
-const CODE_WIDTH: f32 = 2.9;
 /// Vectors scored before their scores are compared with the bounds of others.
 const PER_ROUND: usize = 16;
 

@@ -286,6 +286,17 @@ impl View {
         Ok(found.map(|(place, local)| Row(self.state.parts[place].base + local)))
     }
 
+    /// The representative rows of the documents of rows, ascending.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::head`].
+    pub fn heads(&self, rows: impl Iterator<Item = Row>) -> Result<Vec<Row>> {
+        let mut heads = rows.map(|row| self.head(row)).collect::<Result<Vec<_>>>()?;
+        heads.sort_unstable();
+        Ok(heads)
+    }
+
     /// Whether a live document has the id.
     pub fn contains(&self, id: &str) -> Result<bool> {
         Ok(self.state.find(id)?.is_some())

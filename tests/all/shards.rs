@@ -240,9 +240,9 @@ fn judgments_count_in_several_indexes_as_in_one() {
         judgments.push(Judgment::new(question, id(0), 0));
         judgments.push(Judgment::new(question, id(1), -1).with_weight(0.2));
         // Both at once.
-        judgments.push(Judgment::new(question, id(2), 1));
+        judgments.push(Judgment::new(question, id(2), 3));
         judgments.push(Judgment::new(&spelt, id(2), 0));
-        judgments.push(Judgment::new(question, id(399), 1).with_weight(0.4));
+        judgments.push(Judgment::new(question, id(399), 3).with_weight(0.4));
         judgments.push(Judgment::new(&spelt, id(399), 1).with_weight(0.3));
         judgments.extend(["none", "d000"].map(|id| Judgment::new(question, id, 1)));
         judgments.push(Judgment::new(question, id(300), -1));
@@ -288,7 +288,7 @@ fn judgments_count_in_several_indexes_as_in_one() {
         }
     }
     assert_eq!(nowhere, 0);
-    assert!(added > 700, "{added}");
+    assert!(added > 900, "{added}");
     let refused = shards.single.candidates("a", 5, &[], &SearchRequest::default());
     assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
     assert!(fuse_candidates([], 5, RankBy::Best, 5, &[]).is_err());

@@ -185,7 +185,7 @@ mod tests {
     fn words_that_do_not_help_are_left_out() {
         let is_default = |alpha: f64| (alpha - DEFAULT_ALPHA).abs() < 1e-9;
         let is_dense = |alpha: f64| alpha == 1.0;
-        // No difference at all, one for the worse, and a gain with the default weight, which is not learned.
+        // Words change nothing; they do harm; they help, but only with the default weight.
         let values: [&dyn Fn(f64) -> f64; 3] = [&|_| 0.5, &|alpha| 0.5 * alpha, &|alpha| {
             if is_default(alpha) { 0.55 } else { 0.4 + 0.1 * f64::from(is_dense(alpha)) }
         }];

@@ -205,11 +205,7 @@ impl ActiveModel {
         let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let mut by_words = search.best(depth.get(), filter.as_mut())?;
         by_words.sort_unstable_by_key(|&(_, row)| row);
-        let mut by_embedding = Vec::with_capacity(ranked.rows.len());
-        for &(_, row) in &ranked.rows {
-            by_embedding.push(view.head(row)?);
-        }
-        by_embedding.sort_unstable();
+        let by_embedding = view.heads(ranked.rows.iter().map(|&(_, row)| row))?;
         let mut further = asked.raised(plan.k);
         further.extend(by_words.iter().map(|&(_, row)| row));
         let (mut dense, embeddings) = self.dense_candidates(view, asked, &mut ranked, further)?;

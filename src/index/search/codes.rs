@@ -7,7 +7,9 @@ use half::f16;
 
 use super::candidates::RowCandidates;
 use super::damage::scan_failed;
-use crate::codes::{BLOCK_ROWS, CodedQuery, CodedRows, Near, Rotation, StoredCodes, split_supplement};
+use crate::codes::{
+    BLOCK_ROWS, CODE_WIDTH, CodedQuery, CodedRows, Near, Rotation, StoredCodes, split_supplement,
+};
 use crate::error::Result;
 use crate::ids::Row;
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
@@ -18,9 +20,7 @@ use crate::store::View;
 const FEWEST_CODED: usize = 4;
 /// Documents per hit below which preparing the query for codes costs more than it saves.
 const PLAIN_PER_HIT: usize = 32;
-/// By how many standard deviations, roughly, a score must exceed its estimate for a hit to be missed.
-const CODE_WIDTH: f32 = 2.9;
-/// The same for bounds with a row's supplement.
+/// As [`CODE_WIDTH`], for bounds with a row's supplement.
 const TIGHT_WIDTH: f32 = 3.2;
 /// Number of candidates collected before a rerank, unless `k` is large. They come from the most probable
 /// leaves, whose best rows are nearly the best of all, so few rows of other leaves become candidates.

@@ -116,19 +116,18 @@ impl ActiveModel {
         }
         let unit = (near && !asked.vector.is_empty()).then(|| unit(&asked.vector));
         let found = memory.nearest(asked.text, unit.as_deref(), now, may_recall).map_err(scan_failed)?;
-        let votes: Vec<(&JudgedDocument, Vote)> =
+        let mut votes: Vec<(&JudgedDocument, Vote)> =
             found.into_iter().flat_map(|near| memory.votes(near, now)).collect();
         let texts = self.judged_texts.find(view, votes.iter().map(|(judged, _)| &judged.id))?;
-        let there = |(text, vote): (Option<JudgedText>, _)| Some((text?, vote));
-        let (texts, mut votes): (Vec<JudgedText>, Vec<(&JudgedDocument, Vote)>) =
-            texts.into_iter().zip(votes).filter_map(there).unzip();
+        let mut are_there = texts.iter().map(Option::is_some);
+        votes.retain(|_| are_there.next() == Some(true));
         by_grade(&mut votes);
-        let of_row =
-            |(JudgedText { row, checksum }, (judged, vote)): (JudgedText, (&JudgedDocument, Vote))| {
-                let is_stale = judged.text.is_some_and(|judged| judged != checksum);
-                (row, Vote { is_stale, ..vote })
-            };
-        let mut votes: Vec<(Row, Vote)> = texts.into_iter().zip(votes).map(of_row).collect();
+        let texts = texts.into_iter().flatten();
+        let of_row = texts.zip(votes).map(|(JudgedText { row, checksum }, (judged, vote))| {
+            let is_stale = judged.text.is_some_and(|judged| judged != checksum);
+            (row, Vote { is_stale, ..vote })
+        });
+        let mut votes: Vec<(Row, Vote)> = of_row.collect();
         // Stable: the nearest question first.
         votes.sort_by_key(|&(row, _)| row);
         let recalled = |own: &[(Row, Vote)]| RecalledDocument {
@@ -158,11 +157,7 @@ impl ActiveModel {
     ) -> Result<Vec<Row>> {
         let mut missing = asked.raised(k);
         if !missing.is_empty() {
-            let mut found = Vec::with_capacity(rows.len());
-            for &(_, row) in rows {
-                found.push(view.head(row)?);
-            }
-            found.sort_unstable();
+            let found = view.heads(rows.iter().map(|&(_, row)| row))?;
             missing.retain(|row| found.binary_search(row).is_err());
         }
         Ok(missing)
@@ -280,10 +275,14 @@ impl Asked<'_> {
         raised().filter(|document| document.moved >= least).map(|document| document.row).collect()
     }
 
-    /// The documents that judgments moved and that are not among these, given by their representative rows;
-    /// those that were moved furthest first.
-    pub(crate) fn moved_beyond(&self, view: &View, hits: &[Row]) -> Result<Vec<MovedDocument>> {
-        let moved = |own: &&RecalledDocument| own.moved != 0.0 && !hits.contains(&own.row);
+    /// The documents that judgments moved and that none of these rows belongs to; those that were moved
+    /// furthest first.
+    pub(crate) fn moved_beyond(&self, view: &View, rows: &[(f32, Row)]) -> Result<Vec<MovedDocument>> {
+        if self.recalled.is_empty() {
+            return Ok(Vec::new());
+        }
+        let hits = view.heads(rows.iter().map(|&(_, row)| row))?;
+        let moved = |own: &&RecalledDocument| own.moved != 0.0 && hits.binary_search(&own.row).is_err();
         let named = |own: &RecalledDocument| {
             Ok(MovedDocument { id: view.id(own.row)?, moved: own.moved, judged: own.judgment() })
         };

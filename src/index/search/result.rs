@@ -62,7 +62,7 @@ pub struct RecalledJudgment {
     /// As in the judgment: 1 or more if the document answers the question.
     pub grade: i32,
     /// Whether the document's title or text was replaced after it was judged, so that the judgment counts
-    /// half. Never in a search over several indexes, which does not compare texts.
+    /// half. Always false in a search over several indexes: it does not compare texts.
     pub stale: bool,
     /// What this judgment and others together add to the score, in units of the range of the candidates'
     /// scores.

@@ -101,8 +101,9 @@ pub fn fresh_index(index: &Index, model: &Model, path: &Path) -> Result<Index, S
         fresh = fresh.analyzer(Analyzer::Tokens);
     }
     let fresh = said(fresh.create(path, &index.bundle()))?;
-    // Before the documents: nothing can be learned from questions without answers.
-    said(fresh.record_all(model.judgments.values().cloned()))?;
+    // Before the documents: nothing can be learned from questions without answers. Those of the index, which
+    // know the texts that were judged; that they are the model's was compared.
+    said(fresh.record_all(said(index.judgments())?))?;
     said(fresh.set_half_life(model.half_life))?;
     ensure!(fresh.finish_fit().is_none_or(|fit| fit.fusion.is_none()), "an empty index learned");
     let rows = model.serving.rows.values();
