@@ -110,8 +110,9 @@ impl Hit {
         self.hit.scores.memory
     }
 
-    /// The judgment that moved the hit most, as a dictionary of `question`, `similarity`, `grade` and `moved`
-    /// (what all judgments added, in units of the range of the candidates' scores), or `None`.
+    /// The judgment that moved the hit most, as a dictionary of `question`, `similarity`, `grade`, `stale`
+    /// (the document was replaced since it was judged) and `moved` (what all judgments added, in units of the
+    /// range of the candidates' scores), or `None`.
     #[getter]
     fn judged(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.hit.judged.as_ref().map(|judged| plain(py, judged)).transpose()

@@ -105,8 +105,8 @@ def test_judgments_of_several_indexes():
     for own in (judgments, odd):
         assert shards.Judgments.from_bytes(own.to_bytes()).all() == own.all()
     a, b = judgments.of("WHAT is tea")
-    assert a == ("a", 0.75, {"question": "What is tea?", "similarity": 1.0, "grade": 1, "moved": 0.75})
-    assert b == ("b", -1.5, {"question": "what is tea", "similarity": 1.0, "grade": 0, "moved": -1.5})
+    assert a == ("a", 0.75, {"question": "What is tea?", "similarity": 1.0, "grade": 1, "stale": False, "moved": 0.75})
+    assert b == ("b", -1.5, {"question": "what is tea", "similarity": 1.0, "grade": 0, "stale": False, "moved": -1.5})
     assert judgments.of("What is a tree?") == [] == shards.Judgments([]).of("q")
     for wrong, error in (
         ([("q",)], TypeError),

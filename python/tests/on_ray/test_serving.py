@@ -170,7 +170,7 @@ def test_judgments_are_taken_up(served, questions):
     while served_version(url) != version and time.monotonic() < over:
         time.sleep(0.1)
     (hit,) = post(url, {**body, "k": 1})[1]["hits"]
-    judged = {"question": questions[7], "similarity": 1.0, "grade": 1, "moved": 1.5}
+    judged = {"question": questions[7], "similarity": 1.0, "grade": 1, "stale": False, "moved": 1.5}
     assert (hit["id"], hit["judged"]) == (last, judged) and hit["memory"] > 0
     hits = post(url, {**body, "no_memory": True})[1]["hits"]
     assert hits[-1]["id"] == last and all(hit["memory"] is hit["judged"] is None for hit in hits)
