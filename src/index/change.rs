@@ -9,7 +9,7 @@
 //! `CURRENT` names a model, as the unfinished one, from before its directory is made until it is gone. So a
 //! foreign directory in `models/` is never mistaken for one of the index's own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -341,7 +341,7 @@ impl Index {
         self.discard_unfinished();
         drop(no_writes);
         before.memory.retire();
-        self.judgments_changed();
+        self.judgments_changed(&HashMap::new());
         self.calibrate_if_needed(on_progress);
         Ok(change)
     }

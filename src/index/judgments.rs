@@ -3,7 +3,7 @@
 //! Judgments are stored in a separate store, in `judgments` next to the models: they outlive every change of
 //! model, and are as durable as documents.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -86,6 +86,7 @@ impl Index {
         judgments.retain(|own| later.insert((own.question.clone(), own.id.clone())));
         judgments.reverse();
         recorded.repeated = given - judgments.len();
+        let mut vectors = HashMap::new();
         for group in judgments.chunks_mut(PER_COMMIT) {
             for judgment in &mut *group {
                 match view.row_of(&judgment.id)? {
@@ -95,13 +96,17 @@ impl Index {
                 }
             }
             let puts = group.iter().map(put).collect::<Result<_>>()?;
-            let committed = within(store.commit(WriteBatch { puts, deletes: Vec::new() }))?;
+            let commit = || within(store.commit(WriteBatch { puts, deletes: Vec::new() }));
+            let questions = group.iter().map(|judgment| &*judgment.question);
+            let (committed, made) = self.serving().encode_meanwhile(questions, commit);
+            let committed = committed?;
             let replaced = committed.replaced.iter().filter(|replaced| **replaced).count();
             recorded.replaced += replaced;
             recorded.added += committed.replaced.len() - replaced;
             self.remember(&store, group.iter().map(|judgment| (&*judgment.question, &*judgment.id)));
+            vectors.extend(made);
         }
-        self.judgments_changed();
+        self.judgments_changed(&vectors);
         Ok(recorded)
     }
 
@@ -150,7 +155,7 @@ impl Index {
         let store = self.judgments_for_writing()?;
         let deleted = within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted;
         self.remember(&store, judgments.into_iter());
-        self.judgments_changed();
+        self.judgments_changed(&HashMap::new());
         Ok(deleted)
     }
 

@@ -24,6 +24,9 @@ use crate::store::{Operation, Store, StoreError, View};
 /// Questions encoded together.
 const PER_BLOCK: usize = 64;
 
+/// Vectors of questions, `[dim]` f16 of unit norm.
+type Made<'q> = HashMap<&'q str, Vec<f16>>;
+
 impl Index {
     /// Reads the judged questions into the memory of a model, unless that was done; with their vectors if
     /// near questions count.
@@ -31,13 +34,17 @@ impl Index {
     /// # Errors
     /// Failures of reading judgments.
     pub(crate) fn load_memory(&self, serving: &ActiveModel) -> Result<()> {
+        self.load_memory_with(serving, &HashMap::new())
+    }
+
+    fn load_memory_with(&self, serving: &ActiveModel, made: &Made) -> Result<()> {
         serving.load_memory(|| self.judgments_for_reading())?;
         if !serving.near_questions_count() {
             return Ok(());
         }
         let backend = self.root.backend();
         let keep = (!self.is_read_only()).then_some(&*backend);
-        serving.make_vectors(keep, &mut no_progress)
+        serving.make_vectors(keep, made, &mut no_progress)
     }
 
     /// Drops the vectors of questions of which nothing is judged any more.
@@ -87,14 +94,15 @@ impl Index {
         self.attempted(followed, "the judged questions will be read again");
     }
 
-    /// Makes the vectors of new questions if near questions count, and learns the weights again if that is
-    /// due.
-    pub(super) fn judgments_changed(&self) {
+    /// Makes the vectors of new questions that are not `made` if near questions count, and learns the weights
+    /// again if that is due.
+    pub(super) fn judgments_changed(&self, made: &Made) {
         #[cfg(feature = "eval")]
         self.fit_if_due();
         let serving = self.serving();
         if serving.near_questions_count() {
-            self.attempted(self.load_memory(&serving), "some judged questions count only when asked again");
+            let loaded = self.load_memory_with(&serving, made);
+            self.attempted(loaded, "some judged questions count only when asked again");
         }
     }
 }
@@ -115,14 +123,37 @@ impl ActiveModel {
         QuestionVectors::new(self.bundle.hash(), self.model().indexer.dim())
     }
 
-    /// Makes the vectors that the memory lacks: stored ones are read, others encoded, and stored for the next
-    /// time if `keep` is given. A question that cannot be encoded is left without.
+    /// Does `work` on another thread while this one encodes those questions that are not judged yet. Does only
+    /// `work` if near questions do not count, or the questions are many.
+    pub(super) fn encode_meanwhile<'q, T: Send>(
+        &self,
+        questions: impl Iterator<Item = &'q str>,
+        work: impl FnOnce() -> T + Send,
+    ) -> (T, Vec<(&'q str, Vec<f16>)>) {
+        let new = |memory: &Memory| {
+            let new = questions.filter(|question| !memory.is_judged(question));
+            new.take(PER_BLOCK + 1).collect::<Vec<_>>()
+        };
+        let new = self.memory.with(new).unwrap_or_default();
+        if new.is_empty() || new.len() > PER_BLOCK || !self.near_questions_count() {
+            return (work(), Vec::new());
+        }
+        std::thread::scope(|scope| {
+            let working = scope.spawn(work);
+            let made = self.encode_judged(&new);
+            (working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), made)
+        })
+    }
+
+    /// Makes the vectors that the memory lacks: stored ones are read, others that are not `made` encoded, and
+    /// stored for the next time if `keep` is given. A question that cannot be encoded is left without.
     ///
     /// # Errors
     /// [`Error::Cancelled`].
     pub(super) fn make_vectors(
         &self,
         keep: Option<&dyn Backend>,
+        made: &Made,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<()> {
         let needs = |memory: &Memory| {
@@ -143,7 +174,9 @@ impl ActiveModel {
             missing.iter().map(|text| &**text).filter(|text| !stored.contains_key(&key(text))).collect();
         let mut done = 0;
         for block in missing.chunks(PER_BLOCK) {
-            let made = self.encode_judged(block);
+            let (known, new): (Vec<_>, Vec<_>) = block.iter().partition(|&text| made.contains_key(text));
+            let known = known.into_iter().map(|text| (text, made[text].clone()));
+            let made: Vec<_> = known.chain(self.encode_judged(&new)).collect();
             if let Some(backend) = keep
                 && let Some(_file) = self.memory.file()
             {
@@ -166,6 +199,9 @@ impl ActiveModel {
 
     /// Judged questions with their vectors, `[dim]` f16 of unit norm; without those that cannot be encoded.
     fn encode_judged<'q>(&self, questions: &[&'q str]) -> Vec<(&'q str, Vec<f16>)> {
+        if questions.is_empty() {
+            return Vec::new();
+        }
         let encode = |questions: &[&'q str]| -> Result<Vec<(&'q str, Vec<f16>)>> {
             let texts: Vec<_> = questions.iter().map(|&text| text.into()).collect();
             let rows = self.encode_questions(&texts, Some(QueryEncoder::Full))?.into_iter();

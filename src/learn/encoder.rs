@@ -232,7 +232,8 @@ impl Index {
         Ok(learned.decided())
     }
 
-    /// Fits the weight of words for new embeddings; the change is kept even if this fails.
+    /// Fits the weights of words and judgments for new embeddings; with too few questions, the new model takes
+    /// over those of the current one, and the comparison includes them. The change is kept even if this fails.
     fn fuse_after(
         &self,
         next: &ActiveModel,
@@ -244,7 +245,9 @@ impl Index {
         }
         let fused = self.fit_next(next, aside, on_progress);
         let fusion = self.attempted(fused, "the weights were not learned; `ehi fuse` learns them")?.fusion;
-        fusion.clone().into_iter().for_each(|fusion| next.put_learned_fusion(fusion));
+        // The query encoder is another one.
+        let taken_over = || Some(LearnedFusion { of_previous_model: true, fast: None, ..self.fusion()? });
+        fusion.clone().or_else(taken_over).into_iter().for_each(|fusion| next.put_learned_fusion(fusion));
         fusion
     }
 }

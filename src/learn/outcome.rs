@@ -16,6 +16,7 @@ pub const QUESTIONS_NAMED: usize = 20;
 const SEED: u64 = 0;
 /// Most characters of such a question.
 const LONGEST_NAMED: usize = 1_000;
+const WITH_JUDGMENTS: &str = "with judgments of near questions counted";
 
 /// The outcome of [`Index::learn`](crate::Index::learn).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -195,7 +196,7 @@ impl Learned {
         let Self { pairs, learned, held_out, .. } = self;
         let measured = || {
             let measured = self.ndcg_at_10.map_or_else(String::new, |ndcg| measured(held_out, &ndcg));
-            measured + self.judgments_suffice()
+            measured + &self.judgments_suffice()
         };
         const AS_BEFORE: &str = "the index is as before";
         self.sentence = match self.decision {
@@ -228,7 +229,7 @@ impl Learned {
                 needed(held_out, self.ndcg_at_10.as_ref())
             ),
             Decision::Worse => {
-                format!("What was learned is worse in something: {}; {AS_BEFORE}.", measured())
+                format!("What was learned is worse: {}{}; {AS_BEFORE}.", measured(), self.losses())
             }
             Decision::Chosen if self.ndcg_at_10.is_none() => format!(
                 "The index has learned from {learned} questions with {pairs} answers, as it was told to; no question \
@@ -248,15 +249,27 @@ impl Learned {
     }
 
     /// Says so if the gain is only where judgments of near questions give it without a training.
-    fn judgments_suffice(&self) -> &'static str {
-        let is_gain = |policy: Policy, difference: Option<Difference>| {
-            difference.is_some_and(|own| policy.decide(self.held_out, &own) == Evidence::Gain)
+    fn judgments_suffice(&self) -> String {
+        let is_gain = |policy: Policy, own: &Difference| policy.decide(self.held_out, own) == Evidence::Gain;
+        let gains =
+            self.decision != Decision::Worse && self.ndcg_at_10.is_some_and(|own| is_gain(LEARN, &own));
+        match self.with_memory.filter(|own| gains && !is_gain(LEARN_WITH_MEMORY, own)) {
+            Some(own) => format!("; {WITH_JUDGMENTS}, {}: not shown to be better", own.in_words("nDCG@10")),
+            None => String::new(),
+        }
+    }
+
+    /// What is worse, other than nDCG@10 without judgments.
+    fn losses(&self) -> String {
+        let lost = |policy: Policy, own: Option<Difference>| {
+            own.filter(|own| policy.decide(self.held_out, own) == Evidence::Loss)
         };
-        match is_gain(LEARN, self.ndcg_at_10) && !is_gain(LEARN_WITH_MEMORY, self.with_memory) {
-            true => {
-                "; with judgments of near questions counted, searches are not shown to be better by this training"
-            }
-            false => "",
+        let recall = lost(LEARN, self.recall_at_10).map(|own| own.in_words("recall@10"));
+        let with_memory = lost(LEARN_WITH_MEMORY, self.with_memory)
+            .map(|own| format!("{WITH_JUDGMENTS}, {}", own.in_words("nDCG@10")));
+        match (lost(LEARN, self.ndcg_at_10), &recall, &with_memory) {
+            (None, None, None) => "; the new tree is worse than k-means".to_owned(),
+            _ => [recall, with_memory].into_iter().flatten().map(|own| format!("; {own}")).collect(),
         }
     }
 
@@ -271,7 +284,7 @@ impl Learned {
 
 /// The measurements on held-out questions, for a sentence.
 pub(super) fn measured(questions: usize, ndcg: &Difference) -> String {
-    format!("on {questions} judged questions that it did not learn from, {}", ndcg.in_words())
+    format!("on {questions} judged questions that it did not learn from, {}", ndcg.in_words("nDCG@10"))
 }
 
 /// The number of questions needed to show a gain like the measured one.
@@ -356,7 +369,6 @@ mod tests {
             learned.decided().sentence
         };
         let gain = difference(0.03, 0.01);
-        let suffice = "; with judgments of near questions counted, searches are not shown to be better by this training.";
         for (with_memory, says_so) in [
             (gain, false),
             (difference(0.006, 0.01), false),
@@ -364,9 +376,32 @@ mod tests {
             (difference(0.03, 0.2), true),
             (difference(-0.03, 0.01), true),
         ] {
-            assert_eq!(sentence(gain, with_memory).ends_with(suffice), says_so, "{with_memory:?}");
+            let sentence = sentence(gain, with_memory);
+            assert_eq!(sentence.ends_with(": not shown to be better."), says_so, "{sentence}");
         }
         assert!(!sentence(difference(0.03, 0.2), difference(0.0, 1.0)).contains("near questions"));
+    }
+
+    #[test]
+    fn what_is_worse_is_named() {
+        let sentence = |ndcg_at_10, recall_at_10, with_memory| {
+            let (held_out, decision) = (20, Decision::Worse);
+            Learned { decision, held_out, ndcg_at_10, recall_at_10, with_memory, ..Learned::default() }
+                .decided()
+                .sentence
+        };
+        let [gain, same, loss] = [(0.03, 0.01), (0.0, 1.0), (-0.02, 0.01)].map(|(by, p)| difference(by, p));
+        let with =
+            "with judgments of near questions counted, nDCG@10 is 0.480 after 0.500 (-2.0 points, p = 0.010)";
+        for (of, named) in [
+            ((gain, loss, same), "; recall@10 is 0.480 after 0.500 (-2.0 points, p = 0.010)".to_owned()),
+            ((gain, same, loss), format!("; {with}")),
+            ((gain, same, same), "; the new tree is worse than k-means".into()),
+            ((loss, same, same), "nDCG@10 is 0.480 after 0.500 (-2.0 points, p = 0.010)".into()),
+        ] {
+            let sentence = sentence(of.0, of.1, of.2);
+            assert!(sentence.ends_with(&format!("{named}; the index is as before.")), "{sentence}");
+        }
     }
 
     #[test]

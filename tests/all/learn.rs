@@ -13,7 +13,10 @@ use ehi::calibrate::{FEWEST_QUESTIONS, QuestionSource};
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, is_held_out};
-use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, SearchRequest, Stage, no_progress};
+use ehi::{
+    Bundle, Error, FEWEST_FUSION_QUESTIONS, Index, InputError, Judgment, Progress, SearchRequest, Stage,
+    no_progress,
+};
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 2 };
@@ -479,6 +482,26 @@ fn spellings_of_a_question_are_one_question() {
     let learned = index.learn(&briefly()).unwrap();
     assert_eq!(learned.learned + learned.held_out, QUESTIONS);
     assert_ne!(learned.decision, Decision::Changed, "{}", learned.sentence);
+}
+
+#[test]
+fn weights_that_cannot_be_learned_again_are_taken_over() {
+    let (_dir, index) = untrained(STORED);
+    index.record_all(judged(of_next_subject).into_iter().take(150 * STORED / SUBJECTS)).unwrap();
+    let weights = index.fuse(&[]).unwrap().fusion.unwrap();
+    assert!(weights.memory.as_ref().is_some_and(|memory| memory.weight > 0.0), "{weights:?}");
+    let learned = index.learn(&LearnOptions { accept: true, ..briefly() }).unwrap();
+    assert!((20..FEWEST_FUSION_QUESTIONS).contains(&learned.held_out), "{learned:?}");
+    assert!(learned.change.is_some() && learned.fusion.is_none(), "{learned:?}");
+    let mut taken_over = index.fusion().unwrap();
+    assert!(taken_over.sentence().ends_with("; learned with the model before"), "{}", taken_over.sentence());
+    taken_over.of_previous_model = false;
+    assert_eq!(taken_over, weights);
+    // Both models are measured with them.
+    let (without, with) = (learned.ndcg_at_10.unwrap(), learned.with_memory.unwrap());
+    assert!(with.against > without.against + 0.05 && with.value > without.value + 0.05, "{learned:?}");
+    index.rollback().unwrap();
+    assert_eq!(index.fusion(), Some(weights));
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod sentence;
 mod served;
 mod weights;
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -253,7 +254,7 @@ impl ActiveModel {
     ) -> Result<Recallable> {
         for _ in 0..COPY_ATTEMPTS {
             self.load_memory(|| Ok(store.cloned()))?;
-            self.make_vectors(Some(backend), on_progress)?;
+            self.make_vectors(Some(backend), &HashMap::new(), on_progress)?;
             let copy = self.memory.with(|memory| (!memory.needs_vectors()).then(|| memory.clone()));
             if let Some(memory) = copy.flatten() {
                 return Ok(Recallable::of(memory));

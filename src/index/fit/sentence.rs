@@ -6,7 +6,9 @@ use crate::measure::{SIGNIFICANCE_LEVEL, p_in_words};
 impl LearnedFusion {
     /// Whether words and judgments of near questions help, with the figures that decided.
     pub fn sentence(&self) -> String {
-        format!("{}{}", of_words(self), self.memory.as_ref().map_or_else(String::new, of_memory))
+        let memory = self.memory.as_ref().map_or_else(String::new, of_memory);
+        let of = if self.of_previous_model { "; learned with the model before" } else { "" };
+        format!("{}{memory}{of}", of_words(self))
     }
 }
 

@@ -38,6 +38,7 @@ impl Measured {
             words_help,
             questions: all.len(),
             judgments: 0,
+            of_previous_model: false,
             dense: mean(&dense),
             lexical: mean(&of(&|question| question.lexical)),
             hybrid: mean(&hybrid),

@@ -176,11 +176,11 @@ impl Difference {
     }
 
     /// "nDCG@10 is 0.712 after 0.645 (+6.7 points, p < 0.001)"
-    pub(crate) fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self, metric: &str) -> String {
         let Self { value, against, difference, .. } = self;
         let points = difference * 100.0;
         format!(
-            "nDCG@10 is {value:.3} after {against:.3} ({points:+.1} points, {})",
+            "{metric} is {value:.3} after {against:.3} ({points:+.1} points, {})",
             p_in_words(self.p_value())
         )
     }
