@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::outline::Outline;
+
 /// A document as the application inserts it and gets it back.
 ///
 /// The title and text are embedded together (`title + " " + text`, or only the text if the title is empty);
@@ -21,18 +23,29 @@ pub struct Document {
     /// Any JSON value, returned unchanged with each hit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
+    /// The headings and blocks of the text; empty if they are unknown.
+    #[serde(rename = "_outline", default, skip_serializing_if = "Outline::is_empty")]
+    pub outline: Outline,
 }
 
 impl Document {
     /// A document without metadata.
     pub fn new(id: impl Into<String>, title: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { id: id.into(), title: title.into(), text: text.into(), metadata: None }
+        let (id, title, text) = (id.into(), title.into(), text.into());
+        Self { id, title, text, metadata: None, outline: Outline::default() }
     }
 
     /// The same document with metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Value) -> Self {
         self.metadata = Some(metadata);
+        self
+    }
+
+    /// The same document with the outline of its text.
+    #[must_use]
+    pub fn with_outline(mut self, outline: Outline) -> Self {
+        self.outline = outline;
         self
     }
 
@@ -53,7 +66,7 @@ impl Document {
     /// Approximate size in memory of its id, title, text and metadata, which limits groups of documents.
     pub fn heap_bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, bytes_of_value);
-        self.id.len() + self.title.len() + self.text.len() + metadata
+        self.id.len() + self.title.len() + self.text.len() + metadata + self.outline.heap_bytes()
     }
 }
 

@@ -50,6 +50,12 @@ pub enum InputError {
         /// The limit.
         most: usize,
     },
+    /// A part of the outline does not begin at a character of the text.
+    #[error("the outline of {id:?} does not fit its text")]
+    OutlineMismatch {
+        /// The document's id.
+        id: String,
+    },
     /// An embedding has an element that f16 cannot hold: NaN, an infinity, or more than 65,504.
     #[error("element {position} of the embedding of {id:?} is not finite")]
     NotFinite {

@@ -64,6 +64,7 @@ mod lexical;
 mod measure;
 mod memory;
 pub mod model;
+mod outline;
 mod passages;
 mod prefetch;
 mod product;
@@ -106,6 +107,7 @@ pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use model::{fuzz_query_encoder, fuzz_tokenizer};
+pub use outline::{BadOutline, Outline, Part};
 pub use passages::{BadPassages, Passages};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;

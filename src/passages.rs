@@ -1,14 +1,18 @@
 //! Passages of long documents: their length, and where a text is cut.
 //!
-//! A text is cut between paragraphs if that leaves a passage more than half full, otherwise between sentences
-//! (UAX #29, with a single line end treated as a space). A sentence longer than a passage is cut between
-//! lines, then between words, and a word that is still too long between tokens.
+//! A passage begins at a heading, except that short sections share one, and never ends with a heading. Within a
+//! section, a text is cut between blocks if that leaves a passage a quarter full, otherwise between sentences
+//! (UAX #29, with a single line end treated as a space). A sentence longer than a passage is cut between lines,
+//! then between words, and a word that is still too long between tokens. In a text without an outline, blocks
+//! are paragraphs, and a passage must be half full.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 use unicode_segmentation::UnicodeSegmentation;
+
+use crate::outline::{Outline, Part, paragraph_end};
 
 /// The length of an index's passages, in tokens of its encoder.
 ///
@@ -98,7 +102,8 @@ struct Unit {
     /// Includes trailing white space.
     end: usize,
     tokens: usize,
-    ends_paragraph: bool,
+    ends_block: bool,
+    is_heading: bool,
 }
 
 /// Splits a text.
@@ -110,21 +115,29 @@ struct Cutter<'a> {
     units: Vec<Unit>,
 }
 
-/// The passages of a text, given the ascending start of each token: at most `most` tokens each, with at most
-/// `overlap` shared. At least one; each begins after the previous one, at a character boundary, and together
-/// they cover everything except white space.
-pub(crate) fn cut(text: &str, tokens: &[u32], most: usize, overlap: usize) -> Vec<Span> {
-    if tokens.len() <= most {
+/// The passages of a text, given its outline and the ascending start of each token: at most `most` tokens each,
+/// with at most `overlap` shared. At least one; each begins after the previous one, at a character boundary,
+/// and together they cover everything except white space.
+pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, overlap: usize) -> Vec<Span> {
+    let is_short = tokens.len() <= most / SHORT;
+    if is_short || tokens.len() <= most && !outline.parts().iter().any(Part::is_heading) {
         return vec![Span::of(text)];
     }
     let mut cutter = Cutter { text, tokens, most: most.max(1), units: Vec::new() };
+    let mut blocks = outline.parts().iter().filter(|part| part.begins_block()).peekable();
     let mut rest = 0;
     while rest < text.len() {
-        let end = paragraph_end(text, rest);
-        cutter.paragraph(rest, end);
+        let next = blocks.next_if(|part| part.start as usize == rest);
+        let end = match (outline.is_empty(), blocks.peek()) {
+            (true, _) => paragraph_end(text, rest),
+            (false, next) => next.map_or(text.len(), |part| part.start as usize),
+        };
+        cutter.block(rest, end, next.is_some_and(Part::is_heading));
         rest = end;
     }
     let units = cutter.units;
+    // A block that fills more of a passage is its end.
+    let least = if outline.is_empty() { most / 2 } else { most / SHORT };
     let span = |units: &[Unit]| {
         let (first, last) = (units.first()?, units.last()?);
         let end = first.start + text[first.start..last.end].trim_end().len();
@@ -132,14 +145,14 @@ pub(crate) fn cut(text: &str, tokens: &[u32], most: usize, overlap: usize) -> Ve
     };
     let (mut spans, mut first) = (Vec::new(), 0);
     while first < units.len() {
-        let end = passage_end(&units, first, most);
+        let end = passage_end(&units, first, most, least);
         spans.extend(span(&units[first..end]));
         let Some(following) = units.get(end) else { break };
         // The next one begins with the overlap, as far as new text also fits.
         let (mut next, mut common) = (end, 0);
-        while next > first + 1 {
+        while next > first + 1 && !following.is_heading {
             let more = common + units[next - 1].tokens;
-            if more > overlap || more + following.tokens > most {
+            if more > overlap || more + following.tokens > most || units[next - 1].is_heading {
                 break;
             }
             (next, common) = (next - 1, more);
@@ -149,39 +162,43 @@ pub(crate) fn cut(text: &str, tokens: &[u32], most: usize, overlap: usize) -> Ve
     if spans.is_empty() { vec![Span::of(text)] } else { spans }
 }
 
-/// The unit after which a passage ends that begins with the unit `first`.
-fn passage_end(units: &[Unit], first: usize, most: usize) -> usize {
+/// A passage whose tokens are at most this part of what fits is short.
+const SHORT: usize = 4;
+
+/// The unit after which a passage ends that begins with the unit `first`: one with more than `least` tokens
+/// ends where a block does.
+fn passage_end(units: &[Unit], first: usize, most: usize, least: usize) -> usize {
+    let section_end = |from: usize| {
+        let body = units[from..].iter().position(|unit| !unit.is_heading).map_or(units.len(), |at| from + at);
+        units[body..].iter().position(|unit| unit.is_heading).map_or(units.len(), |at| body + at)
+    };
     let (mut end, mut tokens) = (first, 0);
+    let mut section = section_end(first);
     while end < units.len() && (end == first || tokens + units[end].tokens <= most) {
+        if end == section {
+            section = section_end(end);
+            let more: usize = units[end..section].iter().map(|unit| unit.tokens).sum();
+            if tokens > most / SHORT || tokens + more > most {
+                return end;
+            }
+        }
         tokens += units[end].tokens;
         end += 1;
     }
     if end == units.len() {
         return end;
     }
-    let mut at = end;
-    while at > first && tokens > most / 2 {
-        if units[at - 1].ends_paragraph {
+    let (mut at, mut left) = (end, tokens);
+    while at > first && left > least {
+        if units[at - 1].ends_block && !units[at - 1].is_heading {
             return at;
         }
         at -= 1;
-        tokens -= units[at].tokens;
+        left -= units[at].tokens;
     }
-    end
-}
-
-/// The end of the paragraph that begins at a byte: after the next blank lines.
-fn paragraph_end(text: &str, start: usize) -> usize {
-    let (mut at, mut blank) = (start, false);
-    for line in text[start..].split_inclusive('\n') {
-        let is_blank = line.trim().is_empty();
-        if blank && !is_blank {
-            return at;
-        }
-        at += line.len();
-        blank = is_blank && at > start;
-    }
-    text.len()
+    // The headings stay with what follows them.
+    let body = units[first..end].iter().rposition(|unit| !unit.is_heading);
+    body.map_or(end, |last| first + last + 1)
 }
 
 impl Cutter<'_> {
@@ -201,11 +218,11 @@ impl Cutter<'_> {
             return;
         }
         let tokens = self.count(start, end);
-        self.units.push(Unit { start, end, tokens, ends_paragraph: false });
+        self.units.push(Unit { start, end, tokens, ends_block: false, is_heading: false });
     }
 
-    fn paragraph(&mut self, start: usize, end: usize) {
-        let text = self.text;
+    fn block(&mut self, start: usize, end: usize, is_heading: bool) {
+        let (text, before) = (self.text, self.units.len());
         // Lines may be wrapped anywhere.
         let joined = text[start..end].replace(['\n', '\r'], " ");
         for (at, sentence) in joined.split_sentence_bound_indices() {
@@ -221,8 +238,9 @@ impl Cutter<'_> {
             }
         }
         if let Some(last) = self.units.last_mut().filter(|last| last.end == end) {
-            last.ends_paragraph = true;
+            last.ends_block = true;
         }
+        self.units[before..].iter_mut().for_each(|unit| unit.is_heading = is_heading);
     }
 
     /// Cuts a line between words if it is too long.
@@ -285,7 +303,7 @@ mod tests {
     }
 
     fn passages(text: &str, most: usize, overlap: usize) -> Vec<&str> {
-        let spans = cut(text, &tokens(text), most, overlap);
+        let spans = cut(text, &Outline::default(), &tokens(text), most, overlap);
         spans.into_iter().map(|span| span.part(text).unwrap()).collect()
     }
 
@@ -322,6 +340,37 @@ mod tests {
     }
 
     #[test]
+    fn passages_begin_at_headings_and_blocks_stay_whole() {
+        // Four tokens each, but for the headings of one.
+        let text =
+            "Top\n\nAn ox was here\n\nSub\n\nAn elk saw me\n\nA cat is big\n\nOdd\n\nlet a be so\n\nlet b be so";
+        let at = |part: &str| text.find(part).unwrap() as u32;
+        let parts =
+            [("Top", 1), ("An ox", 0), ("Sub", 2), ("An elk", 0), ("A cat", 0), ("Odd", 1), ("let a", 0)];
+        let part = |(name, level)| Part { start: at(name), line: 0, level };
+        let outline = Outline::new(parts.map(part).to_vec()).unwrap();
+        let passages = |most| {
+            let spans = cut(text, &outline, &tokens(text), most, 2);
+            spans.into_iter().map(|span| span.part(text).unwrap()).collect::<Vec<_>>()
+        };
+        // The last block has a blank line, and fits.
+        let sections =
+            ["Top\n\nAn ox was here", "Sub\n\nAn elk saw me\n\nA cat is big", "Odd\n\nlet a be so\n\nlet b be so"];
+        assert_eq!(passages(12), sections);
+        assert_eq!(passages(100), [text], "a short text");
+        let short = passages(7);
+        assert_eq!(short[..3], [sections[0], "Sub\n\nAn elk saw me", "A cat is big"], "{short:?}");
+        assert_eq!(short[3..], ["Odd\n\nlet a be so", "let b be so"], "a block that does not fit");
+        // A section that is short goes with the next one.
+        let text = "A\n\nB\n\nox\n\nC\n\nan elk is here now\n\nD";
+        let heading = |name: &str| Part { start: text.find(name).unwrap() as u32, line: 0, level: 1 };
+        let outline = Outline::new(["A", "B", "C", "D"].map(heading).to_vec()).unwrap();
+        let spans = cut(text, &outline, &tokens(text), 9, 0);
+        let found: Vec<_> = spans.iter().map(|span| span.part(text).unwrap()).collect();
+        assert_eq!(found, ["A\n\nB\n\nox", "C\n\nan elk is here now\n\nD"]);
+    }
+
+    #[test]
     fn long_sentences_are_cut_at_lines_then_words_then_tokens() {
         let lines = "one two six\nten out big\nred old new";
         assert_eq!(passages(lines, 4, 0), ["one two six", "ten out big", "red old new"]);
@@ -330,7 +379,7 @@ mod tests {
         assert_eq!(passages("\u{597d}\u{597d}\u{597d}", 1, 0), ["\u{597d}"; 3]);
         // A token that begins inside a character.
         let text = "\u{1f600}\u{1f600}";
-        assert_eq!(cut(text, &[0, 1, 4, 5], 1, 0).len(), 2);
+        assert_eq!(cut(text, &Outline::default(), &[0, 1, 4, 5], 1, 0).len(), 2);
     }
 
     #[test]
@@ -348,9 +397,14 @@ mod tests {
             text in "([a-z\u{e9}\u{597d}]{1,9}|[.?!] |\n|\n\n| |\t){0,120}",
             most in 1usize..20,
             overlap in 0usize..10,
+            levels in prop::collection::vec(0u8..4, 0..40),
         ) {
             let starts = tokens(&text);
-            let spans = cut(&text, &starts, most, overlap.min(most / 2));
+            // Every third word begins a part.
+            let words = text.unicode_word_indices().step_by(3);
+            let parts = words.zip(levels).map(|((at, _), level)| Part { start: at as u32, line: 0, level });
+            let outline = Outline::new(parts.collect()).unwrap();
+            let spans = cut(&text, &outline, &starts, most, overlap.min(most / 2));
             let mut end = 0;
             for (number, span) in spans.iter().enumerate() {
                 prop_assert!(span.part(&text).is_some());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ehi::{Document, Filter, Index};
+use ehi::{Document, Filter, Index, Outline};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -73,6 +73,8 @@ struct BeirLine<'a> {
     title: &'a str,
     text: &'a str,
     metadata: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Outline::is_empty")]
+    _outline: &'a Outline,
 }
 
 pub fn get(args: &GetArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -181,8 +183,8 @@ fn each(
 }
 
 fn print(out: &mut dyn Write, document: &Document) -> Result<(), Failure> {
-    let Document { id, title, text, metadata, .. } = document;
-    printing::json(out, &BeirLine { _id: id, title, text, metadata: metadata.as_ref() })
+    let Document { id, title, text, metadata, outline } = document;
+    printing::json(out, &BeirLine { _id: id, title, text, metadata: metadata.as_ref(), _outline: outline })
 }
 
 fn absent(index: &Path, id: &str) -> Failure {

@@ -1,10 +1,11 @@
 //! Search results as text.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs};
-use ehi::{Hit, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
+use ehi::{Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 
 use crate::text::{escaped, line_of, one_line};
 
@@ -44,8 +45,10 @@ pub fn write_hits(
         }
         for own in &hit.passages {
             let text = hit.document.text.get(own.start..own.end).unwrap_or_default();
-            let colon = if text.is_empty() { "" } else { ": " };
-            writeln!(out, "     bytes {} to {}{colon}{}", own.start, own.end, passage(text, &words))?;
+            writeln!(out, "     {}", where_in_file(hit, own))?;
+            if !text.is_empty() {
+                writeln!(out, "     {}", passage(text, &words))?;
+            }
         }
     }
     if result.stats.reranked > 0 {
@@ -132,6 +135,29 @@ pub fn write_cost(
     let times: Vec<String> = times.map(|(name, time)| format!("{name} {:.2} ms", ms(*time))).collect();
     let (visited, share) = (stats.documents_visited, stats.visited_fraction * 100.0);
     writeln!(out, "{leaves}, {visited} of {all} {unit} ({share:.1}%){routing}; {}", times.join(", "))
+}
+
+/// Where a passage is: its file and line, or its bytes, and its headings.
+fn where_in_file(hit: &Hit, passage: &HitPassage) -> String {
+    let place = match passage.line {
+        Some(line) => format!("{}:{line}", escaped(&file(hit))),
+        None => format!("bytes {} to {}", passage.start, passage.end),
+    };
+    let headings: Vec<_> = passage.headings.iter().map(|heading| line_of(heading)).collect();
+    let between = if headings.is_empty() { "" } else { "  " };
+    format!("{place}{between}{}", headings.join(" › "))
+}
+
+/// The file of a hit, from the working directory if it is below that; its id if no folder is known.
+fn file(hit: &Hit) -> String {
+    let field = |name: &str| hit.document.metadata.as_ref()?.get(name)?.as_str();
+    let name = hit.id.strip_prefix(field("prefix").unwrap_or_default()).unwrap_or(&hit.id);
+    let Some(folder) = field("source").filter(|source| source.starts_with('/')) else {
+        return hit.id.clone();
+    };
+    let path = Path::new(folder).join(name);
+    let here = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok());
+    here.unwrap_or(&path).display().to_string()
 }
 
 /// The part of a text with the most of some words, on one line.

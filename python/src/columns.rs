@@ -42,7 +42,9 @@ pub fn columns(
         None => vec![None; ids.len()],
     };
     let all = ids.into_iter().zip(texts).zip(titles).zip(metadata);
-    Ok(all.map(|(((id, text), title), metadata)| Document { id, title, text, metadata }).collect())
+    Ok(all
+        .map(|(((id, text), title), metadata)| Document { metadata, ..Document::new(id, title, text) })
+        .collect())
 }
 
 pub fn strings(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {

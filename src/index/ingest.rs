@@ -16,6 +16,7 @@ use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
+use crate::outline::Outline;
 use crate::passages::{self, Passages, Span};
 use crate::scan::{Similarity, unit_to_store};
 use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
@@ -266,34 +267,57 @@ fn unknown(documents: &[Document], read: &[Read], row: usize) -> Error {
     InputError::UnknownText { id: id.unwrap_or_default() }.into()
 }
 
-/// The passages of a document, and the text to encode for each: the title, then the passage. A title that
-/// leaves less than half of a passage's tokens is cut.
+/// The passages of a document, and the text to encode for each: the title with the headings above the passage,
+/// then the passage. A title with headings that leaves less than half of a passage's tokens is cut.
 pub(super) fn cut_document(
     encoder: &Encoder,
     document: &Document,
     passages: Passages,
     room: usize,
 ) -> Result<(Vec<Span>, Vec<String>)> {
-    let Document { title, text, .. } = document;
+    let Document { title, text, outline, .. } = document;
     let (most, overlap) = (passages.tokens as usize, passages.overlap as usize);
-    let (mut own, mut starts) = (Vec::new(), Vec::new());
-    encoder.tokenizer()?.starts(title, &mut own)?;
-    encoder.tokenizer()?.starts(text, &mut starts)?;
-    // Two texts tokenised separately may differ from both as one.
-    let beside = own.len() + if own.is_empty() { 0 } else { TITLE_SLACK };
-    let most = most.min(room.saturating_sub(beside).max(most / 2));
-    let end = match own.get(room.saturating_sub(most + TITLE_SLACK)) {
-        Some(&first_cut) => first_cut as usize,
-        None => title.len(),
+    let tokenizer = encoder.tokenizer()?;
+    let starts = |text: &str| -> Result<Vec<u32>> {
+        let mut starts = Vec::new();
+        tokenizer.starts(text, &mut starts)?;
+        Ok(starts)
     };
-    let title = &title[..floor(title, end)];
-    let spans = passages::cut(text, &starts, most, overlap.min(most / 2));
-    let texts = spans.iter().map(|span| match (title, span.part(text).unwrap_or_default()) {
-        ("", part) | (part, "") => part.to_owned(),
-        (title, part) => format!("{title} {part}"),
-    });
-    let texts = texts.collect();
+    let own = starts(text)?;
+    let titled = starts(title)?.len() + longest_path(outline, text, &own);
+    // Two texts tokenised separately may differ from both as one.
+    let beside = titled + if titled == 0 { 0 } else { TITLE_SLACK };
+    let most = most.min(room.saturating_sub(beside).max(most / 2));
+    let left = room.saturating_sub(most + TITLE_SLACK);
+    let spans = passages::cut(text, outline, &own, most, overlap.min(most / 2));
+    let to_encode = |span: &Span| -> Result<String> {
+        let mut title = outline.title(title, text, span.start);
+        if titled > left
+            && let Some(&first_cut) = starts(&title)?.get(left)
+        {
+            title.truncate(floor(&title, first_cut as usize));
+        }
+        Ok(match (&*title, span.part(text).unwrap_or_default()) {
+            ("", part) | (part, "") => part.to_owned(),
+            (title, part) => format!("{title} {part}"),
+        })
+    };
+    let texts = spans.iter().map(to_encode).collect::<Result<_>>()?;
     Ok((spans, texts))
+}
+
+/// The most tokens of the headings above a place in a text, with one between two, given the start of each token.
+fn longest_path(outline: &Outline, text: &str, tokens: &[u32]) -> usize {
+    let (mut open, mut longest): (Vec<(u8, usize)>, _) = (Vec::new(), 0);
+    for part in outline.parts().iter().filter(|part| part.is_heading()) {
+        let line = text[part.start as usize..].lines().next().unwrap_or_default();
+        let before = |at: u32| tokens.partition_point(|&token| token < at);
+        let own = before(part.start + line.len() as u32) - before(part.start);
+        open.retain(|(level, _)| *level < part.level);
+        open.push((part.level, own + 1));
+        longest = longest.max(open.iter().map(|(_, own)| own).sum());
+    }
+    longest
 }
 
 /// By how many tokens a title and a passage together may differ from the two apart.

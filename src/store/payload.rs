@@ -10,17 +10,20 @@ use super::{
 use crate::document::Document;
 use crate::filter::depth;
 use crate::input::InputError;
+use crate::outline::Outline;
 
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     title: &'a str,
     text: &'a str,
+    #[serde(skip_serializing_if = "Outline::is_empty")]
+    outline: &'a Outline,
 }
 
 impl<'a> Written<'a> {
     fn of(document: &'a Document) -> Self {
-        Self { title: &document.title, text: &document.text }
+        Self { title: &document.title, text: &document.text, outline: &document.outline }
     }
 }
 
@@ -30,6 +33,8 @@ struct Read {
     #[serde(default)]
     title: String,
     text: String,
+    #[serde(default)]
+    outline: Outline,
 }
 
 /// The stored form of a document without its id.
@@ -63,8 +68,10 @@ pub(super) fn check(document: &Document) -> std::result::Result<(), InputError> 
     // If it cannot be written at all, `encode` reports that.
     let length = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
     let metadata = document.metadata.as_ref().map_or(0, |value| length(serde_json::to_vec(value)));
-    // JSON writes a byte of text as at most six, so most texts need not be written to be measured.
-    if 6 * (document.title.len() + document.text.len()) + 64 + metadata <= limits::PAYLOAD_BYTES {
+    // JSON writes a byte of text as at most six and a part of an outline in at most 32, so most texts need not
+    // be written to be measured.
+    let outline = 32 * document.outline.parts().len();
+    if 6 * (document.title.len() + document.text.len()) + outline + 64 + metadata <= limits::PAYLOAD_BYTES {
         return Ok(());
     }
     check_size(document, metadata + length(serde_json::to_vec(&Written::of(document))))
@@ -74,6 +81,9 @@ pub(super) fn check(document: &Document) -> std::result::Result<(), InputError> 
 fn check_parts(document: &Document) -> std::result::Result<(), InputError> {
     // JSON is never shorter than the text itself.
     check_size(document, document.text.len().saturating_add(document.title.len()))?;
+    if !document.outline.fits(&document.text) {
+        return Err(InputError::OutlineMismatch { id: document.id.clone() });
+    }
     let is_too_deep = |value| depth(value, limits::METADATA_DEPTH) > limits::METADATA_DEPTH;
     if document.metadata.as_ref().is_some_and(is_too_deep) {
         let id = document.id.clone();
@@ -91,12 +101,12 @@ fn check_size(document: &Document, found: usize) -> std::result::Result<(), Inpu
 
 /// The document, or `None` if the bytes are not one.
 pub(super) fn decode(id: String, payload: &[u8], metadata: &[u8]) -> Option<Document> {
-    let Read { title, text } = serde_json::from_slice(payload).ok()?;
+    let Read { title, text, outline } = serde_json::from_slice(payload).ok()?;
     let metadata = match metadata {
         [] => None,
         json => Some(serde_json::from_slice(json).ok()?),
     };
-    Some(Document { id, title, text, metadata })
+    outline.fits(&text).then_some(Document { id, title, text, metadata, outline })
 }
 
 #[cfg(test)]
@@ -116,6 +126,7 @@ mod tests {
             Document::new("a", "", ""),
             Document::new("a", "T", "line\nline \u{0} \u{1F600}"),
             Document::new("a", "T", "x").with_metadata(Value::Null),
+            Document::new("a", "T", "x y").with_outline(serde_json::from_str("[[0,1,2],[2]]").unwrap()),
             // Needs serde_json's `float_roundtrip`: without it some floats change by one ulp.
             Document::new("a", "T", "x").with_metadata(json!({
                 "n": [1, -1, u64::MAX, i64::MIN, 0.1, 1e300, 51.24817837550540_4],

@@ -19,6 +19,7 @@ use crate::{
     document::Document,
     ids::{Generation, LeafId, Row},
     lexical::List,
+    outline::Outline,
     passages::Span,
 };
 
@@ -100,7 +101,8 @@ impl View {
         Ok(part.passage(local)?.map(|passage| passage.span))
     }
 
-    /// A live row's document, with only the part of its text that the row covers.
+    /// A live row's document, with only the part of its text that the row covers, and the headings above it in
+    /// the title.
     ///
     /// # Errors
     ///
@@ -108,7 +110,9 @@ impl View {
     pub fn passage(&self, row: Row) -> Result<Document> {
         let mut document = self.document(row)?;
         if let Some(span) = self.span(row)? {
+            document.title = document.outline.title(&document.title, &document.text, span.start);
             document.text = span.part(&document.text).unwrap_or_default().to_owned();
+            document.outline = Outline::default();
         }
         Ok(document)
     }

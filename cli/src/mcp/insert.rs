@@ -44,7 +44,7 @@ pub struct New {
 
 impl From<New> for Document {
     fn from(New { id, title, text, metadata }: New) -> Self {
-        Self { id, title, text, metadata: metadata.map(Value::Object) }
+        Self { metadata: metadata.map(Value::Object), ..Self::new(id, title, text) }
     }
 }
 

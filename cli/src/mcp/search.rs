@@ -106,6 +106,12 @@ pub struct FoundDocument {
     start: usize,
     /// The byte behind its last.
     end: usize,
+    /// The headings that the best passage is under, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    headings: Vec<String>,
+    /// The line of the file on which the best passage begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
     /// Bytes of the whole text, which `get` reads.
     text_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,7 +191,7 @@ pub fn named(ranked_by: &RankedBy) -> &'static str {
 
 impl FoundDocument {
     fn of(hit: &Hit, words: &QuestionWords, most: usize) -> Self {
-        let document = &hit.document;
+        let (document, best) = (&hit.document, hit.passages.first());
         let part = hit.snippet(words, most);
         let (title, title_cut) = start_json(&document.title, TITLE);
         let metadata = document.metadata.as_ref().filter(|own| own.to_string().len() <= METADATA);
@@ -203,6 +209,8 @@ impl FoundDocument {
             passage: document.text[part.start..part.end].to_owned(),
             start: part.start,
             end: part.end,
+            headings: best.map_or_else(Vec::new, |best| best.headings.clone()),
+            line: best.and_then(|best| best.line),
             text_bytes: document.text.len(),
             metadata: metadata.cloned(),
             cut,

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use html5gum::{DefaultEmitter, EndTag, StartTag, State, Token, Tokenizer, naive_next_state};
 
 use super::elements::{self, heading, is_element, is_foreign};
-use super::text::{Break, Page, PageText};
+use super::text::{Break, Lines, Page, PageText};
 
 /// The title and text of a page; for broken markup, the text a browser might show.
 pub(super) fn page(html: &str) -> Page {
     let mut page = PageText::new();
     let mut reader = Reader::new(html, &mut page);
-    reader.is_page = true;
+    reader.lines = Some(Lines::of(html));
     reader.read();
     let title = reader.title.take();
     page.finish(title)
@@ -30,7 +30,8 @@ struct Reader<'a> {
     /// Offset in `html` of the tokenizer's positions.
     base: usize,
     page: &'a mut PageText,
-    is_page: bool,
+    /// Of a page, and not of HTML in Markdown.
+    lines: Option<Lines>,
     /// Whether it is XHTML, by its first lines.
     is_xhtml: bool,
     /// The page's own title, the first element of that name.
@@ -51,7 +52,7 @@ impl<'a> Reader<'a> {
             html,
             base: 0,
             page,
-            is_page: false,
+            lines: None,
             is_xhtml: html.trim_start().starts_with("<?xml"),
             title: None,
             in_title: false,
@@ -59,6 +60,17 @@ impl<'a> Reader<'a> {
             verbatim: 0,
             foreign: 0,
             ends: HashMap::new(),
+        }
+    }
+
+    fn is_page(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// Tells the page on which line it is read.
+    fn at(&mut self, place: usize) {
+        if let Some(lines) = &self.lines {
+            self.page.at_line(lines.at(self.base + place));
         }
     }
 
@@ -79,6 +91,11 @@ impl<'a> Reader<'a> {
         let html = &self.html[self.base..];
         let mut tokens = Tokenizer::new_with_emitter(html, DefaultEmitter::<usize>::new_with_span());
         while let Some(Ok(token)) = tokens.next() {
+            match &token {
+                Token::StartTag(tag) => self.at(tag.span.start),
+                Token::String(text) => self.at(text.span.start),
+                _ => {}
+            }
             match token {
                 Token::Comment(comment) if self.is_text_section(self.base + comment.span.start) => {
                     return Some(self.base + comment.span.start);
@@ -91,7 +108,7 @@ impl<'a> Reader<'a> {
                 Token::EndTag(tag) => self.end(&tag),
                 Token::String(text) if self.unread.is_none() => self.text(&String::from_utf8_lossy(&text)),
                 // A comment in HTML, but text in Markdown.
-                Token::Comment(comment) if !self.is_page && self.unread.is_none() => {
+                Token::Comment(comment) if !self.is_page() && self.unread.is_none() => {
                     let tag = html.get(comment.span.start..).unwrap_or_default();
                     if tag.starts_with("</") {
                         self.page.push(&format!("</{}>", String::from_utf8_lossy(&comment)));
@@ -106,7 +123,7 @@ impl<'a> Reader<'a> {
     /// Whether a section of CDATA begins at a place whose content is text: in XHTML, in pictures and
     /// formulas, and in Markdown. Elsewhere browsers read it as a comment.
     fn is_text_section(&self, place: usize) -> bool {
-        (self.is_xhtml || self.foreign > 0 || !self.is_page)
+        (self.is_xhtml || self.foreign > 0 || !self.is_page())
             && self.html.get(place..).is_some_and(|rest| rest.starts_with(CDATA))
     }
 
@@ -124,7 +141,7 @@ impl<'a> Reader<'a> {
         self.is_xhtml |= name == b"html" && tag.attributes.contains_key(&b"xmlns"[..]);
         // In XHTML an element may be empty, and an element without an end tag hides nothing.
         let has_content = !tag.self_closing && self.ends_behind(name, self.base + tag.span.end);
-        let is_title = name == b"title" && self.is_page && self.foreign == 0;
+        let is_title = name == b"title" && self.is_page() && self.foreign == 0;
         if is_title && self.title.is_none() && has_content {
             self.in_title = true;
             self.title = Some(String::new());
@@ -200,7 +217,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a name in angle brackets is text rather than a tag.
     fn is_text(&self, name: &[u8]) -> bool {
-        !self.is_page && self.foreign == 0 && !is_element(name)
+        !self.is_page() && self.foreign == 0 && !is_element(name)
     }
 
     /// Takes a tag as text.

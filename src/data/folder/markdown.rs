@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::front::{self, Front};
 use super::html;
-use super::text::{Break, Page, PageText, one_line};
+use super::text::{Break, Lines, Page, PageText, one_line};
 
 /// The title, text and front matter of a file.
 pub(super) fn page(file: &str) -> Page {
@@ -21,12 +21,12 @@ pub(super) fn page(file: &str) -> Page {
                 "a block like front matter is read as text, because it does not begin on the first line"
                     .to_owned()
             });
-            Page { note, ..body(file, PageText::new()).finish(None) }
+            Page { note, ..body(file, 1, PageText::new()).finish(None) }
         }
         Front::Read { mut fields, is_untitled, rest } => {
             let title = title(&mut fields);
             tags(&mut fields);
-            let body = body(rest, PageText::new());
+            let body = body(rest, line_of(file, rest), PageText::new());
             let page = match title {
                 Some(title) => body.titled(title),
                 None => body.finish(None),
@@ -35,10 +35,11 @@ pub(super) fn page(file: &str) -> Page {
         }
         Front::Malformed { block, rest, why } => {
             let mut start = PageText::new();
+            start.at_line(1);
             start.push_verbatim(block.trim_end());
             start.stop(Break::Paragraph);
             let note = format!("the front matter is read as text, because it cannot be parsed: {why}");
-            Page { note: Some(note), ..body(rest, start).finish(None) }
+            Page { note: Some(note), ..body(rest, line_of(file, rest), start).finish(None) }
         }
     }
 }
@@ -73,8 +74,13 @@ fn tags(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Adds Markdown without front matter to a page.
-fn body(markdown: &str, page: PageText) -> PageText {
+/// The line on which the rest of a file begins.
+fn line_of(file: &str, rest: &str) -> u32 {
+    Lines::of(file).at(file.len() - rest.len())
+}
+
+/// Adds Markdown without front matter, which begins on a line of its file, to a page.
+fn body(markdown: &str, first: u32, page: PageText) -> PageText {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
@@ -90,7 +96,9 @@ fn body(markdown: &str, page: PageText) -> PageText {
         taken: 0,
         callout_end: 0,
     };
+    let lines = Lines::of(markdown);
     for (event, place) in Parser::new_ext(markdown, options).into_offset_iter() {
+        reader.page.at_line(first - 1 + lines.at(place.start));
         reader.event(event, place);
     }
     reader.page

@@ -22,6 +22,7 @@ use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
 use super::streams::Documents;
 use crate::document::Document;
+use crate::outline::Outline;
 use text::Page;
 use walk::{FolderDocuments, Rules};
 
@@ -130,7 +131,11 @@ impl Markup {
         match self {
             Self::Markdown => markdown::page(text),
             Self::Html => html::page(text),
-            Self::Plain => Page { text: text.trim().to_owned(), ..Page::default() },
+            Self::Plain => {
+                let (before, own) = (&text[..text.len() - text.trim_start().len()], text.trim());
+                let outline = Outline::of_paragraphs(own, 1 + before.matches('\n').count() as u32);
+                Page { text: own.to_owned(), outline, ..Page::default() }
+            }
         }
     }
 }
@@ -220,8 +225,9 @@ impl Folder {
         if let Value::Object(fields) = &mut metadata {
             fields.retain(|name, _| !VERSION_FIELDS.contains(&&**name));
         }
+        let outline = serde_json::to_string(&document.outline).unwrap_or_default();
         let mut hasher = Sha256::new();
-        for part in [&document.title, &document.text, &metadata.to_string()] {
+        for part in [&document.title, &document.text, &metadata.to_string(), &outline] {
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
         }

@@ -1,6 +1,10 @@
 //! Assembles text from the pieces of a marked-up page.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value};
+
+use crate::outline::{Outline, Part};
 
 /// The break before the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +31,7 @@ impl Break {
 pub(super) struct Page {
     pub title: String,
     pub text: String,
+    pub outline: Outline,
     /// Further metadata of the page.
     pub metadata: Map<String, Value>,
     /// Whether it explicitly has no title.
@@ -51,11 +56,22 @@ pub(super) struct PageText {
     /// An open heading: its level, and the start of its text.
     open: Option<(u8, Option<usize>)>,
     headings: Vec<Heading>,
+    /// The line of the file that is read; 0 if unknown.
+    line: u32,
+    parts: Vec<Part>,
+    /// The number of line ends in the text from the last part on.
+    lines: u32,
 }
 
 impl PageText {
     pub fn new() -> Self {
-        Self { text: String::new(), before: Break::None, is_marked: false, open: None, headings: Vec::new() }
+        let (text, before, headings, parts) = (String::new(), Break::Paragraph, Vec::new(), Vec::new());
+        Self { text, before, is_marked: false, open: None, headings, line: 0, parts, lines: 0 }
+    }
+
+    /// Says on which line of the file the next pieces are.
+    pub fn at_line(&mut self, line: u32) {
+        self.line = line;
     }
 
     /// Separates the next piece from the last one.
@@ -97,13 +113,29 @@ impl PageText {
     fn word(&mut self, word: &str) {
         if !self.text.is_empty() {
             self.text.push_str(self.before.text());
+            self.lines += u32::from(self.before == Break::Line);
         }
+        self.note_part();
         self.before = Break::None;
         self.is_marked = false;
         if let Some((_, start @ None)) = &mut self.open {
             *start = Some(self.text.len());
         }
         self.text.push_str(word);
+        self.lines += word.bytes().filter(|byte| *byte == b'\n').count() as u32;
+    }
+
+    /// Notes a part of the outline that begins with the next word: a heading, a block, or a line whose number
+    /// does not follow from the line ends since the last part.
+    fn note_part(&mut self) {
+        let level = match self.open {
+            Some((level, None)) => level,
+            _ if self.before == Break::Paragraph => 0,
+            _ if self.parts.last().is_some_and(|last| last.line + self.lines == self.line) => return,
+            _ => Part::LINE,
+        };
+        self.parts.push(Part { start: self.text.len() as u32, line: self.line, level });
+        self.lines = 0;
     }
 
     /// Begins a heading, and ends an open one.
@@ -136,13 +168,46 @@ impl PageText {
         let text = format!("{before}{between}{after}");
         let unused = title.filter(|title| *title != one_line(&found));
         let metadata = unused.map(|title| ("title".to_owned(), Value::String(title))).into_iter().collect();
-        Page { title: found, text, metadata, ..Page::default() }
+        let kept = [(0..*start, 0), (*end..self.text.len(), before.len() + between.len())];
+        let outline = self.outline_of(kept);
+        Page { title: found, text, outline, metadata, ..Page::default() }
+    }
+
+    /// The outline of pieces of the text without the white space around them, each with its new start.
+    fn outline_of(&self, pieces: impl IntoIterator<Item = (Range<usize>, usize)>) -> Outline {
+        let mut parts: Vec<Part> = Vec::new();
+        for (piece, new) in pieces {
+            let text = &self.text[piece.clone()];
+            let first = piece.start + text.len() - text.trim_start().len();
+            let own = self.parts.iter().filter(|part| piece.contains(&(part.start as usize)));
+            let moved = own
+                .map(|part| Part { start: ((part.start as usize).max(first) - first + new) as u32, ..*part });
+            // White space is not a part.
+            parts.extend(moved.filter(|part| (part.start as usize) < new + text.trim().len()));
+        }
+        parts.dedup_by_key(|part| part.start);
+        Outline::new(parts).unwrap_or_default()
     }
 
     /// The page with an explicit title; all headings stay in the text.
     pub fn titled(mut self, title: String) -> Page {
         self.end_heading();
-        Page { title, text: self.text.trim().to_owned(), ..Page::default() }
+        let outline = self.outline_of([(0..self.text.len(), 0)]);
+        Page { title, text: self.text.trim().to_owned(), outline, ..Page::default() }
+    }
+}
+
+/// Where the lines of a file begin.
+pub(super) struct Lines(Vec<usize>);
+
+impl Lines {
+    pub fn of(file: &str) -> Self {
+        Self(file.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(place, _)| place).collect())
+    }
+
+    /// The number of the line of a byte, from 1.
+    pub fn at(&self, place: usize) -> u32 {
+        self.0.partition_point(|end| *end < place) as u32 + 1
     }
 }
 

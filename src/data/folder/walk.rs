@@ -155,7 +155,7 @@ where
         if page.title.is_empty() && !page.is_untitled {
             page.title = path.file_stem().and_then(OsStr::to_str).unwrap_or_default().to_owned();
         }
-        let document = Document::new(id, page.title, page.text);
+        let document = Document::new(id, page.title, page.text).with_outline(page.outline);
         let document = document.with_metadata(self.folder.metadata(page.metadata, version));
         if (self.is_stored)(&document) {
             self.report.unchanged += 1;

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::strict::Record;
 use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::document::Document;
+use crate::outline::Outline;
 
 /// Separator between the fields of a text: a paragraph break.
 const BETWEEN_PARTS: &str = "\n\n";
@@ -17,6 +19,8 @@ const METADATA: &str = "metadata";
 const IDS: [&str; 2] = ["_id", "id"];
 const TITLE: &str = "title";
 const TEXT: &str = "text";
+/// The field of an export that has the outline of the text.
+const OUTLINE: &str = "_outline";
 
 /// Field names given by the caller.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -171,6 +175,11 @@ impl Fields {
             }
             text.push_str(&part);
         }
+        let outline = match is_beir.then(|| take(&mut record, OUTLINE, false)).flatten() {
+            Some(value) => Outline::deserialize(value)
+                .map_err(|error| at.error(DataErrorKind::Field, format!("`{OUTLINE}`: {error}")))?,
+            None => Outline::default(),
+        };
         let metadata = match &self.metadata {
             // As in BEIR's lines and in an export: any type, or null for none.
             None if is_beir && record.keys().all(|name| name == METADATA) => {
@@ -183,7 +192,7 @@ impl Fields {
             }
         };
         let id = id.unwrap_or_else(|| hashed(&title, &text));
-        Ok(Document { id, title, text, metadata })
+        Ok(Document { id, title, text, metadata, outline })
     }
 }
 
@@ -199,7 +208,7 @@ pub(in crate::data) fn label(mut record: Record, at: Place<'_>) -> Result<Docume
     let title = take(&mut record, TITLE, false).ok_or_else(|| at.missing(TITLE))?;
     let title = at.text(TITLE, Some(title))?;
     let text = at.text("content", take(&mut record, "content", false))?;
-    Ok(Document { id, title, text, metadata: metadata(record, at)? })
+    Ok(Document { metadata: metadata(record, at)?, ..Document::new(id, title, text) })
 }
 
 /// Moves the members of an object `metadata` next to the other fields; returns whether it was an object.

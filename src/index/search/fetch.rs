@@ -55,7 +55,7 @@ pub(in crate::index) fn fetch(
     ids_only: bool,
 ) -> Result<Vec<Hit>> {
     let mut hits = Vec::with_capacity(ranked.rows.len());
-    for ((place, &(score, row)), passages) in ranked.rows.iter().enumerate().zip(passages) {
+    for ((place, &(score, row)), mut passages) in ranked.rows.iter().enumerate().zip(passages) {
         if !ids_only && place.is_multiple_of(HITS_FETCHED) {
             let next = ranked.rows[place..].iter().take(HITS_FETCHED);
             view.prefetch_documents(next.map(|&(_, row)| row))?;
@@ -64,6 +64,7 @@ pub(in crate::index) fn fetch(
             true => Document::new(view.id(row)?, "", ""),
             false => view.document(row)?,
         };
+        passages.iter_mut().for_each(|passage| passage.locate(&document));
         let leaf = match passages.first() {
             Some(best) => best.leaf,
             None => view.leaf_of(row)?,

@@ -46,7 +46,8 @@ impl ActiveModel {
             let shown = |(score, row)| {
                 let Span { start, end } = view.span(row)?.unwrap_or_default();
                 let leaf = view.leaf_of(row)?;
-                Ok(HitPassage { start: start as usize, end: end as usize, score, leaf })
+                let (start, end) = (start as usize, end as usize);
+                Ok(HitPassage { start, end, score, leaf, headings: Vec::new(), line: None })
             };
             rows.into_iter().map(shown).collect()
         };

@@ -94,7 +94,7 @@ pub struct MovedDocument {
 }
 
 /// A passage of a hit's text.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct HitPassage {
     /// The first byte and the end of the passage in the text; both on character boundaries.
@@ -105,6 +105,20 @@ pub struct HitPassage {
     pub score: f32,
     /// The leaf that contains it.
     pub leaf: LeafId,
+    /// The headings that it is under, outermost first, with one that it begins with. Empty without the document
+    /// ([`SearchRequest::ids_only`](crate::SearchRequest::ids_only)).
+    pub headings: Vec<String>,
+    /// The line of the file on which it begins, from 1; `None` if unknown, or without the document.
+    pub line: Option<u32>,
+}
+
+impl HitPassage {
+    /// Finds its headings and its line.
+    pub(super) fn locate(&mut self, document: &Document) {
+        let Document { text, outline, .. } = document;
+        self.headings = outline.path(text, self.start as u32, true).into_iter().map(str::to_owned).collect();
+        self.line = outline.line(text, self.start);
+    }
 }
 
 impl Serialize for Hit {

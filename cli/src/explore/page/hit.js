@@ -31,11 +31,18 @@ export function hit(app, found, place, { before, judging, takeBack, filter, clos
     const own = judging?.(found);
     const element = el("li", { class: "hit", "data-id": found.id },
         foreign("h2", {}, el("button", { type: "button", class: "link", onclick: open }, name)),
+        headings(found),
         el("p", { class: "excerpt", dir: "auto" }, found.excerpt.before ? "… " : null, marked(found.excerpt.stretches), found.excerpt.behind ? " …" : null),
         because(found, takeBack),
         el("div", { class: "about" }, numbers(app, found, place, before, name), fields(found, filter), own?.element));
     if (own) element.addEventListener("keydown", own.byKey);
     return element;
+}
+
+/** Where the best passage is. */
+function headings({ passages: [best] }) {
+    if (!best || best.headings.length === 0) return null;
+    return foreign("p", { class: "row small faint" }, best.headings.join(" \u203a "));
 }
 
 function numbers(app, found, place, before, name) {

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::outline::{Outline, Part};
 
 #[test]
 fn a_file_is_its_title_and_text() {
@@ -22,8 +23,39 @@ fn a_file_is_its_title_and_text() {
         ("", "", ""),
     ] {
         let expected = Page { title: title.to_owned(), text: text.to_owned(), ..Page::default() };
-        assert_eq!(page(markdown), expected, "{markdown}");
+        let Page { outline, .. } = page(markdown);
+        assert!(outline.fits(text), "{markdown}");
+        assert_eq!(Page { outline: Outline::default(), ..page(markdown) }, expected, "{markdown}");
     }
+}
+
+#[test]
+fn headings_blocks_and_lines_are_where_they_are_in_the_file() {
+    let markdown = "---\ntitle: Guide\n---\n\nIt is\nabout tea.\n\n## Steep\n\n- green\n- black\n\n\
+                    ```sh\nboil\n\npour\n```\n\n### Long\n> [!tip]\n> Ten minutes.\n";
+    let Page { text, outline, .. } = page(markdown);
+    let parts = outline.parts().iter().map(|part| {
+        let rest = &text[part.start as usize..];
+        (part.line, part.level, rest.split(['\n', ' ']).next().unwrap())
+    });
+    let expected = [
+        (5, 0, "It"),
+        (6, Part::LINE, "about"),
+        (8, 2, "Steep"),
+        (10, 0, "green"),
+        (13, 0, "boil"),
+        (19, 3, "Long"),
+        (20, 0, "Tip"),
+        (21, 0, "Ten"),
+    ];
+    let line = |part: &str| outline.line(&text, text.find(part).unwrap());
+    assert_eq!((line("black"), line("pour")), (Some(11), Some(16)));
+    assert_eq!(parts.collect::<Vec<_>>(), expected, "{text}");
+    // A heading that is the title is not in the text.
+    let Page { text, outline, .. } = page("Intro\n\n## Part\n\na\n\nTea\n===\n\nb\nc");
+    assert_eq!(text, "Intro\n\nPart\n\na\n\nb c");
+    let parts: Vec<_> = outline.parts().iter().map(|part| (part.start, part.line, part.level)).collect();
+    assert_eq!(parts, [(0, 1, 0), (7, 3, 2), (13, 5, 0), (16, 10, 0), (18, 11, Part::LINE)]);
 }
 
 #[test]
