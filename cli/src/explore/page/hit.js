@@ -52,7 +52,7 @@ function because({ id, judged, memory }, takeBack) {
     if (!judged || Math.abs(judged.moved) < 0.01) return null;
     const said = foreign("q", {}, judged.question);
     const undo = takeBack && el("button", { type: "button", class: "link", onclick: () => takeBack(judged.question, id) }, "take back");
-    return el("p", { class: "row small because" }, el("span", {}, memory > 0 ? "▲ because you judged " : "▼ because you judged ", said, judged.stale ? " (replaced since)" : ""), undo);
+    return el("p", { class: "row small because" }, el("span", {}, memory > 0 ? "▲ judged for " : "▼ judged for ", said, judged.stale ? " (replaced since)" : ""), undo);
 }
 
 function fields(found, filter) {
