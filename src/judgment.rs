@@ -68,6 +68,12 @@ impl Judgment {
         self.weight * share_left(self.time, now(), half_life).unwrap_or(0.0)
     }
 
+    /// The question in the form in which two of its spellings agree: in lower case, with single spaces, and
+    /// without punctuation around words.
+    pub fn same_question(&self) -> String {
+        same(&self.question)
+    }
+
     /// Refuses a time in the future; a clock may be a day ahead.
     pub(crate) fn check_time(&self) -> Result<(), InputError> {
         match self.time <= now() + DAY {
@@ -116,6 +122,27 @@ pub(crate) fn plain(question: &str) -> String {
     if plain.is_empty() { question.to_owned() } else { plain }
 }
 
+/// Punctuation that does not make another question, before and after a word.
+const BEFORE: [char; 5] = ['"', '\'', '(', '\u{201c}', '\u{2018}'];
+const AFTER: [char; 15] = [
+    '?', '!', '.', ',', ';', ':', '"', '\'', ')', '\u{2026}', '\u{201d}', '\u{3002}', '\u{ff0c}', '\u{ff1f}',
+    '\u{ff01}',
+];
+
+/// The form in which two spellings of one question agree: in lower case, with single spaces, and without
+/// punctuation around words. Other signs count: "C", "C++" and "C#" are three questions.
+pub(crate) fn same(question: &str) -> String {
+    let mut all = String::new();
+    for word in question.split_whitespace() {
+        let word = word.trim_start_matches(BEFORE).trim_end_matches(AFTER);
+        if !word.is_empty() {
+            all.push_str(if all.is_empty() { "" } else { " " });
+            all.extend(word.chars().flat_map(char::to_lowercase));
+        }
+    }
+    if all.is_empty() { question.trim().to_owned() } else { all }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +158,16 @@ mod tests {
         assert!((left(day, 86_400).unwrap() - 0.5).abs() < 1e-12);
         assert!((left(day, 3 * 86_400).unwrap() - 0.125).abs() < 1e-12);
         assert_eq!(left(day, 7 * 86_400), None);
+    }
+
+    #[test]
+    fn spellings_of_a_question_are_the_same_and_other_signs_are_not() {
+        for spelling in ["What is  tea?", " what is \"tea\" ?!", "WHAT, IS TEA\n", "what is tea\u{ff1f}"] {
+            assert_eq!(same(spelling), "what is tea", "{spelling}");
+        }
+        let different = ["c", "c++", "c#", "-5", "5", "0.5", ".net", "net", "?", "!", "is 5 > 3", "is 5 < 3"];
+        for (place, one) in different.iter().enumerate() {
+            assert!(different[place + 1..].iter().all(|other| same(one) != same(other)), "{one}");
+        }
     }
 }

@@ -93,7 +93,7 @@ pub use index::search::{
 pub use index::{
     CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
     LearnedFusion, LearnedMemory, LoggedQuestion, MOST_LOG_BYTES, MemoryByNearness, ModelChange, Recorded,
-    RefusedDocument, RepairOptions, WithProgress,
+    RefusedDocument, RepairOptions, Standing, WithProgress,
 };
 #[cfg(feature = "eval")]
 pub use index::{FEWEST_FUSION_QUESTIONS, Fused};

@@ -40,7 +40,7 @@ pub enum Stage {
     Questions,
     /// Questions measured for the number of leaves they need.
     Calibrate,
-    /// Documents copied into a new segment.
+    /// Embeddings and judgments copied into a new segment, each counted twice.
     Compact,
     /// Documents encoded with another model.
     Reencode,

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use chrono::{NaiveDate, NaiveTime};
+use chrono::{Datelike, NaiveDate, NaiveTime};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ehi::Filter;
 
@@ -55,6 +55,13 @@ pub fn time(text: &str, unit: &str, seconds: f64) -> Result<Duration, String> {
 pub fn since_1970(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let of_day = |day: NaiveDate| u64::try_from(day.and_time(NaiveTime::MIN).and_utc().timestamp()).ok();
+    if text.len() == 8
+        && text.bytes().all(|digit| digit.is_ascii_digit())
+        && let Ok(day) = NaiveDate::parse_from_str(text, "%Y%m%d")
+        && (1970..2100).contains(&day.year())
+    {
+        return Err(format!("write {day} for that date; digits alone are seconds since 1970"));
+    }
     // With all its digits.
     let day = || text.parse::<NaiveDate>().ok().filter(|day| day.to_string() == text);
     let seconds = text.parse().ok().or_else(|| of_day(day()?));
@@ -107,6 +114,13 @@ mod tests {
             assert!(since_1970(text).unwrap_err().contains("2026-01-31"), "{text}");
         }
         assert!(since_1970("-5").is_err() && since_1970("2026-01-31T00:00:00Z").is_err());
+    }
+
+    #[test]
+    fn a_date_without_hyphens_is_not_seconds() {
+        assert!(since_1970("20240105").unwrap_err().starts_with("write 2024-01-05 for that date"));
+        assert_eq!(since_1970("20241399"), Ok(20_241_399));
+        assert_eq!(since_1970("020240105"), Ok(20_240_105));
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use ehi::explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
 use ehi::search::MovedDocument;
-use ehi::{Index, RankedBy, RecalledJudgment};
+use ehi::{Index, RankedBy};
 
 use crate::failure::Failure;
-use crate::hits::{say_notes, write_cost, write_judgment, write_signs};
+use crate::hits::{judgment_line, say_notes, write_cost, write_judgment, write_signs};
 use crate::printing;
 use crate::query::QueryArgs;
 use crate::store::ReportArgs;
@@ -72,15 +72,10 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
         }
         write_judgment(out, &found.hit, "          ")?;
     }
-    for MovedDocument { id, moved, judged, .. } in &explanation.moved {
-        let Some(RecalledJudgment { question, similarity, grade, .. }) = judged else { continue };
-        writeln!(
-            out,
-            "not a hit: {}  moved by {moved:+.4} of the range of scores because you judged `{}` (similarity \
-             {similarity:.2}, grade {grade})",
-            escaped(id),
-            line_of(question),
-        )?;
+    for MovedDocument { id, judged, .. } in &explanation.moved {
+        if let Some(judged) = judged.as_ref().filter(|judged| judged.is_noticeable()) {
+            writeln!(out, "not a hit: {}  {}", escaped(id), judgment_line(judged))?;
+        }
     }
     let is_hit = |id: &str| explanation.hits.iter().any(|found| found.hit.id == id);
     // Words may have found a document in a leaf that was not visited.

@@ -54,6 +54,12 @@ pub enum Failure {
         counted(*waiting, "document")
     )]
     Unflushed { waiting: u64, source: Box<ehi::Error>, before: Option<Box<Failure>> },
+    /// A disk failed while judgments were stored.
+    #[error(
+        "{source}; stored: {stored} of {}; mend the cause and run the command again",
+        counted(*given, "judgment")
+    )]
+    UnstoredJudgments { source: ehi::store::StoreError, stored: usize, given: usize },
     /// The judgment to remove does not exist.
     #[error("no judgment of that question{} is stored", and_document(id.as_deref()))]
     NotJudged { id: Option<String> },

@@ -90,9 +90,14 @@ fn write_fused(out: &mut dyn Write, fused: &Fused, more: &str) -> io::Result<()>
 /// The figures behind a weight.
 fn write_fusion(out: &mut dyn Write, fusion: &LearnedFusion) -> io::Result<()> {
     let LearnedFusion { dense, lexical, hybrid, rrf, weights, .. } = fusion;
-    writeln!(out, "nDCG@10: embeddings {dense:.4}, words {lexical:.4}, reciprocal ranks (k = 60) {rrf:.4},")?;
-    writeln!(out, "both {hybrid:.4}, each question with the weight chosen on others;")?;
-    write!(out, "by weight of the embeddings, chosen where the mean of five neighbours is highest:\n ")?;
+    writeln!(
+        out,
+        "nDCG@10: the quality of the first ten hits, at best 1. p: how probable so large a gain is by chance.\n\
+         nDCG@10 by what searches go by:\n  embeddings {dense:.4}, words {lexical:.4}, both {hybrid:.4} (each \
+         question with the weight learned on others), both by ranks alone {rrf:.4}\n\
+         nDCG@10 of both by the weight of embeddings (where the mean of five neighbours is highest is learned):"
+    )?;
+    write!(out, " ")?;
     let last = weights.len().saturating_sub(1).max(1);
     for (place, value) in weights.iter().enumerate().step_by(2) {
         write!(out, " {:.1}: {value:.3}", place as f64 / last as f64)?;
@@ -101,7 +106,8 @@ fn write_fusion(out: &mut dyn Write, fusion: &LearnedFusion) -> io::Result<()> {
     let Some(memory) = &fusion.memory else { return Ok(()) };
     writeln!(
         out,
-        "memory: weight {:.2}, power {}; by similarity of the nearest judged question:",
+        "judgments of near questions add at most {:.2} of the range of scores (times similarity to the power {})\n\
+         nDCG@10 by the similarity of the nearest other judged question (1: the same words):",
         memory.weight, memory.power
     )?;
     for own in &memory.by_nearness {

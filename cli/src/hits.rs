@@ -72,10 +72,18 @@ pub fn write_hits(
 
 /// Prints the judgment that moved a hit, if one did.
 pub fn write_judgment(out: &mut dyn Write, hit: &Hit, indent: &str) -> io::Result<()> {
-    let (Some(judged), Some(moved)) = (&hit.judged, hit.scores.memory) else { return Ok(()) };
-    let (question, similarity) = (line_of(&judged.question), judged.similarity);
-    let stale = if judged.stale { "; the document was replaced since" } else { "" };
-    writeln!(out, "{indent}{moved:+.4} because you judged `{question}` (similarity {similarity:.2}{stale})")
+    hit.judged.as_ref().map_or(Ok(()), |judged| writeln!(out, "{indent}{}", judgment_line(judged)))
+}
+
+/// How far a judgment moved its document, and what was judged.
+pub fn judgment_line(judged: &RecalledJudgment) -> String {
+    let RecalledJudgment { question, similarity, grade, stale, moved, .. } = judged;
+    let stale = if *stale { "; the document was replaced since" } else { "" };
+    format!(
+        "{moved:+.4} of the range of scores, because it was judged for `{}` (similarity {similarity:.2}, grade \
+         {grade}{stale})",
+        line_of(question)
+    )
 }
 
 /// Prints required and excluded terms on one line, if the question has operators.

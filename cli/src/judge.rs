@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ehi::data::{JudgmentFormat, read_judgments, write_judgments};
-use ehi::{Fused, Judgment, Recorded};
+use ehi::store::StoreError;
+use ehi::{Fused, Judgment, Recorded, Standing};
 use serde::Serialize;
 use serde_json::json;
 
@@ -21,6 +22,8 @@ use crate::text::{acts, counted, escaped};
 pub const FORMATS: [(&str, JudgmentFormat); 3] =
     [("tsv", JudgmentFormat::Tsv), ("csv", JudgmentFormat::Csv), ("jsonl", JudgmentFormat::JsonLines)];
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
+/// The longest half-life: longer ones look like another unit.
+const MOST_DAYS: f64 = 36_500.0;
 
 #[derive(clap::Args)]
 #[group(id = "judged", required = true, multiple = false, args = ["question", "file", "before"])]
@@ -33,7 +36,7 @@ pub struct Args {
     #[arg(required_unless_present_any = ["forget", "file", "before"])]
     id: Option<String>,
     /// 1 and more: it answers the question; 0 and less: it does not
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = grade, conflicts_with_all = ["file", "forget"])]
     grade: i32,
     /// How much the judgment counts, above 0 and at most 1: 1 for a person's judgment, less for a click
     #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "forget"])]
@@ -61,7 +64,7 @@ pub struct ListArgs {
     #[arg(long, conflicts_with = "json", value_parser = one_of(FORMATS))]
     format: Option<JudgmentFormat>,
     /// From now on, let judgments count half after so many days; `off`: they do not age
-    #[arg(long, value_name = "DAYS", conflicts_with_all = ["json", "format"], value_parser = half_life)]
+    #[arg(long, value_name = "DAYS", allow_negative_numbers = true, conflicts_with_all = ["json", "format"], value_parser = half_life)]
     half_life: Option<HalfLife>,
 }
 
@@ -73,13 +76,21 @@ fn half_life(text: &str) -> Result<HalfLife, String> {
     match text.trim() {
         "off" => Ok(HalfLife(None)),
         days => {
-            let time = time(days, "days", SECONDS_OF_A_DAY).map_err(|error| error + ", or off")?;
-            Ok(HalfLife(Some(time)))
+            let time = time(days, "days", SECONDS_OF_A_DAY).ok();
+            let time = time.filter(|time| !time.is_zero() && in_days(*time) <= MOST_DAYS);
+            let expected =
+                || format!("expected days, above 0 and at most {MOST_DAYS} (a hundred years), or off");
+            Ok(HalfLife(Some(time.ok_or_else(expected)?)))
         }
     }
 }
 
-fn in_days(time: Duration) -> f64 {
+fn grade(text: &str) -> Result<i32, String> {
+    let expected = "expected a whole number: 1 and more if it answers, 0 and less if it does not";
+    text.trim().parse().map_err(|_| expected.to_owned())
+}
+
+pub fn in_days(time: Duration) -> f64 {
     time.as_secs_f64() / SECONDS_OF_A_DAY
 }
 
@@ -113,14 +124,13 @@ struct Stored {
     fused: Option<Fused>,
 }
 
-/// A judgment, and whether the index holds its document.
+/// A judgment, and what it counts for.
 #[derive(Serialize)]
 struct Listed<'a> {
     #[serde(flatten)]
     judgment: &'a Judgment,
-    has_document: bool,
-    /// What is left of its weight.
-    left: f64,
+    #[serde(flatten)]
+    standing: Standing,
     /// In days.
     half_life: Option<f64>,
 }
@@ -140,10 +150,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         if forgotten == 0 && args.question.is_some() && !json {
             return Err(Failure::NotJudged { id: args.id.clone() });
         }
-        let removed = counted(forgotten, "judgment");
-        return printing::report(out, *json, &json!({ "forgotten": forgotten }), |out| match forgotten {
-            0 => writeln!(out, "{removed} removed"),
-            _ => writeln!(out, "{removed} removed; the bytes stay in the files until `ehi compact`"),
+        let dead = in_files(index.stats()?.dead_judgments);
+        return printing::report(out, *json, &json!({ "forgotten": forgotten }), |out| {
+            writeln!(out, "{} removed{dead}", counted(forgotten, "judgment"))
         });
     }
     let (judgments, notes) = match (read, &args.question, &args.id) {
@@ -153,7 +162,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         _ => (Vec::new(), Vec::new()),
     };
-    let recorded = index.record_all(judgments)?;
+    let recorded = index.record_all(judgments.iter().cloned());
+    let recorded = recorded.map_err(|error| match index.judgments() {
+        Ok(all) => unstored(&all, &judgments, error),
+        Err(_) => error.into(),
+    })?;
     index.flush()?;
     let stored = Stored { recorded, notes, fused: index.finish_fit() };
     let all = index.judgments()?.len();
@@ -164,6 +177,25 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             None => Ok(()),
         }
     })
+}
+
+/// How many judgments are in the files and do not count, after what is said before.
+pub fn in_files(dead: u64) -> String {
+    match dead {
+        0 => String::new(),
+        1 => "; 1 forgotten or replaced is in the files until `ehi compact`".to_owned(),
+        _ => format!("; {dead} forgotten or replaced are in the files until `ehi compact`"),
+    }
+}
+
+/// Adds to a failed write how many of the given judgments are among those stored, which are ordered by
+/// question and id.
+fn unstored(all: &[Judgment], given: &[Judgment], error: ehi::Error) -> Failure {
+    let ehi::Error::Store(source @ StoreError::Io { .. }) = error else { return error.into() };
+    let place =
+        |own: &Judgment| all.binary_search_by(|one| (&one.question, &one.id).cmp(&(&own.question, &own.id)));
+    let is_stored = |own: &&Judgment| place(own).is_ok_and(|place| all[place] == **own);
+    Failure::UnstoredJudgments { source, stored: given.iter().filter(is_stored).count(), given: given.len() }
 }
 
 pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -179,54 +211,127 @@ pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(format) = args.format {
         return export(out, &judgments, format);
     }
-    for judgment in &judgments {
-        let (has_document, left) = (index.contains(&judgment.id)?, judgment.weight_left(half_life));
+    let standings = index.standings(&judgments)?;
+    for (judgment, &standing) in judgments.iter().zip(&standings) {
         if *json {
-            printing::json(out, &Listed { judgment, has_document, left, half_life: half_life.map(in_days) })?;
+            printing::json(out, &Listed { judgment, standing, half_life: half_life.map(in_days) })?;
             continue;
         }
         let now =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
         let days = now.saturating_sub(judgment.time) / SECONDS_OF_A_DAY as u64;
-        let mark = if has_document { "" } else { "  (no such document)" };
-        let left = if half_life.is_some() { format!("  left {left:<5.3}") } else { String::new() };
+        let marks = marks(standing).join(", ");
+        let mark = if marks.is_empty() { marks } else { format!("  ({marks})") };
+        let left = half_life.map_or_else(String::new, |_| format!("  left {:<5.3}", standing.left));
         let (grade, weight) = (judgment.grade, judgment.weight);
         let (question, id) = (escaped(&judgment.question), escaped(&judgment.id));
         writeln!(out, "{grade:>3}  weight {weight:<5}{left} {days:>5} days  {id}{mark}  {question}")
             .map_err(Failure::Output)?;
     }
-    if judgments.is_empty() && !json {
+    if *json {
+        return Ok(());
+    }
+    if judgments.is_empty() {
         writeln!(out, "no judgments").map_err(Failure::Output)?;
     }
-    match half_life.is_some() && !json {
-        true => write_half_life(out, half_life).map_err(Failure::Output),
-        false => Ok(()),
+    write_standings(out, &standings).map_err(Failure::Output)?;
+    match half_life {
+        Some(_) => write_half_life(out, half_life).map_err(Failure::Output),
+        None => Ok(()),
     }
 }
 
+const ABSENT: &str = "no such document";
+const TOO_OLD: &str = "too old";
+const STALE: &str = "document replaced since";
+const CONTRADICTED: &str = "opposite judgment in another spelling";
+
+/// Why a judgment does not count in full.
+fn marks(of: Standing) -> Vec<&'static str> {
+    let marks = [
+        (!of.has_document, ABSENT),
+        (of.left == 0.0, TOO_OLD),
+        (of.stale, STALE),
+        (of.contradicted && of.has_document, CONTRADICTED),
+    ];
+    marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark).collect()
+}
+
+/// How many judgments do not count in full, and why.
+fn write_standings(out: &mut dyn Write, standings: &[Standing]) -> io::Result<()> {
+    let is_none = |of: &Standing| !of.has_document || of.left == 0.0;
+    let all = standings.len();
+    for (said, is_none_at_all, remedies) in [
+        ("do not count", true, [(ABSENT, ""), (TOO_OLD, "")]),
+        (
+            "count less",
+            false,
+            [
+                (STALE, " (half, until judged again)"),
+                (CONTRADICTED, " (`ehi judge --forget` takes one back)"),
+            ],
+        ),
+    ] {
+        let these: Vec<_> = standings.iter().filter(|of| is_none(of) == is_none_at_all).collect();
+        let reasons = remedies.map(|(mark, remedy)| {
+            let count = these.iter().filter(|of| marks(***of).contains(&mark)).count();
+            (count > 0).then(|| format!("{count} {mark}{remedy}"))
+        });
+        let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+        let count = these.iter().filter(|of| !marks(***of).is_empty()).count();
+        if count > 0 {
+            writeln!(out, "{count} of {all} {said}: {}", reasons.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
 fn write_half_life(out: &mut dyn Write, half_life: Option<Duration>) -> io::Result<()> {
-    match half_life.map(in_days) {
-        Some(1.0) => writeln!(out, "a judgment counts half after 1 day"),
-        Some(days) => writeln!(out, "a judgment counts half after {days} days"),
-        None => writeln!(out, "judgments do not age"),
+    writeln!(out, "{}", aging(half_life.map(in_days)))
+}
+
+/// How judgments age, by their half-life in days.
+pub fn aging(days: Option<f64>) -> String {
+    match days {
+        Some(1.0) => "a judgment counts half after 1 day".to_owned(),
+        Some(days) => format!("a judgment counts half after {days} days"),
+        None => "judgments do not age".to_owned(),
     }
 }
 
 fn export(out: &mut dyn Write, judgments: &[Judgment], format: JudgmentFormat) -> Result<(), Failure> {
+    // Behind the row of names, if there is one.
+    say_notes(ahead(judgments, if format == JudgmentFormat::JsonLines { 1 } else { 2 }).as_slice());
     if format == JudgmentFormat::JsonLines {
         return judgments.iter().try_for_each(|judgment| printing::json(out, judgment));
     }
     // Standard output would escape them.
     let is_csv = format == JudgmentFormat::Csv;
-    let hidden = |text: &str| text.chars().any(|c| acts(c) && !(is_csv && c == '\n'));
-    if let Some(found) = judgments.iter().find(|judgment| hidden(&judgment.question) || hidden(&judgment.id))
-    {
+    let hidden = |judgment: &&Judgment| {
+        // `ehi judge` takes an end of line in an id for an unclosed quote.
+        judgment.question.chars().any(|c| acts(c) && !(is_csv && c == '\n')) || judgment.id.chars().any(acts)
+    };
+    if let Some(found) = judgments.iter().find(hidden) {
         return Err(Failure::Usage(format!(
-            "the judgment of `{}` holds control characters, which only `--format jsonl` can print",
-            escaped(&found.question)
+            "the judgment of `{}` and `{}` holds control characters, which only `--format jsonl` can print",
+            escaped(&found.question),
+            escaped(&found.id)
         )));
     }
     write_judgments(out, judgments, format).map_err(Failure::Output)
+}
+
+/// Which exported judgments cannot be read again; `first` is the number of the first one's row.
+fn ahead(judgments: &[Judgment], first: usize) -> Option<String> {
+    let now = Judgment::new("", "", 1).time;
+    let is_ahead = |own: &Judgment| own.time > now + SECONDS_OF_A_DAY as u64;
+    let mut rows = judgments.iter().enumerate().filter(|(_, own)| is_ahead(own)).map(|(row, _)| row + first);
+    let (row, more) = (rows.next()?, rows.count());
+    let others = if more > 0 { format!(" and in {more} more") } else { String::new() };
+    Some(format!(
+        "the time in row {row}{others} is more than a day ahead, which `ehi judge --file` refuses; empty the \
+         time there, and the judgment gets that of the import"
+    ))
 }
 
 /// The judgments of a file, or of standard input, and notes on them, which are also printed on standard
@@ -285,4 +390,36 @@ pub fn questions(args: &QuestionsArgs, out: &mut dyn Write) -> Result<(), Failur
         writeln!(out, "questions are not written down; `--log on` begins it").map_err(Failure::Output)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use ehi::store::Operation;
+
+    use super::*;
+
+    #[test]
+    fn times_that_cannot_be_read_again_are_named_by_their_rows() {
+        let now = Judgment::new("q", "d", 1);
+        let later = now.clone().at(now.time + 100_000);
+        assert_eq!(ahead(&[now.clone(), now.clone()], 2), None);
+        let one = ahead(&[now.clone(), later.clone()], 2).unwrap();
+        assert!(
+            one.starts_with("the time in row 3 is more than a day ahead") && one.contains("; empty the time")
+        );
+        let two = ahead(&[later.clone(), now, later], 1).unwrap();
+        assert!(two.starts_with("the time in row 1 and in 1 more is"));
+    }
+
+    #[test]
+    fn a_failed_write_says_how_many_judgments_are_stored() {
+        let (path, operation) = (PathBuf::from("log"), Operation::Write);
+        let source = StoreError::Io { path, operation, source: io::ErrorKind::StorageFull.into() };
+        let all = [Judgment::new("a", "d", 1), Judgment::new("b", "d", 1)];
+        let given = [all[1].clone(), Judgment::new("c", "d", 1), all[0].clone().at(7)];
+        let said = unstored(&all, &given, source.into()).line();
+        assert!(said.contains("; stored: 1 of 3 judgments; ") && !said.contains("document"), "{said}");
+    }
 }

@@ -233,13 +233,22 @@ fn refuse(error: &clap::Error) -> ExitCode {
             if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
         }
         _ => {
-            let said = escaped(&refusal(&error.to_string()));
+            let whole = error.to_string();
+            let said = escaped(&refusal(&whole));
             // The error of a value already states what it must be.
             let of_value = error.kind() == ErrorKind::ValueValidation;
-            complain(&format!("{said}{}", if of_value { "" } else { " (see `ehi --help`)" }));
+            let help = format!(" (see `ehi {}--help`)", subcommand(&whole));
+            complain(&format!("{said}{}", if of_value { "" } else { &help }));
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// The command whose usage clap's error shows, if any, and a space.
+fn subcommand(whole: &str) -> String {
+    let used = whole.split_once("Usage: ehi ").and_then(|(_, used)| used.split_whitespace().next());
+    let named = used.filter(|used| used.starts_with(|first: char| first.is_ascii_lowercase()));
+    named.map_or_else(String::new, |used| format!("{used} "))
 }
 
 /// clap's error and suggestion, without usage.

@@ -1,18 +1,20 @@
 //! `ehi create`, `compact`, `snapshot`, `recover` and `stats`.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
 use ehi::calibrate::RecallCurve;
 use ehi::model::DistilReport;
 use ehi::store::{EncodedBy, Entries, Notice, StoreStats};
-use ehi::{Analyzer, Error, Index, Language, LearnedFusion, OnProgress, Passages};
+use ehi::{Analyzer, Error, Index, Judgment, Language, LearnedFusion, OnProgress, Passages};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::calibrate::write_curve;
 use crate::describe;
 use crate::failure::Failure;
+use crate::judge::{aging, in_days, in_files};
 use crate::long::{self, AS_BEFORE};
 use crate::models::{self, EncoderArgs};
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
@@ -220,7 +222,14 @@ pub fn recover(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
     let (store, recall, fusion) = (index.stats()?, index.recall_curve(), index.fusion());
-    let stats = Stats { store, recall, fusion, query_encoder: index.query_encoder() };
+    // If they cannot be read, `verify` says why.
+    let judgments = index.judgments().and_then(|all| {
+        let questions: HashSet<String> = all.iter().map(Judgment::same_question).collect();
+        let half_life = index.half_life()?.map(in_days);
+        Ok(JudgmentStats { count: all.len(), questions: questions.len(), half_life })
+    });
+    let (judgments, query_encoder) = (judgments.ok(), index.query_encoder());
+    let stats = Stats { store, judgments, recall, fusion, query_encoder };
     printing::report(out, args.json, &stats, |out| write_stats(out, &stats))
 }
 
@@ -229,13 +238,31 @@ pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 struct Stats {
     #[serde(flatten)]
     store: StoreStats,
+    judgments: Option<JudgmentStats>,
     recall: Option<RecallCurve>,
     fusion: Option<LearnedFusion>,
     query_encoder: Option<DistilReport>,
 }
 
+#[derive(Serialize)]
+struct JudgmentStats {
+    count: usize,
+    questions: usize,
+    /// In days.
+    half_life: Option<f64>,
+}
+
+impl JudgmentStats {
+    fn line(&self) -> String {
+        match self.count {
+            0 => "none; `ehi judge` adds them".to_owned(),
+            count => format!("{count} of {}; {}", counted(self.questions, "question"), aging(self.half_life)),
+        }
+    }
+}
+
 fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
-    let Stats { store: stats, recall, fusion, query_encoder } = stats;
+    let Stats { store: stats, judgments, recall, fusion, query_encoder } = stats;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
     if let Some(passages) = stats.passages {
         let rows = stats.rows - stats.dead_rows;
@@ -265,6 +292,9 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         (Some(analyzer), Some(_)) => format!("can be searched ({analyzer})"),
     };
     writeln!(out, "words          {words}")?;
+    let unreadable = || "cannot be read; see `ehi verify`".to_owned();
+    let said = judgments.as_ref().map_or_else(unreadable, JudgmentStats::line);
+    writeln!(out, "judgments      {said}{}", in_files(stats.dead_judgments))?;
     if let Some(fusion) = fusion {
         writeln!(out, "learned        {}", fusion.sentence())?;
     }

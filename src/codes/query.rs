@@ -86,7 +86,7 @@ impl CodedQuery {
         let fine_step = (highest / f32::from(i8::MAX)).max(f32::MIN_POSITIVE);
         let fine_steps = 1.0 / fine_step;
         let fine: Vec<i8> = turned.iter().map(|x| nearest_signed(x * fine_steps)).collect();
-        let middle = f32::from(HIGHEST) / 2.0 * fine.iter().map(|x| f32::from(*x)).sum::<f32>();
+        let middle = f32::from(HIGHEST) / 2.0 * fine.iter().map(|x| i32::from(*x)).sum::<i32>() as f32;
         let in_groups = &turned[..groups * GROUP];
         // The range of a group: from all signs against the query to all signs with it.
         let least = |group: &[f32]| -group.iter().map(|x| x.abs()).sum::<f32>();
@@ -95,11 +95,11 @@ impl CodedQuery {
         let steps = 1.0 / step;
         let mut tables = Vec::with_capacity(groups * TABLE);
         for group in in_groups.chunks_exact(GROUP) {
-            let mut sums = [0f32; TABLE];
-            sums[0] = -group.iter().sum::<f32>() - least(group);
-            for value in 1..TABLE {
-                // One more sign that agrees with the query.
-                sums[value] = sums[value & (value - 1)] + 2.0 * group[value.trailing_zeros() as usize];
+            let mut sums = [-group.iter().sum::<f32>() - least(group); TABLE];
+            for (bit, x) in group.iter().enumerate().rev() {
+                // For all values at once, which compilers vectorise.
+                let with_sign = |value: usize| if value >> bit & 1 == 1 { 2.0 * x } else { 0.0 };
+                sums.iter_mut().enumerate().for_each(|(value, sum)| *sum += with_sign(value));
             }
             tables.extend(sums.map(|sum| nearest_byte(sum * steps)));
         }

@@ -29,7 +29,8 @@ pub enum JudgmentFormat {
 const COLUMNS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
 const A_GRADE: &str = "a grade; a grade is a whole number of 32 bits";
 const A_WEIGHT: &str = "a weight; a weight is a number above 0, 1 at most";
-const A_TIME: &str = "a time in seconds since 1970, at most a day ahead";
+const A_TIME: &str =
+    "a time in seconds since 1970, at most a day ahead; empty it to store that of the import";
 const ROW: &str = "question, id, and if there are more grade, weight, time";
 
 impl JudgmentFormat {

@@ -20,7 +20,7 @@ pub struct LearnedFusion {
     pub judgments: usize,
     /// Whether it was learned with the model before, because [`Index::learn`](crate::Index::learn) set too few
     /// questions aside to learn it for this one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub of_previous_model: bool,
     /// By embeddings alone.
     pub dense: f64,

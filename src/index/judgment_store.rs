@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::Result;
-use crate::ids::LeafId;
+use crate::ids::{LeafId, Row};
 use crate::judgment::Judgment;
 use crate::store::{Damage, Put, Store, StoreError, View};
 
@@ -42,6 +42,19 @@ pub(super) fn all_judgments(store: &Store) -> Result<Vec<Judgment>> {
     let mut judgments = documents.into_iter().map(judgment).collect::<Result<Vec<_>>>()?;
     judgments.sort_by(|a, b| (&a.question, &a.id).cmp(&(&b.question, &b.id)));
     Ok(judgments)
+}
+
+/// The number of judgments that were forgotten or replaced and are still in the files.
+pub(super) fn dead_judgments(view: &View) -> Result<u64> {
+    if view.rows() == view.live_rows() {
+        return Ok(0);
+    }
+    let mut dead = 0;
+    for row in (0..view.rows() as u32).map(Row).filter(|&row| !view.is_live(row)) {
+        let (id, _) = within(view.tags(row))?;
+        dead += u64::from(![LEARNED, HALF_LIFE].contains(&id));
+    }
+    Ok(dead)
 }
 
 /// The number of judgments of a store.
@@ -124,12 +137,14 @@ fn judgment(document: Document) -> Result<Judgment> {
     Ok(Judgment { question: document.title, id: document.text, grade, weight, time, text })
 }
 
-/// Adds to a damage error where the file is.
+/// Adds to a damage error where the file is, and leaves out numbers of documents, which would be numbers of
+/// one commit's judgments.
 pub(super) fn within<T>(of_store: std::result::Result<T, StoreError>) -> Result<T> {
     Ok(of_store.map_err(|error| match error {
         StoreError::Corrupt { file, detail } => {
             StoreError::Corrupt { file: format!("{}/{file}", names::JUDGMENTS).into(), detail }
         }
+        StoreError::NotStored { source, .. } => *source,
         other => other,
     })?)
 }

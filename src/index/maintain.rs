@@ -8,7 +8,7 @@ use std::time::Duration;
 use half::f16;
 
 use super::active_model::copy_model;
-use super::judgment_store::within;
+use super::judgment_store::{dead_judgments, within};
 use super::measured::Measurements;
 use super::private_pool::PrivatePool;
 use super::watched::watched;
@@ -77,9 +77,11 @@ impl Index {
     }
 
     fn rewrite(&self, on_progress: &mut OnProgress<'_>, rewrite: Rewrite) -> Result<()> {
-        // Each document is copied in two steps: its embedding, then the rest.
-        let total = 2 * self.len();
         let has_judgments = matches!(rewrite, Rewrite::Compact);
+        let judgments = if has_judgments { self.judgments_for_reading().ok().flatten() } else { None };
+        let judgments = judgments.map_or(0, |store| store.read().live_rows());
+        // Each row is copied in two steps: its embedding, then the rest.
+        let total = 2 * (self.embeddings() + judgments);
         watched(Stage::Compact, total, on_progress, |tick| {
             self.write(|serving| match rewrite {
                 Rewrite::Compact => {
@@ -182,7 +184,7 @@ impl Index {
         stats.bytes.judgments = bytes_below(&self.judgments_dir(), &is_of_a_model);
         // If they cannot be read, `verify` says why.
         let judgments = self.judgments_for_reading().ok().flatten().map(|store| store.read());
-        stats.dead_judgments = judgments.map_or(0, |view| (view.rows() - view.live_rows()) as u64);
+        stats.dead_judgments = judgments.and_then(|view| dead_judgments(&view).ok()).unwrap_or(0);
         stats.bytes.other_models =
             others.map(|number| bytes_below(&self.root.model_dir(number), &is_of_a_model)).sum();
         let prefix = root::model_prefix(serving.number);

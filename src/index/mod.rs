@@ -34,6 +34,7 @@ pub(crate) mod root;
 mod routing_log;
 pub mod search;
 mod shared_memory;
+mod standing;
 #[cfg(all(test, feature = "train"))]
 mod tests;
 mod vectors;
@@ -63,6 +64,7 @@ pub use question_log::{LoggedQuestion, MOST_LOG_BYTES};
 pub use repair::RepairOptions;
 #[cfg(feature = "fuzzing")]
 pub use root::fuzz_current;
+pub use standing::Standing;
 pub use with_progress::WithProgress;
 
 #[cfg(feature = "eval")]

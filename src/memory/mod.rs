@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use half::f16;
 
-use crate::judgment::{Judgment, share_left};
+use crate::judgment::{Judgment, same, share_left};
 use crate::scan::ScanError;
 use nearest::NearestVectors;
 pub(crate) use weights::{MemoryWeights, Vote};
@@ -266,27 +266,6 @@ pub(crate) fn by_grade(votes: &mut [(&JudgedDocument, Vote)]) {
 /// The highest grade that counts as more than others.
 const MOST_GRADE: i32 = 4;
 
-/// Punctuation that does not make another question, before and after a word.
-const BEFORE: [char; 5] = ['"', '\'', '(', '\u{201c}', '\u{2018}'];
-const AFTER: [char; 15] = [
-    '?', '!', '.', ',', ';', ':', '"', '\'', ')', '\u{2026}', '\u{201d}', '\u{3002}', '\u{ff0c}', '\u{ff1f}',
-    '\u{ff01}',
-];
-
-/// The form in which two spellings of one question agree: in lower case, with single spaces, and without
-/// punctuation around words. Other signs count: "C", "C++" and "C#" are three questions.
-fn same(question: &str) -> String {
-    let mut all = String::new();
-    for word in question.split_whitespace() {
-        let word = word.trim_start_matches(BEFORE).trim_end_matches(AFTER);
-        if !word.is_empty() {
-            all.push_str(if all.is_empty() { "" } else { " " });
-            all.extend(word.chars().flat_map(char::to_lowercase));
-        }
-    }
-    if all.is_empty() { question.trim().to_owned() } else { all }
-}
-
 /// The place of a judgment among those of a question, or where it belongs.
 fn find(documents: &[JudgedDocument], id: &str, spelling: &str) -> Result<usize, usize> {
     documents.binary_search_by(|own| (&*own.id, &*own.spelling).cmp(&(id, spelling)))
@@ -295,17 +274,6 @@ fn find(documents: &[JudgedDocument], id: &str, spelling: &str) -> Result<usize,
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spellings_of_a_question_are_the_same_and_other_signs_are_not() {
-        for spelling in ["What is  tea?", " what is \"tea\" ?!", "WHAT, IS TEA\n", "what is tea\u{ff1f}"] {
-            assert_eq!(same(spelling), "what is tea", "{spelling}");
-        }
-        let different = ["c", "c++", "c#", "-5", "5", "0.5", ".net", "net", "?", "!", "is 5 > 3", "is 5 < 3"];
-        for (place, one) in different.iter().enumerate() {
-            assert!(different[place + 1..].iter().all(|other| same(one) != same(other)), "{one}");
-        }
-    }
 
     #[test]
     fn a_question_lacks_its_vector_until_it_is_made_for_this_memory() {

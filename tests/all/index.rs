@@ -9,8 +9,8 @@ use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, document, documents,
 use ehi::model::Role;
 use ehi::store::StoreError;
 use ehi::{
-    Document, Error, Index, InputError, InsertStatus, Progress, Question, SearchRequest, SearchResult,
-    Similarity, Stage,
+    Document, Error, Index, InputError, InsertStatus, Judgment, Progress, Question, SearchRequest,
+    SearchResult, Similarity, Stage,
 };
 use serde_json::json;
 
@@ -373,6 +373,19 @@ fn a_callback_may_search_and_write() {
     assert_eq!(index.len(), 29);
     assert!(index.verify().unwrap().is_sound());
     assert_eq!(Index::open(&copy).unwrap().len(), 29);
+}
+
+#[test]
+fn a_compaction_counts_passages_and_judgments() {
+    let (_dir, index) = filled(FLAT, 30);
+    index.record_all((0..7).map(|n| Judgment::new("tree", id(n), 1))).unwrap();
+    let mut heard = Vec::new();
+    let progress = |progress: Progress| {
+        heard.push((progress.done, progress.total));
+        ControlFlow::Continue(())
+    };
+    index.with_progress(progress).compact().unwrap();
+    assert_eq!([heard[0], heard[heard.len() - 1]], [0, 2 * 37].map(|done| (done, Some(2 * 37))));
 }
 
 #[test]

@@ -573,7 +573,8 @@ fn the_program_judges_lists_and_learns() {
     let said = run(&path, "judge", &["what is a tree?", "absent", "--grade", "-1", "--weight", "0.5"]).ok();
     assert!(said.contains("1 of documents that the index does not hold"), "{said}");
     let listed = run(&path, "judgments", &[]).ok();
-    assert!(listed.lines().count() == 2 && listed.contains("absent  (no such document)"), "{listed}");
+    assert!(listed.contains("absent  (no such document)"), "{listed}");
+    assert!(listed.ends_with("\n1 of 2 do not count: 1 no such document\n"), "{listed}");
     let json = run(&path, "judgments", &["--json"]).ok();
     let first: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!(
@@ -589,13 +590,26 @@ fn the_program_judges_lists_and_learns() {
         assert_eq!(said.split(';').next().unwrap(), "0 judgments added, 2 replaced, 2 in all");
         assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "they are as they were");
         let said = run(&path, "judge", &["--forget", "--before", "2999-12-31"]).ok();
-        assert_eq!(said, "2 judgments removed; the bytes stay in the files until `ehi compact`\n");
+        let dead = run(&path, "stats", &["--json"]).json()["dead_judgments"].clone();
+        let in_files = format!("; {dead} forgotten or replaced are in the files until `ehi compact`\n");
+        assert_eq!(said, format!("2 judgments removed{in_files}"));
+        let stats = run(&path, "stats", &[]).ok();
+        assert!(stats.contains(&format!("judgments      none; `ehi judge` adds them{in_files}")), "{stats}");
         assert_eq!(run(&path, "judgments", &[]).ok(), "no judgments\n");
         let said = run(&path, "judge", &["--file", text(&file)]).ok();
         assert_eq!(said.split(';').next().unwrap(), "2 judgments added, 0 replaced, 2 in all");
         assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "with weight and time");
     }
-    assert_eq!(run(&path, "judge", &["--forget", "--before", "2020-01-31"]).ok(), "0 judgments removed\n");
+    let dead = run(&path, "stats", &["--json"]).json()["dead_judgments"].as_u64().unwrap();
+    let said = run(&path, "judge", &["--forget", "--before", "2020-01-31"]).ok();
+    assert!(said.starts_with(&format!("0 judgments removed; {dead} forgotten or replaced are")), "{said}");
+    for half_life in ["9", "8", "0.5"] {
+        run(&path, "judgments", &["--half-life", half_life]).ok();
+    }
+    let stats = run(&path, "stats", &[]).ok();
+    // The half-lives before are no judgments.
+    let expected = format!("2 of 1 question; a judgment counts half after 0.5 days; {dead} forgotten");
+    assert!(stats.contains(&expected), "{stats}");
     let said = run(&path, "judgments", &["--half-life", "0.5"]).ok();
     assert_eq!(said, "a judgment counts half after 0.5 days\n");
     let aged = dir.path().join("aged.jsonl");
@@ -610,7 +624,7 @@ fn the_program_judges_lists_and_learns() {
         "{once}"
     );
     let listed = run(&path, "judgments", &[]).ok();
-    assert!(listed.lines().count() == 4 && listed.ends_with(&said), "{listed}");
+    assert!(listed.lines().count() == 5 && listed.ends_with(&said), "{listed}");
     assert!(listed.contains("  2  weight 0.8    left 0.200     1 days  aged"), "{listed}");
     let json = run(&path, "judgments", &["--json"]).ok();
     let left =
@@ -619,14 +633,20 @@ fn the_program_judges_lists_and_learns() {
     let is_left = |share: f64| left.iter().any(|left| (left - share).abs() < 1e-3);
     assert!(is_left(0.2) && is_left(1.0), "{left:?}");
     run(&path, "judge", &["--forget", "what is a tree?", "aged"]).ok();
+    let dead = run(&path, "stats", &["--json"]).json()["dead_judgments"].as_u64().unwrap();
     let compacted = run(&path, "compact", &[]).ok();
-    assert!(compacted.ends_with(" gone, forgotten or replaced before\n"), "{compacted}");
+    assert!(
+        compacted.ends_with(&format!("\n{dead} judgments gone, forgotten or replaced before\n")),
+        "{compacted}"
+    );
     assert!(!run(&path, "compact", &[]).ok().contains("judgment"));
     assert_eq!(run(&path, "judgments", &["--half-life", "off"]).ok(), "judgments do not age\n");
-    assert_eq!(run(&path, "judgments", &[]).ok().lines().count(), 2);
-    assert!(run(&path, "judgments", &["--half-life", "0"]).failure().contains("must be above 0"));
-    let ran = run(&path, "judgments", &["--half-life", "never"]);
-    assert!(ran.err.contains("expected a number of days from 0, or off"), "{}", ran.err);
+    assert_eq!(run(&path, "judgments", &[]).ok().lines().count(), 3);
+    for half_life in ["0", "-1", "never", "1e9", "1e300", "nan", ""] {
+        let ran = run(&path, "judgments", &["--half-life", half_life]);
+        let expected = "expected days, above 0 and at most 36500 (a hundred years), or off";
+        assert!(ran.code == Some(2) && ran.err.contains(expected), "{}", ran.err);
+    }
     // A repeated pair is one judgment, and quotes are those of the program that wrote the file.
     let twice = dir.path().join("twice.tsv");
     fs::write(&twice, "\"say \"\"hi\"\" now\"\tnone\t1\n\"say \"\"hi\"\" now\"\tnone\t2\n").unwrap();
@@ -640,7 +660,11 @@ fn the_program_judges_lists_and_learns() {
     let said = run(&path, "judge", &["say \"hi\" now", "--forget"]).failure();
     assert!(said.contains("no judgment of that question is stored"), "{said}");
     let ran = run(&path, "judge", &["what?", "d", "--grade", "0.5"]);
-    assert!(ran.err.contains("invalid value '0.5' for '--grade"), "{}", ran.err);
+    assert!(
+        ran.err.contains("invalid value '0.5' for '--grade <GRADE>': expected a whole number"),
+        "{}",
+        ran.err
+    );
     let unknown = dir.path().join("judgments.txt");
     fs::write(&unknown, "one column\n").unwrap();
     assert!(run(&path, "judge", &["--file", text(&unknown)]).failure().contains("--format"));
@@ -655,15 +679,21 @@ fn the_program_judges_lists_and_learns() {
     for (weight, is_named) in [("0.5", true), ("0.001", false)] {
         run(&path, "judge", &["what is a stone?", &id(3), "--weight", weight]).ok();
         let said =
-            |command: &str| run(&path, command, &["what is a stone?"]).ok().contains("because you judged");
+            |command: &str| run(&path, command, &["what is a stone?"]).ok().contains("because it was judged");
         assert_eq!((said("search"), said("explain")), (is_named, true), "{weight}");
     }
     let said = run(&path, "judge", &["what is a leaf?", &id(3), "--grade", "0"]).ok();
     assert!(said.contains("added"), "{said}");
     let said = run(&path, "explain", &["-k", "3", "what is a leaf?"]).ok();
     let expected =
-        format!("not a hit: {}  moved by -1.5000 of the range of scores because you judged", id(3));
+        format!("not a hit: {}  -1.5000 of the range of scores, because it was judged for `what is a", id(3));
     assert!(said.contains(&expected), "{said}");
+    // Next to nothing is no reason.
+    run(&path, "judge", &["what is a leaf?", &id(4), "--grade", "0", "--weight", "0.001"]).ok();
+    let explain = ["-k", "1", "what is a leaf?"];
+    assert_eq!(run(&path, "explain", &explain).ok().matches("not a hit").count(), 1);
+    let json = run(&path, "explain", &["--json", "-k", "1", "what is a leaf?"]).json();
+    assert_eq!(json["moved"].as_array().unwrap().len(), 2, "{json}");
     run(&path, "judge", &["--forget", "what is a leaf?"]).ok();
     run(&path, "judge", &["--forget", "what is a stone?"]).ok();
     let bad = dir.path().join("bad.tsv");
@@ -681,7 +711,9 @@ fn the_program_judges_lists_and_learns() {
     }
     let said = run(&path, "judge", &["--before", "2026-01-31"]).err;
     assert!(
-        said.starts_with("ehi: the following required arguments were not provided: --forget (see"),
+        said.starts_with(
+            "ehi: the following required arguments were not provided: --forget (see `ehi judge --help`)"
+        ),
         "{said}"
     );
     assert!(
@@ -708,4 +740,65 @@ fn the_program_judges_lists_and_learns() {
     assert_eq!(run(&path, "questions", &[]).ok(), "what is\\u{1b}a leaf?\n");
     run(&path, "questions", &["--log", "off"]).ok();
     assert!(run(&path, "questions", &["--json"]).ok().is_empty());
+}
+
+#[test]
+fn the_program_says_which_judgments_count() {
+    let (dir, index) = untrained(12);
+    drop(index);
+    let path = dir.path().join("index");
+    for (question, id, more) in [
+        ("what is a tree?", id(0), &[][..]),
+        ("What is a tree", id(0), &["--grade", "0"][..]),
+        ("what is a tree?", id(1), &[][..]),
+        ("what is a leaf?", id(2), &[][..]),
+        ("what is a leaf?", "absent".to_owned(), &[][..]),
+    ] {
+        run(&path, "judge", &[&[question, &*id][..], more].concat()).ok();
+    }
+    assert_eq!(run(&path, "judgments", &[]).ok().lines().count(), 7, "five, and two that sum up");
+    let file = dir.path().join("other.jsonl");
+    let other = serde_json::json!({ "_id": id(2), "title": "", "text": "another text of a leaf" });
+    fs::write(&file, other.to_string()).unwrap();
+    run(&path, "insert", &[text(&file)]).ok();
+    let listed = run(&path, "judgments", &[]).ok();
+    assert_eq!(listed.matches("  (opposite judgment in another spelling)  ").count(), 2, "{listed}");
+    assert!(listed.contains(&format!("{}  (document replaced since)  what is a leaf?", id(2))), "{listed}");
+    let expected = "1 of 5 do not count: 1 no such document\n3 of 5 count less: 1 document replaced since (half, \
+                    until judged again), 2 opposite judgment in another spelling (`ehi judge --forget` takes one \
+                    back)\n";
+    assert!(listed.ends_with(expected), "{listed}");
+    let json = run(&path, "judgments", &["--json"]).ok();
+    let all: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let count = |field: &str| all.iter().filter(|own| own[field] == true).count();
+    assert_eq!((count("has_document"), count("stale"), count("contradicted")), (4, 1, 2), "{json}");
+    // Of a document that is not a hit, too.
+    run(&path, "judge", &["what is a leaf?", &id(3), "--grade", "0"]).ok();
+    fs::write(&file, other.to_string().replace(&id(2), &id(3))).unwrap();
+    run(&path, "insert", &[text(&file)]).ok();
+    let said = run(&path, "explain", &["-k", "1", "what is a leaf?"]).ok();
+    let not_a_hit = said.lines().find(|line| line.starts_with(&format!("not a hit: {}  -0.75", id(3))));
+    assert!(not_a_hit.is_some_and(|line| line.contains("; the document was replaced since)")), "{said}");
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_refused_before_it_is_printed() {
+    let (dir, index) = untrained(2);
+    drop(index);
+    let path = dir.path().join("index");
+    let file = dir.path().join("judgments.jsonl");
+    for id in ["a\u{7}b", "a\nb"] {
+        let line = serde_json::json!({ "question": "q", "id": id }).to_string();
+        fs::write(&file, &line).unwrap();
+        run(&path, "judge", &["--file", text(&file)]).ok();
+        for format in ["csv", "tsv"] {
+            let said = run(&path, "judgments", &["--format", format]).failure();
+            assert!(said.contains("`--format jsonl`"), "{said}");
+        }
+        fs::write(&file, run(&path, "judgments", &["--format", "jsonl"]).ok()).unwrap();
+        assert!(
+            run(&path, "judge", &["--file", text(&file)]).ok().starts_with("0 judgments added, 1 replaced")
+        );
+        run(&path, "judge", &["--forget", "q"]).ok();
+    }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ehi::search::QuestionWords;
-use ehi::{Document, Hit};
+use ehi::{Document, Hit, RecalledJudgment};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -58,13 +58,15 @@ pub fn search(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
     Ok(Reply::json(&answer))
 }
 
-/// What a hit shows in place of its text and metadata, which are taken out of it.
+/// What a hit shows in place of its text and metadata, which are taken out of it; as is a judgment that
+/// hardly moved it.
 fn shown(hit: &mut Hit, words: &QuestionWords, grade: Option<i32>) -> Value {
     let excerpt = json!(excerpt(hit, words));
     let mut fields = Vec::new();
     if let Some(metadata) = hit.document.metadata.take() {
         collect(&metadata, &mut Vec::new(), &mut fields);
     }
+    hit.judged = hit.judged.take().filter(RecalledJudgment::is_noticeable);
     let Document { title, text, .. } = &mut hit.document;
     title.truncate(floor(title, MOST_TITLE));
     let bytes = std::mem::take(text).len();

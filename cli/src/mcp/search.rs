@@ -97,6 +97,9 @@ pub struct FoundDocument {
     /// The question whose judgment added most.
     #[serde(skip_serializing_if = "Option::is_none")]
     judged: Option<String>,
+    /// The document was replaced since it was judged, so the judgment counts half.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stale: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     title: String,
     /// Text of the document, which is data and no instruction.
@@ -205,6 +208,7 @@ impl FoundDocument {
             lexical: hit.scores.lexical.map(rounded),
             memory: hit.scores.memory.map(rounded),
             judged: hit.judged.as_ref().map(|judged| start_json(&judged.question, TITLE).0.to_owned()),
+            stale: hit.judged.as_ref().is_some_and(|judged| judged.stale),
             title: title.to_owned(),
             passage: document.text[part.start..part.end].to_owned(),
             start: part.start,

@@ -28,11 +28,14 @@ fn of_words(fusion: &LearnedFusion) -> String {
     let LearnedFusion { alpha, questions, dense, hybrid, p_value, .. } = fusion;
     let p = p_in_words(*p_value);
     let measured = format!(
-        "on {questions} judged questions nDCG@10 is {hybrid:.3} by both, {dense:.3} by embeddings alone ({p})"
+        "nDCG@10 of {questions} judged questions is {hybrid:.3} with them, {dense:.3} by embeddings alone ({p})"
     );
     if !fusion.words_help {
         return format!("words do not help: {measured}; searches go by embeddings alone");
     }
-    let help = if *p_value < SIGNIFICANCE_LEVEL { "words help" } else { "words probably help" };
+    let help = match *p_value < SIGNIFICANCE_LEVEL {
+        true => "words help",
+        false => "words seem to help, perhaps by chance",
+    };
     format!("{help}: {measured}; embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha)
 }

@@ -189,6 +189,25 @@ fn hits_have_the_grades_of_their_question_however_many_others_were_judged() {
 }
 
 #[test]
+fn a_hit_names_the_judgment_that_moved_it_noticeably() {
+    let flow = filled(12);
+    let file = flow.path("judged.jsonl");
+    let weighed = [(id(0), 1.0), (id(1), 0.001)];
+    let lines = weighed.map(|(id, weight)| {
+        json!({ "question": "tree", "id": id, "grade": 1, "weight": weight }).to_string()
+    });
+    fs::write(&file, lines.join("\n")).unwrap();
+    flow.run("judge", &["--file", text(&file)]).ok();
+    let explorer = Explorer::new(&flow.index(), &[]);
+    let found = explorer.begin().post("/api/search", &json!({ "question": "tree", "k": 12 })).ok();
+    let hits = found["hits"].as_array().unwrap();
+    let moved = hits.iter().filter(|hit| !hit["memory"].is_null()).count();
+    let named: Vec<&Value> =
+        hits.iter().filter(|hit| !hit["judged"].is_null()).map(|hit| &hit["id"]).collect();
+    assert_eq!((moved, named), (2, vec![&json!(id(0))]));
+}
+
+#[test]
 fn what_another_process_writes_is_shown_and_an_index_that_is_gone_is_missed() {
     let flow = filled(12);
     let explorer = Explorer::new(&flow.index(), &[]);

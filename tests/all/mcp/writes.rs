@@ -71,6 +71,22 @@ fn judgments_are_given_and_taken_back() {
 }
 
 #[test]
+fn a_search_says_that_a_judged_document_was_replaced() {
+    let flow = Flow::new();
+    flow.insert(10);
+    let session = Session::open(&flow, &["--write"]);
+    session.call("judge", json!({ "question": "what?", "id": id(1) }));
+    let first = |session: &Session| session.call("search", json!({ "question": "what?" }))["hits"][0].clone();
+    let hit = first(&session);
+    assert_eq!((&hit["id"], &hit["judged"], &hit["stale"]), (&json!(id(1)), &json!("what?"), &Value::Null));
+    session.call("insert", json!({ "documents": [{ "id": id(1), "text": "another gene" }] }));
+    let found = session.call("search", json!({ "question": "what?" }));
+    let hit = found["hits"].as_array().unwrap().iter().find(|hit| hit["id"] == json!(id(1)));
+    assert_eq!(hit.unwrap()["stale"], json!(true), "{found}");
+    session.done();
+}
+
+#[test]
 fn writes_that_make_no_sense_store_nothing() {
     let flow = Flow::new();
     flow.insert(10);

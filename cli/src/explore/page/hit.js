@@ -53,13 +53,12 @@ function numbers(app, found, place, before, name) {
         name === found.id ? null : foreign("span", { class: "id" }, found.id));
 }
 
-/** The judgment that moved the hit. */
+/** The judgment that moved the hit noticeably. */
 function because({ id, judged, memory }, takeBack) {
-    // As `ehi search`: less than the distance between two of a hundred candidates is not worth a word.
-    if (!judged || Math.abs(judged.moved) < 0.01) return null;
+    if (!judged) return null;
     const said = foreign("q", {}, judged.question);
     const undo = takeBack && el("button", { type: "button", class: "link", onclick: () => takeBack(judged.question, id) }, "take back");
-    return el("p", { class: "row small because" }, el("span", {}, memory > 0 ? "▲ because you judged " : "▼ because you judged ", said, judged.stale ? " (replaced since)" : ""), undo);
+    return el("p", { class: "row small because" }, el("span", {}, memory > 0 ? "▲ judged for " : "▼ judged for ", said, judged.stale ? " (replaced since)" : ""), undo);
 }
 
 function fields(found, filter) {
