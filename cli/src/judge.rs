@@ -150,9 +150,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         if forgotten == 0 && args.question.is_some() && !json {
             return Err(Failure::NotJudged { id: args.id.clone() });
         }
-        let dead = in_files(index.stats()?.dead_judgments);
-        return printing::report(out, *json, &json!({ "forgotten": forgotten }), |out| {
-            writeln!(out, "{} removed{dead}", counted(forgotten, "judgment"))
+        let removed = counted(forgotten, "judgment");
+        return printing::report(out, *json, &json!({ "forgotten": forgotten }), |out| match forgotten {
+            0 => writeln!(out, "{removed} removed"),
+            _ => writeln!(out, "{removed} removed; their words may be in the files until `ehi compact`"),
         });
     }
     let (judgments, notes) = match (read, &args.question, &args.id) {
@@ -177,15 +178,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             None => Ok(()),
         }
     })
-}
-
-/// How many judgments are in the files and do not count, after what is said before.
-pub fn in_files(dead: u64) -> String {
-    match dead {
-        0 => String::new(),
-        1 => "; 1 forgotten or replaced is in the files until `ehi compact`".to_owned(),
-        _ => format!("; {dead} forgotten or replaced are in the files until `ehi compact`"),
-    }
 }
 
 /// Adds to a failed write how many of the given judgments are among those stored, which are ordered by

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::calibrate::write_curve;
 use crate::describe;
 use crate::failure::Failure;
-use crate::judge::{aging, in_days, in_files};
+use crate::judge::{aging, in_days};
 use crate::long::{self, AS_BEFORE};
 use crate::models::{self, EncoderArgs};
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
@@ -294,7 +294,11 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     writeln!(out, "words          {words}")?;
     let unreadable = || "cannot be read; see `ehi verify`".to_owned();
     let said = judgments.as_ref().map_or_else(unreadable, JudgmentStats::line);
-    writeln!(out, "judgments      {said}{}", in_files(stats.dead_judgments))?;
+    let dead = match stats.dead_judgments {
+        0 => String::new(),
+        dead => format!("; forgotten or replaced and in the files until `ehi compact`: {dead}"),
+    };
+    writeln!(out, "judgments      {said}{dead}")?;
     if let Some(fusion) = fusion {
         writeln!(out, "learned        {}", fusion.sentence())?;
     }

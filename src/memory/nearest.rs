@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use half::f16;
 
-use crate::codes::{
-    BLOCK_ROWS, CodeMaker, CodedQuery, CodedRows, FACTORS, Rotation, block_bytes,
-};
+use crate::codes::{BLOCK_ROWS, CodeMaker, CodedQuery, CodedRows, FACTORS, Rotation, block_bytes};
 use crate::ids::Row;
 use crate::scan::{Kernel, ScanError, Scanner, Similarity, TopK};
 
