@@ -112,6 +112,8 @@ struct Cutter<'a> {
     /// The start of each token in the text, ascending.
     tokens: &'a [u32],
     most: usize,
+    /// Most tokens of a unit: those that the headings before it leave.
+    room: usize,
     units: Vec<Unit>,
 }
 
@@ -123,7 +125,7 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
     if is_short || tokens.len() <= most && !outline.parts().iter().any(Part::is_heading) {
         return vec![Span::of(text)];
     }
-    let mut cutter = Cutter { text, tokens, most: most.max(1), units: Vec::new() };
+    let mut cutter = Cutter { text, tokens, most: most.max(1), room: most.max(1), units: Vec::new() };
     let mut blocks = outline.parts().iter().filter(|part| part.begins_block()).peekable();
     let mut rest = 0;
     while rest < text.len() {
@@ -137,7 +139,7 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
     }
     let units = cutter.units;
     // A block that fills more of a passage is its end.
-    let least = if outline.is_empty() { most / 2 } else { most / SHORT };
+    let least = if outline.is_empty() { most / 2 } else { overlap.max(most / SHORT) };
     let span = |units: &[Unit]| {
         let (first, last) = (units.first()?, units.last()?);
         let end = first.start + text[first.start..last.end].trim_end().len();
@@ -223,11 +225,14 @@ impl Cutter<'_> {
 
     fn block(&mut self, start: usize, end: usize, is_heading: bool) {
         let (text, before) = (self.text, self.units.len());
+        let headings = self.units.iter().rev().take_while(|unit| unit.is_heading);
+        let headings: usize = headings.map(|unit| unit.tokens).sum();
+        self.room = self.most - if is_heading { 0 } else { headings.min(self.most / 2) };
         // Lines may be wrapped anywhere.
         let joined = text[start..end].replace(['\n', '\r'], " ");
         for (at, sentence) in joined.split_sentence_bound_indices() {
             let sentence = start + at..start + at + sentence.len();
-            if self.count(sentence.start, sentence.end) <= self.most {
+            if self.count(sentence.start, sentence.end) <= self.room {
                 self.push(sentence.start, sentence.end);
                 continue;
             }
@@ -245,7 +250,7 @@ impl Cutter<'_> {
 
     /// Cuts a line between words if it is too long.
     fn line(&mut self, start: usize, end: usize) {
-        if self.count(start, end) <= self.most {
+        if self.count(start, end) <= self.room {
             return self.push(start, end);
         }
         let text = self.text;
@@ -253,12 +258,12 @@ impl Cutter<'_> {
         for (at, word) in text[start..end].split_word_bound_indices() {
             let word = start + at..start + at + word.len();
             let more = self.count(word.start, word.end);
-            if tokens + more > self.most && first < word.start {
+            if tokens + more > self.room && first < word.start {
                 self.push(first, word.start);
                 (first, tokens) = (word.start, 0);
             }
             tokens += more;
-            if tokens > self.most {
+            if tokens > self.room {
                 self.word(word.start, word.end);
                 (first, tokens) = (word.end, 0);
             }
@@ -273,7 +278,7 @@ impl Cutter<'_> {
         let first = self.tokens.partition_point(|&token| (token as usize) < start);
         let own = &self.tokens[first..first + self.count(start, end)];
         let mut at = start;
-        for &token in own.iter().step_by(self.most).skip(1) {
+        for &token in own.iter().step_by(self.room).skip(1) {
             // Byte tokens may begin inside a character.
             let next = (at + 1..=token as usize).rev().find(|&byte| self.text.is_char_boundary(byte));
             if let Some(next) = next {
@@ -342,8 +347,7 @@ mod tests {
     #[test]
     fn passages_begin_at_headings_and_blocks_stay_whole() {
         // Four tokens each, but for the headings of one.
-        let text =
-            "Top\n\nAn ox was here\n\nSub\n\nAn elk saw me\n\nA cat is big\n\nOdd\n\nlet a be so\n\nlet b be so";
+        let text = "Top\n\nAn ox was here\n\nSub\n\nAn elk saw me\n\nA cat is big\n\nOdd\n\nlet a be so\n\nlet b be so";
         let at = |part: &str| text.find(part).unwrap() as u32;
         let parts =
             [("Top", 1), ("An ox", 0), ("Sub", 2), ("An elk", 0), ("A cat", 0), ("Odd", 1), ("let a", 0)];
@@ -354,20 +358,25 @@ mod tests {
             spans.into_iter().map(|span| span.part(text).unwrap()).collect::<Vec<_>>()
         };
         // The last block has a blank line, and fits.
-        let sections =
-            ["Top\n\nAn ox was here", "Sub\n\nAn elk saw me\n\nA cat is big", "Odd\n\nlet a be so\n\nlet b be so"];
+        let sections = [
+            "Top\n\nAn ox was here",
+            "Sub\n\nAn elk saw me\n\nA cat is big",
+            "Odd\n\nlet a be so\n\nlet b be so",
+        ];
         assert_eq!(passages(12), sections);
         assert_eq!(passages(100), [text], "a short text");
         let short = passages(7);
         assert_eq!(short[..3], [sections[0], "Sub\n\nAn elk saw me", "A cat is big"], "{short:?}");
         assert_eq!(short[3..], ["Odd\n\nlet a be so", "let b be so"], "a block that does not fit");
         // A section that is short goes with the next one.
-        let text = "A\n\nB\n\nox\n\nC\n\nan elk is here now\n\nD";
-        let heading = |name: &str| Part { start: text.find(name).unwrap() as u32, line: 0, level: 1 };
-        let outline = Outline::new(["A", "B", "C", "D"].map(heading).to_vec()).unwrap();
-        let spans = cut(text, &outline, &tokens(text), 9, 0);
+        let text = "A\n\nB\n\nox\n\nC\n\nan elk is here now\n\nD\n\nno ox";
+        let part =
+            |(name, level): (&str, u8)| Part { start: text.find(name).unwrap() as u32, line: 0, level };
+        let parts = [("A", 1), ("B", 1), ("ox", 0), ("C", 1), ("an elk", 0), ("D", 1), ("no ox", 0)];
+        let outline = Outline::new(parts.map(part).to_vec()).unwrap();
+        let spans = cut(text, &outline, &tokens(text), 12, 0);
         let found: Vec<_> = spans.iter().map(|span| span.part(text).unwrap()).collect();
-        assert_eq!(found, ["A\n\nB\n\nox", "C\n\nan elk is here now\n\nD"]);
+        assert_eq!(found, ["A\n\nB\n\nox\n\nC\n\nan elk is here now", "D\n\nno ox"]);
     }
 
     #[test]

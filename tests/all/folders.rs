@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use crate::program::{Flow, command, text};
 use crate::support::{corpus_lines, documents};
 use ehi::data::{DataErrorKind, Folder};
-use ehi::{Document, Index};
+use ehi::{Document, Index, SearchRequest};
 use serde_json::json;
 
 fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
@@ -99,6 +99,58 @@ fn files_of_a_folder_are_documents() {
     let lines = flow.path("lines.txt");
     fs::write(&lines, corpus_lines(&documents(3))).unwrap();
     assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("3 inserted"));
+}
+
+#[test]
+fn passages_are_found_under_their_headings_and_on_their_lines() {
+    let flow = Flow::with(&["--passages", "24/8"]);
+    let folder = flow.path("notes");
+    let leaves = |count: usize| "leaf ".repeat(count);
+    let guide = format!(
+        "---\nyear: 2024\n---\n# Guide\n\n{}\n\n## Operate\n\n{}\n\n### Change\n\n{}\nthe root tree\n",
+        leaves(12),
+        leaves(12),
+        leaves(12)
+    );
+    write(&folder, "sub/guide.md", guide);
+    flow.run("insert", &[text(&folder)]).ok();
+    let found = |flow: &Flow| {
+        let index = Index::open_read_only(flow.path("index")).unwrap();
+        let hits = index.search_with("leaf", &SearchRequest::default().passages(9)).unwrap();
+        let mut passages = hits.hits[0].passages.clone();
+        passages.sort_by_key(|passage| passage.start);
+        let text = hits.hits[0].document.text.clone();
+        let first = |start: usize| text[start..].lines().next().unwrap().trim().to_owned();
+        passages.into_iter().map(|own| (own.line, own.headings, first(own.start))).collect::<Vec<_>>()
+    };
+    let headings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let expected = vec![
+        (Some(6), headings(&[]), leaves(12).trim().to_owned()),
+        (Some(8), headings(&["Operate"]), "Operate".to_owned()),
+        (Some(12), headings(&["Operate", "Change"]), "Change".to_owned()),
+    ];
+    assert_eq!(found(&flow), expected);
+
+    // As an editor reads it.
+    let said = flow.run("search", &["--k", "1", "leaf"]).ok();
+    let path = folder.canonicalize().unwrap().join("sub/guide.md");
+    let lines: Vec<String> = [(6, ""), (8, "  Operate"), (12, "  Operate \u{203a} Change")]
+        .map(|(line, under)| format!("     {}:{line}{under}\n", path.display()))
+        .to_vec();
+    assert!(lines.iter().any(|line| said.contains(line)), "{said}");
+
+    // An export and an index with another model's passages know them, too.
+    let other = Flow::with(&["--passages", "24/8"]);
+    let exported = flow.path("export.jsonl");
+    fs::write(&exported, flow.run("export", &[]).ok()).unwrap();
+    other.run("insert", &[text(&exported)]).ok();
+    assert_eq!((found(&other), stored(&other)), (expected, stored(&flow)));
+    for outline in ["[[0,1,7]]", "[[5],[5]]", "[[999]]"] {
+        let line = format!("{{\"_id\": \"a\", \"text\": \"leaf\", \"_outline\": {outline}}}\n");
+        fs::write(&exported, line).unwrap();
+        let refused = other.run("insert", &[text(&exported)]);
+        assert!(refused.code == Some(1) && refused.err.contains("outline"), "{}", refused.err);
+    }
 }
 
 #[test]

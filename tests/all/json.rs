@@ -126,6 +126,10 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     apart.run("judge", &[QUESTION, &id(3)]).ok();
     apart.run("judge", &[QUESTION, &id(4), "--grade", "0"]).ok();
     searched.push(printed(&apart, "search", &["--json", "--passages", "2", QUESTION]));
+    let page = apart.path("page.md");
+    fs::write(&page, format!("# Page\n\n## {QUESTION}\n\n{}", "leaf ".repeat(30))).unwrap();
+    apart.run("insert", &[text(&page)]).ok();
+    searched.push(printed(&apart, "search", &["--json", "--filter", r#"{"$ids": ["page.md"]}"#, QUESTION]));
     // The meaning of signs, and why nothing is found.
     let signed = ["--json", "--filter", r#"{"none": 1}"#, r#"+tree "the leaf" -quagga -"a zebra" -20"#];
     searched.push(printed(&flow, "search", &signed));

@@ -51,7 +51,9 @@ fn reorder(reranker: &Reranker, question: &str, hits: &mut [Hit], depth: usize) 
     let first = &mut hits[..depth];
     // Of a document with passages, the best passage, as an encoder reads it.
     let text = |hit: &Hit| {
-        let passage = Document::new("", hit.document.title.as_str(), hit.passage_text());
+        let Document { title, text, outline, .. } = &hit.document;
+        let start = hit.passages.first().map_or(0, |best| best.start as u32);
+        let passage = Document::new("", outline.title(title, text, start), hit.passage_text());
         passage.embedding_text().into_owned()
     };
     let texts: Vec<String> = first.iter().map(text).collect();

@@ -43,7 +43,7 @@ fn headings_blocks_and_lines_are_where_they_are_in_the_file() {
         (6, Part::LINE, "about"),
         (8, 2, "Steep"),
         (10, 0, "green"),
-        (13, 0, "boil"),
+        (14, 0, "boil"),
         (19, 3, "Long"),
         (20, 0, "Tip"),
         (21, 0, "Ten"),
