@@ -28,8 +28,8 @@ pub struct Part {
     /// The line of the file on which it begins, from 1; 0 if unknown. Further lines of the text follow on the
     /// next lines of the file, up to the next part.
     pub line: u32,
-    /// 1 to 6 for a heading, which ends with its line of text; 0 for a block; [`Part::LINE`] for a line within
-    /// a block.
+    /// 1 to 6 for a heading, which ends with its line of text; 0 for a block; [`Part::LINE`] for a line
+    /// within a block.
     pub level: u8,
 }
 

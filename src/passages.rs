@@ -1,10 +1,10 @@
 //! Passages of long documents: their length, and where a text is cut.
 //!
-//! A passage begins at a heading, except that short sections share one, and never ends with a heading. Within a
-//! section, a text is cut between blocks if that leaves a passage a quarter full, otherwise between sentences
-//! (UAX #29, with a single line end treated as a space). A sentence longer than a passage is cut between lines,
-//! then between words, and a word that is still too long between tokens. In a text without an outline, blocks
-//! are paragraphs, and a passage must be half full.
+//! A passage begins at a heading, except that short sections share one, and never ends with a heading. Within
+//! a section, a text is cut between blocks if that leaves a passage a quarter full, otherwise between
+//! sentences (UAX #29, with a single line end treated as a space). A sentence longer than a passage is cut
+//! between lines, then between words, and a word that is still too long between tokens. In a text without an
+//! outline, blocks are paragraphs, and a passage must be half full.
 
 use std::fmt;
 use std::str::FromStr;
@@ -117,9 +117,9 @@ struct Cutter<'a> {
     units: Vec<Unit>,
 }
 
-/// The passages of a text, given its outline and the ascending start of each token: at most `most` tokens each,
-/// with at most `overlap` shared. At least one; each begins after the previous one, at a character boundary,
-/// and together they cover everything except white space.
+/// The passages of a text, given its outline and the ascending start of each token: at most `most` tokens
+/// each, with at most `overlap` shared. At least one; each begins after the previous one, at a character
+/// boundary, and together they cover everything except white space.
 pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, overlap: usize) -> Vec<Span> {
     let is_short = tokens.len() <= most / SHORT;
     if is_short || tokens.len() <= most && !outline.parts().iter().any(Part::is_heading) {
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn passages_begin_at_headings_and_blocks_stay_whole() {
-        // Four tokens each, but for the headings of one.
+        // Headings of one token, paragraphs of four.
         let text = "Top\n\nAn ox was here\n\nSub\n\nAn elk saw me\n\nA cat is big\n\nOdd\n\nlet a be so\n\nlet b be so";
         let at = |part: &str| text.find(part).unwrap() as u32;
         let parts =

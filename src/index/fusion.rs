@@ -18,8 +18,8 @@ pub struct LearnedFusion {
     /// Number of judgments in the index when it was learned.
     #[serde(default)]
     pub judgments: usize,
-    /// Whether it was learned with the model before, because [`Index::learn`](crate::Index::learn) set too few
-    /// questions aside to learn it for this one.
+    /// Whether it was learned with the model before, because [`Index::learn`](crate::Index::learn) set too
+    /// few questions aside to learn it for this one.
     #[serde(default)]
     pub of_previous_model: bool,
     /// By embeddings alone.

@@ -267,8 +267,8 @@ fn unknown(documents: &[Document], read: &[Read], row: usize) -> Error {
     InputError::UnknownText { id: id.unwrap_or_default() }.into()
 }
 
-/// The passages of a document, and the text to encode for each: the title with the headings above the passage,
-/// then the passage. A title with headings that leaves less than half of a passage's tokens is cut.
+/// The passages of a document, and the text to encode for each: the title with the headings above the
+/// passage, then the passage. A title with headings that leaves less than half of a passage's tokens is cut.
 pub(super) fn cut_document(
     encoder: &Encoder,
     document: &Document,
@@ -306,7 +306,8 @@ pub(super) fn cut_document(
     Ok((spans, texts))
 }
 
-/// The most tokens of the headings above a place in a text, with one between two, given the start of each token.
+/// The most tokens of the headings above a place in a text, with one between two, given the start of each
+/// token.
 fn longest_path(outline: &Outline, text: &str, tokens: &[u32]) -> usize {
     let (mut open, mut longest): (Vec<(u8, usize)>, _) = (Vec::new(), 0);
     for part in outline.parts().iter().filter(|part| part.is_heading()) {

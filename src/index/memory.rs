@@ -123,8 +123,8 @@ impl ActiveModel {
         QuestionVectors::new(self.bundle.hash(), self.model().indexer.dim())
     }
 
-    /// Does `work` on another thread while this one encodes those questions that are not judged yet. Does only
-    /// `work` if near questions do not count, or the questions are many.
+    /// Does `work` on another thread while this one encodes those questions that are not judged yet. Does
+    /// only `work` if near questions do not count, or the questions are many.
     pub(super) fn encode_meanwhile<'q, T: Send>(
         &self,
         questions: impl Iterator<Item = &'q str>,

@@ -232,8 +232,9 @@ impl Index {
         Ok(learned.decided())
     }
 
-    /// Fits the weights of words and judgments for new embeddings; with too few questions, the new model takes
-    /// over those of the current one, and the comparison includes them. The change is kept even if this fails.
+    /// Fits the weights of words and judgments for new embeddings; with too few questions, the new model
+    /// takes over those of the current one, and is compared with these. The change is kept even if this
+    /// fails.
     fn fuse_after(
         &self,
         next: &ActiveModel,

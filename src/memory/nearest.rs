@@ -15,8 +15,8 @@ const VISITED: usize = 16;
 /// Groups whose codes are read before vectors are scored: the best of several groups are better than those of
 /// one, and rule out more of the others.
 const TOGETHER: usize = 4;
-/// As [`CODE_WIDTH`](crate::codes::CODE_WIDTH), but half as many vectors are scored, and of the 20 nearest 0.01
-/// more are missed.
+/// As [`CODE_WIDTH`](crate::codes::CODE_WIDTH), but half as many vectors are scored, and of the 20 nearest
+/// 0.01 more are missed.
 const WIDTH: f32 = 2.0;
 /// Vectors scored before their scores are compared with the bounds of others.
 const PER_ROUND: usize = 16;

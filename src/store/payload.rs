@@ -68,8 +68,8 @@ pub(super) fn check(document: &Document) -> std::result::Result<(), InputError> 
     // If it cannot be written at all, `encode` reports that.
     let length = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
     let metadata = document.metadata.as_ref().map_or(0, |value| length(serde_json::to_vec(value)));
-    // JSON writes a byte of text as at most six and a part of an outline in at most 32, so most texts need not
-    // be written to be measured.
+    // JSON writes a byte of text as at most six and a part of an outline in at most 32, so most texts need
+    // not be written to be measured.
     let outline = 32 * document.outline.parts().len();
     if 6 * (document.title.len() + document.text.len()) + outline + 64 + metadata <= limits::PAYLOAD_BYTES {
         return Ok(());

@@ -101,8 +101,8 @@ impl View {
         Ok(part.passage(local)?.map(|passage| passage.span))
     }
 
-    /// A live row's document, with only the part of its text that the row covers, and the headings above it in
-    /// the title.
+    /// A live row's document, with only the part of its text that the row covers, and the headings above it
+    /// in the title.
     ///
     /// # Errors
     ///

@@ -39,6 +39,17 @@ impl Index {
         self.report(py, |index| index.judgments())
     }
 
+    /// What each judgment of `judgments` counts for now, as dictionaries in the same order: `has_document`,
+    /// `stale`, `contradicted` and `left`, what is left of its weight.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]
+    /// 1
+    /// >>> index.standings()[0]["left"]
+    /// 1.0
+    fn standings(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.report(py, |index| index.standings(&index.judgments()?))
+    }
+
     /// The judgments of a question, a dictionary or `None` for each id; others are not read.
     ///
     /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]

@@ -105,8 +105,8 @@ pub struct HitPassage {
     pub score: f32,
     /// The leaf that contains it.
     pub leaf: LeafId,
-    /// The headings that it is under, outermost first, with one that it begins with. Empty without the document
-    /// ([`SearchRequest::ids_only`](crate::SearchRequest::ids_only)).
+    /// The headings that it is under, outermost first, with one that it begins with. Empty without the
+    /// document ([`SearchRequest::ids_only`](crate::SearchRequest::ids_only)).
     pub headings: Vec<String>,
     /// The line of the file on which it begins, from 1; `None` if unknown, or without the document.
     pub line: Option<u32>,
