@@ -6,6 +6,10 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 
+use crate::characters::floor;
+
+/// Bytes of a heading that are read with the passages below it.
+const LONGEST_HEADING: usize = 200;
 /// Between the parts of a path of headings.
 pub(crate) const BETWEEN_HEADINGS: &str = " \u{203a} ";
 
@@ -89,14 +93,21 @@ impl Outline {
         self.0.iter().all(|part| text.get(part.start as usize..).is_some_and(|rest| !rest.is_empty()))
     }
 
-    /// The headings of a text above a place, outermost first, and the one that begins there if `inclusive`.
-    pub(crate) fn path<'a>(&self, text: &'a str, at: u32, inclusive: bool) -> Vec<&'a str> {
-        let end = self.0.partition_point(|part| part.start < at || inclusive && part.start == at);
+    /// The headings above a byte of the text, outermost first, with one that begins there.
+    pub fn headings<'a>(&self, text: &'a str, at: usize) -> Vec<&'a str> {
+        self.headings_of(text, self.0.partition_point(|part| part.start as usize <= at))
+    }
+
+    /// The headings that are open after the first `end` parts.
+    fn headings_of<'a>(&self, text: &'a str, end: usize) -> Vec<&'a str> {
         let (mut path, mut level) = (Vec::new(), 7);
-        for part in self.0[..end].iter().rev().filter(|part| part.is_heading()) {
-            if part.level < level {
-                level = part.level;
-                path.push(heading(text, part));
+        for place in (0..end).rev().filter(|&place| self.0[place].is_heading()) {
+            if self.0[place].level < level {
+                level = self.0[place].level;
+                path.push(self.heading(text, place));
+            }
+            if level == 1 {
+                break;
             }
         }
         path.reverse();
@@ -106,26 +117,43 @@ impl Outline {
     /// A title with the headings above a place in the text, as it is read with the text from there.
     pub(crate) fn title(&self, title: &str, text: &str, at: u32) -> String {
         let own = Some(title).filter(|title| !title.is_empty());
-        own.into_iter().chain(self.path(text, at, false)).collect::<Vec<_>>().join(BETWEEN_HEADINGS)
+        let above = self.headings_of(text, self.0.partition_point(|part| part.start < at));
+        own.into_iter().chain(above).collect::<Vec<_>>().join(BETWEEN_HEADINGS)
     }
 
-    /// The line of the file that a place in the text comes from; `None` if it is unknown.
-    pub(crate) fn line(&self, text: &str, at: usize) -> Option<u32> {
+    /// The line of the file, from 1, that a byte of the text comes from; `None` if it is unknown.
+    pub fn line(&self, text: &str, at: usize) -> Option<u32> {
         let before = self.0.partition_point(|part| part.start as usize <= at);
         let part = self.0[..before].last().filter(|part| part.line > 0)?;
-        Some(part.line + lines_in(text.get(part.start as usize..at)?))
+        part.line.checked_add(lines_in(text.get(part.start as usize..at)?))
+    }
+
+    /// The heading that is a part: its line up to the next part, and not more than a title's length of it.
+    fn heading<'a>(&self, text: &'a str, place: usize) -> &'a str {
+        let start = self.0[place].start as usize;
+        let end = self.0.get(place + 1).map_or(text.len(), |next| next.start as usize);
+        let line = text.get(start..end).unwrap_or_default().lines().next().unwrap_or_default();
+        line[..floor(line, line.len().min(LONGEST_HEADING))].trim_end()
+    }
+
+    /// The most tokens of the headings above a place, given the start of each token of the text, and the
+    /// number of those between two headings.
+    pub(crate) fn longest_path(&self, text: &str, tokens: &[u32], between: usize) -> usize {
+        let (mut open, mut longest): (Vec<(u8, usize)>, _) = (Vec::new(), 0);
+        for (place, part) in self.0.iter().enumerate().filter(|(_, part)| part.is_heading()) {
+            let before = |at: u32| tokens.partition_point(|&token| token < at);
+            let end = part.start + self.heading(text, place).len() as u32;
+            open.retain(|(level, _)| *level < part.level);
+            open.push((part.level, before(end) - before(part.start) + between));
+            longest = longest.max(open.iter().map(|(_, own)| own).sum());
+        }
+        longest
     }
 
     /// The bytes that it takes in memory.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.0.len() * size_of::<Part>()
     }
-}
-
-/// The text of a heading.
-fn heading<'a>(text: &'a str, part: &Part) -> &'a str {
-    let rest = text.get(part.start as usize..).unwrap_or_default();
-    rest.lines().next().unwrap_or_default().trim()
 }
 
 fn lines_in(text: &str) -> u32 {
@@ -220,13 +248,13 @@ mod tests {
     fn a_place_has_its_headings_and_its_line() {
         let outline = outline();
         let at = |part: &str| TEXT.find(part).unwrap();
-        let path = |part, inclusive| outline.path(TEXT, at(part) as u32, inclusive);
-        assert!(path("Before", true).is_empty());
-        assert_eq!(path("Run", true), ["Operate"]);
-        assert_eq!(path("Change", false), ["Operate"]);
-        assert_eq!(path("Change", true), ["Operate", "Change"]);
-        assert_eq!(path("start", false), ["Operate", "Change"]);
-        assert_eq!(path("End", true), ["End"]);
+        let headings = |part| outline.headings(TEXT, at(part));
+        assert!(headings("Before").is_empty());
+        assert_eq!(headings("Run"), ["Operate"]);
+        assert_eq!(headings("Change"), ["Operate", "Change"]);
+        assert_eq!(headings("start"), ["Operate", "Change"]);
+        assert_eq!(headings("End"), ["End"]);
+        assert_eq!(outline.title("", TEXT, at("Change") as u32), "Operate");
         assert_eq!(
             outline.title("Guide", TEXT, at("start") as u32),
             "Guide \u{203a} Operate \u{203a} Change"

@@ -114,6 +114,8 @@ struct Cutter<'a> {
     most: usize,
     /// Most tokens of a unit: those that the headings before it leave.
     room: usize,
+    /// Tokens of the headings that came last.
+    headings: usize,
     units: Vec<Unit>,
 }
 
@@ -125,7 +127,8 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
     if is_short || tokens.len() <= most && !outline.parts().iter().any(Part::is_heading) {
         return vec![Span::of(text)];
     }
-    let mut cutter = Cutter { text, tokens, most: most.max(1), room: most.max(1), units: Vec::new() };
+    let mut cutter =
+        Cutter { text, tokens, most: most.max(1), room: most.max(1), headings: 0, units: Vec::new() };
     let mut blocks = outline.parts().iter().filter(|part| part.begins_block()).peekable();
     let mut rest = 0;
     while rest < text.len() {
@@ -145,9 +148,10 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
         let end = first.start + text[first.start..last.end].trim_end().len();
         Some(Span { start: first.start as u32, end: end as u32 })
     };
+    let sections = section_ends(&units);
     let (mut spans, mut first) = (Vec::new(), 0);
     while first < units.len() {
-        let end = passage_end(&units, first, most, least);
+        let end = passage_end(&units, &sections, first, most, least);
         spans.extend(span(&units[first..end]));
         let Some(following) = units.get(end) else { break };
         // The next one begins with the overlap, as far as new text also fits.
@@ -164,23 +168,29 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
     if spans.is_empty() { vec![Span::of(text)] } else { spans }
 }
 
+/// For each unit, the end of the section that it is in: the next heading after a unit that is none.
+fn section_ends(units: &[Unit]) -> Vec<usize> {
+    let mut ends = vec![units.len(); units.len()];
+    for unit in (1..units.len()).rev() {
+        let ends_here = units[unit].is_heading && !units[unit - 1].is_heading;
+        ends[unit - 1] = if ends_here { unit } else { ends[unit] };
+    }
+    ends
+}
+
 /// A passage whose tokens are at most this part of what fits is short.
 const SHORT: usize = 4;
 
 /// The unit after which a passage ends that begins with the unit `first`: one with more than `least` tokens
 /// ends where a block does.
-fn passage_end(units: &[Unit], first: usize, most: usize, least: usize) -> usize {
-    let section_end = |from: usize| {
-        let body = units[from..].iter().position(|unit| !unit.is_heading).map_or(units.len(), |at| from + at);
-        units[body..].iter().position(|unit| unit.is_heading).map_or(units.len(), |at| body + at)
-    };
+fn passage_end(units: &[Unit], sections: &[usize], first: usize, most: usize, least: usize) -> usize {
     let (mut end, mut tokens) = (first, 0);
-    let mut section = section_end(first);
+    let mut section = sections[first];
     while end < units.len() && (end == first || tokens + units[end].tokens <= most) {
         if end == section {
-            section = section_end(end);
-            let more: usize = units[end..section].iter().map(|unit| unit.tokens).sum();
-            if tokens > most / SHORT || tokens + more > most {
+            section = sections[end];
+            let fits = |sum: usize, unit: &Unit| Some(sum + unit.tokens).filter(|sum| *sum <= most);
+            if tokens > most / SHORT || units[end..section].iter().try_fold(tokens, fits).is_none() {
                 return end;
             }
         }
@@ -225,9 +235,8 @@ impl Cutter<'_> {
 
     fn block(&mut self, start: usize, end: usize, is_heading: bool) {
         let (text, before) = (self.text, self.units.len());
-        let headings = self.units.iter().rev().take_while(|unit| unit.is_heading);
-        let headings: usize = headings.map(|unit| unit.tokens).sum();
-        self.room = self.most - if is_heading { 0 } else { headings.min(self.most / 2) };
+        self.room = self.most - if is_heading { 0 } else { self.headings.min(self.most / 2) };
+        self.headings = if is_heading { self.headings + self.count(start, end) } else { 0 };
         // Lines may be wrapped anywhere.
         let joined = text[start..end].replace(['\n', '\r'], " ");
         for (at, sentence) in joined.split_sentence_bound_indices() {

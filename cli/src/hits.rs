@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs};
-use ehi::{Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
+use ehi::{
+    Document, Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats,
+};
 
 use crate::text::{escaped, line_of, one_line};
 
@@ -45,7 +47,7 @@ pub fn write_hits(
         }
         for own in &hit.passages {
             let text = hit.document.text.get(own.start..own.end).unwrap_or_default();
-            writeln!(out, "     {}", where_in_file(hit, own))?;
+            writeln!(out, "     {}", where_in_file(hit, own, words.snippet(text, SHOWN).start))?;
             if !text.is_empty() {
                 writeln!(out, "     {}", passage(text, &words))?;
             }
@@ -145,13 +147,15 @@ pub fn write_cost(
     writeln!(out, "{leaves}, {visited} of {all} {unit} ({share:.1}%){routing}; {}", times.join(", "))
 }
 
-/// Where a passage is: its file and line, or its bytes, and its headings.
-fn where_in_file(hit: &Hit, passage: &HitPassage) -> String {
-    let place = match passage.line {
+/// Where the shown part of a passage is: its file and line, or the bytes of the passage, and its headings.
+fn where_in_file(hit: &Hit, passage: &HitPassage, shown: usize) -> String {
+    let Document { text, outline, .. } = &hit.document;
+    let at = passage.start + shown;
+    let place = match outline.line(text, at) {
         Some(line) => format!("{}:{line}", escaped(&file(hit))),
         None => format!("bytes {} to {}", passage.start, passage.end),
     };
-    let headings: Vec<_> = passage.headings.iter().map(|heading| line_of(heading)).collect();
+    let headings: Vec<_> = outline.headings(text, at).into_iter().map(line_of).collect();
     let between = if headings.is_empty() { "" } else { "  " };
     format!("{place}{between}{}", headings.join(" › "))
 }

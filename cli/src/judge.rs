@@ -151,9 +151,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             return Err(Failure::NotJudged { id: args.id.clone() });
         }
         let removed = counted(forgotten, "judgment");
+        let words = if forgotten == 1 { "its words" } else { "their words" };
         return printing::report(out, *json, &json!({ "forgotten": forgotten }), |out| match forgotten {
             0 => writeln!(out, "{removed} removed"),
-            _ => writeln!(out, "{removed} removed; their words may be in the files until `ehi compact`"),
+            _ => writeln!(out, "{removed} removed; {words} may be in the files until `ehi compact`"),
         });
     }
     let (judgments, notes) = match (read, &args.question, &args.id) {

@@ -16,7 +16,7 @@ use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
-use crate::outline::Outline;
+use crate::outline::BETWEEN_HEADINGS;
 use crate::passages::{self, Passages, Span};
 use crate::scan::{Similarity, unit_to_store};
 use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
@@ -284,11 +284,14 @@ pub(super) fn cut_document(
         Ok(starts)
     };
     let own = starts(text)?;
-    let titled = starts(title)?.len() + longest_path(outline, text, &own);
+    let of_title = starts(title)?;
+    let between = starts(BETWEEN_HEADINGS)?.len();
+    let titled = of_title.len() + outline.longest_path(text, &own, between);
     // Two texts tokenised separately may differ from both as one.
     let beside = titled + if titled == 0 { 0 } else { TITLE_SLACK };
     let most = most.min(room.saturating_sub(beside).max(most / 2));
     let left = room.saturating_sub(most + TITLE_SLACK);
+    let title = of_title.get(left).map_or(&**title, |&cut| &title[..floor(title, cut as usize)]);
     let spans = passages::cut(text, outline, &own, most, overlap.min(most / 2));
     let to_encode = |span: &Span| -> Result<String> {
         let mut title = outline.title(title, text, span.start);
@@ -304,21 +307,6 @@ pub(super) fn cut_document(
     };
     let texts = spans.iter().map(to_encode).collect::<Result<_>>()?;
     Ok((spans, texts))
-}
-
-/// The most tokens of the headings above a place in a text, with one between two, given the start of each
-/// token.
-fn longest_path(outline: &Outline, text: &str, tokens: &[u32]) -> usize {
-    let (mut open, mut longest): (Vec<(u8, usize)>, _) = (Vec::new(), 0);
-    for part in outline.parts().iter().filter(|part| part.is_heading()) {
-        let line = text[part.start as usize..].lines().next().unwrap_or_default();
-        let before = |at: u32| tokens.partition_point(|&token| token < at);
-        let own = before(part.start + line.len() as u32) - before(part.start);
-        open.retain(|(level, _)| *level < part.level);
-        open.push((part.level, own + 1));
-        longest = longest.max(open.iter().map(|(_, own)| own).sum());
-    }
-    longest
 }
 
 /// By how many tokens a title and a passage together may differ from the two apart.

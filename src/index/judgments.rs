@@ -80,7 +80,8 @@ impl Index {
             return Ok(recorded);
         }
         let store = self.judgments_for_writing()?;
-        let view = self.serving().view();
+        let encoding = self.serving();
+        let view = encoding.view();
         let (given, mut later) = (judgments.len(), HashSet::new());
         judgments.reverse();
         judgments.retain(|own| later.insert((own.question.clone(), own.id.clone())));
@@ -98,7 +99,7 @@ impl Index {
             let puts = group.iter().map(put).collect::<Result<_>>()?;
             let commit = || within(store.commit(WriteBatch { puts, deletes: Vec::new() }));
             let questions = group.iter().map(|judgment| &*judgment.question);
-            let (committed, made) = self.serving().encode_meanwhile(questions, commit);
+            let (committed, made) = encoding.encode_meanwhile(questions, commit);
             let committed = committed?;
             let replaced = committed.replaced.iter().filter(|replaced| **replaced).count();
             recorded.replaced += replaced;
@@ -106,7 +107,9 @@ impl Index {
             self.remember(&store, group.iter().map(|judgment| (&*judgment.question, &*judgment.id)));
             vectors.extend(made);
         }
-        self.judgments_changed(&vectors);
+        // Another model may be in service by now.
+        let is_current = Arc::ptr_eq(&encoding, &self.serving());
+        self.judgments_changed(&if is_current { vectors } else { HashMap::new() });
         Ok(recorded)
     }
 

@@ -245,7 +245,8 @@ impl Index {
             return None;
         }
         let fused = self.fit_next(next, aside, on_progress);
-        let fusion = self.attempted(fused, "the weights were not learned; `ehi fuse` learns them")?.fusion;
+        let fusion = self.attempted(fused, "the weights were not learned; `ehi fuse` learns them");
+        let fusion = fusion.and_then(|fused| fused.fusion);
         // The query encoder is another one.
         let taken_over = || Some(LearnedFusion { of_previous_model: true, fast: None, ..self.fusion()? });
         fusion.clone().or_else(taken_over).into_iter().for_each(|fusion| next.put_learned_fusion(fusion));

@@ -145,11 +145,15 @@ fn passages_are_found_under_their_headings_and_on_their_lines() {
     fs::write(&exported, flow.run("export", &[]).ok()).unwrap();
     other.run("insert", &[text(&exported)]).ok();
     assert_eq!((found(&other), stored(&other)), (expected, stored(&flow)));
-    for outline in ["[[0,1,7]]", "[[5],[5]]", "[[999]]"] {
-        let line = format!("{{\"_id\": \"a\", \"text\": \"leaf\", \"_outline\": {outline}}}\n");
-        fs::write(&exported, line).unwrap();
-        let refused = other.run("insert", &[text(&exported)]);
-        assert!(refused.code == Some(1) && refused.err.contains("outline"), "{}", refused.err);
+    let line = |outline: &str| format!("{{\"_id\": \"a\", \"text\": \"leaf\", \"_outline\": {outline}}}\n");
+    fs::write(&exported, line("[[999]]")).unwrap();
+    let refused = other.run("insert", &[text(&exported)]);
+    assert!(refused.code == Some(1) && refused.err.contains("outline"), "{}", refused.err);
+    // Fields of the same name, and a line beyond all lines.
+    for outline in ["[[0,1,7]]", "[[5],[5]]", "[[0,4294967295]]"] {
+        fs::write(&exported, line(outline)).unwrap();
+        other.run("insert", &[text(&exported)]).ok();
+        other.run("search", &["leaf"]).ok();
     }
 }
 

@@ -93,7 +93,6 @@ impl<'a> Reader<'a> {
         while let Some(Ok(token)) = tokens.next() {
             match &token {
                 Token::StartTag(tag) => self.at(tag.span.start),
-                Token::String(text) => self.at(text.span.start),
                 _ => {}
             }
             match token {
@@ -106,7 +105,9 @@ impl<'a> Reader<'a> {
                     }
                 }
                 Token::EndTag(tag) => self.end(&tag),
-                Token::String(text) if self.unread.is_none() => self.text(&String::from_utf8_lossy(&text)),
+                Token::String(text) if self.unread.is_none() => {
+                    self.text_at(text.span.start, &String::from_utf8_lossy(&text));
+                }
                 // A comment in HTML, but text in Markdown.
                 Token::Comment(comment) if !self.is_page() && self.unread.is_none() => {
                     let tag = html.get(comment.span.start..).unwrap_or_default();
@@ -205,6 +206,19 @@ impl<'a> Reader<'a> {
     fn stop(&mut self, name: &[u8]) {
         // Parts of a picture or a formula are separated by a space.
         self.page.stop(if self.foreign > 0 { Break::Space } else { elements::around(name) });
+    }
+
+    /// Takes the text at a place, line by line.
+    fn text_at(&mut self, place: usize, text: &str) {
+        let Some(lines) = &self.lines else { return self.text(text) };
+        // The first line end of a listing is not text.
+        let source = self.html.get(self.base + place..).unwrap_or_default().trim_start_matches('\r');
+        let dropped = source.starts_with('\n') && !text.starts_with(['\n', '\r']);
+        let first = lines.at(self.base + place) + u32::from(dropped);
+        for (number, line) in (first..).zip(text.split_inclusive('\n')) {
+            self.page.at_line(number);
+            self.text(line);
+        }
     }
 
     fn text(&mut self, text: &str) {
@@ -361,5 +375,14 @@ mod tests {
         ] {
             assert_eq!(unread_charset(page).as_deref(), charset, "{}", String::from_utf8_lossy(page));
         }
+    }
+
+    #[test]
+    fn lines_are_those_of_the_file() {
+        let html = "<h2>Top</h2>\n<p>one\ntwo &amp;\nthree</p>\n<pre>\nfour\n\nfive</pre>\n<p>six";
+        let Page { text, outline, .. } = page(html);
+        let line = |part: &str| outline.line(&text, text.find(part).unwrap());
+        let lines = ["one", "two", "three", "four", "five", "six"].map(line);
+        assert_eq!(lines, [2, 3, 4, 6, 8, 9].map(Some), "{outline:?}");
     }
 }

@@ -131,6 +131,9 @@ impl Markup {
         match self {
             Self::Markdown => markdown::page(text),
             Self::Html => html::page(text),
+            Self::Plain if text.contains('\r') && !text.contains('\n') => {
+                self.page(&text.replace('\r', "\n"))
+            }
             Self::Plain => {
                 let (before, own) = (&text[..text.len() - text.trim_start().len()], text.trim());
                 let outline = Outline::of_paragraphs(own, 1 + before.matches('\n').count() as u32);

@@ -175,11 +175,11 @@ impl Fields {
             }
             text.push_str(&part);
         }
-        let outline = match is_beir.then(|| take(&mut record, OUTLINE, false)).flatten() {
-            Some(value) => Outline::deserialize(value)
-                .map_err(|error| at.error(DataErrorKind::Field, format!("`{OUTLINE}`: {error}")))?,
-            None => Outline::default(),
-        };
+        // Another field of that name is metadata.
+        let outline =
+            record.get(OUTLINE).filter(|_| is_beir).and_then(|value| Outline::deserialize(value).ok());
+        outline.iter().for_each(|_| drop(record.remove(OUTLINE)));
+        let outline = outline.unwrap_or_default();
         let metadata = match &self.metadata {
             // As in BEIR's lines and in an export: any type, or null for none.
             None if is_beir && record.keys().all(|name| name == METADATA) => {

@@ -116,7 +116,7 @@ impl HitPassage {
     /// Finds its headings and its line.
     pub(super) fn locate(&mut self, document: &Document) {
         let Document { text, outline, .. } = document;
-        self.headings = outline.path(text, self.start as u32, true).into_iter().map(str::to_owned).collect();
+        self.headings = outline.headings(text, self.start).into_iter().map(str::to_owned).collect();
         self.line = outline.line(text, self.start);
     }
 }
