@@ -91,9 +91,8 @@ impl<'a> Reader<'a> {
         let html = &self.html[self.base..];
         let mut tokens = Tokenizer::new_with_emitter(html, DefaultEmitter::<usize>::new_with_span());
         while let Some(Ok(token)) = tokens.next() {
-            match &token {
-                Token::StartTag(tag) => self.at(tag.span.start),
-                _ => {}
+            if let Token::StartTag(tag) = &token {
+                self.at(tag.span.start);
             }
             match token {
                 Token::Comment(comment) if self.is_text_section(self.base + comment.span.start) => {
