@@ -67,6 +67,7 @@ impl Outline {
     }
 
     /// The outline of a text in paragraphs, of which the first begins on a line of the file.
+    #[cfg(feature = "folders")]
     pub(crate) fn of_paragraphs(text: &str, line: u32) -> Self {
         let (mut parts, mut start, mut line) = (Vec::new(), 0, line);
         while start < text.len() {
@@ -280,6 +281,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "folders")]
     fn plain_text_has_paragraphs() {
         let text = "one\ntwo\n\n \nthree\n";
         let outline = Outline::of_paragraphs(text, 2);
