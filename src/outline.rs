@@ -157,7 +157,8 @@ impl Outline {
     }
 }
 
-fn lines_in(text: &str) -> u32 {
+/// The number of line ends in a text.
+pub(crate) fn lines_in(text: &str) -> u32 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u32
 }
 

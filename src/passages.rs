@@ -168,7 +168,7 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
     if spans.is_empty() { vec![Span::of(text)] } else { spans }
 }
 
-/// For each unit, the end of the section that it is in: the next heading after a unit that is none.
+/// For each unit, the end of its section: the first heading after the section's text.
 fn section_ends(units: &[Unit]) -> Vec<usize> {
     let mut ends = vec![units.len(); units.len()];
     for unit in (1..units.len()).rev() {

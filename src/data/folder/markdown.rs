@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::front::{self, Front};
 use super::html;
 use super::text::{Break, Lines, Page, PageText, one_line};
+use crate::outline::lines_in;
 
 /// The title, text and front matter of a file.
 pub(super) fn page(file: &str) -> Page {
@@ -76,7 +77,7 @@ fn tags(fields: &mut Map<String, Value>) {
 
 /// The line on which the rest of a file begins.
 fn line_of(file: &str, rest: &str) -> u32 {
-    Lines::of(file).at(file.len() - rest.len())
+    1 + lines_in(&file[..file.len() - rest.len()])
 }
 
 /// Adds Markdown without front matter, which begins on a line of its file, to a page.

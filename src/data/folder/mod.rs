@@ -22,7 +22,7 @@ use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
 use super::streams::Documents;
 use crate::document::Document;
-use crate::outline::Outline;
+use crate::outline::{Outline, lines_in};
 use text::Page;
 use walk::{FolderDocuments, Rules};
 
@@ -136,7 +136,7 @@ impl Markup {
             }
             Self::Plain => {
                 let (before, own) = (&text[..text.len() - text.trim_start().len()], text.trim());
-                let outline = Outline::of_paragraphs(own, 1 + before.matches('\n').count() as u32);
+                let outline = Outline::of_paragraphs(own, 1 + lines_in(before));
                 Page { text: own.to_owned(), outline, ..Page::default() }
             }
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::outline::{Outline, Part};
+use crate::outline::{Outline, Part, lines_in};
 
 /// The break before the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +122,7 @@ impl PageText {
             *start = Some(self.text.len());
         }
         self.text.push_str(word);
-        self.lines += word.bytes().filter(|byte| *byte == b'\n').count() as u32;
+        self.lines += lines_in(word);
     }
 
     /// Notes a part of the outline that begins with the next word: a heading, a block, or a line whose number
@@ -197,7 +197,7 @@ impl PageText {
     }
 }
 
-/// Where the lines of a file begin.
+/// Where the lines of a file end.
 pub(super) struct Lines(Vec<usize>);
 
 impl Lines {
