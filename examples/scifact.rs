@@ -16,6 +16,9 @@ mod evaluation;
 #[path = "../cli/src/hits.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod hits;
+#[path = "../cli/src/plain.rs"]
+#[allow(dead_code, reason = "shared with the binary, which uses more of it")]
+mod plain;
 #[path = "../cli/src/text.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod text;
@@ -23,7 +26,7 @@ mod text;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -54,7 +57,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     if directory.exists() {
         fs::remove_dir_all(&directory)?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = plain::Plain::stdout();
     let mut bars = Bars::new();
 
     let clock = Instant::now();
@@ -89,7 +92,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     for id in CLAIMS {
         let claim = claims.get(id).ok_or("a claim is not in queries.jsonl")?;
         writeln!(out, "\n{claim}")?;
-        hits::write_hits(&mut out, &index, claim, &index.search(claim, K, BEAM)?)?;
+        hits::write_hits(&mut out, &index, claim, &index.search(claim, K, BEAM)?, 0)?;
         let relevant: Vec<&str> =
             judged.get(id).into_iter().flat_map(|j| j.keys()).map(String::as_str).collect();
         writeln!(out, "judged relevant: {}", relevant.join(", "))?;

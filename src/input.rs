@@ -193,9 +193,9 @@ pub enum InputError {
         /// The requested ones.
         given: Passages,
     },
-    /// Embeddings of whole documents, for an index with one per passage.
+    /// Documents of an index without passages, for one with an embedding per passage.
     #[error(
-        "the index has an embedding for each passage, of {passages} tokens; insert the documents as texts"
+        "the index has passages of {passages} tokens, and the other index has none; insert the documents' texts"
     )]
     NeedsTexts {
         /// The passages of the index.

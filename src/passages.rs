@@ -1,6 +1,6 @@
 //! Passages of long documents: their length, and where a text is cut.
 //!
-//! A passage begins at a heading, except that short sections share one, and never ends with a heading. Within
+//! A passage begins at a heading and never ends with one; whole sections share one as far as they fit. Within
 //! a section, a text is cut between blocks if that leaves a passage a quarter full, otherwise between
 //! sentences (UAX #29, with a single line end treated as a space). A sentence longer than a passage is cut
 //! between lines, then between words, and a word that is still too long between tokens. In a text without an
@@ -41,6 +41,13 @@ impl Passages {
         let own = Self { tokens, overlap };
         let sound = (Self::FEWEST_TOKENS..=Self::MOST_TOKENS).contains(&tokens) && overlap <= tokens / 2;
         if sound { Ok(own) } else { Err(BadPassages { found: own.to_string(), most: Self::MOST_TOKENS }) }
+    }
+
+    /// The passages for an encoder that reads `most` tokens: four fifths of them, which leaves room for a
+    /// title, and at most 200, with a fifth shared. `None` if that is fewer than [`Self::FEWEST_TOKENS`].
+    pub fn sized_to(most: u32) -> Option<Self> {
+        let tokens = (most / 5 * 4).min(200);
+        Self::new(tokens, tokens / 5).ok()
     }
 }
 
@@ -190,7 +197,7 @@ fn passage_end(units: &[Unit], sections: &[usize], first: usize, most: usize, le
         if end == section {
             section = sections[end];
             let fits = |sum: usize, unit: &Unit| Some(sum + unit.tokens).filter(|sum| *sum <= most);
-            if tokens > most / SHORT || units[end..section].iter().try_fold(tokens, fits).is_none() {
+            if units[end..section].iter().try_fold(tokens, fits).is_none() {
                 return end;
             }
         }
@@ -377,13 +384,13 @@ mod tests {
         let short = passages(7);
         assert_eq!(short[..3], [sections[0], "Sub\n\nAn elk saw me", "A cat is big"], "{short:?}");
         assert_eq!(short[3..], ["Odd\n\nlet a be so", "let b be so"], "a block that does not fit");
-        // A section that is short goes with the next one.
+        // Whole sections share a passage.
         let text = "A\n\nB\n\nox\n\nC\n\nan elk is here now\n\nD\n\nno ox";
         let part =
             |(name, level): (&str, u8)| Part { start: text.find(name).unwrap() as u32, line: 0, level };
         let parts = [("A", 1), ("B", 1), ("ox", 0), ("C", 1), ("an elk", 0), ("D", 1), ("no ox", 0)];
         let outline = Outline::new(parts.map(part).to_vec()).unwrap();
-        let spans = cut(text, &outline, &tokens(text), 12, 0);
+        let spans = cut(text, &outline, &tokens(text), 11, 0);
         let found: Vec<_> = spans.iter().map(|span| span.part(text).unwrap()).collect();
         assert_eq!(found, ["A\n\nB\n\nox\n\nC\n\nan elk is here now", "D\n\nno ox"]);
     }
@@ -404,6 +411,10 @@ mod tests {
     fn passages_are_written_as_they_are_read() {
         assert_eq!("200/40".parse(), Passages::new(200, 40));
         assert_eq!("64".parse::<Passages>().unwrap().to_string(), "64/0");
+        for (most, sized) in [(8190, "200/40"), (254, "200/40"), (126, "100/20"), (10, "8/1")] {
+            assert_eq!(Passages::sized_to(most).unwrap().to_string(), sized);
+        }
+        assert_eq!(Passages::sized_to(9), None);
         for bad in ["", "x", "200/", "7/0", "200/101", "9000/0", "200/40/1", "-1/0"] {
             assert!(bad.parse::<Passages>().is_err(), "{bad}");
         }

@@ -22,14 +22,15 @@ pub struct Args {
     /// Compare with exact search, which scores every document
     #[arg(long)]
     exact: bool,
-    /// The question
-    query: String,
+    /// The question, of one or several words
+    #[arg(required = true, value_name = "QUESTION")]
+    question: Vec<String>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // Loads the encoder too, so that loading does not count as encoding.
     let index = Index::open_read_only(&args.report.index)?;
-    let explanation = index.explain(&args.query, &args.options.request()?, args.exact)?;
+    let explanation = index.explain(&args.question.join(" "), &args.options.request()?, args.exact)?;
     if args.report.json {
         printing::json(out, &explanation)
     } else {

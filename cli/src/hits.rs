@@ -1,31 +1,29 @@
 //! Search results as text.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use ehi::search::{QuestionWords, Signs};
-use ehi::{
-    Document, Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats,
-};
+use ehi::search::{QuestionWords, Signs, Snippet};
+use ehi::{Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 
+use crate::plain::{MARK, UNMARK};
 use crate::text::{escaped, line_of, one_line};
 
 /// Bytes shown of a hit's text.
-const SHOWN: usize = 160;
+pub const SHOWN: usize = 240;
 
-/// Rank, score, id, leaf, title and a passage of the text of each hit, then the cost of the search. The
-/// passage is the start or, if words rank, the part with the most words of the question.
+/// Rank, score, id, leaf, title and the parts of the text of each hit that have the most words of the
+/// question, then the cost of the search. `offset` hits were left out before the first.
 pub fn write_hits(
     out: &mut dyn Write,
     index: &Index,
     question: &str,
     result: &SearchResult,
+    offset: usize,
 ) -> io::Result<()> {
-    let words = match result.ranked_by {
-        RankedBy::Dense => QuestionWords::default(),
-        _ => QuestionWords::of(question),
-    };
+    let words = QuestionWords::of(question);
     let has_tree = index.bundle().has_tree();
     if result.is_empty() {
         writeln!(out, "no hits")?;
@@ -38,18 +36,18 @@ pub fn write_hits(
             Some(own) => format!("{own:.4} (first {:.4})", hit.score),
             None => format!("{:.4}", hit.score),
         };
-        writeln!(out, "{:>3}  {score}  {}{leaf}  {title}", place + 1, escaped(&hit.id))?;
+        writeln!(out, "{:>3}  {score}  {}{leaf}  {title}", offset + place + 1, escaped(&hit.id))?;
         if hit.judged.as_ref().is_some_and(RecalledJudgment::is_noticeable) {
             write_judgment(out, hit, "     ")?;
         }
-        if hit.passages.is_empty() && !hit.document.text.is_empty() {
-            writeln!(out, "     {}", passage(&hit.document.text, &words))?;
-        }
-        for own in &hit.passages {
-            let text = hit.document.text.get(own.start..own.end).unwrap_or_default();
-            writeln!(out, "     {}", where_in_file(hit, own, words.snippet(text, SHOWN).start))?;
-            if !text.is_empty() {
-                writeln!(out, "     {}", passage(text, &words))?;
+        let whole = Some(0..hit.document.text.len()).filter(|_| hit.passages.is_empty());
+        for part in hit.passages.iter().map(HitPassage::range).chain(whole) {
+            let snippet = hit.snippet_of(part.clone(), &words, SHOWN);
+            if snippet.line.is_some() || part != (0..hit.document.text.len()) {
+                writeln!(out, "     {}", whereabouts(hit, &part, &snippet))?;
+            }
+            if snippet.end > 0 {
+                writeln!(out, "     {}", marked(&hit.document.text, &part, &snippet))?;
             }
         }
     }
@@ -147,15 +145,13 @@ pub fn write_cost(
     writeln!(out, "{leaves}, {visited} of {all} {unit} ({share:.1}%){routing}; {}", times.join(", "))
 }
 
-/// Where the shown part of a passage is: its file and line, or the bytes of the passage, and its headings.
-fn where_in_file(hit: &Hit, passage: &HitPassage, shown: usize) -> String {
-    let Document { text, outline, .. } = &hit.document;
-    let at = passage.start + shown;
-    let place = match outline.line(text, at) {
+/// Where a snippet is: its file and line, or the bytes of its part of the text, and its headings.
+fn whereabouts(hit: &Hit, part: &Range<usize>, snippet: &Snippet) -> String {
+    let place = match snippet.line {
         Some(line) => format!("{}:{line}", escaped(&file(hit))),
-        None => format!("bytes {} to {}", passage.start, passage.end),
+        None => format!("bytes {} to {}", part.start, part.end),
     };
-    let headings: Vec<_> = outline.headings(text, at).into_iter().map(line_of).collect();
+    let headings: Vec<_> = snippet.headings.iter().map(|heading| line_of(heading)).collect();
     let between = if headings.is_empty() { "" } else { "  " };
     format!("{place}{between}{}", headings.join(" › "))
 }
@@ -172,12 +168,26 @@ fn file(hit: &Hit) -> String {
     here.unwrap_or(&path).display().to_string()
 }
 
-/// The part of a text with the most of some words, on one line.
-fn passage(text: &str, words: &QuestionWords) -> String {
-    let part = words.snippet(text, SHOWN);
-    let before = if part.start > 0 { "…" } else { "" };
-    let behind = if part.end < text.len() { "…" } else { "" };
-    format!("{before}{}{behind}", escaped(&one_line(&text[part.start..part.end])))
+/// A snippet of a part of a text on one line, with the words of the question marked.
+fn marked(text: &str, part: &Range<usize>, snippet: &Snippet) -> String {
+    let (mut shown, mut at) = (String::new(), snippet.start);
+    let plain = |part: Range<usize>| text[part].replace([MARK, UNMARK], "\u{fffd}");
+    for mark in &snippet.marks {
+        shown += &plain(at..mark.start);
+        shown.push(MARK);
+        shown += &plain(mark.clone());
+        shown.push(UNMARK);
+        at = mark.end;
+    }
+    shown += &plain(at..snippet.end);
+    let before = if snippet.start > part.start { "…" } else { "" };
+    let behind = if snippet.end < part.end { "…" } else { "" };
+    let line = one_line(&shown);
+    let pieces = line.split_inclusive([MARK, UNMARK]).map(|piece| {
+        let own = piece.trim_end_matches([MARK, UNMARK]);
+        escaped(own) + &piece[own.len()..]
+    });
+    format!("{before}{}{behind}", pieces.collect::<String>())
 }
 
 #[cfg(test)]
@@ -185,14 +195,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_passage_is_where_the_words_of_the_question_are() {
+    fn a_snippet_is_where_the_words_of_the_question_are() {
         let words = QuestionWords::of("What does Zebra, eat?");
-        assert_eq!(passage("A short text of a zebra.", &words), "A short text of a zebra.");
+        let shown = |text: &str, words: &QuestionWords| {
+            let whole = 0..text.len();
+            marked(text, &whole, &words.snippet(text, SHOWN)).replace(MARK, "[").replace(UNMARK, "]")
+        };
+        assert_eq!(shown("A short text\nof a zebra.", &words), "A short text of a [zebra].");
+        assert_eq!(shown("\u{1b}[1m \u{fdd0}zebra", &words), "\\u{1b}[1m \u{fffd}[zebra]");
         let long = format!("{}The ZEBRA is there. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
-        let found = passage(&long, &words);
-        assert!(found.starts_with('…') && found.contains("The ZEBRA is") && found.ends_with('…'), "{found}");
+        let found = shown(&long, &words);
+        assert!(found.starts_with("…The [ZEBRA] is") && found.ends_with('…'), "{found}");
         assert!(found.chars().count() < 2 * SHOWN);
-        assert!(passage(&long, &QuestionWords::default()).starts_with("nothing of it."));
-        assert_eq!(passage("", &words), "");
+        assert!(shown(&long, &QuestionWords::default()).starts_with("nothing of it."));
+        assert_eq!(shown("", &words), "");
     }
 }

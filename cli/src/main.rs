@@ -31,6 +31,7 @@ mod mcp;
 mod model;
 mod models;
 mod opening;
+mod plain;
 mod printing;
 mod query;
 mod repair;
@@ -50,7 +51,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::Failure;
-use printing::Plain;
+use plain::Plain;
 use text::{escaped, one_line};
 
 /// Exit status for wrong arguments, as in clap.
@@ -153,7 +154,7 @@ fn main() -> ExitCode {
     };
     log::start();
     // Not locked: servers write on other threads.
-    let mut out = Plain(io::stdout());
+    let mut out = Plain::stdout();
     let result = run(cli.command, &mut out).and_then(|()| out.flush().map_err(Failure::Output));
     match result {
         Ok(()) => ExitCode::SUCCESS,

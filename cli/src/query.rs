@@ -11,8 +11,15 @@ use crate::failure::Failure;
 #[derive(clap::Args, Serialize)]
 pub struct QueryArgs {
     /// Hits at most
-    #[arg(long, short, default_value_t = DEFAULT_K)]
-    k: usize,
+    #[arg(
+        long,
+        short,
+        visible_alias = "top-k",
+        visible_short_alias = 'n',
+        default_value_t = DEFAULT_K,
+        allow_negative_numbers = true
+    )]
+    pub k: usize,
     /// Leaves to visit and no more, or `all`; as many as `--recall` takes if absent
     #[arg(long, short, value_name = "LEAVES", value_parser = beam)]
     beam: Option<usize>,

@@ -1,18 +1,27 @@
 //! `ehi search`
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ehi::search::{QuestionWords, Signs, Snippet};
+use ehi::{Error, Hit, Index, RankedBy, SearchRequest, SearchResult, SearchStats};
+use serde::Serialize;
+
+use crate::arguments::finite;
 use crate::failure::Failure;
 use crate::hits;
 use crate::opening::PrecisionArgs;
 use crate::printing;
 use crate::query::QueryArgs;
 use crate::store::ReportArgs;
+use crate::text::counted;
 
 /// Default number of reranked hits.
 pub const RERANK_DEPTH: usize = 50;
+/// Questions of a file that are answered together.
+const QUESTIONS_AT_ONCE: usize = 256;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -33,16 +42,68 @@ pub struct Args {
     /// Print the ids of the hits without their titles and texts
     #[arg(long)]
     ids_only: bool,
+    /// Leave out the first N hits, for the next page of a search
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
+    /// Leave out hits whose score is lower: the reranker's with `--rerank`, otherwise the one printed first
+    #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
+    threshold: Option<f64>,
+    /// Answer each line of this file (`-` is standard input), as one JSON object a line
+    #[arg(long, value_name = "FILE", conflicts_with = "question")]
+    questions: Option<PathBuf>,
     #[command(flatten)]
     precision: PrecisionArgs,
-    /// The question. `+word` must be in a hit, `-word` must not, and `"a phrase"` must; with `--mode dense`
-    /// these signs mean nothing. One that begins with `-` comes after `--`
-    query: String,
+    /// The question, of one or several words. `+word` must be in a hit, `-word` must not, and `"a phrase"`
+    /// must; with `--mode dense` these signs mean nothing. A question that begins with `-` comes after `--`
+    #[arg(required_unless_present = "questions", value_name = "QUESTION")]
+    question: Vec<String>,
+}
+
+/// The answer to a line of `--questions`.
+#[derive(Serialize)]
+struct Answer<'a> {
+    question: &'a str,
+    #[serde(flatten)]
+    result: Option<Shown<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// A result as JSON, with a snippet of each hit.
+#[derive(Serialize)]
+struct Shown<'a> {
+    request: &'a SearchRequest,
+    ranked_by: &'a RankedBy,
+    signs: &'a Signs,
+    notes: &'a [String],
+    hits: Vec<ShownHit<'a>>,
+    stats: &'a SearchStats,
+}
+
+#[derive(Serialize)]
+struct ShownHit<'a> {
+    #[serde(flatten)]
+    hit: &'a Hit,
+    /// Null without the text.
+    snippet: Option<Snippet>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(question: &str, result: &'a SearchResult) -> Self {
+        let SearchResult { request, ranked_by, signs, notes, hits, stats, .. } = result;
+        let words = QuestionWords::of(question);
+        let shown = |hit: &'a Hit| {
+            let snippet = Some(hit.snippet(&words, hits::SHOWN)).filter(|snippet| snippet.end > 0);
+            ShownHit { hit, snippet }
+        };
+        Self { request, ranked_by, signs, notes, hits: hits.iter().map(shown).collect(), stats }
+    }
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = args.precision.open_read_only(&args.report.index)?;
     let mut request = args.options.request()?;
+    request.k = request.k.saturating_add(if request.k > 0 { args.offset } else { 0 });
     if args.exact {
         request = request.exact();
     }
@@ -50,15 +111,87 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(dir) = &args.rerank {
         request = request.rerank(&Arc::new(args.precision.open_reranker(dir)?), args.rerank_depth);
     }
-    let result = index.search_with(&args.query, &request)?;
+    if let Some(file) = &args.questions {
+        return answer_all(args, &index, &request, file, out);
+    }
+    let question = args.question.join(" ");
+    let result = args.shown(index.search_with(&question, &request)?);
     if args.report.json {
-        printing::json(out, &result)
+        printing::json(out, &Shown::of(&question, &result))
     } else {
-        hits::write_hits(out, &index, &args.query, &result).map_err(Failure::Output)?;
+        hits::write_hits(out, &index, &question, &result, args.offset).map_err(Failure::Output)?;
         hits::say_notes(&result.notes);
         if let Some(note) = args.options.note_on_none(&index).filter(|_| result.is_empty()) {
             eprintln!("note: {note}");
         }
         Ok(())
+    }
+}
+
+impl Args {
+    /// Without the hits of `--offset` and `--threshold`.
+    fn shown(&self, mut result: SearchResult) -> SearchResult {
+        let hits = result.hits.drain(..).skip(self.offset);
+        let is_above = |hit: &Hit| {
+            self.threshold.is_none_or(|least| f64::from(hit.rerank_score.unwrap_or(hit.score)) >= least)
+        };
+        result.hits = hits.filter(is_above).collect();
+        result
+    }
+}
+
+/// Prints the answers to the lines of a file. A question that cannot be answered is an answer with an error.
+fn answer_all(
+    args: &Args,
+    index: &Index,
+    request: &SearchRequest,
+    file: &Path,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut lines: Box<dyn BufRead> = match file.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(BufReader::new(File::open(file).map_err(Failure::file("open", file))?)),
+    };
+    let (mut line, mut refused) = (String::new(), 0_usize);
+    loop {
+        let mut questions = Vec::new();
+        while questions.len() < QUESTIONS_AT_ONCE {
+            line.clear();
+            if lines.read_line(&mut line).map_err(Failure::file("read", file))? == 0 {
+                break;
+            }
+            questions.extend(Some(line.trim().to_owned()).filter(|line| !line.is_empty()));
+        }
+        if questions.is_empty() {
+            break;
+        }
+        let together = index.search_many(questions.iter().map(String::as_str), request);
+        // One of them failed: which one?
+        let each = || questions.iter().map(|question| index.search_with(question, request)).collect();
+        let results: Vec<_> = together.map_or_else(|_| each(), |all| all.into_iter().map(Ok).collect());
+        for (question, result) in questions.iter().zip(results) {
+            let answer = match result {
+                Ok(result) => {
+                    let result = args.shown(result);
+                    let shown = Some(Shown::of(question, &result));
+                    printing::json(out, &Answer { question, result: shown, error: None })
+                }
+                Err(error @ Error::Input(_)) => {
+                    refused += 1;
+                    let error = Some(Failure::from(error).line());
+                    printing::json(out, &Answer { question, result: None, error })
+                }
+                Err(error) => Err(error.into()),
+            };
+            answer?;
+        }
+        out.flush().map_err(Failure::Output)?;
+    }
+    match refused {
+        0 => Ok(()),
+        _ => Err(Failure::Usage(format!(
+            "{} could not be answered; the output has the reason beside each",
+            counted(refused, "question")
+        ))),
     }
 }

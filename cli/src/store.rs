@@ -54,10 +54,13 @@ pub struct CreateArgs {
     /// language (`english`), or `none`; `ehi compact --lexical` adds them later
     #[arg(long, value_name = "WORDS", default_value = "tokens", value_parser = words)]
     lexical: Words,
-    /// Give long documents an embedding for each passage of at most TOKENS tokens, of which it shares at most
-    /// OVERLAP with the one before. If absent, the start of a text counts, as far as the encoder reads
+    /// Longest passage of a document, and the most that two neighbours share, in tokens of the encoder. Each
+    /// passage has an embedding. By default 200/40, or less if the encoder reads less
     #[arg(long, value_name = "TOKENS/OVERLAP")]
     passages: Option<Passages>,
+    /// Store one embedding for each document, made from as much of its start as the encoder reads
+    #[arg(long, conflicts_with = "passages")]
+    whole: bool,
 }
 
 /// Arguments of a command that writes and reports.
@@ -119,8 +122,12 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
     let bundle = models::open(&args.model, &args.encoder)?;
     let builder = Index::builder().analyzer(args.lexical.0);
-    let builder = args.passages.iter().fold(builder, |builder, of| builder.passages(of.tokens, of.overlap));
-    builder.create(&args.index, &bundle)?;
+    let builder = match args.passages {
+        Some(of) => builder.passages(of.tokens, of.overlap),
+        None if args.whole => builder,
+        None => builder.sized_passages(),
+    };
+    let index = builder.create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => counted(bundle.model().indexer().shape().leaves(), "leaf"),
         false => "no tree, so searches score every document".to_owned(),
@@ -128,7 +135,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let encoder = bundle.model().encoder();
     let dim = encoder.dim();
     let passages =
-        args.passages.map_or_else(String::new, |passages| format!("; passages of {passages} tokens"));
+        index.passages().map_or_else(String::new, |passages| format!("; passages of {passages} tokens"));
     writeln!(out, "created {}: {tree}; {dim} dimensions{passages}", printing::path(&args.index))
         .map_err(Failure::Output)?;
     describe::write_prompts(out, encoder).map_err(Failure::Output)

@@ -234,7 +234,7 @@ class Index:
         codes: bool | None = None,
         words: str | None = None,
         precision: _Precision | None = None,
-        passages: tuple[int, int] | None = None,
+        passages: tuple[int, int] | Literal[False] | None = None,
         wait: float | None = None,
         lazy_encoder: bool = False,
         exist_ok: bool = False,

@@ -36,7 +36,8 @@ class Evaluated:
         """An index of a corpus. Documents without any text are left out, since no search finds them; any
         other that cannot be stored is a `ValueError`.
         """
-        store = TemporaryIndex(self._folder, self._model, **{**self._create, **create})
+        # As benchmarks of encoders do, one embedding for each document.
+        store = TemporaryIndex(self._folder, self._model, **{"passages": False, **self._create, **create})
         kept = [place for place in range(len(ids)) if texts[place].strip() or titles[place].strip()]
         check(store.index.add(*([column[place] for place in kept] for column in (ids, texts, titles))))
         return store

@@ -8,7 +8,7 @@ use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict};
 use serde::Deserialize;
 
 use crate::errors::exception;
@@ -105,6 +105,9 @@ pub fn builder(
     known: &[&str],
 ) -> PyResult<IndexBuilder> {
     let mut builder = ehi::Index::builder();
+    if known.contains(&"passages") {
+        builder = builder.sized_passages();
+    }
     for (name, value) in keywords.into_iter().flatten() {
         let name: &str = name.extract()?;
         if !known.contains(&name) {
@@ -125,8 +128,12 @@ pub fn builder(
             "precision" => builder.encoder_precision(parse::<EncoderPrecision>(name, value.extract()?)?),
             "wait" => builder.lock_wait(seconds(name, value.extract()?)?),
             "passages" => {
-                let (tokens, overlap) = value.extract()?;
-                builder.passages(tokens, overlap)
+                if value.is(&*PyBool::new(py, false)) {
+                    builder.whole_documents()
+                } else {
+                    let (tokens, overlap) = value.extract()?;
+                    builder.passages(tokens, overlap)
+                }
             }
             "lazy_encoder" => builder.lazy_encoder(value.extract()?),
             "model" => builder.expect_model(&model(py, &value)?),

@@ -214,12 +214,17 @@ pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
 /// Refuses passages that are longer than what the encoder reads.
 pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Result<()> {
     let Some(found) = passages else { return Ok(()) };
-    let encoder = bundle.model().encoder();
-    let most = (encoder.max_tokens() - encoder.tokens_around()?) as u32;
+    let most = tokens_read(bundle)?;
     match found.tokens <= most {
         true => Ok(()),
         false => Err(InputError::from(BadPassages { found: found.to_string(), most }).into()),
     }
+}
+
+/// Tokens of a text that a model's encoder reads.
+pub(super) fn tokens_read(bundle: &Bundle) -> Result<u32> {
+    let encoder = bundle.model().encoder();
+    Ok((encoder.max_tokens() - encoder.tokens_around()?) as u32)
 }
 
 /// Refuses an analyzer that this version does not know.

@@ -135,8 +135,9 @@ impl Ingest<'_> {
         for (document, is_known) in documents.into_iter().zip(&is_known) {
             if *is_known { known.push(document) } else { unknown.push(document) }
         }
-        let row = |embedding| vec![PutRow { embedding, leaf: LeafId(0), span: Span::default() }];
-        let rows = embeddings.into_iter().flatten().map(row).collect();
+        let row =
+            |(embedding, document)| vec![PutRow { embedding, leaf: LeafId(0), span: self.whole(document) }];
+        let rows = embeddings.into_iter().flatten().zip(&known).map(row).collect();
         let mut known = self.keep_stored(known, rows, false)?.into_iter();
         let mut unknown = match unknown.is_empty() {
             true => Vec::new().into_iter(),
@@ -149,8 +150,7 @@ impl Ingest<'_> {
     /// Routes documents of one row each with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
-        // Each has one row, which covers its whole text.
-        let spans = vec![vec![Span::default()]; documents.len()];
+        let spans = documents.iter().map(|document| vec![self.whole(document)]).collect();
         Ok(self.place_with(documents, terms, spans, rows))
     }
 
@@ -177,6 +177,11 @@ impl Ingest<'_> {
             Put { document, rows, terms }
         };
         documents.into_iter().zip(terms).zip(spans).map(put).collect()
+    }
+
+    /// The span of a row that covers all of a document.
+    fn whole(self, document: &Document) -> Span {
+        self.passages.map_or_else(Span::default, |_| Span::of(&document.text))
     }
 
     /// The terms of documents, if they are to have any.
@@ -224,7 +229,7 @@ impl Ingest<'_> {
                 let (spans, texts) = cut_document(encoder, document, passages, room)?;
                 known_passages(encoder, spans, texts)?
             }
-            None => (vec![Span::default()], Vec::new()),
+            None => (vec![self.whole(document)], Vec::new()),
         };
         Ok(Read { terms, spans, texts, tokens })
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Index;
-use super::active_model::{ActiveModel, HandleOptions, Ranking, check_model};
+use super::active_model::{ActiveModel, HandleOptions, Ranking, check_model, tokens_read};
 use crate::codes::FEWEST_DIMENSIONS;
 use crate::disk::names;
 use crate::error::{Error, InputError, Result};
@@ -26,10 +26,19 @@ pub struct IndexBuilder {
     codes: Option<bool>,
     /// `Some(None)`: without words.
     analyzer: Option<Option<Analyzer>>,
-    passages: Option<(u32, u32)>,
+    passages: PassagesOption,
     lock_wait: Option<Duration>,
     load: LoadOptions,
     expected: Option<ModelHash>,
+}
+
+/// How the documents of a new index are divided.
+#[derive(Clone, Copy, Debug, Default)]
+enum PassagesOption {
+    #[default]
+    Whole,
+    Sized,
+    Of(u32, u32),
 }
 
 impl IndexBuilder {
@@ -84,7 +93,21 @@ impl IndexBuilder {
     /// tokens than the encoder reads; on opening, [`InputError::PassagesMismatch`] if the index has other
     /// passages or none.
     pub fn passages(mut self, tokens: u32, overlap: u32) -> Self {
-        self.passages = Some((tokens, overlap));
+        self.passages = PassagesOption::Of(tokens, overlap);
+        self
+    }
+
+    /// Like [`Self::passages`], with passages sized to the encoder of a new index
+    /// ([`Passages::sized_to`]): 200 tokens with 40 shared, or less if the encoder reads less. The program
+    /// and the Python package create indexes so. Does not apply to an index that exists.
+    pub fn sized_passages(mut self) -> Self {
+        self.passages = PassagesOption::Sized;
+        self
+    }
+
+    /// Stores one row for each document, the default.
+    pub fn whole_documents(mut self) -> Self {
+        self.passages = PassagesOption::Whole;
         self
     }
 
@@ -135,7 +158,11 @@ impl IndexBuilder {
         let similarity = self.similarity.unwrap_or(bundle.model().encoder().similarity());
         self.check_against(bundle, similarity)?;
         let analyzer = self.analyzer.unwrap_or(Some(Analyzer::default()));
-        Ok(Ranking { similarity, analyzer, passages: self.own_passages()? })
+        let passages = match self.passages {
+            PassagesOption::Sized => Passages::sized_to(tokens_read(bundle)?),
+            _ => self.given_passages()?,
+        };
+        Ok(Ranking { similarity, analyzer, passages })
     }
 
     /// # Errors
@@ -151,7 +178,7 @@ impl IndexBuilder {
             }
             _ => {}
         }
-        if let Some(given) = self.own_passages()?.filter(|given| serving.passages() != Some(*given)) {
+        if let Some(given) = self.given_passages()?.filter(|given| serving.passages() != Some(*given)) {
             return Err(InputError::PassagesMismatch { index: serving.passages(), given }.into());
         }
         match self.similarity.filter(|given| *given != index) {
@@ -160,9 +187,9 @@ impl IndexBuilder {
         }
     }
 
-    fn own_passages(&self) -> Result<Option<Passages>> {
-        let own = self.passages.map(|(tokens, overlap)| Passages::new(tokens, overlap));
-        Ok(own.transpose().map_err(InputError::from)?)
+    fn given_passages(&self) -> Result<Option<Passages>> {
+        let PassagesOption::Of(tokens, overlap) = self.passages else { return Ok(None) };
+        Ok(Some(Passages::new(tokens, overlap).map_err(InputError::from)?))
     }
 
     fn check_against(&self, bundle: &Bundle, similarity: Similarity) -> Result<()> {

@@ -33,7 +33,7 @@ fn search(
     depth: usize,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Vec<Vec<u32>>> {
-    if index.passages().is_some() || set.of_passages {
+    if set.of_passages {
         return Err(TrainError::Passages.into());
     }
     let places: HashMap<&str, u32> =

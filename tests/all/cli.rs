@@ -470,8 +470,9 @@ fn the_folder_of_a_dataset_can_be_inserted_and_evaluated_on() {
         let flow = Flow::new();
         let folder = samples.join(name);
         let said = flow.run("insert", &[text(&folder)]).ok();
-        let expected = format!("{documents} inserted, 0 replaced; the index has {documents} documents\n");
-        assert!(said.starts_with(&expected), "{said}");
+        let expected =
+            [format!("{documents} inserted, "), format!("; the index has {documents} documents\n")];
+        assert!(said.starts_with(&expected[0]) && said.ends_with(&expected[1]), "{said}");
         let table = flow.run("eval", &["--data", text(&folder), "--split", split, "--metrics", "p@1"]).ok();
         assert!(table.starts_with(&format!("{documents} documents, ")), "{table}");
     }

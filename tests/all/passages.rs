@@ -52,7 +52,7 @@ fn an_insert_says_which_texts_were_cut() {
 
 #[test]
 fn the_program_says_what_was_cut() {
-    let flow = Flow::new();
+    let flow = Flow::with(&["--whole"]);
     let file = flow.path("long.jsonl");
     let mut all = documents(3);
     fs::write(&file, corpus_lines(&all)).unwrap();
@@ -61,9 +61,9 @@ fn the_program_says_what_was_cut() {
     fs::write(&file, corpus_lines(&all)).unwrap();
     let said = flow.run("insert", &[text(&file)]).ok();
     let last = said.lines().last().unwrap();
-    let says = "2 texts were cut at the 48 tokens that the model reads: 50% of their tokens are not in \
-                their embeddings, and the longest has 92; an index made by `ehi create --passages 200/40` reads all \
-                of a text";
+    let says = "warning: 2 texts are longer than the 48 tokens that the model reads (the longest has 92), so \
+                searches by meaning miss 50% of their tokens; create the index without `--whole` to search all of \
+                a text";
     assert_eq!(last, says);
 }
 
@@ -381,9 +381,15 @@ fn what_passages_have_no_use_for_is_an_error() {
     assert_eq!((index(open("whole", 20)), index(open("none", 20))), (None, Passages::new(46, 0).ok()));
     open("none", 46).unwrap();
     let apart = Index::open(dir.path().join("none")).unwrap();
-    let vectors = apart.insert_vectors([(long(1), vec![1.0; support::WIDTH])]);
-    assert!(matches!(vectors, Err(Error::Input(InputError::NeedsTexts { .. }))), "{vectors:?}");
-    assert!(apart.is_empty());
+    // A document inserted with its vector has one passage.
+    let given = vec![1.0; support::WIDTH];
+    let summary = apart.insert_vectors([(long(1), given.clone())]).unwrap();
+    assert_eq!((summary.inserted, summary.passages), (1, 1));
+    let hits = apart.search_with(&given[..], &SearchRequest::dense().exact()).unwrap();
+    let [passage] = &hits.hits[0].passages[..] else { panic!("{hits:?}") };
+    assert_eq!((passage.start, passage.end), (0, long(1).text.len()));
+    assert!(apart.verify().unwrap().is_sound());
+    apart.delete(&long(1).id).unwrap();
     // A title alone, and one that leaves no room for a passage.
     let title = "leaf ".repeat(200);
     apart.insert_batch([Document::new("t", "tree", ""), Document::new("long", title, long(3).text)]).unwrap();

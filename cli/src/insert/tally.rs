@@ -185,7 +185,7 @@ impl Tally {
         let Self { inserted, replaced, superseded, passages, .. } = *self;
         let more = listed(&[
             (superseded, "superseded by later documents of the same id"),
-            (passages, if passages == 1 { "passage" } else { "passages" }),
+            (if passages > inserted + replaced { passages } else { 0 }, "passages"),
             (self.unchanged, "unchanged"),
             (self.removed, "removed"),
             (self.refused, "refused"),
@@ -228,12 +228,12 @@ impl Tally {
             return Ok(());
         }
         let share = 100.0 * tokens_cut as f64 / tokens.max(1) as f64;
-        let texts = if documents == 1 { "text was" } else { "texts were" };
+        let are = if documents == 1 { "text is" } else { "texts are" };
         writeln!(
             out,
-            "{documents} {texts} cut at the {max_tokens} tokens that the model reads: {share:.0}% of their \
-             tokens are not in their embeddings, and the longest has {longest}; an index made by `ehi create \
-             --passages 200/40` reads all of a text"
+            "warning: {documents} {are} longer than the {max_tokens} tokens that the model reads (the longest has \
+             {longest}), so searches by meaning miss {share:.0}% of their tokens; create the index without \
+             `--whole` to search all of a text"
         )
     }
 }

@@ -194,7 +194,7 @@ pub fn named(ranked_by: &RankedBy) -> &'static str {
 
 impl FoundDocument {
     fn of(hit: &Hit, words: &QuestionWords, most: usize) -> Self {
-        let (document, best) = (&hit.document, hit.passages.first());
+        let document = &hit.document;
         let part = hit.snippet(words, most);
         let (title, title_cut) = start_json(&document.title, TITLE);
         let metadata = document.metadata.as_ref().filter(|own| own.to_string().len() <= METADATA);
@@ -213,8 +213,8 @@ impl FoundDocument {
             passage: document.text[part.start..part.end].to_owned(),
             start: part.start,
             end: part.end,
-            headings: best.map_or_else(Vec::new, |best| best.headings.clone()),
-            line: best.and_then(|best| best.line),
+            headings: part.headings,
+            line: part.line,
             text_bytes: document.text.len(),
             metadata: metadata.cloned(),
             cut,

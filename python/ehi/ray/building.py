@@ -308,7 +308,7 @@ def _make_tree(
     chosen = heapq.nsmallest(sample, every, key=lambda own: documents.hash_of(own["id"], b"ehi-sample"))
     with work_folder("tree", scratch) as folder:
         model = models.fetch(storage, plain, folder)
-        options: Json = {"durability": "none", "words": "none", "precision": precision}
+        options: Json = {"durability": "none", "words": "none", "precision": precision, "passages": False}
         with ehi.Index.create(folder / "sample", model, **options) as index:
             index.add(chosen)
             parts.make_tree(index, folder / "tree", leaves=leaves)

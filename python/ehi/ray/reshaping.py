@@ -166,7 +166,8 @@ def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path
     with work_folder("remade", scratch) as folder:
         path = folder / "index"
         # No encoder is loaded where none is needed.
-        with ehi.Index.create(path, model, durability="none", **options, lazy_encoder=copies) as index:
+        create = {"durability": "none", "passages": False, "lazy_encoder": copies, **options}
+        with ehi.Index.create(path, model, **create) as index:
             for place, source in enumerate(sources):
                 entry = source["entry"]
                 base, ids = publishing.opened(

@@ -78,7 +78,7 @@ def write(
         path = folder / "index"
         digest = hashlib.sha256()
         create = {"words": options["words"], "precision": options["precision"]}
-        with ehi.Index.create(path, model, durability="none", **create) as index:
+        with ehi.Index.create(path, model, durability="none", passages=False, **create) as index:
             while batch := list(itertools.islice(documents, BATCH)):
                 digest.update(json.dumps(batch, sort_keys=True).encode())
                 refused += refused_of(index.add(batch))

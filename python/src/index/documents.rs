@@ -1,17 +1,18 @@
 //! Storing, reading and deleting documents.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
-use ehi::{Document, Filter};
+use ehi::{CutTexts, Document, Filter};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 
 use super::Index;
-use crate::call::run;
+use crate::call::{run, watched};
 use crate::columns::{columns, dictionaries, one_or_list, one_or_more};
 use crate::options;
-use crate::value::{Matrix, document_to_python};
+use crate::value::{Matrix, document_to_python, plain};
 
 /// Documents per page while iterating an index.
 const PAGE: usize = 256;
@@ -25,7 +26,8 @@ impl Index {
     /// Returns the outcome as a dictionary. Documents that cannot be stored, such as one without text, are
     /// left out and listed under `refused`; with `all_or_none` they are an error and nothing is stored. An
     /// exception from `progress` ends the call with the previous groups stored, or all of them after the
-    /// last.
+    /// last. Documents that the model does not read to their end, in an index without passages, are a
+    /// `UserWarning`.
     ///
     /// >>> index.add(["cup"], ["A cup holds tea."], metadata=[{"year": 2025}])["inserted"]
     /// 1
@@ -57,10 +59,16 @@ impl Index {
             }
             None => dictionaries(first)?,
         };
-        self.long(py, progress, |index| match all_or_none {
-            true => index.insert_all_or_none(documents),
-            false => index.insert_batch(documents),
-        })
+        let index = self.inner()?;
+        let summary = watched(py, progress, |told| {
+            let index = index.with_progress(told);
+            match all_or_none {
+                true => index.insert_all_or_none(documents),
+                false => index.insert_batch(documents),
+            }
+        })?;
+        warn_of_cut_texts(py, &summary.cut)?;
+        plain(py, &summary)
     }
 
     /// Stores documents with embeddings of the model's own encoder, `[n, dim]` float32 or float16.
@@ -142,6 +150,20 @@ impl Index {
     fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Documents> {
         Self::iter(slf, py, None)
     }
+}
+
+/// A `UserWarning` about texts that were not encoded to their end, shown at the call of `add`.
+fn warn_of_cut_texts(py: Python<'_>, cut: &CutTexts) -> PyResult<()> {
+    if cut.documents == 0 {
+        return Ok(());
+    }
+    let share = 100.0 * cut.tokens_cut as f64 / cut.tokens as f64;
+    let message = format!(
+        "documents longer than the model reads: {}. Searches by meaning miss {share:.0}% of their tokens; \
+         create the index without `passages=False` to search all of a text",
+        cut.documents
+    );
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &CString::new(message)?, 1)
 }
 
 /// Documents of an index, page by page.

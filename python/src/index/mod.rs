@@ -72,8 +72,10 @@ impl Index {
 
 #[pymethods]
 impl Index {
-    /// Creates an index in a folder that is missing or empty. `model` is a `Model` or the path of one. With
-    /// `passages`, tokens and overlap, a document has an embedding for each part of its text.
+    /// Creates an index in a folder that is missing or empty. `model` is a `Model` or the path of one. A
+    /// document has an embedding for each passage of its text; `passages` is a tuple of the longest passage
+    /// and the most that two share, in tokens, by default (200, 40) or less if the encoder reads less. With
+    /// `passages=False`, a document has one embedding, made from as much of its start as the encoder reads.
     ///
     /// >>> with ehi.Index.create("papers", model="models/scifact-minilm", words="english") as papers:
     /// ...     papers.add(["a"], ["Vitamin D and the immune system."])["inserted"]

@@ -57,7 +57,7 @@ def lines(corpus, tmp_path_factory):
 @pytest.fixture(scope="session")
 def single(corpus, tmp_path_factory):
     """One index with all documents."""
-    index = ehi.Index.create(tmp_path_factory.mktemp("single") / "index", MODEL, precision="int8")
+    index = ehi.Index.create(tmp_path_factory.mktemp("single") / "index", MODEL, precision="int8", passages=False)
     index.add(corpus)
     index.compact()
     yield index

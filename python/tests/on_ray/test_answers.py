@@ -70,7 +70,7 @@ def test_filters_and_embeddings(shards, single, questions):
 
 
 def test_judgments_count_as_in_one_index(published, single, questions, tmp_path):
-    one = ehi.Index.create(tmp_path / "one", single.model, precision="int8")
+    one = ehi.Index.create(tmp_path / "one", single.model, precision="int8", passages=False)
     assert parts.copy(single, one) == COUNT
     uri = shutil.copytree(published, tmp_path / "set")
     asked = [*questions[:4], "+cell protein", "-cancer cells"]

@@ -43,7 +43,7 @@ def uri(grown, tmp_path):
 @pytest.fixture(scope="module")
 def expected(corpus, tmp_path_factory):
     """One index with what is there in the end."""
-    index = ehi.Index.create(tmp_path_factory.mktemp("expected") / "index", MODEL, precision="int8")
+    index = ehi.Index.create(tmp_path_factory.mktemp("expected") / "index", MODEL, precision="int8", passages=False)
     index.add([{**corpus[0], "text": "in its place"}, *corpus[2 : FEW + 3], *corpus[FEW + 4 : FEW + MORE]])
     index.compact()
     yield index

@@ -150,7 +150,8 @@ impl Index {
     /// The embeddings should come from the index's own encoder, or one with the same vector space. The tree
     /// routes them like any other. A later change to a model with another encoder encodes from the texts, and
     /// is refused if a document has none ([`InputError::WithoutText`]). If several documents share an id, the
-    /// last one counts. Documents that cannot be stored are left out and reported in
+    /// last one counts. In an index with passages, such a document has one, its whole text. Documents that
+    /// cannot be stored are left out and reported in
     /// [`InsertSummary::refused`], including those with a bad embedding ([`InputError::BadVector`], and
     /// [`InputError::NotFinite`] for a value that f16 cannot hold).
     ///
@@ -167,9 +168,7 @@ impl Index {
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// [`InputError::NeedsTexts`] if documents have passages
-    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)): a vector does not say which passage it
-    /// belongs to. [`InputError::Dimension`], [`InputError::ModelMismatch`] if the encoder changes during the
+    /// [`InputError::Dimension`], [`InputError::ModelMismatch`] if the encoder changes during the
     /// call, and failures of the disk. If earlier groups are already stored, the error is [`Error::Partial`],
     /// with the failure as its source.
     pub fn insert_vectors(
@@ -189,9 +188,6 @@ impl Index {
         let mut rest = documents.fuse();
         // The embeddings belong to this encoder's space.
         let mut serving = self.serving();
-        if let Some(passages) = serving.passages() {
-            return Err(InputError::NeedsTexts { passages }.into());
-        }
         let dim = serving.model().encoder.dim();
         let mut summary = InsertSummary::new(serving.view().generation());
         loop {
@@ -226,6 +222,7 @@ impl Index {
             let refused = puts.len();
             let committed = self.commit_vectors(&mut serving, WriteBatch { puts, deletes: Vec::new() });
             let committed = committed.map_err(|e| partial(e, stored, refused))?;
+            summary.passages += serving.passages().map_or(0, |_| refused);
             summary.add(&fates, &committed);
             let done = summary.statuses.len() as u64;
             let progress = Progress { stage: Stage::Insert, done, total: None };

@@ -1,5 +1,6 @@
 //! The output of a search.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
@@ -113,6 +114,11 @@ pub struct HitPassage {
 }
 
 impl HitPassage {
+    /// Its bytes in the text.
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
     /// Finds its headings and its line.
     pub(super) fn locate(&mut self, document: &Document) {
         let Document { text, outline, .. } = document;

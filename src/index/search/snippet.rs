@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use serde::Serialize;
+use unicode_segmentation::UnicodeSegmentation;
 
-use super::result::Hit;
+use super::result::{Hit, HitPassage};
 use crate::characters::{floor, words};
+use crate::document::Document;
 use crate::lexical::is_unspaced;
 use crate::terms::is_stop_word;
 
@@ -29,6 +31,10 @@ pub struct Snippet {
     pub end: usize,
     /// The words of the question in it, ascending.
     pub marks: Vec<Range<usize>>,
+    /// The headings above its start, outermost first; empty if unknown.
+    pub headings: Vec<String>,
+    /// The line of the file on which it starts, from 1; `None` if unknown.
+    pub line: Option<u32>,
 }
 
 /// The words of a question to mark in texts.
@@ -59,7 +65,8 @@ impl QuestionWords {
     }
 
     /// The part of about `most` bytes of a text that has the most different words of the question, the first
-    /// such part; the start of the text if it has none. It begins and ends at a word if one is near.
+    /// such part; the start of the text if it has none. It begins at a sentence or else a word, and ends at a
+    /// word, if one is near.
     pub fn snippet(&self, text: &str, most: usize) -> Snippet {
         let places = self.places(text);
         let start = start(text, &places, most);
@@ -71,7 +78,7 @@ impl QuestionWords {
         let end = space.filter(|_| is_cut).map_or(end, |space| start + space);
         let within = |place: &Range<usize>| place.start >= start && place.end <= end;
         let marks = places.into_iter().map(|(place, _)| place).filter(within).collect();
-        Snippet { start, end, marks }
+        Snippet { start, end, marks, ..Snippet::default() }
     }
 
     fn places(&self, text: &str) -> Vec<WordPlace> {
@@ -113,11 +120,20 @@ impl Hit {
     /// an index without passages. Its positions refer to the whole text; it is empty with
     /// [`SearchRequest::ids_only`](crate::SearchRequest::ids_only).
     pub fn snippet(&self, words: &QuestionWords, most: usize) -> Snippet {
-        let text = self.passage_text();
-        let from = self.passages.first().filter(|_| !text.is_empty()).map_or(0, |best| best.start);
-        let Snippet { start, end, mut marks } = words.snippet(text, most);
+        let best = self.passages.first().map_or(0..self.document.text.len(), HitPassage::range);
+        self.snippet_of(best, words, most)
+    }
+
+    /// As [`Self::snippet`], of another part of the text.
+    pub fn snippet_of(&self, part: Range<usize>, words: &QuestionWords, most: usize) -> Snippet {
+        let Document { text, outline, .. } = &self.document;
+        let from = part.start;
+        let Some(part) = text.get(part).filter(|part| !part.is_empty()) else { return Snippet::default() };
+        let Snippet { mut start, mut end, mut marks, .. } = words.snippet(part, most);
         marks.iter_mut().for_each(|mark| *mark = from + mark.start..from + mark.end);
-        Snippet { start: from + start, end: from + end, marks }
+        (start, end) = (from + start, from + end);
+        let headings = outline.headings(text, start).into_iter().map(str::to_owned).collect();
+        Snippet { start, end, marks, headings, line: outline.line(text, start) }
     }
 }
 
@@ -132,16 +148,24 @@ fn is_same(asked: &str, word: &str) -> bool {
     common == longer || common >= SHORTEST && 10 * common >= 7 * longer
 }
 
-/// Where the part of `shown` bytes with the most words of the question begins: at a word, so that a sixth of
-/// the part precedes its first word of the question.
+/// Where the part of `shown` bytes with the most words of the question begins: at the sentence of its first
+/// word of the question, if at most a third of the part precedes that, or else at a word so near.
 fn start(text: &str, places: &[WordPlace], shown: usize) -> usize {
     if text.len() <= shown {
         return 0;
     }
-    let lead = shown / 6;
+    let lead = shown / 3;
     let Some(first) = best(places, shown - lead).filter(|first| *first > lead) else { return 0 };
     let from = floor(text, first - lead);
-    let from = text[from..first].find(char::is_whitespace).map_or(from, |space| from + space);
+    let before = &text[from..first];
+    let block = before.rfind("\n\n").map_or(0, |end| end + 2);
+    // Lines may be wrapped anywhere.
+    let joined = before[block..].replace(['\n', '\r'], " ");
+    let sentence = match joined.split_sentence_bound_indices().last() {
+        Some((at, _)) if at > 0 => Some(block + at),
+        _ => Some(block).filter(|block| *block > 0),
+    };
+    let from = sentence.or_else(|| before.find(char::is_whitespace)).map_or(from, |at| from + at);
     text.len() - text[from..].trim_start().len()
 }
 
@@ -182,7 +206,7 @@ mod tests {
 
     /// With marks in brackets.
     fn shown(text: &str, question: &str) -> String {
-        let Snippet { start, end, marks } = QuestionWords::of(question).snippet(text, SHOWN);
+        let Snippet { start, end, marks, .. } = QuestionWords::of(question).snippet(text, SHOWN);
         let (mut written, mut at) = (if start > 0 { "…" } else { "" }.to_owned(), start);
         for mark in marks {
             written += &format!("{}[{}]", &text[at..mark.start], &text[mark.clone()]);
@@ -194,7 +218,7 @@ mod tests {
     #[test]
     fn it_begins_in_front_of_the_most_words() {
         let long = format!("One zebra. {}The ZEBRA eats. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
-        assert!(begin(&long, "zebra eat", SHOWN).starts_with("it. nothing of it. The ZEBRA eats"));
+        assert!(begin(&long, "zebra eat", SHOWN).starts_with("The ZEBRA eats"));
         assert!(begin(&long, "zebra", SHOWN).starts_with("One zebra."));
         assert!(begin(&long, "", SHOWN).starts_with("One zebra."));
         assert_eq!(begin("", "zebra", SHOWN), "");
@@ -202,7 +226,7 @@ mod tests {
         let unbroken = format!("{}zebra", "é".repeat(100));
         assert_eq!(begin(&unbroken, "zebra", SHOWN), unbroken);
         let endings = format!("{}한국어 검색이 됩니다", "nothing of it. ".repeat(20));
-        assert!(begin(&endings, "검색", SHOWN).starts_with("nothing of it. 한국어 검색이"));
+        assert!(begin(&endings, "검색", SHOWN).starts_with("한국어 검색이"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn by_default_nothing_is_written() {
 
 #[test]
 fn hits_have_what_the_page_shows_and_options_are_heeded() {
-    let flow = Flow::new();
+    let flow = Flow::with(&["--whole"]);
     let hostile = "<script>alert(1)</script> \u{202e}{{tree}} leaf";
     let documents = [
         json!({ "_id": "long", "title": "Tree", "text": format!("{}tree leaf ", "nothing ".repeat(700_000)), "metadata": { "lang": "en" } }),

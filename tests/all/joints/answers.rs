@@ -107,13 +107,11 @@ pub fn fresh_index(index: &Index, model: &Model, path: &Path) -> Result<Index, S
     said(fresh.set_half_life(model.half_life))?;
     ensure!(fresh.finish_fit().is_none_or(|fit| fit.fusion.is_none()), "an empty index learned");
     let rows = model.serving.rows.values();
-    said(match model.origin {
-        Origin::Passages => fresh.insert_batch(rows.map(|row| row.document.clone())),
-        _ => {
-            let with_row = |row: &Row| (row.document.clone(), model.serving.embedding(row).to_vec());
-            fresh.insert_vectors(rows.map(with_row))
-        }
-    })?;
+    let (encoded, given): (Vec<&Row>, Vec<&Row>) =
+        rows.partition(|row| model.origin == Origin::Passages && row.given.is_none());
+    said(fresh.insert_batch(encoded.into_iter().map(|row| row.document.clone())))?;
+    let with_row = |row: &Row| (row.document.clone(), model.serving.embedding(row).to_vec());
+    said(fresh.insert_vectors(given.into_iter().map(with_row)))?;
     drop(fresh);
     weigh(&measured(index.path()), &measured(path)).map_err(|error| error.to_string())?;
     said(Index::open(path))

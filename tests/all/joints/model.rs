@@ -159,8 +159,6 @@ impl Model {
             self.serving.coder.bundle.model().encoder().describe().is_ok_and(|own| own.layers == 0);
         match *op {
             Op::Rollback => self.returning(),
-            // An embedding does not say which passage it belongs to.
-            Op::Vectors { .. } if self.origin == Origin::Passages => Expected::Refused,
             Op::Reencode(which) => {
                 let bundle = world.bundle(which);
                 if bundle.hash() == self.serving.bundle.hash() {

@@ -94,7 +94,7 @@ fn answers_of_long_documents_are_bounded() {
 fn a_hit_shows_where_the_words_of_the_question_are_in_every_mode() {
     let text =
         format!("{} virus cancer virus cancer. {}", "tree leaf ".repeat(900), "space over ".repeat(300));
-    let flow = with(&[], vec![Document::new("a", "", &text)]);
+    let flow = with(&["--whole"], vec![Document::new("a", "", &text)]);
     let session = Session::open(&flow, &[]);
     for mode in ["best", "dense", "lexical", "hybrid"] {
         let answer = session.call("search", json!({ "question": "virus cancer", "mode": mode }));
