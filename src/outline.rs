@@ -32,14 +32,16 @@ pub struct Part {
     /// The line of the file on which it begins, from 1; 0 if unknown. Further lines of the text follow on the
     /// next lines of the file, up to the next part.
     pub line: u32,
-    /// 1 to 6 for a heading, which ends with its line of text; 0 for a block; [`Part::LINE`] for a line
-    /// within a block.
+    /// 1 to 6 for a heading, which ends with its line of text; 0 for a block; [`Part::ABOVE`] for one
+    /// that belongs to the heading after it; [`Part::LINE`] for a line within a block.
     pub level: u8,
 }
 
 impl Part {
     /// The level of a line that does not begin a block.
     pub const LINE: u8 = 9;
+    /// The level of a block that belongs to the heading after it, such as the comment above a function.
+    pub const ABOVE: u8 = 8;
 
     /// Whether it is a heading.
     pub fn is_heading(&self) -> bool {
@@ -56,10 +58,10 @@ impl Outline {
     /// The outline with these parts.
     ///
     /// # Errors
-    /// [`BadOutline`] unless they are in the order of the text, each with a level of 0 to 6 or
-    /// [`Part::LINE`].
+    /// [`BadOutline`] unless they are in the order of the text, each with a level of 0 to 6,
+    /// [`Part::ABOVE`] or [`Part::LINE`].
     pub fn new(parts: Vec<Part>) -> Result<Self, BadOutline> {
-        let is_level = |part: &Part| part.level <= 6 || part.level == Part::LINE;
+        let is_level = |part: &Part| part.level <= 6 || matches!(part.level, Part::ABOVE | Part::LINE);
         match parts.is_sorted_by(|a, b| a.start < b.start) && parts.iter().all(is_level) {
             true => Ok(Self(parts)),
             false => Err(BadOutline(())),
@@ -180,7 +182,8 @@ pub(crate) fn paragraph_end(text: &str, start: usize) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an outline is a list of [start, line, level], ordered by start; a level is 0 for a block, 1 to 6 for a heading, \
-     {} for a line",
+     {} for a block above its heading, {} for a line",
+    Part::ABOVE,
     Part::LINE
 )]
 pub struct BadOutline(());

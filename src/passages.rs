@@ -144,7 +144,8 @@ pub(crate) fn cut(text: &str, outline: &Outline, tokens: &[u32], most: usize, ov
             (true, _) => paragraph_end(text, rest),
             (false, next) => next.map_or(text.len(), |part| part.start as usize),
         };
-        cutter.block(rest, end, next.is_some_and(Part::is_heading));
+        let is_with_heading = |part: &Part| part.is_heading() || part.level == Part::ABOVE;
+        cutter.block(rest, end, next.is_some_and(is_with_heading));
         rest = end;
     }
     let units = cutter.units;

@@ -46,7 +46,7 @@ pub struct Args {
     json: bool,
     /// JSON lines (as BEIR's corpus), an array of JSON objects, CSV or TSV with a row of names, plain, gzip
     /// or zstd; - for standard input; the folder of a dataset in the layout of BEIR, MS MARCO (TSV) or
-    /// extreme classification; or a folder of Markdown, HTML and text
+    /// extreme classification; or a folder of text files: Markdown, HTML and more
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }

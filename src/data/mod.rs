@@ -1,7 +1,7 @@
 //! Documents, queries and judgments read from files, one line at a time.
 //!
 //! [`Input`] reads documents from JSON lines, JSON, CSV and TSV with arbitrary field names, `Folder` (feature
-//! `folders`) from Markdown, HTML and plain text. [`Dataset`] reads a directory in the layout of BEIR, MS
+//! `folders`) from text files. [`Dataset`] reads a directory in the layout of BEIR, MS
 //! MARCO or extreme classification; [`read_documents`] and similar functions read one stream; [`carve_dev`]
 //! splits off some training queries.
 

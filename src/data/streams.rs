@@ -41,6 +41,8 @@ pub struct FolderReport {
     pub ignored: u64,
     /// Symbolic links.
     pub links: u64,
+    /// Files of source code, which `Folder::with_code` reads.
+    pub code: u64,
     /// Files of other kinds.
     pub others: u64,
     /// Files without text.

@@ -1,4 +1,4 @@
-//! Folders of Markdown, HTML and text through the program: what becomes a document, and `--sync`.
+//! Folders of text files through the program: what becomes a document, and `--sync`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -276,18 +276,18 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
     let synced = flow.run("insert", &["--sync", folder]).ok();
     assert!(synced.starts_with("3 inserted"));
     for (rest, expected) in [
-        (vec!["--sync", folder, table], "table.csv: `--sync` is for folders of Markdown, HTML and text"),
+        (vec!["--sync", folder, table], "table.csv: `--sync` is for folders of text files"),
         (vec!["--sync", "no-such-folder"], "cannot open no-such-folder: No such file or directory"),
         (vec!["--sync", dataset], "`--sync` is for folders"),
         (vec!["--sync", "-"], "-: `--sync` is for folders"),
-        (vec!["--source", "s", table], "`--source` and `--prefix` are for Markdown, HTML and text"),
+        (vec!["--source", "s", table], "`--source` and `--prefix` are for text files"),
         (vec!["--prefix", "s", dataset], "`--source` and `--prefix` are for"),
         (vec!["--id", "x", folder], "notes: a folder has no use for `--format` and the names of fields"),
         (vec!["--format", "csv", dataset], "a folder has no use for"),
         (
             vec![text(&nothing)],
             "nothing: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in \
-             .md, .html or .txt, also in the folders in it; other files found: a.pdf; give files of other kinds by their names",
+             .md, .html, .txt, .rst, .adoc, .org or .ipynb, also in the folders in it; other files found: a.pdf; give files of other kinds by their names",
         ),
         (vec!["--sync", text(&nothing)], "other files found: a.pdf"),
     ] {
@@ -543,6 +543,7 @@ fn the_summary_is_json_too() {
         ("build/one.md", "x"),
         ("build/two.md", "x"),
         ("other.pdf", "x"),
+        ("main.rs", "fn main() {}"),
         ("empty.md", ""),
         ("broken.md", "---\na: b: c\n---\ntext"),
     ] {
@@ -558,7 +559,8 @@ fn the_summary_is_json_too() {
     let of_table = Flow::new().run("insert", &["--json", text(&table)]).json();
     assert_eq!(of_table["text_columns"], json!(["code"]));
     crate::json::check("insert", &[summary.clone(), of_table]);
-    let left_out = json!({ "hidden": 2, "ignored": 2, "links": 1, "others": 1, "empty": 1, "values": 0 });
+    let left_out =
+        json!({ "hidden": 2, "ignored": 2, "links": 1, "code": 1, "others": 1, "empty": 1, "values": 0 });
     assert_eq!(summary["not_read"], left_out);
     assert_eq!(
         (&summary["inserted"], &summary["documents"], &summary["waiting"]),
@@ -566,10 +568,59 @@ fn the_summary_is_json_too() {
     );
     assert!(summary["notes"][0].as_str().unwrap().starts_with(&expected));
     let said = flow.run("insert", &[text(&folder)]).ok();
-    let not_read = "not read: 2 hidden, 2 ignored, 1 links, 1 of other kinds, 1 without text";
+    let not_read = "not read: 2 hidden, 2 ignored, 1 links, 1 of source code (see `--code`), 1 of other kinds, 1 without text";
     assert!(said.contains(not_read), "{said}");
     let said = flow.run("insert", &["--no-ignore", text(&folder)]).ok();
     assert!(said.starts_with("3 inserted, 4 replaced; not read: 2 hidden, 1 links"), "{said}");
+}
+
+/// Markup, notebooks and subtitles are read by themselves, and source code if it is asked for.
+#[test]
+fn other_kinds_of_text_are_documents_and_code_with_an_option() {
+    let flow = Flow::with(&["--passages", "24/8"]);
+    let folder = flow.path("repo");
+    let cell = r##"{"cells": [{"cell_type": "markdown", "source": ["# Note\n", "book"]}]}"##;
+    for (name, content) in [
+        ("a.rst", "Tea\n===\n\n*hot*\n"),
+        ("b.org", "* Tea\n/hot/\n"),
+        ("c.adoc", "= Tea\n\n_hot_\n"),
+        ("d.mdx", "import x\n\n# Tea\n\n<X>\n*hot*\n</X>\n"),
+        ("e.ipynb", cell),
+        ("f.srt", "1\n00:00:01,000 --> 00:00:02,000\nhot\n"),
+        ("g.ipynb", "{}"),
+        ("src/h.rs", "/// Tea.\nfn steep() {\n    hot();\n}\n"),
+    ] {
+        write(&folder, name, content);
+    }
+    let sync = |options: &[&str]| flow.run("insert", &[&["--sync"], options, &[text(&folder)]].concat());
+    let ran = sync(&[]);
+    assert!(
+        ran.err.contains("g.ipynb: this is not a notebook of Jupyter's format 4: missing field `cells`"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.out.contains("; not read: 1 of source code (see `--code`); the index has 6"), "{}", ran.out);
+    fs::remove_file(folder.join("g.ipynb")).unwrap();
+    assert!(sync(&["--code"]).ok().starts_with("1 inserted, 0 replaced, 1 passage, 6 unchanged;"));
+    let found = stored(&flow);
+    let texts: Vec<_> = found.iter().map(|d| (d.title.as_str(), d.text.as_str())).collect();
+    let tea = ("Tea", "hot");
+    let code = ("src/h.rs", "/// Tea.\nfn steep() {\n    hot();\n}");
+    assert_eq!(texts, [tea, tea, tea, tea, ("Note", "book"), ("f", "hot"), code]);
+    // Code that is no longer asked for is removed with a notice.
+    let ran = sync(&[]);
+    let said = "note: 1 document removed whose file exists but is source code, such as src/h.rs; `--code` reads it\n";
+    assert_eq!((&*ran.err, ran.code), (said, Some(0)));
+    assert!(ran.out.starts_with("0 inserted, 0 replaced, 6 unchanged, 1 removed;"), "{}", ran.out);
+    // Single files are read as what they are.
+    for name in ["e.ipynb", "src/h.rs"] {
+        let said = flow.run("insert", &["--prefix", "one/", text(&folder.join(name))]).ok();
+        assert!(said.starts_with("1 inserted, 0 replaced"), "{said}");
+    }
+    let line = flow.run("insert", &["--code", text(&folder.join("src/h.rs"))]).failure();
+    assert!(line.contains("`--code` is for folders"), "{line}");
+    let line = flow.run("insert", &[text(&folder.join("src"))]).failure();
+    assert!(line.contains("other files found: 1 of source code, which `--code` reads;"), "{line}");
 }
 
 /// A file newly named in an ignore file is removed with a notice, and returns later.

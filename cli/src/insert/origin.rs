@@ -12,7 +12,7 @@ use crate::printing;
 
 /// The path that means standard input.
 const STDIN: &str = "-";
-const HEADING: &str = "Folders of Markdown, HTML and text";
+const HEADING: &str = "Folders of text files";
 
 /// Starts reading, which may wait for the first bytes.
 pub type Opener = Box<dyn FnOnce() -> Result<Documents, DataError> + Send>;
@@ -27,6 +27,9 @@ pub struct FolderArgs {
     /// Also read files that .gitignore, .ignore or git's other ignore lists exclude
     #[arg(long, help_heading = HEADING)]
     no_ignore: bool,
+    /// Also read source code
+    #[arg(long, help_heading = HEADING)]
+    code: bool,
     /// What the folder is called in its documents' metadata, by which --sync knows them; its absolute path if
     /// absent
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
@@ -78,16 +81,19 @@ impl Origin {
             path.metadata().map_err(Failure::file("open", path))?;
         }
         if is_sync && matches!(self, Self::Dataset) {
-            return wrong("`--sync` is for folders of Markdown, HTML and text; this one holds a dataset");
+            return wrong("`--sync` is for folders of text files; this one holds a dataset");
         }
         if is_sync && !(is_text && is_folder) {
-            return wrong("`--sync` is for folders of Markdown, HTML and text");
+            return wrong("`--sync` is for folders of text files");
         }
         if (folders.source.is_some() || folders.prefix.is_some()) && !is_text {
-            return wrong("`--source` and `--prefix` are for Markdown, HTML and text");
+            return wrong("`--source` and `--prefix` are for text files");
         }
         if folders.no_ignore && !(is_text && is_folder) {
-            return wrong("`--no-ignore` is for folders of Markdown, HTML and text");
+            return wrong("`--no-ignore` is for folders of text files");
+        }
+        if folders.code && !(is_text && is_folder) {
+            return wrong("`--code` is for folders; a single file of source code is read without it");
         }
         if fields.are_given() && is_folder {
             return wrong("a folder has no use for `--format` and the names of fields");
@@ -137,6 +143,7 @@ impl FolderArgs {
 
     fn of(&self, folder: Folder) -> Origin {
         let folder = if self.no_ignore { folder.with_ignored() } else { folder };
+        let folder = if self.code { folder.with_code() } else { folder };
         let folder = self.prefix.iter().fold(folder, |folder, prefix| folder.prefixed(prefix));
         Origin::Folder(self.source.iter().fold(folder, |folder, source| folder.named(source)))
     }
@@ -147,7 +154,8 @@ pub fn name(path: &Path) -> String {
     if path == Path::new(STDIN) { "<stdin>".to_owned() } else { printing::path(path) }
 }
 
-/// Whether a regular file is read as plain text: its content is neither JSON lines nor compressed. If it is
+/// Whether a regular file is read as plain text: its content is neither JSON lines, except in a notebook, nor
+/// compressed. If it is
 /// unreadable, a later read reports the error.
 fn is_plain_text(path: &Path) -> bool {
     // Bytes read here from a pipe would be lost.
@@ -159,5 +167,6 @@ fn is_plain_text(path: &Path) -> bool {
     let head = &head[..read];
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head).trim_ascii_start();
     let object = text.strip_prefix(b"{").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"\""));
-    !object && !head.starts_with(b"\x1f\x8b") && !head.starts_with(b"\x28\xb5\x2f\xfd")
+    let is_notebook = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ipynb"));
+    (!object || is_notebook) && !head.starts_with(b"\x1f\x8b") && !head.starts_with(b"\x28\xb5\x2f\xfd")
 }

@@ -98,8 +98,8 @@ impl Sync {
         taken.iter().map(|id| of_another(&file(id), id, source(id))).collect()
     }
 
-    /// Deletes the documents of files that are missing or ignored. Returns how many, and a line if some of
-    /// the files are ignored.
+    /// Deletes the documents of files that are missing or no longer read. Returns how many, and lines about
+    /// files that are ignored, or source code.
     ///
     /// # Errors
     /// An incomplete listing of the files, and failures of the index.
@@ -108,7 +108,7 @@ impl Sync {
         index: &Index,
         folder: &Path,
         report: &FolderReport,
-    ) -> Result<(u64, Option<String>), Failure> {
+    ) -> Result<(u64, Vec<String>), Failure> {
         let own = self.known.iter().filter(|(_, known)| matches!(known, Known::Own { .. }));
         let gone: Vec<&String> = own.map(|(id, _)| id).filter(|id| !report.present.contains(*id)).collect();
         if !gone.is_empty() && !report.is_whole {
@@ -121,15 +121,16 @@ impl Sync {
         for group in gone.chunks(GROUP) {
             removed += index.delete_batch(group.iter().copied())? as u64;
         }
-        let left_out = self.folder.left_out(gone);
-        let line = left_out.first().map(|first| {
-            format!(
-                "{} removed whose file exists but is excluded by .gitignore or .ignore, such as {first}; \
-                 `--no-ignore` reads it",
-                counted(left_out.len(), "document")
-            )
-        });
-        Ok((removed, line))
+        let (ignored, code) = self.folder.left_out(gone);
+        let lines =
+            [(ignored, "excluded by .gitignore or .ignore", "--no-ignore"), (code, "source code", "--code")];
+        let line = |(ids, why, option): (Vec<&String>, &str, &str)| {
+            let (first, count) = (ids.first()?, counted(ids.len(), "document"));
+            Some(format!(
+                "{count} removed whose file exists but is {why}, such as {first}; `{option}` reads it"
+            ))
+        };
+        Ok((removed, lines.into_iter().filter_map(line).collect()))
     }
 }
 

@@ -44,6 +44,7 @@ struct LeftOut {
     hidden: u64,
     ignored: u64,
     links: u64,
+    code: u64,
     others: u64,
     empty: u64,
     /// Values of a file that are not in any document.
@@ -55,17 +56,19 @@ impl LeftOut {
         self.hidden += report.hidden;
         self.ignored += report.ignored;
         self.links += report.links;
+        self.code += report.code;
         self.others += report.others;
         self.empty += report.empty;
     }
 
     /// What was not read; empty if everything was.
     fn line(&self) -> String {
-        let Self { hidden, ignored, links, others, empty, values } = *self;
+        let Self { hidden, ignored, links, code, others, empty, values } = *self;
         listed(&[
             (hidden, "hidden"),
             (ignored, "ignored"),
             (links, "links"),
+            (code, "of source code (see `--code`)"),
             (others, "of other kinds"),
             (empty, "without text"),
             (values, if values == 1 { "value" } else { "values" }),

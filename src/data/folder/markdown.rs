@@ -13,21 +13,18 @@ use crate::outline::lines_in;
 
 /// The title, text and front matter of a file.
 pub(super) fn page(file: &str) -> Page {
-    if file.contains('\r') && !file.contains('\n') {
-        return page(&file.replace('\r', "\n"));
-    }
     match Front::of(file) {
         Front::Absent => {
             let note = front::is_late(file).then(|| {
                 "a block like front matter is read as text, because it does not begin on the first line"
                     .to_owned()
             });
-            Page { note, ..body(file, 1, PageText::new()).finish(None) }
+            Page { note, ..body(file, Some(1), PageText::new()).finish(None) }
         }
         Front::Read { mut fields, is_untitled, rest } => {
             let title = title(&mut fields);
             tags(&mut fields);
-            let body = body(rest, line_of(file, rest), PageText::new());
+            let body = body(rest, Some(line_of(file, rest)), PageText::new());
             let page = match title {
                 Some(title) => body.titled(title),
                 None => body.finish(None),
@@ -40,7 +37,7 @@ pub(super) fn page(file: &str) -> Page {
             start.push_verbatim(block.trim_end());
             start.stop(Break::Paragraph);
             let note = format!("the front matter is read as text, because it cannot be parsed: {why}");
-            Page { note: Some(note), ..body(rest, line_of(file, rest), start).finish(None) }
+            Page { note: Some(note), ..body(rest, Some(line_of(file, rest)), start).finish(None) }
         }
     }
 }
@@ -80,8 +77,8 @@ fn line_of(file: &str, rest: &str) -> u32 {
     1 + lines_in(&file[..file.len() - rest.len()])
 }
 
-/// Adds Markdown without front matter, which begins on a line of its file, to a page.
-fn body(markdown: &str, first: u32, page: PageText) -> PageText {
+/// Adds Markdown without front matter, which begins on a line of its file if it is known, to a page.
+pub(super) fn body(markdown: &str, first: Option<u32>, page: PageText) -> PageText {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
@@ -99,7 +96,7 @@ fn body(markdown: &str, first: u32, page: PageText) -> PageText {
     };
     let lines = Lines::of(markdown);
     for (event, place) in Parser::new_ext(markdown, options).into_offset_iter() {
-        reader.page.at_line(first - 1 + lines.at(place.start));
+        reader.page.at_line(first.map_or(0, |first| first - 1 + lines.at(place.start)));
         reader.event(event, place);
     }
     reader.page

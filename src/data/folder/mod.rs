@@ -1,9 +1,17 @@
-//! Documents from a folder of Markdown, HTML and plain text.
+//! Documents from a folder of texts: Markdown, HTML, plain text, other markup, notebooks and source code.
 
+mod asciidoc;
+mod code;
 mod elements;
 mod front;
 mod html;
+mod lightweight;
 mod markdown;
+mod mdx;
+mod notebook;
+mod org;
+mod rst;
+mod subtitles;
 mod text;
 mod walk;
 mod yaml;
@@ -38,18 +46,22 @@ const OWN: &str = "page_";
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub fn fuzz_markup(text: &str) {
-    for markup in [Markup::Markdown, Markup::Html, Markup::Plain] {
-        let page = markup.page(text);
+    for markup in Markup::ALL {
+        let Ok(page) = markup.page(text) else { continue };
+        assert!(page.outline.fits(&page.text));
         assert!(page.text.len() <= 6 * text.len() + 16);
     }
 }
 
-/// A folder whose files are documents: those that end in `.md`, `.markdown`, `.html`, `.htm`, `.txt` or
-/// `.text`, in upper or lower case, including subfolders.
+/// A folder whose files are documents: Markdown (`.md`, `.markdown`, `.mdx`), HTML (`.html`, `.htm`), text
+/// (`.txt`, `.text`), reStructuredText (`.rst`), AsciiDoc (`.adoc`, `.asciidoc`), Org (`.org`), Jupyter
+/// notebooks (`.ipynb`) and subtitles (`.srt`, `.vtt`), in upper or lower case, including subfolders;
+/// [`Self::with_code`] adds source code.
 ///
 /// A file's id is its path relative to the folder, with `/` between its parts ([`Self::prefixed`] adds a
-/// prefix). The title is the first of: the title in Markdown's front matter, the first heading of level 1,
-/// the `<title>` of HTML, the first heading, the file's name without its extension. A `null` title in the
+/// prefix). The title is the first of: the title in Markdown's front matter or Org's `#+TITLE`, the first
+/// heading of level 1, the `<title>` of HTML, the first heading, the file's name without its extension; that
+/// of source code is the file's path. A `null` title in the
 /// front matter means no title. The text is the content without markup and without the heading used as title.
 /// The metadata has `source` (the name of the folder), `prefix` (the prefix of the id, if any), the fields of
 /// [`FileVersion`], the other fields of the front matter, and a `title` that is not that of the document. A
@@ -77,6 +89,7 @@ pub struct Folder {
     source: String,
     prefix: String,
     with_ignored: bool,
+    with_code: bool,
 }
 
 /// The names of the fields of [`FileVersion`] in the metadata of a document.
@@ -112,34 +125,71 @@ impl FileVersion {
 #[derive(Clone, Copy)]
 enum Markup {
     Markdown,
+    Mdx,
     Html,
     Plain,
+    Rst,
+    Org,
+    AsciiDoc,
+    Notebook,
+    Subtitles,
+    Code,
 }
 
 impl Markup {
+    #[cfg(any(feature = "fuzzing", test))]
+    const ALL: [Self; 10] = [
+        Self::Markdown,
+        Self::Mdx,
+        Self::Html,
+        Self::Plain,
+        Self::Rst,
+        Self::Org,
+        Self::AsciiDoc,
+        Self::Notebook,
+        Self::Subtitles,
+        Self::Code,
+    ];
+
     /// From the extension of a name.
     fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "md" | "markdown" => Some(Self::Markdown),
+            "mdx" => Some(Self::Mdx),
             "html" | "htm" => Some(Self::Html),
             "txt" | "text" => Some(Self::Plain),
-            _ => None,
+            "rst" => Some(Self::Rst),
+            "org" => Some(Self::Org),
+            "adoc" | "asciidoc" => Some(Self::AsciiDoc),
+            "ipynb" => Some(Self::Notebook),
+            "srt" | "vtt" => Some(Self::Subtitles),
+            extension => code::is_code(extension).then_some(Self::Code),
         }
     }
 
-    fn page(self, text: &str) -> Page {
-        match self {
+    /// # Errors
+    /// A notebook that is not one.
+    fn page(self, text: &str) -> Result<Page, serde_json::Error> {
+        // Lines may end as on old Macs.
+        if text.contains('\r') && !text.contains('\n') && !matches!(self, Self::Html | Self::Notebook) {
+            return self.page(&text.replace('\r', "\n"));
+        }
+        Ok(match self {
             Self::Markdown => markdown::page(text),
+            Self::Mdx => markdown::page(&mdx::markdown(text)),
             Self::Html => html::page(text),
-            Self::Plain if text.contains('\r') && !text.contains('\n') => {
-                self.page(&text.replace('\r', "\n"))
-            }
+            Self::Rst => rst::page(text),
+            Self::Org => org::page(text),
+            Self::AsciiDoc => asciidoc::page(text),
+            Self::Notebook => notebook::page(text)?,
+            Self::Subtitles => subtitles::page(text),
+            Self::Code => code::page(text),
             Self::Plain => {
                 let (before, own) = (&text[..text.len() - text.trim_start().len()], text.trim());
                 let outline = Outline::of_paragraphs(own, 1 + lines_in(before));
                 Page { text: own.to_owned(), outline, ..Page::default() }
             }
-        }
+        })
     }
 }
 
@@ -152,7 +202,7 @@ impl Folder {
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::dataset::directory(dir)?;
         let source = absolute(&root)?;
-        Ok(Self { root, source, prefix: String::new(), with_ignored: false })
+        Ok(Self { root, source, prefix: String::new(), with_ignored: false, with_code: false })
     }
 
     /// A single file, read as in its folder.
@@ -165,7 +215,7 @@ impl Folder {
         // Checked before its folder, so that the error names the file.
         fs::metadata(&root).map_err(|source| DataError::open(&root, source))?;
         let source = absolute(folder.unwrap_or(Path::new(".")))?;
-        Ok(Self { root, source, prefix: String::new(), with_ignored: false })
+        Ok(Self { root, source, prefix: String::new(), with_ignored: false, with_code: true })
     }
 
     /// Whether a file with this name is read, by its extension.
@@ -182,6 +232,12 @@ impl Folder {
     /// Also reads the files in `.gitignore`, `.ignore` and git's other lists.
     pub fn with_ignored(mut self) -> Self {
         self.with_ignored = true;
+        self
+    }
+
+    /// Also reads source code: the files that end as those of a programming language.
+    pub fn with_code(mut self) -> Self {
+        self.with_code = true;
         self
     }
 
@@ -239,14 +295,23 @@ impl Folder {
         half
     }
 
-    /// The ids whose files exist but are ignored.
-    pub fn left_out<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
+    /// The ids whose files exist but are ignored, and those whose files are source code that is not read.
+    pub fn left_out<'a>(
+        &self,
+        ids: impl IntoIterator<Item = &'a String>,
+    ) -> (Vec<&'a String>, Vec<&'a String>) {
         let mut rules = self.rules();
-        let is_left_out = |id: &&String| {
-            let Some(path) = id.strip_prefix(&self.prefix) else { return false };
-            self.root.join(path).is_file() && rules.leave_out(Path::new(path), false).0
-        };
-        ids.into_iter().filter(is_left_out).collect()
+        let (mut ignored, mut code) = (Vec::new(), Vec::new());
+        for id in ids {
+            let Some(path) = id.strip_prefix(&self.prefix).map(Path::new) else { continue };
+            if !self.root.join(path).is_file() {
+            } else if rules.leave_out(path, false).0 {
+                ignored.push(id);
+            } else if !self.with_code && matches!(Markup::of(path), Some(Markup::Code)) {
+                code.push(id);
+            }
+        }
+        (ignored, code)
     }
 
     fn rules(&self) -> Rules {
@@ -318,3 +383,6 @@ fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError>
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,7 +131,11 @@ impl PageText {
         let level = match self.open {
             Some((level, None)) => level,
             _ if self.before == Break::Paragraph => 0,
-            _ if self.parts.last().is_some_and(|last| last.line + self.lines == self.line) => return,
+            _ if self.line == 0
+                || self.parts.last().is_some_and(|last| last.line + self.lines == self.line) =>
+            {
+                return;
+            }
             _ => Part::LINE,
         };
         self.parts.push(Part { start: self.text.len() as u32, line: self.line, level });

@@ -101,6 +101,7 @@ where
                 self.report.links += 1;
             } else if kind.is_file() {
                 match Markup::of(entry.path()) {
+                    Some(Markup::Code) if !self.folder.with_code => self.report.code += 1,
                     Some(markup) => return Some(Ok((entry, markup))),
                     None => {
                         self.report.others += 1;
@@ -146,13 +147,19 @@ where
             self.report.unchanged += 1;
             return Ok(None);
         }
-        let mut page = markup.page(&text_of(path, markup, version.bytes)?);
+        let mut page = markup.page(&text_of(path, markup, version.bytes)?).map_err(|error| {
+            let message =
+                format!("this is not a notebook of Jupyter's format 4: {error}; open and save it there");
+            DataError::of_path(path, DataErrorKind::Format, message)
+        })?;
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.empty += 1;
             self.report.present.remove(&id);
             return Ok(None);
         }
-        if page.title.is_empty() && !page.is_untitled {
+        if let Markup::Code = markup {
+            page.title = id[self.folder.prefix.len()..].to_owned();
+        } else if page.title.is_empty() && !page.is_untitled {
             page.title = path.file_stem().and_then(OsStr::to_str).unwrap_or_default().to_owned();
         }
         let document = Document::new(id, page.title, page.text).with_outline(page.outline);
@@ -168,24 +175,25 @@ where
     /// The error for a folder without readable files or text: it is probably a mistake, and a sync would
     /// remove all documents.
     fn nothing(&self) -> Option<DataError> {
-        let FolderReport { present, empty, ignored, others, is_whole, .. } = &self.report;
+        let FolderReport { present, empty, ignored, code, others, is_whole, .. } = &self.report;
         if !present.is_empty() || self.count > 0 || !is_whole {
             return None;
         }
-        let found = match (*empty, *ignored, self.others.is_empty()) {
-            (0, 0, true) => "none".to_owned(),
-            (0, 0, false) => match others.saturating_sub(self.others.len() as u64) {
+        let found = match (*empty, *ignored, *code, self.others.is_empty()) {
+            (0, 0, 0, true) => "none".to_owned(),
+            (0, 0, 0, false) => match others.saturating_sub(self.others.len() as u64) {
                 0 => self.others.join(", "),
                 more => format!("{} and {more} more", self.others.join(", ")),
             },
-            (0, ignored, _) => {
+            (0, 0, code, _) => format!("{code} of source code, which `--code` reads"),
+            (0, ignored, ..) => {
                 format!("{ignored} that .gitignore or .ignore names, which `--no-ignore` reads")
             }
             (empty, ..) => format!("{empty} without text"),
         };
         let message = format!(
-            "no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in .md, .html \
-             or .txt, also in the folders in it; other files found: {found}; give files of other kinds by their names"
+            "no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in .md, .html, \
+             .txt, .rst, .adoc, .org or .ipynb, also in the folders in it; other files found: {found}; give files of other kinds by their names"
         );
         Some(DataError::of_path(&self.folder.root, DataErrorKind::Missing, message))
     }

@@ -64,7 +64,8 @@ fn what_is_not_quite_front_matter_is_named() {
     assert!(late.note.is_some_and(|note| note.ends_with("because it does not begin on the first line")));
     assert!(page("\n---\n\na\n\n---\n").note.is_none());
     // Line endings of classic Mac OS.
-    let old = page("---\rtitle: Tea\ryear: 1\r---\r\ra\r\rb\r");
+    let old = "---\rtitle: Tea\ryear: 1\r---\r\ra\r\rb\r";
+    let old = crate::data::folder::Markup::Markdown.page(old).unwrap();
     assert_eq!((&*old.title, &*old.text, &old.metadata["year"]), ("Tea", "a\n\nb", &json!(1)));
 }
 
