@@ -612,3 +612,52 @@ fn a_sync_says_what_it_removes_as_ignored() {
     let line = flow.run("insert", &["--no-ignore", text(&other.join("own.md"))]).failure();
     assert!(line.contains("`--no-ignore` is for folders"), "{line}");
 }
+
+/// Commands read files of other kinds, and those of known kinds too; a failure is that of its file.
+#[test]
+fn commands_print_the_text_of_files() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    write(&folder, "-v heron's.RTF", "one heron");
+    write(&folder, "sub/bad.rtf", "broken");
+    let script = flow.path("print.sh");
+    fs::write(&script, "grep -q heron \"$1\" || { echo 'not a bird' >&2; exit 4; }; rev \"$1\"\n").unwrap();
+    let pre = format!("rtf=/bin/sh {}", text(&script));
+    let insert = |rest: &[&str]| flow.run("insert", &[&["--pre", &pre], rest].concat());
+    let ran = insert(&["--sync", text(&folder)]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.out.starts_with("4 inserted, 0 replaced, 1 refused; the index has 4"), "{}", ran.out);
+    let refused = format!(
+        "refused: {}: `/bin/sh {}` failed with exit status 4: not a bird\n",
+        text(&folder.join("sub/bad.rtf")),
+        text(&script)
+    );
+    assert!(ran.err.starts_with(&refused), "{}", ran.err);
+    let heron = &stored(&flow)[0];
+    assert_eq!((&*heron.id, &*heron.title, &*heron.text), ("-v heron's.RTF", "-v heron's", "noreh eno"));
+    assert_eq!(heron.outline.line(&heron.text, 0), None);
+    // Unchanged files are not read again; a failed one is tried again.
+    let out = insert(&["--sync", text(&folder)]).out;
+    assert!(out.starts_with("0 inserted, 0 replaced, 4 unchanged, 1 refused; "), "{out}");
+    // Another command is noticed by content.
+    fs::write(&script, "cat \"$1\"\n").unwrap();
+    let out = insert(&["--sync", text(&folder)]).ok();
+    assert!(out.starts_with("1 inserted, 0 replaced, 4 unchanged; "), "{out}");
+    let out = insert(&["--sync=hash", text(&folder)]).ok();
+    assert!(out.starts_with("0 inserted, 1 replaced, 4 unchanged; "), "{out}");
+    // A single file, and a kind that is known.
+    let out =
+        flow.run("insert", &["--pre", "rtf=cat", "--pre", ".md=rev", text(&folder.join("tea.md"))]).ok();
+    assert!(out.starts_with("0 inserted, 1 replaced; "), "{out}");
+    assert_eq!(stored(&flow)[4].text, "aeT #\n\n.*ti* peetS");
+    let out = flow.run("insert", &["--sync", text(&folder)]).ok();
+    assert!(out.contains("2 removed; not read: 2 of other kinds; "), "{out}");
+    for (rest, expected) in [
+        (vec!["--pre", "rtf=cat", "--pre", "RTF=rev", text(&folder)], "`--pre` names the suffix `RTF` twice"),
+        (vec!["--pre", "rtf=cat", "-"], "-: `--pre` is for folders, and for files with its suffix"),
+    ] {
+        let line = flow.run("insert", &rest).failure();
+        assert!(line.contains(expected), "{line}");
+    }
+    assert!(flow.run("insert", &["--pre", "rtf", text(&folder)]).err.contains("is not SUFFIX=COMMAND"));
+}

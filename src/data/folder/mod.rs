@@ -3,7 +3,9 @@
 mod elements;
 mod front;
 mod html;
+mod kind;
 mod markdown;
+mod printed;
 mod text;
 mod walk;
 mod yaml;
@@ -23,6 +25,8 @@ use super::lines::BYTE_ORDER_MARK;
 use super::streams::Documents;
 use crate::document::Document;
 use crate::outline::{Outline, lines_in};
+use kind::Kind;
+pub use printed::PreCommand;
 use text::Page;
 use walk::{FolderDocuments, Rules};
 
@@ -34,10 +38,15 @@ const PREFIX: &str = "prefix";
 /// Prefix for a page's field whose name clashes with a reserved one.
 const OWN: &str = "page_";
 
-/// Reads a text as each kind of file.
+/// Reads bytes as each kind of file.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn fuzz_markup(text: &str) {
+pub fn fuzz_markup(bytes: &[u8]) {
+    for (_, read) in kind::READERS {
+        let text = read(bytes).map_or(0, |page| page.text.len() as u64);
+        assert!(text <= MAX_FILE_BYTES);
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
     for markup in [Markup::Markdown, Markup::Html, Markup::Plain] {
         let page = markup.page(text);
         assert!(page.text.len() <= 6 * text.len() + 16);
@@ -77,6 +86,7 @@ pub struct Folder {
     source: String,
     prefix: String,
     with_ignored: bool,
+    commands: Vec<PreCommand>,
 }
 
 /// The names of the fields of [`FileVersion`] in the metadata of a document.
@@ -152,7 +162,7 @@ impl Folder {
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::dataset::directory(dir)?;
         let source = absolute(&root)?;
-        Ok(Self { root, source, prefix: String::new(), with_ignored: false })
+        Ok(Self::at(root, source))
     }
 
     /// A single file, read as in its folder.
@@ -165,12 +175,31 @@ impl Folder {
         // Checked before its folder, so that the error names the file.
         fs::metadata(&root).map_err(|source| DataError::open(&root, source))?;
         let source = absolute(folder.unwrap_or(Path::new(".")))?;
-        Ok(Self { root, source, prefix: String::new(), with_ignored: false })
+        Ok(Self::at(root, source))
+    }
+
+    fn at(root: PathBuf, source: String) -> Self {
+        Self { root, source, prefix: String::new(), with_ignored: false, commands: Vec::new() }
     }
 
     /// Whether a file with this name is read, by its extension.
     pub fn reads(path: impl AsRef<Path>) -> bool {
-        Markup::of(path.as_ref()).is_some()
+        Kind::of(path.as_ref()).is_some()
+    }
+
+    /// Reads files with a suffix by running a command, also where they would be read without it; a later
+    /// command for the same suffix replaces it.
+    ///
+    /// The command runs without a shell, in the working directory, with the path of the file as its last
+    /// argument, and without input. What it prints is the file's text, in UTF-8 and without markup. It is an
+    /// error of the file if the command fails, takes more than a minute, after which it is ended together
+    /// with all it started, or prints more than [`MAX_FILE_BYTES`].
+    ///
+    /// A file that is unchanged for [`Self::changed_documents`] is not read again because of another command.
+    pub fn pre(mut self, command: PreCommand) -> Self {
+        self.commands.retain(|own| !own.suffix().eq_ignore_ascii_case(command.suffix()));
+        self.commands.push(command);
+        self
     }
 
     /// Sets a prefix for each id.
@@ -286,11 +315,12 @@ fn bad_name(path: &Path) -> DataError {
 }
 
 /// Reads a file of at most [`MAX_FILE_BYTES`].
-fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError> {
+fn bytes_of(path: &Path, bytes: u64) -> Result<Vec<u8>, DataError> {
     let limit = MAX_FILE_BYTES;
-    let failed = |kind, message: String| Err(DataError::of_path(path, kind, message));
-    let too_large =
-        |bytes| failed(DataErrorKind::TooLarge, format!("{bytes} bytes, at most {limit} are read; split it"));
+    let too_large = |bytes| {
+        let message = format!("{bytes} bytes, at most {limit} are read; split it");
+        Err(DataError::of_path(path, DataErrorKind::TooLarge, message))
+    };
     if bytes > limit {
         return too_large(bytes);
     }
@@ -301,6 +331,12 @@ fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError>
     if text.len() as u64 > limit {
         return too_large(text.len() as u64);
     }
+    Ok(text)
+}
+
+/// The content of a file as text.
+fn text_of(path: &Path, markup: Markup, text: Vec<u8>) -> Result<String, DataError> {
+    let failed = |kind, message: String| Err(DataError::of_path(path, kind, message));
     if let Markup::Html = markup
         && let Some(charset) = html::unread_charset(&text)
     {

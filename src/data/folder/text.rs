@@ -131,6 +131,7 @@ impl PageText {
         let level = match self.open {
             Some((level, None)) => level,
             _ if self.before == Break::Paragraph => 0,
+            _ if self.line == 0 => return,
             _ if self.parts.last().is_some_and(|last| last.line + self.lines == self.line) => return,
             _ => Part::LINE,
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ignore::{IncrementalIgnore, WalkBuilder};
 use walkdir::{DirEntry, IntoIter, WalkDir};
 
-use super::{FileVersion, Folder, Markup, bad_name, text_of};
+use super::{FileVersion, Folder, Kind, bad_name};
 use crate::data::error::{DataError, DataErrorKind};
 use crate::data::streams::{DocumentSource, Documents, FolderReport};
 use crate::document::Document;
@@ -76,7 +76,7 @@ where
     }
 
     /// The next file to read; `None` after the last one.
-    fn entry(&mut self) -> Option<Result<(DirEntry, Markup), DataError>> {
+    fn entry(&mut self) -> Option<Result<(DirEntry, Kind), DataError>> {
         loop {
             let entry = match self.walk.next()? {
                 Ok(entry) => entry,
@@ -100,8 +100,8 @@ where
             } else if kind.is_symlink() {
                 self.report.links += 1;
             } else if kind.is_file() {
-                match Markup::of(entry.path()) {
-                    Some(markup) => return Some(Ok((entry, markup))),
+                match self.folder.kind(entry.path()) {
+                    Some(kind) => return Some(Ok((entry, kind))),
                     None => {
                         self.report.others += 1;
                         if self.others.len() < MOST_NAMED {
@@ -130,7 +130,7 @@ where
     }
 
     /// A file's document; `None` if it is unchanged or has no text.
-    fn document(&mut self, entry: &DirEntry, markup: Markup) -> Result<Option<Document>, DataError> {
+    fn document(&mut self, entry: &DirEntry, kind: Kind) -> Result<Option<Document>, DataError> {
         let path = entry.path();
         let own = match entry.depth() {
             0 => Path::new(entry.file_name()),
@@ -146,7 +146,7 @@ where
             self.report.unchanged += 1;
             return Ok(None);
         }
-        let mut page = markup.page(&text_of(path, markup, version.bytes)?);
+        let mut page = self.folder.page(path, kind, version.bytes)?;
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.empty += 1;
             self.report.present.remove(&id);
@@ -199,7 +199,7 @@ where
     fn next(&mut self) -> Option<Result<Document, DataError>> {
         while !self.is_finished {
             let item = match self.entry() {
-                Some(Ok((entry, markup))) => self.document(&entry, markup).transpose(),
+                Some(Ok((entry, kind))) => self.document(&entry, kind).transpose(),
                 Some(Err(error)) => Some(Err(error)),
                 None => {
                     self.is_finished = true;
