@@ -272,7 +272,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
     let (folder, table) = (text(&folder), text(&table));
     let dataset = text(crate::support::dataset());
     let nothing = flow.path("nothing");
-    write(&nothing, "a.pdf", "x");
+    write(&nothing, "a.bin", "x");
     let synced = flow.run("insert", &["--sync", folder]).ok();
     assert!(synced.starts_with("3 inserted"));
     for (rest, expected) in [
@@ -287,9 +287,9 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
         (
             vec![text(&nothing)],
             "nothing: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in \
-             .md, .html or .txt, also in the folders in it; other files found: a.pdf; give files of other kinds by their names",
+             .md, .html or .txt, also in the folders in it; other files found: a.bin; give files of other kinds by their names",
         ),
-        (vec!["--sync", text(&nothing)], "other files found: a.pdf"),
+        (vec!["--sync", text(&nothing)], "other files found: a.bin"),
     ] {
         let line = flow.run("insert", &rest).failure();
         assert!(line.contains(expected), "{line}");
@@ -448,9 +448,9 @@ fn files_of_other_content_are_named() {
     let ran = flow.run("insert", &[text(&chain)]);
     assert!(ran.out.starts_with("0 inserted, 1 replaced, 11 refused; the index"), "{}", ran.out);
     let others = flow.path("others");
-    (0..8).for_each(|n| write(&others, &format!("{n}.pdf"), "x"));
+    (0..8).for_each(|n| write(&others, &format!("{n}.bin"), "x"));
     let line = flow.run("insert", &[text(&others)]).failure();
-    assert!(line.contains("other files found: 0.pdf, 1.pdf, 2.pdf, 3.pdf, 4.pdf and 3 more; "), "{line}");
+    assert!(line.contains("other files found: 0.bin, 1.bin, 2.bin, 3.bin, 4.bin and 3 more; "), "{line}");
     let lines = flow.path("lines.txt");
     fs::write(&lines, "  { \"_id\": \"1\", \"text\": \"one\", \"lang\": \"en\" }\n").unwrap();
     assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("1 inserted"));
@@ -542,7 +542,7 @@ fn the_summary_is_json_too() {
         ("skipped.md", "x"),
         ("build/one.md", "x"),
         ("build/two.md", "x"),
-        ("other.pdf", "x"),
+        ("other.bin", "x"),
         ("empty.md", ""),
         ("broken.md", "---\na: b: c\n---\ntext"),
     ] {

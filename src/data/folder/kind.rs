@@ -2,13 +2,10 @@
 
 use std::path::Path;
 
-use super::text::Page;
+use super::text::{Page, Unreadable};
 use super::{Folder, Markup, bytes_of, text_of};
-use crate::data::error::{DataError, DataErrorKind};
-
-/// Why a file is not read, without its name.
-#[derive(Debug)]
-pub(super) struct Unreadable(pub DataErrorKind, pub String);
+use super::{docx, email, epub, odt};
+use crate::data::error::DataError;
 
 /// Reads the bytes of a file that is not text.
 type Read = fn(&[u8]) -> Result<Page, Unreadable>;
@@ -25,7 +22,14 @@ pub(super) enum Kind {
 }
 
 /// The readers of bytes by the endings of names.
-pub(super) const READERS: [(&str, Read); 0] = [];
+pub(super) const READERS: &[(&str, Read)] = &[
+    ("eml", email::page),
+    ("docx", docx::page),
+    ("odt", odt::page),
+    ("epub", epub::page),
+    #[cfg(feature = "pdf")]
+    ("pdf", super::pdf::page),
+];
 
 impl Kind {
     /// From the extension of a name.

@@ -1,10 +1,17 @@
-//! Documents from a folder of Markdown, HTML and plain text.
+//! Documents from a folder of Markdown, HTML, plain text, office files and e-mail.
 
+mod archive;
+mod docx;
 mod elements;
+mod email;
+mod epub;
 mod front;
 mod html;
 mod kind;
 mod markdown;
+mod odt;
+#[cfg(feature = "pdf")]
+mod pdf;
 mod printed;
 mod text;
 mod walk;
@@ -27,11 +34,9 @@ use crate::document::Document;
 use crate::outline::{Outline, lines_in};
 use kind::Kind;
 pub use printed::PreCommand;
+pub use text::MAX_FILE_BYTES;
 use text::Page;
 use walk::{FolderDocuments, Rules};
-
-/// Most bytes of a file in a folder, the limit of a document.
-pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 const SOURCE: &str = "source";
 const PREFIX: &str = "prefix";
@@ -53,16 +58,17 @@ pub fn fuzz_markup(bytes: &[u8]) {
     }
 }
 
-/// A folder whose files are documents: those that end in `.md`, `.markdown`, `.html`, `.htm`, `.txt` or
-/// `.text`, in upper or lower case, including subfolders.
+/// A folder whose files are documents: those that end in `.md`, `.markdown`, `.html`, `.htm`, `.txt`,
+/// `.text`, `.docx`, `.odt`, `.epub` or `.eml`, with the feature `pdf` also `.pdf`, in upper or lower case,
+/// including subfolders.
 ///
 /// A file's id is its path relative to the folder, with `/` between its parts ([`Self::prefixed`] adds a
-/// prefix). The title is the first of: the title in Markdown's front matter, the first heading of level 1,
-/// the `<title>` of HTML, the first heading, the file's name without its extension. A `null` title in the
-/// front matter means no title. The text is the content without markup and without the heading used as title.
-/// The metadata has `source` (the name of the folder), `prefix` (the prefix of the id, if any), the fields of
-/// [`FileVersion`], the other fields of the front matter, and a `title` that is not that of the document. A
-/// field whose name is reserved gets the prefix `page_`.
+/// prefix). The title is the first of: the title in Markdown's front matter or the properties of an office
+/// file or a message, the first heading of level 1, the `<title>` of HTML, the first heading, the file's name
+/// without its extension. A `null` title in the front matter means no title. The text is the content without
+/// markup and without the heading used as title. The metadata has `source` (the name of the folder), `prefix`
+/// (the prefix of the id, if any), the fields of [`FileVersion`], the other fields of the front matter, and a
+/// `title` that is not that of the document. A field whose name is reserved gets the prefix `page_`.
 ///
 /// Hidden files and folders, whose names begin with a dot, those in `.gitignore`, `.ignore` and git's other
 /// lists (like ripgrep by default; [`Self::with_ignored`] includes them), and symbolic links are skipped,

@@ -149,6 +149,7 @@ where
         let mut page = self.folder.page(path, kind, version.bytes)?;
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.empty += 1;
+            self.report.notes.extend(page.note.map(|note| format!("{}: {note}", path.display())));
             self.report.present.remove(&id);
             return Ok(None);
         }
@@ -185,7 +186,8 @@ where
         };
         let message = format!(
             "no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in .md, .html \
-             or .txt, also in the folders in it; other files found: {found}; give files of other kinds by their names"
+             or .txt, also in the folders in it; other files found: {found}; give files of other kinds by their names, or a \
+             command that reads them by `--pre`"
         );
         Some(DataError::of_path(&self.folder.root, DataErrorKind::Missing, message))
     }
