@@ -12,8 +12,8 @@ const MOST_OF_A_HEADER: usize = 1_000;
 /// Most addresses, and names of attachments, that are metadata.
 const MOST_LISTED: usize = 100;
 
-/// The subject and text of a message. Its metadata are `from`, `to`, `cc`, `date` and `attachments`, the names
-/// of the files that are not read.
+/// The subject and text of a message. Its metadata are `from`, `to`, `cc`, `date` and `attachments`, the
+/// names of the files that are not read.
 pub(super) fn page(file: &[u8]) -> Result<Page, Unreadable> {
     let message = MessageParser::default().parse(file).filter(is_message).ok_or_else(|| {
         let message = "this is not an e-mail message: it has none of the headers From, To, Date and Subject";

@@ -17,8 +17,10 @@ use crate::data::input::foreign;
 
 /// The longest that a file is read. The thread ends with its page then, or never, if the page is hostile.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Bytes of stack for values within values.
-const STACK: usize = 64 << 20;
+/// Most lists and dictionaries within one another, which the library reads by recursion, and bytes of stack
+/// for them. In a compressed part of a file they are not counted.
+const DEEPEST: usize = 10_000;
+const STACK: usize = 256 << 20;
 /// Bytes before the beginning of a file that viewers accept.
 const MOST_BEFORE: usize = 1024;
 /// The gap between letters that is a space, in units of the size of the letters: of 0.1 to 0.3 the one with
@@ -46,6 +48,10 @@ pub(super) fn page(file: &[u8]) -> Result<Page, Unreadable> {
             _ => foreign(file).map_or("it does not begin with `%PDF-`", |(found, _)| found),
         };
         return Err(format(format!("this is not a PDF document: {found}")));
+    }
+    if deepest(file) > DEEPEST {
+        let message = format!("more than {DEEPEST} lists and dictionaries are within one another");
+        return Err(Unreadable(DataErrorKind::Damaged, message));
     }
     let (send, received) = channel();
     let (bytes, until) = (file.to_vec(), Instant::now() + LONGEST);
@@ -78,6 +84,20 @@ pub(super) fn page(file: &[u8]) -> Result<Page, Unreadable> {
             format!("reading it takes more than {} seconds; split it", LONGEST.as_secs()),
         )),
     }
+}
+
+/// The most lists and dictionaries that are open at a place of a file.
+fn deepest(file: &[u8]) -> usize {
+    let (mut open, mut most) = (0_usize, 0);
+    for sign in file {
+        match sign {
+            b'[' | b'<' => open += 1,
+            b']' | b'>' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    most
 }
 
 /// Reads the pages one after the other.
