@@ -81,6 +81,14 @@ impl Outline {
         Self(parts)
     }
 
+    /// The outline of a text that has no lines in its file.
+    #[cfg(feature = "folders")]
+    pub(crate) fn without_lines(mut self) -> Self {
+        self.0.retain(Part::begins_block);
+        self.0.iter_mut().for_each(|part| part.line = 0);
+        self
+    }
+
     /// Whether it has no parts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

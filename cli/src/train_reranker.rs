@@ -63,9 +63,6 @@ impl Args {
             self.first_stage.as_deref().or(self.training.set.index()).map(open_read_only).transpose()?;
         Ok(match index {
             None => (None, "hits of BM25 over the documents are reranked"),
-            Some(index) if self.first_stage.is_none() && index.passages().is_some() => {
-                (None, "the index has passages: hits of BM25 over whole documents are reranked")
-            }
             index => (index, "hits of the index are reranked"),
         })
     }

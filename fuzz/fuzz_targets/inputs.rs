@@ -39,7 +39,5 @@ fuzz_target!(|bytes: &[u8]| {
     if bytes.len() < 10_000 {
         let _ = read_judgments(Cursor::new(bytes.to_vec()), "input", None);
     }
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        ehi::data::fuzz_markup(text);
-    }
+    ehi::data::fuzz_markup(bytes);
 });

@@ -49,6 +49,8 @@ pub enum DataErrorKind {
     Columnar,
     /// The content has an unsupported or unknown format.
     Format,
+    /// A command that prints the text of a file failed or could not be run.
+    Command,
     /// An option is out of range, contradicts another one, or has no effect on the kind of file.
     Option,
 }
@@ -114,8 +116,8 @@ impl DataError {
     /// read.
     #[cfg(feature = "folders")]
     pub fn is_of_one_file(&self) -> bool {
-        use DataErrorKind::{Encoding, Format, Open, TooLarge};
-        matches!(self.kind, Open | Encoding | Format | TooLarge)
+        use DataErrorKind::{Command, Damaged, Encoding, Format, Open, TooLarge};
+        matches!(self.kind, Open | Encoding | Format | TooLarge | Damaged | Command)
     }
 
     /// Whether the file could not be read to its end because of the system or damage, rather than a faulty

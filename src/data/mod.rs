@@ -28,7 +28,7 @@ pub use error::{DataError, DataErrorKind};
 #[doc(hidden)]
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
-pub use folder::{FileVersion, Folder, MAX_FILE_BYTES};
+pub use folder::{FileVersion, Folder, MAX_FILE_BYTES, PreCommand};
 #[cfg(feature = "train")]
 pub(crate) use held_out::SPLIT_SEED;
 pub use held_out::{LEARN_HELD_OUT, is_held_out};

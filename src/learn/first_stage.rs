@@ -25,7 +25,7 @@ impl<'a> RerankerTrainer<'a> {
 ///
 /// # Errors
 /// [`TrainError::OtherDocuments`] if the index and the set do not hold the same documents;
-/// [`TrainError::Passages`]; those of a search.
+/// those of a search.
 fn search(
     index: &Index,
     set: &TrainingSet,
@@ -33,9 +33,6 @@ fn search(
     depth: usize,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Vec<Vec<u32>>> {
-    if set.of_passages {
-        return Err(TrainError::Passages.into());
-    }
     let places: HashMap<&str, u32> =
         (0u32..).zip(&set.documents).map(|(place, document)| (document.id.as_str(), place)).collect();
     let differ = |id: &str| TrainError::OtherDocuments { id: id.to_owned() };

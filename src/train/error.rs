@@ -154,11 +154,6 @@ pub enum TrainError {
         /// Documents of the training set.
         documents: usize,
     },
-    /// A reranker is trained on whole documents, and those of the set are passages.
-    #[error(
-        "a reranker is trained on whole documents, and the set has passages; give its documents as a corpus"
-    )]
-    Passages,
     /// The encoder's embeddings are not of unit length, and those of a query encoder always are.
     #[error(
         "the encoder's embeddings do not have unit norm; a query encoder needs an encoder whose embeddings do"

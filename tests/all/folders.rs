@@ -272,7 +272,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
     let (folder, table) = (text(&folder), text(&table));
     let dataset = text(crate::support::dataset());
     let nothing = flow.path("nothing");
-    write(&nothing, "a.pdf", "x");
+    write(&nothing, "a.bin", "x");
     let synced = flow.run("insert", &["--sync", folder]).ok();
     assert!(synced.starts_with("3 inserted"));
     for (rest, expected) in [
@@ -287,9 +287,9 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
         (
             vec![text(&nothing)],
             "nothing: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in \
-             .md, .html, .txt, .rst, .adoc, .org or .ipynb, also in the folders in it; other files found: a.pdf; give files of other kinds by their names",
+             .md, .html, .txt, .docx or another ending of docs/inputs.md, also in the folders in it; other files found: a.bin; give files of other kinds by their names",
         ),
-        (vec!["--sync", text(&nothing)], "other files found: a.pdf"),
+        (vec!["--sync", text(&nothing)], "other files found: a.bin"),
     ] {
         let line = flow.run("insert", &rest).failure();
         assert!(line.contains(expected), "{line}");
@@ -448,9 +448,9 @@ fn files_of_other_content_are_named() {
     let ran = flow.run("insert", &[text(&chain)]);
     assert!(ran.out.starts_with("0 inserted, 1 replaced, 11 refused; the index"), "{}", ran.out);
     let others = flow.path("others");
-    (0..8).for_each(|n| write(&others, &format!("{n}.pdf"), "x"));
+    (0..8).for_each(|n| write(&others, &format!("{n}.bin"), "x"));
     let line = flow.run("insert", &[text(&others)]).failure();
-    assert!(line.contains("other files found: 0.pdf, 1.pdf, 2.pdf, 3.pdf, 4.pdf and 3 more; "), "{line}");
+    assert!(line.contains("other files found: 0.bin, 1.bin, 2.bin, 3.bin, 4.bin and 3 more; "), "{line}");
     let lines = flow.path("lines.txt");
     fs::write(&lines, "  { \"_id\": \"1\", \"text\": \"one\", \"lang\": \"en\" }\n").unwrap();
     assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("1 inserted"));
@@ -542,7 +542,7 @@ fn the_summary_is_json_too() {
         ("skipped.md", "x"),
         ("build/one.md", "x"),
         ("build/two.md", "x"),
-        ("other.pdf", "x"),
+        ("other.bin", "x"),
         ("main.rs", "fn main() {}"),
         ("empty.md", ""),
         ("broken.md", "---\na: b: c\n---\ntext"),
@@ -662,4 +662,53 @@ fn a_sync_says_what_it_removes_as_ignored() {
     assert!(flow.run("insert", &[text(&other)]).ok().contains("1 replaced; not read: 2 hidden, 1 ignored;"));
     let line = flow.run("insert", &["--no-ignore", text(&other.join("own.md"))]).failure();
     assert!(line.contains("`--no-ignore` is for folders"), "{line}");
+}
+
+/// Commands read files of other kinds, and those of known kinds too; a failure is that of its file.
+#[test]
+fn commands_print_the_text_of_files() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    write(&folder, "-v heron's.RTF", "one heron");
+    write(&folder, "sub/bad.rtf", "broken");
+    let script = flow.path("print.sh");
+    fs::write(&script, "grep -q heron \"$1\" || { echo 'not a bird' >&2; exit 4; }; rev \"$1\"\n").unwrap();
+    let pre = format!("rtf=/bin/sh {}", text(&script));
+    let insert = |rest: &[&str]| flow.run("insert", &[&["--pre", &pre], rest].concat());
+    let ran = insert(&["--sync", text(&folder)]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.out.starts_with("4 inserted, 0 replaced, 1 refused; the index has 4"), "{}", ran.out);
+    let refused = format!(
+        "refused: {}: `/bin/sh {}` failed with exit status 4: not a bird\n",
+        text(&folder.join("sub/bad.rtf")),
+        text(&script)
+    );
+    assert!(ran.err.starts_with(&refused), "{}", ran.err);
+    let heron = &stored(&flow)[0];
+    assert_eq!((&*heron.id, &*heron.title, &*heron.text), ("-v heron's.RTF", "-v heron's", "noreh eno"));
+    assert_eq!(heron.outline.line(&heron.text, 0), None);
+    // Unchanged files are not read again; a failed one is tried again.
+    let out = insert(&["--sync", text(&folder)]).out;
+    assert!(out.starts_with("0 inserted, 0 replaced, 4 unchanged, 1 refused; "), "{out}");
+    // Another command is noticed by content.
+    fs::write(&script, "cat \"$1\"\n").unwrap();
+    let out = insert(&["--sync", text(&folder)]).ok();
+    assert!(out.starts_with("1 inserted, 0 replaced, 4 unchanged; "), "{out}");
+    let out = insert(&["--sync=hash", text(&folder)]).ok();
+    assert!(out.starts_with("0 inserted, 1 replaced, 4 unchanged; "), "{out}");
+    // A single file, and a kind that is known.
+    let out =
+        flow.run("insert", &["--pre", "rtf=cat", "--pre", ".md=rev", text(&folder.join("tea.md"))]).ok();
+    assert!(out.starts_with("0 inserted, 1 replaced; "), "{out}");
+    assert_eq!(stored(&flow)[4].text, "aeT #\n\n.*ti* peetS");
+    let out = flow.run("insert", &["--sync", text(&folder)]).ok();
+    assert!(out.contains("2 removed; not read: 2 of other kinds; "), "{out}");
+    for (rest, expected) in [
+        (vec!["--pre", "rtf=cat", "--pre", "RTF=rev", text(&folder)], "`--pre` names the suffix `RTF` twice"),
+        (vec!["--pre", "rtf=cat", "-"], "-: `--pre` is for folders, and for files with its suffix"),
+    ] {
+        let line = flow.run("insert", &rest).failure();
+        assert!(line.contains(expected), "{line}");
+    }
+    assert!(flow.run("insert", &["--pre", "rtf", text(&folder)]).err.contains("is not SUFFIX=COMMAND"));
 }

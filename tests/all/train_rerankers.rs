@@ -310,7 +310,7 @@ fn what_cannot_be_trained_is_refused() {
 }
 
 #[test]
-fn an_index_of_other_documents_or_of_passages_is_refused() {
+fn an_index_of_other_documents_is_refused() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
     let out = tempfile::tempdir().unwrap();
     let documents = support::documents(DOCUMENTS - 1);
@@ -336,13 +336,6 @@ fn an_index_of_other_documents_or_of_passages_is_refused() {
     let changed = TrainingSet::from_judgments(changed, &judged, 0.0).unwrap();
     let error = run(&index, &changed);
     assert!(matches!(&error, Error::Train(TrainError::OtherDocuments { id: own }) if *own == id), "{error}");
-
-    let dir = tempfile::tempdir().unwrap();
-    let bundle = ehi::Bundle::from_encoder(support::base_model()).unwrap();
-    let passages = Index::builder().passages(16, 4).create(dir.path().join("index"), &bundle).unwrap();
-    passages.insert_batch(support::documents(DOCUMENTS)).unwrap();
-    let error = run(&passages, &set());
-    assert!(matches!(error, Error::Train(TrainError::Passages)), "{error}");
 }
 
 #[test]

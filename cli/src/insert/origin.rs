@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ehi::data::{DataError, Dataset, Documents, Folder, Input};
+use ehi::data::{DataError, Dataset, Documents, Folder, Input, PreCommand};
 
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
@@ -37,6 +37,10 @@ pub struct FolderArgs {
     /// What comes before the path of a file in its id; --sync knows the documents with this prefix alone
     #[arg(long, value_name = "TEXT", help_heading = HEADING)]
     prefix: Option<String>,
+    /// Read files with a suffix by running a command with the file's path as its last argument: what it
+    /// prints is the text; may be repeated
+    #[arg(long, value_name = "SUFFIX=COMMAND", help_heading = HEADING)]
+    pre: Vec<PreCommand>,
 }
 
 /// How to tell that a file has changed.
@@ -66,7 +70,7 @@ impl Origin {
             return Ok(if Dataset::is_at(path) { Self::Dataset } else { folders.of(Folder::open(path)?) });
         }
         // Plain text has no recognisable content, but JSON does.
-        let is_text = !is_given && Folder::reads(path) && is_plain_text(path);
+        let is_text = !is_given && (folders.prints(path) || Folder::reads(path) && is_plain_text(path));
         Ok(if is_text { folders.of(Folder::of_file(path)?) } else { Self::File })
     }
 
@@ -88,6 +92,9 @@ impl Origin {
         }
         if (folders.source.is_some() || folders.prefix.is_some()) && !is_text {
             return wrong("`--source` and `--prefix` are for text files");
+        }
+        if !folders.pre.is_empty() && !is_text {
+            return wrong("`--pre` is for folders, and for files with its suffix");
         }
         if folders.no_ignore && !(is_text && is_folder) {
             return wrong("`--no-ignore` is for folders of text files");
@@ -127,13 +134,25 @@ pub fn documents(path: &Path, fields: &FieldArgs) -> Result<Documents, Failure> 
 
 impl FolderArgs {
     /// Refuses one name for several folders, because the sync of each would remove the documents of the
-    /// others.
+    /// others, and two commands for a suffix.
     pub fn check(&self, paths: &[PathBuf]) -> Result<(), Failure> {
         if self.sync.is_some() && self.source.is_some() && paths.len() > 1 {
             let what = "`--sync --source` takes one folder: the documents of another one would be removed";
             return Err(Failure::Usage(what.to_owned()));
         }
+        let suffix = |place: usize| self.pre[place].suffix();
+        if let Some(twice) = (1..self.pre.len())
+            .find(|&place| (0..place).any(|before| suffix(before).eq_ignore_ascii_case(suffix(place))))
+        {
+            let what = format!("`--pre` names the suffix `{}` twice; name one command for it", suffix(twice));
+            return Err(Failure::Usage(what));
+        }
         Ok(())
+    }
+
+    /// Whether a command reads a file.
+    fn prints(&self, path: &Path) -> bool {
+        self.pre.iter().any(|command| command.reads(path))
     }
 
     /// The text before each id; empty without one.
@@ -144,6 +163,7 @@ impl FolderArgs {
     fn of(&self, folder: Folder) -> Origin {
         let folder = if self.no_ignore { folder.with_ignored() } else { folder };
         let folder = if self.code { folder.with_code() } else { folder };
+        let folder = self.pre.iter().cloned().fold(folder, Folder::pre);
         let folder = self.prefix.iter().fold(folder, |folder, prefix| folder.prefixed(prefix));
         Origin::Folder(self.source.iter().fold(folder, |folder, source| folder.named(source)))
     }

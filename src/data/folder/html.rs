@@ -17,6 +17,16 @@ pub(super) fn page(html: &str) -> Page {
     page.finish(title)
 }
 
+/// Adds the text of a page that is part of a file to another one, without its title; its lines are not those
+/// of the file.
+pub(super) fn chapter(html: &str, page: &mut PageText) {
+    let mut reader = Reader::new(html, page);
+    reader.lines = Some(Lines::of(""));
+    reader.read();
+    page.end_heading();
+    page.at_line(0);
+}
+
 /// Adds the text of a piece of HTML in Markdown to a page. Tags with names unknown to HTML remain text.
 pub(super) fn read(html: &str, page: &mut PageText) {
     Reader::new(html, page).read();

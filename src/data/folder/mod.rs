@@ -1,15 +1,25 @@
-//! Documents from a folder of texts: Markdown, HTML, plain text, other markup, notebooks and source code.
+//! Documents from a folder of files: Markdown, HTML, plain text, other markup, notebooks, source code, office
+//! files and e-mail.
 
+mod archive;
 mod asciidoc;
 mod code;
+mod docx;
 mod elements;
+mod email;
+mod epub;
 mod front;
 mod html;
+mod kind;
 mod lightweight;
 mod markdown;
 mod mdx;
 mod notebook;
+mod odt;
 mod org;
+#[cfg(feature = "pdf")]
+mod pdf;
+mod printed;
 mod rst;
 mod subtitles;
 mod text;
@@ -31,21 +41,26 @@ use super::lines::BYTE_ORDER_MARK;
 use super::streams::Documents;
 use crate::document::Document;
 use crate::outline::{Outline, lines_in};
+use kind::Kind;
+pub use printed::PreCommand;
+pub use text::MAX_FILE_BYTES;
 use text::Page;
 use walk::{FolderDocuments, Rules};
-
-/// Most bytes of a file in a folder, the limit of a document.
-pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 const SOURCE: &str = "source";
 const PREFIX: &str = "prefix";
 /// Prefix for a page's field whose name clashes with a reserved one.
 const OWN: &str = "page_";
 
-/// Reads a text as each kind of file.
+/// Reads bytes as each kind of file.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn fuzz_markup(text: &str) {
+pub fn fuzz_markup(bytes: &[u8]) {
+    for (_, read) in kind::READERS {
+        let Ok(page) = read(bytes) else { continue };
+        assert!(page.text.len() as u64 <= MAX_FILE_BYTES && page.outline.fits(&page.text));
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
     for markup in Markup::ALL {
         let Ok(page) = markup.page(text) else { continue };
         assert!(page.outline.fits(&page.text));
@@ -55,17 +70,17 @@ pub fn fuzz_markup(text: &str) {
 
 /// A folder whose files are documents: Markdown (`.md`, `.markdown`, `.mdx`), HTML (`.html`, `.htm`), text
 /// (`.txt`, `.text`), reStructuredText (`.rst`), AsciiDoc (`.adoc`, `.asciidoc`), Org (`.org`), Jupyter
-/// notebooks (`.ipynb`) and subtitles (`.srt`, `.vtt`), in upper or lower case, including subfolders;
-/// [`Self::with_code`] adds source code.
+/// notebooks (`.ipynb`), subtitles (`.srt`, `.vtt`), `.docx`, `.odt`, `.epub` and `.eml`, with the feature
+/// `pdf` also `.pdf`, in upper or lower case, including subfolders; [`Self::with_code`] adds source code.
 ///
 /// A file's id is its path relative to the folder, with `/` between its parts ([`Self::prefixed`] adds a
-/// prefix). The title is the first of: the title in Markdown's front matter or Org's `#+TITLE`, the first
-/// heading of level 1, the `<title>` of HTML, the first heading, the file's name without its extension; that
-/// of source code is the file's path. A `null` title in the
-/// front matter means no title. The text is the content without markup and without the heading used as title.
-/// The metadata has `source` (the name of the folder), `prefix` (the prefix of the id, if any), the fields of
-/// [`FileVersion`], the other fields of the front matter, and a `title` that is not that of the document. A
-/// field whose name is reserved gets the prefix `page_`.
+/// prefix). The title is the first of: the title in Markdown's front matter, Org's `#+TITLE` or the
+/// properties of an office file or a message, the first heading of level 1, the `<title>` of HTML, the first
+/// heading, the file's name without its extension; that of source code is the file's path. A `null` title in
+/// the front matter means no title. The text is the content without markup and without the heading used as
+/// title. The metadata has `source` (the name of the folder), `prefix` (the prefix of the id, if any), the
+/// fields of [`FileVersion`], the other fields of the front matter, and a `title` that is not that of the
+/// document. A field whose name is reserved gets the prefix `page_`.
 ///
 /// Hidden files and folders, whose names begin with a dot, those in `.gitignore`, `.ignore` and git's other
 /// lists (like ripgrep by default; [`Self::with_ignored`] includes them), and symbolic links are skipped,
@@ -90,6 +105,7 @@ pub struct Folder {
     prefix: String,
     with_ignored: bool,
     with_code: bool,
+    commands: Vec<PreCommand>,
 }
 
 /// The names of the fields of [`FileVersion`] in the metadata of a document.
@@ -202,7 +218,7 @@ impl Folder {
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::dataset::directory(dir)?;
         let source = absolute(&root)?;
-        Ok(Self { root, source, prefix: String::new(), with_ignored: false, with_code: false })
+        Ok(Self::at(root, source))
     }
 
     /// A single file, read as in its folder.
@@ -215,12 +231,32 @@ impl Folder {
         // Checked before its folder, so that the error names the file.
         fs::metadata(&root).map_err(|source| DataError::open(&root, source))?;
         let source = absolute(folder.unwrap_or(Path::new(".")))?;
-        Ok(Self { root, source, prefix: String::new(), with_ignored: false, with_code: true })
+        Ok(Self { with_code: true, ..Self::at(root, source) })
+    }
+
+    fn at(root: PathBuf, source: String) -> Self {
+        let (with_ignored, with_code) = (false, false);
+        Self { root, source, prefix: String::new(), with_ignored, with_code, commands: Vec::new() }
     }
 
     /// Whether a file with this name is read, by its extension.
     pub fn reads(path: impl AsRef<Path>) -> bool {
-        Markup::of(path.as_ref()).is_some()
+        Kind::of(path.as_ref()).is_some()
+    }
+
+    /// Reads files with a suffix by running a command, also where they would be read without it; a later
+    /// command for the same suffix replaces it.
+    ///
+    /// The command runs without a shell, in the working directory, with the path of the file as its last
+    /// argument, and without input. What it prints is the file's text, in UTF-8 and without markup. It is an
+    /// error of the file if the command fails, takes more than a minute, after which it is ended together
+    /// with all it started, or prints more than [`MAX_FILE_BYTES`].
+    ///
+    /// A file that is unchanged for [`Self::changed_documents`] is not read again because of another command.
+    pub fn pre(mut self, command: PreCommand) -> Self {
+        self.commands.retain(|own| !own.suffix().eq_ignore_ascii_case(command.suffix()));
+        self.commands.push(command);
+        self
     }
 
     /// Sets a prefix for each id.
@@ -351,11 +387,12 @@ fn bad_name(path: &Path) -> DataError {
 }
 
 /// Reads a file of at most [`MAX_FILE_BYTES`].
-fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError> {
+fn bytes_of(path: &Path, bytes: u64) -> Result<Vec<u8>, DataError> {
     let limit = MAX_FILE_BYTES;
-    let failed = |kind, message: String| Err(DataError::of_path(path, kind, message));
-    let too_large =
-        |bytes| failed(DataErrorKind::TooLarge, format!("{bytes} bytes, at most {limit} are read; split it"));
+    let too_large = |bytes| {
+        let message = format!("{bytes} bytes, at most {limit} are read; split it");
+        Err(DataError::of_path(path, DataErrorKind::TooLarge, message))
+    };
     if bytes > limit {
         return too_large(bytes);
     }
@@ -366,6 +403,12 @@ fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError>
     if text.len() as u64 > limit {
         return too_large(text.len() as u64);
     }
+    Ok(text)
+}
+
+/// The content of a file as text.
+fn text_of(path: &Path, markup: Markup, text: Vec<u8>) -> Result<String, DataError> {
+    let failed = |kind, message: String| Err(DataError::of_path(path, kind, message));
     if let Markup::Html = markup
         && let Some(charset) = html::unread_charset(&text)
     {

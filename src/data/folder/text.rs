@@ -4,7 +4,15 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::outline::{Outline, Part, lines_in};
+use crate::data::error::DataErrorKind;
+use crate::outline::{Outline, Part, lines_in, paragraph_end};
+
+/// Most bytes of a file in a folder, the limit of a document.
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// Why a file is not read, without its name.
+#[derive(Debug)]
+pub(super) struct Unreadable(pub DataErrorKind, pub String);
 
 /// The break before the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +71,12 @@ pub(super) struct PageText {
     lines: u32,
 }
 
+impl Default for PageText {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl PageText {
     pub fn new() -> Self {
         let (text, before, headings, parts) = (String::new(), Break::Paragraph, Vec::new(), Vec::new());
@@ -110,6 +124,17 @@ impl PageText {
         }
     }
 
+    /// Adds text whose blank lines are between its paragraphs.
+    pub fn push_paragraphs(&mut self, text: &str) {
+        let (text, mut start) = (text.trim(), 0);
+        while start < text.len() {
+            let end = paragraph_end(text, start);
+            self.push_verbatim(text[start..end].trim_end());
+            self.stop(Break::Paragraph);
+            start = end;
+        }
+    }
+
     fn word(&mut self, word: &str) {
         if !self.text.is_empty() {
             self.text.push_str(self.before.text());
@@ -131,11 +156,8 @@ impl PageText {
         let level = match self.open {
             Some((level, None)) => level,
             _ if self.before == Break::Paragraph => 0,
-            _ if self.line == 0
-                || self.parts.last().is_some_and(|last| last.line + self.lines == self.line) =>
-            {
-                return;
-            }
+            _ if self.line == 0 => return,
+            _ if self.parts.last().is_some_and(|last| last.line + self.lines == self.line) => return,
             _ => Part::LINE,
         };
         self.parts.push(Part { start: self.text.len() as u32, line: self.line, level });
@@ -156,6 +178,12 @@ impl PageText {
         if let Some(start) = start.filter(|_| is_needed) {
             self.headings.push(Heading { level, start, end: self.text.len() });
         }
+    }
+
+    /// The first heading, on one line.
+    pub fn first_heading(&self) -> Option<String> {
+        let first = self.headings.iter().find(|heading| heading.level == 1).or(self.headings.first())?;
+        Some(one_line(&self.text[first.start..first.end]))
     }
 
     /// The page. Its title is its first heading of level 1, or `title`, or its first heading; a heading that

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ignore::{IncrementalIgnore, WalkBuilder};
 use walkdir::{DirEntry, IntoIter, WalkDir};
 
-use super::{FileVersion, Folder, Markup, bad_name, text_of};
+use super::{FileVersion, Folder, Kind, Markup, bad_name};
 use crate::data::error::{DataError, DataErrorKind};
 use crate::data::streams::{DocumentSource, Documents, FolderReport};
 use crate::document::Document;
@@ -76,7 +76,7 @@ where
     }
 
     /// The next file to read; `None` after the last one.
-    fn entry(&mut self) -> Option<Result<(DirEntry, Markup), DataError>> {
+    fn entry(&mut self) -> Option<Result<(DirEntry, Kind), DataError>> {
         loop {
             let entry = match self.walk.next()? {
                 Ok(entry) => entry,
@@ -100,9 +100,9 @@ where
             } else if kind.is_symlink() {
                 self.report.links += 1;
             } else if kind.is_file() {
-                match Markup::of(entry.path()) {
-                    Some(Markup::Code) if !self.folder.with_code => self.report.code += 1,
-                    Some(markup) => return Some(Ok((entry, markup))),
+                match self.folder.kind(entry.path()) {
+                    Some(Kind::Text(Markup::Code)) if !self.folder.with_code => self.report.code += 1,
+                    Some(kind) => return Some(Ok((entry, kind))),
                     None => {
                         self.report.others += 1;
                         if self.others.len() < MOST_NAMED {
@@ -131,7 +131,7 @@ where
     }
 
     /// A file's document; `None` if it is unchanged or has no text.
-    fn document(&mut self, entry: &DirEntry, markup: Markup) -> Result<Option<Document>, DataError> {
+    fn document(&mut self, entry: &DirEntry, kind: Kind) -> Result<Option<Document>, DataError> {
         let path = entry.path();
         let own = match entry.depth() {
             0 => Path::new(entry.file_name()),
@@ -147,17 +147,14 @@ where
             self.report.unchanged += 1;
             return Ok(None);
         }
-        let mut page = markup.page(&text_of(path, markup, version.bytes)?).map_err(|error| {
-            let message =
-                format!("this is not a notebook of Jupyter's format 4: {error}; open and save it there");
-            DataError::of_path(path, DataErrorKind::Format, message)
-        })?;
+        let mut page = self.folder.page(path, kind, version.bytes)?;
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.empty += 1;
+            self.report.notes.extend(page.note.map(|note| format!("{}: {note}", path.display())));
             self.report.present.remove(&id);
             return Ok(None);
         }
-        if let Markup::Code = markup {
+        if let Kind::Text(Markup::Code) = kind {
             page.title = id[self.folder.prefix.len()..].to_owned();
         } else if page.title.is_empty() && !page.is_untitled {
             page.title = path.file_stem().and_then(OsStr::to_str).unwrap_or_default().to_owned();
@@ -193,7 +190,8 @@ where
         };
         let message = format!(
             "no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in .md, .html, \
-             .txt, .rst, .adoc, .org or .ipynb, also in the folders in it; other files found: {found}; give files of other kinds by their names"
+             .txt, .docx or another ending of docs/inputs.md, also in the folders in it; other files found: {found}; give \
+             files of other kinds by their names, or a command that reads them by `--pre`"
         );
         Some(DataError::of_path(&self.folder.root, DataErrorKind::Missing, message))
     }
@@ -207,7 +205,7 @@ where
     fn next(&mut self) -> Option<Result<Document, DataError>> {
         while !self.is_finished {
             let item = match self.entry() {
-                Some(Ok((entry, markup))) => self.document(&entry, markup).transpose(),
+                Some(Ok((entry, kind))) => self.document(&entry, kind).transpose(),
                 Some(Err(error)) => Some(Err(error)),
                 None => {
                     self.is_finished = true;

@@ -63,10 +63,12 @@ const MOST_BYTES: usize = 256 << 10;
 
 const UNPACK: &str = "unpack it and give the files in it";
 const CONVERT_TEXT: &str = "convert it to UTF-8";
+const OFFICE: &str =
+    "give a .docx, .odt or .epub file by its own name, unpack an archive, or save a table as CSV";
 const BZIP2: &[u8] = b"BZh";
 /// Magic bytes of unsupported files, their description, and a remedy.
 const FOREIGN: [(&[u8], &str, &str); 10] = [
-    (b"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save its table as CSV"),
+    (b"PK\x03\x04", "a ZIP archive or an office document", OFFICE),
     (b"%PDF", "a PDF document", "convert it to text"),
     (b"SQLite format 3\0", "an SQLite database", "export a table as CSV"),
     (BZIP2, "compressed with bzip2", "compress it with gzip or zstd, or not at all"),
