@@ -306,6 +306,19 @@ def test_a_question_that_is_a_document_does_not_find_itself(empty, tmp_path):
         assert other["exact"]["mrr@10"] == (0.5 if known else 1.0)
 
 
+def test_an_index_has_passages_by_default(tmp_path):
+    text = "word " * 500 + "Galileo discovered four moons of Jupiter."
+    with ehi.Index.create(tmp_path / "default", MODEL, precision="int8") as index:
+        index.add(["long"], [text])
+        assert index.stats()["passages"] == {"tokens": 200, "overlap": 40}
+        vector = index.search("moons of jupiter", k=1)[0]
+        assert "Jupiter" in text[slice(vector.passages[0]["start"], vector.passages[0]["end"])]
+    with ehi.Index.create(tmp_path / "whole", MODEL, precision="int8", passages=False) as index:
+        with pytest.warns(UserWarning, match="longer than the model reads: 1"):
+            index.add(["long"], [text])
+        assert index.stats()["passages"] is None and index.search("moons", k=1)[0].passages == []
+
+
 def test_long_documents_have_passages(tmp_path):
     text = "\n\n".join(f"Paragraph {place} is about nothing. " * 8 for place in range(6))
     text += "\n\nThe moons of Jupiter were seen by Galileo in 1610. " * 3

@@ -133,7 +133,7 @@ fn searches_print_text_or_json() {
         assert_eq!(pair[1].trim(), hit.document.text);
     }
     let cost = lines.last().unwrap();
-    let visited = format!("3 of 16 leaves, {} of {DOCUMENTS} documents", expected.stats.documents_visited);
+    let visited = format!("3 of 16 leaves, {} of {DOCUMENTS} passages", expected.stats.documents_visited);
     assert!(cost.starts_with(&visited), "{cost}");
 
     // The defaults are those of the library.
@@ -461,6 +461,44 @@ fn the_cost_and_the_metrics_of_an_evaluation_are_the_users_choice() {
     fs::copy(support::dataset().join("qrels/test.tsv"), other.join("qrels/test.tsv")).unwrap();
     let line = flow.run("fuse", &["--data", text(&other)]).failure();
     assert!(line.ends_with("`--split` takes the judgments of another: test"), "{line}");
+}
+
+#[test]
+fn a_question_has_words_pages_and_a_threshold() {
+    let flow = Flow::new();
+    flow.insert(60);
+    let ids = |rest: &[&str]| -> Vec<(String, f64)> {
+        let found = flow.run("search", &[&["--json", "--beam", "all"], rest].concat()).json();
+        let hit = |hit: &Value| (hit["id"].as_str().unwrap().to_owned(), hit["score"].as_f64().unwrap());
+        found["hits"].as_array().unwrap().iter().map(hit).collect()
+    };
+    let ten = ids(&["tree leaf"]);
+    assert_eq!(ten.len(), 10);
+    // Several words are one question, before and after options.
+    assert_eq!(ids(&["tree", "--top-k", "10", "leaf"]), ten);
+    assert_eq!(ids(&["-n", "4", "--offset", "3", "tree leaf"]), ten[3..7]);
+    let said = flow.run("search", &["-n", "1", "--offset", "3", "--beam", "all", "tree leaf"]).ok();
+    assert!(said.starts_with(&format!("  4  {:.4}  {}", ten[3].1, ten[3].0)), "{said}");
+    let least = (ten[4].1 + ten[5].1) / 2.0;
+    assert_eq!(ids(&["--threshold", &least.to_string(), "tree leaf"]), ten[..5]);
+    assert!(flow.run("search", &["--threshold", "2", "tree"]).ok().starts_with("no hits"));
+
+    let file = flow.path("questions.txt");
+    fs::write(&file, "tree leaf\n\n  gene  \n").unwrap();
+    let ran = flow.run("search", &["--beam", "all", "--questions", text(&file)]).ok();
+    let answers: Vec<Value> = ran.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!([&answers[0]["question"], &answers[1]["question"]], ["tree leaf", "gene"]);
+    assert_eq!((answers.len(), answers[0]["hits"].as_array().unwrap().len()), (2, 10));
+    assert_eq!(answers[0]["hits"][0]["id"], ten[0].0);
+    // A question that cannot be answered does not end the others.
+    fs::write(&file, "-gene\ntree\n").unwrap();
+    let ran = flow.run("search", &["--mode", "lexical", "--questions", text(&file)]);
+    let answers: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(answers[0]["error"].is_string() && answers[1]["hits"].is_array(), "{}", ran.out);
+    assert!(ran.failure().contains("1 question could not be answered"));
+    for bad in [vec!["--questions", text(&file), "tree"], vec![], vec!["--threshold", "x", "tree"]] {
+        assert_eq!(flow.run("search", &bad).code, Some(2), "{bad:?}");
+    }
 }
 
 #[test]

@@ -601,7 +601,7 @@ fn other_kinds_of_text_are_documents_and_code_with_an_option() {
     );
     assert!(ran.out.contains("; not read: 1 of source code (see `--code`); the index has 6"), "{}", ran.out);
     fs::remove_file(folder.join("g.ipynb")).unwrap();
-    assert!(sync(&["--code"]).ok().starts_with("1 inserted, 0 replaced, 1 passage, 6 unchanged;"));
+    assert!(sync(&["--code"]).ok().starts_with("1 inserted, 0 replaced, 6 unchanged;"));
     let found = stored(&flow);
     let texts: Vec<_> = found.iter().map(|d| (d.title.as_str(), d.text.as_str())).collect();
     let tea = ("Tea", "hot");

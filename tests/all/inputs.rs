@@ -270,7 +270,7 @@ fn malformed() -> Vec<Bad> {
         json("%PDF-1.7\n", "in: this is a PDF document, which is not read; convert it to text"),
         json(
             "PK\u{3}\u{4}",
-            "in: this is a ZIP archive or an office document, which is not read; unpack it, or",
+            "in: this is a ZIP archive or an office document, which is not read; give a .docx,",
         ),
         json("SQLite format 3\0", "in: this is an SQLite database, which is not read; export a table as CSV"),
         json("BZh9", "in: this is compressed with bzip2, which is not read; compress it with gzip or zstd"),

@@ -261,7 +261,7 @@ fn the_program_makes_one_of_an_encoder() {
     let corpus = dataset().join("corpus.jsonl");
     ehi(["insert", "--index", index, text(&corpus)]).ok();
     let said = ehi(["search", "--index", index, "--k", "3", "tree leaf"]).ok();
-    let cost = format!("without the tree, {DOCUMENTS} of {DOCUMENTS} documents (100.0%)");
+    let cost = format!("without the tree, {DOCUMENTS} of {DOCUMENTS} passages (100.0%)");
     assert!(said.contains(&cost), "{said}");
     assert!(ehi(["search", "--index", index, "--beam", "8", "tree leaf"]).ok().contains("1 of 1 leaves"));
     assert!(ehi(["stats", "--index", index]).ok().contains("tree           none"));

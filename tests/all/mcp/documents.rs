@@ -64,7 +64,7 @@ fn answers_of_long_documents_are_bounded() {
         Document::new(format!("d{number:02}"), "virus ".repeat(500), text)
             .with_metadata(json!({ "x": "y".repeat(1_900), "n": number }))
     };
-    let flow = with(&[], (0..50).map(document).collect());
+    let flow = with(&["--whole"], (0..50).map(document).collect());
     let session = Session::open(&flow, &[]);
     let arguments = |offset: &Value| json!({ "question": "protein", "mode": "lexical", "k": 50, "passage_bytes": 4_000, "offset": offset });
     let (mut offset, mut found, mut calls) = (json!(0), Vec::new(), 0);
