@@ -95,7 +95,7 @@ pub enum InputError {
         least: usize,
     },
     /// An option of [`IndexBuilder`](crate::IndexBuilder) that does not apply to the call.
-    #[error("`{option}` has no meaning for `{call}`; leave it out")]
+    #[error("`{option}` does not apply to {call}; leave it out")]
     InapplicableOption {
         /// The option.
         option: &'static str,

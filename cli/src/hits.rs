@@ -36,17 +36,19 @@ pub fn write_hits(
             Some(own) => format!("{own:.4} (first {:.4})", hit.score),
             None => format!("{:.4}", hit.score),
         };
-        writeln!(out, "{:>3}  {score}  {}{leaf}  {title}", offset + place + 1, escaped(&hit.id))?;
+        let line = format!("{:>3}  {score}  {}{leaf}  {title}", offset + place + 1, escaped(&hit.id));
+        writeln!(out, "{}", line.trim_end())?;
         if hit.judged.as_ref().is_some_and(RecalledJudgment::is_noticeable) {
             write_judgment(out, hit, "     ")?;
         }
         let whole = Some(0..hit.document.text.len()).filter(|_| hit.passages.is_empty());
         for part in hit.passages.iter().map(HitPassage::range).chain(whole) {
             let snippet = hit.snippet_of(part.clone(), &words, SHOWN);
-            if snippet.line.is_some() || part != (0..hit.document.text.len()) {
-                writeln!(out, "     {}", whereabouts(hit, &part, &snippet))?;
-            }
             if snippet.end > 0 {
+                let is_part = part != (0..hit.document.text.len());
+                if let Some(place) = whereabouts(hit, &snippet, is_part) {
+                    writeln!(out, "     {place}")?;
+                }
                 writeln!(out, "     {}", marked(&hit.document.text, &part, &snippet))?;
             }
         }
@@ -145,27 +147,29 @@ pub fn write_cost(
     writeln!(out, "{leaves}, {visited} of {all} {unit} ({share:.1}%){routing}; {}", times.join(", "))
 }
 
-/// Where a snippet is: its file and line, or the bytes of its part of the text, and its headings.
-fn whereabouts(hit: &Hit, part: &Range<usize>, snippet: &Snippet) -> String {
-    let place = match snippet.line {
-        Some(line) => format!("{}:{line}", escaped(&file(hit))),
-        None => format!("bytes {} to {}", part.start, part.end),
+/// Where a snippet is: its file and line, and its headings; for a part of a text that is not from a file, its
+/// bytes.
+fn whereabouts(hit: &Hit, snippet: &Snippet, is_part: bool) -> Option<String> {
+    let place = match (file(hit), snippet.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", escaped(&file)),
+        (Some(file), None) => escaped(&file),
+        (None, Some(line)) => format!("{}:{line}", escaped(&hit.id)),
+        (None, None) if is_part => format!("bytes {} to {}", snippet.start, snippet.end),
+        (None, None) => return None,
     };
     let headings: Vec<_> = snippet.headings.iter().map(|heading| line_of(heading)).collect();
     let between = if headings.is_empty() { "" } else { "  " };
-    format!("{place}{between}{}", headings.join(" › "))
+    Some(format!("{place}{between}{}", headings.join(" › ")))
 }
 
-/// The file of a hit, from the working directory if it is below that; its id if no folder is known.
-fn file(hit: &Hit) -> String {
+/// The file of a hit, from the working directory if it is below that; `None` if no folder is known.
+fn file(hit: &Hit) -> Option<String> {
     let field = |name: &str| hit.document.metadata.as_ref()?.get(name)?.as_str();
     let name = hit.id.strip_prefix(field("prefix").unwrap_or_default()).unwrap_or(&hit.id);
-    let Some(folder) = field("source").filter(|source| source.starts_with('/')) else {
-        return hit.id.clone();
-    };
+    let folder = field("source").filter(|source| source.starts_with('/'))?;
     let path = Path::new(folder).join(name);
     let here = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok());
-    here.unwrap_or(&path).display().to_string()
+    Some(here.unwrap_or(&path).display().to_string())
 }
 
 /// A snippet of a part of a text on one line, with the words of the question marked.

@@ -45,16 +45,18 @@ pub struct Args {
     /// Leave out the first N hits, for the next page of a search
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
-    /// Leave out hits whose score is lower: the reranker's with `--rerank`, otherwise the one printed first
+    /// Leave out hits with a lower score. Scores of a hybrid search are relative to its hits; with --rerank,
+    /// the reranker's score counts
     #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
     threshold: Option<f64>,
-    /// Answer each line of this file (`-` is standard input), as one JSON object a line
+    /// Answer each line of this file (`-` is standard input) that is not blank, with a line of JSON
     #[arg(long, value_name = "FILE", conflicts_with = "question")]
     questions: Option<PathBuf>,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// The question, of one or several words. `+word` must be in a hit, `-word` must not, and `"a phrase"`
-    /// must; with `--mode dense` these signs mean nothing. A question that begins with `-` comes after `--`
+    /// must; with `--mode dense` these signs mean nothing. Quote a question that has signs, and put `--`
+    /// before one that begins with `-`
     #[arg(required_unless_present = "questions", value_name = "QUESTION")]
     question: Vec<String>,
 }
@@ -115,13 +117,18 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         return answer_all(args, &index, &request, file, out);
     }
     let question = args.question.join(" ");
-    let result = args.shown(index.search_with(&question, &request)?);
+    let result = index.search_with(&question, &request)?;
+    let (found, best) = (result.len(), result.hits.first().map_or(0.0, Args::score));
+    let result = args.shown(result);
     if args.report.json {
         printing::json(out, &Shown::of(&question, &result))
     } else {
         hits::write_hits(out, &index, &question, &result, args.offset).map_err(Failure::Output)?;
         hits::say_notes(&result.notes);
-        if let Some(note) = args.options.note_on_none(&index).filter(|_| result.is_empty()) {
+        if result.is_empty() && found > 0 {
+            let hits = counted(found, "hit");
+            eprintln!("note: --offset and --threshold leave out the {hits} found; the best scores {best:.4}");
+        } else if let Some(note) = args.options.note_on_none(&index).filter(|_| result.is_empty()) {
             eprintln!("note: {note}");
         }
         Ok(())
@@ -129,12 +136,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// The score by which a hit has its place.
+    fn score(hit: &Hit) -> f64 {
+        f64::from(hit.rerank_score.unwrap_or(hit.score))
+    }
+
     /// Without the hits of `--offset` and `--threshold`.
     fn shown(&self, mut result: SearchResult) -> SearchResult {
         let hits = result.hits.drain(..).skip(self.offset);
-        let is_above = |hit: &Hit| {
-            self.threshold.is_none_or(|least| f64::from(hit.rerank_score.unwrap_or(hit.score)) >= least)
-        };
+        let is_above = |hit: &Hit| self.threshold.is_none_or(|least| Self::score(hit) >= least);
         result.hits = hits.filter(is_above).collect();
         result
     }

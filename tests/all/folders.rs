@@ -286,10 +286,9 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
         (vec!["--format", "csv", dataset], "a folder has no use for"),
         (
             vec![text(&nothing)],
-            "nothing: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in \
-             .md, .html, .txt, .docx or another ending of docs/inputs.md, also in the folders in it; other files found: a.bin; give files of other kinds by their names",
+            "nothing: no dataset and no file that is read here, also in its folders (found: a.bin); give files of other kinds by their names",
         ),
-        (vec!["--sync", text(&nothing)], "other files found: a.bin"),
+        (vec!["--sync", text(&nothing)], "(found: a.bin)"),
     ] {
         let line = flow.run("insert", &rest).failure();
         assert!(line.contains(expected), "{line}");

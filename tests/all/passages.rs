@@ -62,8 +62,8 @@ fn the_program_says_what_was_cut() {
     let said = flow.run("insert", &[text(&file)]).ok();
     let last = said.lines().last().unwrap();
     let says = "warning: 2 texts are longer than the 48 tokens that the model reads (the longest has 92), so \
-                searches by meaning miss 50% of their tokens; create the index without `--whole` to search all of \
-                a text";
+                searches by meaning miss 50% of their tokens; to search all of a text, copy the documents into an \
+                index created without `--whole`";
     assert_eq!(last, says);
 }
 

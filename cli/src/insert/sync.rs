@@ -121,9 +121,12 @@ impl Sync {
         for group in gone.chunks(GROUP) {
             removed += index.delete_batch(group.iter().copied())? as u64;
         }
-        let (ignored, code) = self.folder.left_out(gone);
-        let lines =
-            [(ignored, "excluded by .gitignore or .ignore", "--no-ignore"), (code, "source code", "--code")];
+        let [ignored, code, others] = self.folder.left_out(gone);
+        let lines = [
+            (ignored, "excluded by .gitignore or .ignore", "--no-ignore"),
+            (code, "source code", "--code"),
+            (others, "of a kind that is not read", "--pre"),
+        ];
         let line = |(ids, why, option): (Vec<&String>, &str, &str)| {
             let (first, count) = (ids.first()?, counted(ids.len(), "document"));
             Some(format!(

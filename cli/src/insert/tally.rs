@@ -235,8 +235,8 @@ impl Tally {
         writeln!(
             out,
             "warning: {documents} {are} longer than the {max_tokens} tokens that the model reads (the longest has \
-             {longest}), so searches by meaning miss {share:.0}% of their tokens; create the index without \
-             `--whole` to search all of a text"
+             {longest}), so searches by meaning miss {share:.0}% of their tokens; to search all of a text, copy the \
+             documents into an index created without `--whole`"
         )
     }
 }

@@ -331,13 +331,11 @@ impl Folder {
         half
     }
 
-    /// The ids whose files exist but are ignored, and those whose files are source code that is not read.
-    pub fn left_out<'a>(
-        &self,
-        ids: impl IntoIterator<Item = &'a String>,
-    ) -> (Vec<&'a String>, Vec<&'a String>) {
+    /// The ids whose files exist but are ignored, those whose files are source code that is not read, and
+    /// those of other kinds that are not read.
+    pub fn left_out<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> [Vec<&'a String>; 3] {
         let mut rules = self.rules();
-        let (mut ignored, mut code) = (Vec::new(), Vec::new());
+        let [mut ignored, mut code, mut others] = [const { Vec::new() }; 3];
         for id in ids {
             let Some(path) = id.strip_prefix(&self.prefix).map(Path::new) else { continue };
             if !self.root.join(path).is_file() {
@@ -345,9 +343,11 @@ impl Folder {
                 ignored.push(id);
             } else if !self.with_code && matches!(Markup::of(path), Some(Markup::Code)) {
                 code.push(id);
+            } else if self.kind(path).is_none() {
+                others.push(id);
             }
         }
-        (ignored, code)
+        [ignored, code, others]
     }
 
     fn rules(&self) -> Rules {

@@ -189,9 +189,8 @@ where
             (empty, ..) => format!("{empty} without text"),
         };
         let message = format!(
-            "no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in .md, .html, \
-             .txt, .docx or another ending of docs/inputs.md, also in the folders in it; other files found: {found}; give \
-             files of other kinds by their names, or a command that reads them by `--pre`"
+            "no dataset and no file that is read here, also in its folders (found: {found}); give files of other kinds \
+             by their names, or name a command that prints their text by `--pre`"
         );
         Some(DataError::of_path(&self.folder.root, DataErrorKind::Missing, message))
     }

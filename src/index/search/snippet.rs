@@ -31,9 +31,9 @@ pub struct Snippet {
     pub end: usize,
     /// The words of the question in it, ascending.
     pub marks: Vec<Range<usize>>,
-    /// The headings above its start, outermost first; empty if unknown.
+    /// The headings above its first marked word, or above its start, outermost first; empty if unknown.
     pub headings: Vec<String>,
-    /// The line of the file on which it starts, from 1; `None` if unknown.
+    /// The line of the file of that word, from 1; `None` if unknown.
     pub line: Option<u32>,
 }
 
@@ -132,8 +132,9 @@ impl Hit {
         let Snippet { mut start, mut end, mut marks, .. } = words.snippet(part, most);
         marks.iter_mut().for_each(|mark| *mark = from + mark.start..from + mark.end);
         (start, end) = (from + start, from + end);
-        let headings = outline.headings(text, start).into_iter().map(str::to_owned).collect();
-        Snippet { start, end, marks, headings, line: outline.line(text, start) }
+        let at = marks.first().map_or(start, |mark| mark.start);
+        let headings = outline.headings(text, at).into_iter().map(str::to_owned).collect();
+        Snippet { start, end, marks, headings, line: outline.line(text, at) }
     }
 }
 
