@@ -105,9 +105,7 @@ pub fn builder(
     known: &[&str],
 ) -> PyResult<IndexBuilder> {
     let mut builder = ehi::Index::builder();
-    if known.contains(&"passages") {
-        builder = builder.sized_passages();
-    }
+    let mut is_sized = known.contains(&"passages");
     for (name, value) in keywords.into_iter().flatten() {
         let name: &str = name.extract()?;
         if !known.contains(&name) {
@@ -128,8 +126,9 @@ pub fn builder(
             "precision" => builder.encoder_precision(parse::<EncoderPrecision>(name, value.extract()?)?),
             "wait" => builder.lock_wait(seconds(name, value.extract()?)?),
             "passages" => {
+                is_sized = false;
                 if value.is(&*PyBool::new(py, false)) {
-                    builder.whole_documents()
+                    builder
                 } else {
                     let (tokens, overlap) = value.extract()?;
                     builder.passages(tokens, overlap)
@@ -140,5 +139,5 @@ pub fn builder(
             _ => builder,
         };
     }
-    Ok(builder)
+    Ok(if is_sized { builder.sized_passages() } else { builder })
 }

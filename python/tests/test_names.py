@@ -72,6 +72,7 @@ OF_HANDLES = {
     "open": "open",
     "open_or_create": "create",
     "open_read_only": "open_read_only",
+    "sized_passages": "passages",
 }
 OF_MODELS = {
     "Bundle": {

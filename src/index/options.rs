@@ -105,12 +105,6 @@ impl IndexBuilder {
         self
     }
 
-    /// Stores one row for each document, the default.
-    pub fn whole_documents(mut self) -> Self {
-        self.passages = PassagesOption::Whole;
-        self
-    }
-
     /// How long to wait if another handle or process has the index open for writing; not at all by default.
     /// [`InputError::InapplicableOption`] for a read-only handle, which never waits.
     pub fn lock_wait(mut self, most: Duration) -> Self {
