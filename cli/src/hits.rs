@@ -8,8 +8,7 @@ use std::time::Duration;
 use ehi::search::{QuestionWords, Signs, Snippet};
 use ehi::{Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 
-use crate::plain::{MARK, UNMARK};
-use crate::text::{escaped, line_of, one_line};
+use crate::text::{MARK, UNMARK, escaped, line_of, one_line};
 
 /// Bytes shown of a hit's text.
 pub const SHOWN: usize = 240;

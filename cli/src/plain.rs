@@ -2,12 +2,7 @@
 
 use std::io::{self, IsTerminal, Stdout, Write};
 
-use crate::text::acts;
-
-/// Begins and ends a marked word in the output: characters that Unicode keeps for a program's own use. Data
-/// must not have them.
-pub const MARK: char = '\u{fdd0}';
-pub const UNMARK: char = '\u{fdd1}';
+use crate::text::{MARK, UNMARK, acts};
 
 /// Standard output with characters that act escaped, except line feeds and tabs. Marked words are bold on a
 /// terminal.
@@ -34,7 +29,7 @@ impl<W: Write> Write for Plain<W> {
             write_with(
                 &mut self.out,
                 chunk.valid(),
-                |c| acts(c) && !matches!(c, '\n' | '\t') || [MARK, UNMARK].contains(&c),
+                |c| acts(c) && !matches!(c, '\n' | '\t'),
                 |c| match c {
                     MARK | UNMARK if !self.is_bold => String::new(),
                     MARK => "\u{1b}[1m".to_owned(),
@@ -76,7 +71,7 @@ pub mod tests {
     use crate::text::escaped;
 
     pub const HOSTILE: &str =
-        "a\u{1b}[31m\u{7}\u{9b}1m\u{7f}\u{85}\u{2028}\u{202e}\u{2066}\u{2069}é\u{1F600}\"\\\n\t";
+        "a\u{1b}[31m\u{7}\u{9b}1m\u{7f}\u{85}\u{2028}\u{202e}\u{2066}\u{2069}\u{fdd0}é\u{1F600}\"\\\n\t";
 
     #[test]
     fn text_keeps_its_lines_and_nothing_else_that_acts() {
@@ -91,6 +86,7 @@ pub mod tests {
             "{text:?}"
         );
         assert!(escaped(HOSTILE).ends_with("\\u{a}\\u{9}"));
+        assert_eq!(escaped("\u{fdd0}a\u{fdd1}"), "\\u{fdd0}a\\u{fdd1}");
         let marked = |is_bold| {
             let mut out = Plain { out: Vec::new(), is_bold };
             write!(out, "a {MARK}b{UNMARK}").unwrap();

@@ -42,7 +42,8 @@ pub struct Args {
     /// Print the ids of the hits without their titles and texts
     #[arg(long)]
     ids_only: bool,
-    /// Leave out the first N hits, for the next page of a search
+    /// Leave out the first N hits, for the next page of a search. Beyond 48 hits, each page of a hybrid search
+    /// has other candidates
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
     /// Leave out hits with a lower score. Scores of a hybrid search are relative to its hits; with --rerank,
@@ -137,14 +138,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 impl Args {
     /// The score by which a hit has its place.
-    fn score(hit: &Hit) -> f64 {
-        f64::from(hit.rerank_score.unwrap_or(hit.score))
+    fn score(hit: &Hit) -> f32 {
+        hit.rerank_score.unwrap_or(hit.score)
     }
 
     /// Without the hits of `--offset` and `--threshold`.
     fn shown(&self, mut result: SearchResult) -> SearchResult {
         let hits = result.hits.drain(..).skip(self.offset);
-        let is_above = |hit: &Hit| self.threshold.is_none_or(|least| Self::score(hit) >= least);
+        // A reranker does not read hits beyond its depth.
+        let is_read = |hit: &Hit| self.rerank.is_none() || hit.rerank_score.is_some();
+        let is_above =
+            |hit: &Hit| self.threshold.is_none_or(|least| is_read(hit) && Self::score(hit) >= least as f32);
         result.hits = hits.filter(is_above).collect();
         result
     }

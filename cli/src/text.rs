@@ -50,11 +50,17 @@ pub fn floor(text: &str, at: usize) -> usize {
     at
 }
 
+/// Begins and ends a bold word in the program's output: characters that Unicode keeps for a program's own use.
+pub const MARK: char = '\u{fdd0}';
+/// See [`MARK`].
+pub const UNMARK: char = '\u{fdd1}';
+
 /// Whether the character could steer a terminal, end a line, or change the order in which a line is shown.
 pub fn acts(character: char) -> bool {
-    // Controls are C0, DEL and C1; the others separate lines, or override and isolate directions.
+    // Controls are C0, DEL and C1; the others make words bold, separate lines, or override and isolate
+    // directions.
     character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, MARK | UNMARK | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text from data on one line, with such characters escaped, as in `\u{1b}`.

@@ -128,7 +128,7 @@ pub fn builder(
             "passages" => {
                 is_sized = false;
                 if value.is(&*PyBool::new(py, false)) {
-                    builder
+                    builder.whole_documents()
                 } else {
                     let (tokens, overlap) = value.extract()?;
                     builder.passages(tokens, overlap)

@@ -73,6 +73,7 @@ OF_HANDLES = {
     "open_or_create": "create",
     "open_read_only": "open_read_only",
     "sized_passages": "passages",
+    "whole_documents": "passages",
 }
 OF_MODELS = {
     "Bundle": {

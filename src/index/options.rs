@@ -36,6 +36,7 @@ pub struct IndexBuilder {
 #[derive(Clone, Copy, Debug, Default)]
 enum PassagesOption {
     #[default]
+    Unset,
     Whole,
     Sized,
     Of(u32, u32),
@@ -102,6 +103,13 @@ impl IndexBuilder {
     /// and the Python package create indexes so. Does not apply to an index that exists.
     pub fn sized_passages(mut self) -> Self {
         self.passages = PassagesOption::Sized;
+        self
+    }
+
+    /// Stores one row for each document. The default of a new index; on opening,
+    /// [`InputError::InapplicableOption`] if the index has passages.
+    pub fn whole_documents(mut self) -> Self {
+        self.passages = PassagesOption::Whole;
         self
     }
 
@@ -174,6 +182,10 @@ impl IndexBuilder {
         }
         if let Some(given) = self.given_passages()?.filter(|given| serving.passages() != Some(*given)) {
             return Err(InputError::PassagesMismatch { index: serving.passages(), given }.into());
+        }
+        if matches!(self.passages, PassagesOption::Whole) && serving.passages().is_some() {
+            let call = "an index that has passages";
+            return Err(InputError::InapplicableOption { option: "whole_documents", call }.into());
         }
         match self.similarity.filter(|given| *given != index) {
             Some(given) => Err(InputError::SimilarityMismatch { index, given }.into()),

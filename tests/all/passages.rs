@@ -380,6 +380,9 @@ fn what_passages_have_no_use_for_is_an_error() {
     };
     assert_eq!((index(open("whole", 20)), index(open("none", 20))), (None, Passages::new(46, 0).ok()));
     open("none", 46).unwrap();
+    let whole = Index::builder().whole_documents().open(dir.path().join("none"));
+    assert!(matches!(whole, Err(Error::Input(InputError::InapplicableOption { .. }))));
+    Index::builder().whole_documents().open(dir.path().join("whole")).unwrap();
     let apart = Index::open(dir.path().join("none")).unwrap();
     // A document inserted with its vector has one passage.
     let given = vec![1.0; support::WIDTH];

@@ -93,7 +93,7 @@ impl Origin {
         if (folders.source.is_some() || folders.prefix.is_some()) && !is_text {
             return wrong("`--source` and `--prefix` are for text files");
         }
-        if !folders.pre.is_empty() && !is_text {
+        if !folders.pre.is_empty() && !(is_text && (is_folder || folders.prints(path))) {
             return wrong("`--pre` is for folders, and for files with its suffix");
         }
         if folders.no_ignore && !(is_text && is_folder) {

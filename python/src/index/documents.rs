@@ -27,7 +27,7 @@ impl Index {
     /// left out and listed under `refused`; with `all_or_none` they are an error and nothing is stored. An
     /// exception from `progress` ends the call with the previous groups stored, or all of them after the
     /// last. Documents that the model does not read to their end, in an index without passages, are a
-    /// `UserWarning`.
+    /// `UserWarning` after they were stored.
     ///
     /// >>> index.add(["cup"], ["A cup holds tea."], metadata=[{"year": 2025}])["inserted"]
     /// 1

@@ -15,10 +15,10 @@ pub(super) fn markdown(file: &str) -> String {
         let marks = mark.map_or("", |mark| &text[..text.len() - text.trim_start_matches(mark).len()]);
         match fence {
             Some(open) if marks.starts_with(open) && marks == text => fence = None,
-            None if marks.len() >= 3 => fence = Some(marks),
+            None if marks.len() >= 3 && !text[marks.len()..].contains('`') => fence = Some(marks),
             None if is_module && !text.is_empty()
-                || line.starts_with("import ")
-                || line.starts_with("export ") =>
+                || ["import ", "export "].iter().any(|word| line.starts_with(word))
+                    && line.contains(['"', '\'', '{', '=', '(']) =>
             {
                 is_module = true;
                 markdown.push('\n');

@@ -50,7 +50,12 @@ fn read(source: &mut Source<'_>, out: &mut Writer<'_>, line: &str) {
     {
         out.flush(Break::Paragraph);
         if ["properties", "logbook"].contains(&&*name.to_lowercase()) {
-            source.take_block(|line| heading(line).is_none() && !is_end(line));
+            // Without its end, a drawer of properties ends at the first line that is none.
+            let is_log = !name.eq_ignore_ascii_case("properties");
+            source.take_block(|line| {
+                let is_own = is_log || line.trim().starts_with(':') || line.trim().is_empty();
+                heading(line).is_none() && !is_end(line) && is_own
+            });
         }
         return;
     }
@@ -81,8 +86,9 @@ fn is_end(line: &str) -> bool {
 /// A line that begins with `#+`.
 fn keyword(source: &mut Source<'_>, out: &mut Writer<'_>, keyword: &str) {
     out.flush(Break::None);
-    let name = keyword.split([' ', ':']).next().unwrap_or_default().to_lowercase();
-    let value = keyword[name.len().min(keyword.len())..].trim_start_matches(':').trim();
+    let name = keyword.split([' ', ':']).next().unwrap_or_default();
+    let value = keyword[name.len()..].trim_start_matches(':').trim();
+    let name = name.to_lowercase();
     if let Some(block) = name.strip_prefix("begin_") {
         out.flush(Break::Paragraph);
         let is_listing = matches!(block, "src" | "example");

@@ -113,6 +113,9 @@ impl PreCommand {
             let status = status.to_string().replacen(": ", " ", 1);
             return Err(failed(&format!("failed with {status}{between}{line}")));
         }
+        if text.trim_ascii().is_empty() {
+            return Err(failed("printed nothing; its text must go to standard output"));
+        }
         let what = foreign(&text).map(|(what, _)| what);
         match String::from_utf8(text) {
             Ok(text) if what.is_none() => {

@@ -53,7 +53,8 @@ fn shown(line: &str) -> (String, Option<String>) {
             _ => rest[start + 1..].starts_with('\\'),
         };
         let close = if rest[start..].starts_with('<') { '>' } else { '}' };
-        let Some(end) = rest[start..].find(close).map(|end| start + end).filter(|_| is_tag) else {
+        let end = if is_tag { rest[start..].find(close) } else { None };
+        let Some(end) = end.map(|end| start + end) else {
             text.push_str(&rest[..=start]);
             rest = &rest[start + 1..];
             // Without the end of a tag, the rest has none.

@@ -430,3 +430,24 @@ fn broken_files_are_read_in_time_and_their_outlines_fit() {
         }
     }
 }
+
+#[test]
+fn org_with_letters_of_other_lengths_in_lower_case_and_drawers_without_an_end() {
+    for keyword in ["#+\u{212a}: x", "#+\u{130}\u{130}\u{130} \u{20ac}"] {
+        assert_eq!(Markup::Org.page(&format!("{keyword}\n\nA text.")).unwrap().text, "A text.");
+    }
+    let text = Markup::Org.page("* H\n:PROPERTIES:\n:ID: 1\n\nA text.\n\n* H2\nok").unwrap().text;
+    assert!(text.contains("A text.") && !text.contains("ID"), "{text}");
+}
+
+#[test]
+fn a_line_of_signs_takes_time_in_proportion() {
+    let line = format!("1\n00:00:01,000 --> 00:00:02,000\n{}", "<".repeat(1 << 20));
+    assert!(Markup::Subtitles.page(&line).unwrap().text.len() > 1_000_000);
+}
+
+#[test]
+fn prose_of_mdx_that_begins_with_import_is_text() {
+    let text = Markup::Mdx.page("import x from 'y'\n\nimport duties are high.\n").unwrap().text;
+    assert_eq!(text, "import duties are high.");
+}

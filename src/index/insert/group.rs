@@ -12,6 +12,10 @@ pub(in crate::index) const DOCUMENTS_PER_COMMIT: usize = 256;
 /// Bytes of documents and given embeddings committed together; exceeded only by a single larger document.
 pub(in crate::index) const BYTES_PER_COMMIT: usize = 32 << 20;
 
+/// The same for texts to encode in passages: a thousand passages or so, so that a call can be cancelled within
+/// seconds.
+pub(super) const BYTES_OF_PASSAGES: usize = 1 << 20;
+
 /// Why a document of a batch is not stored; `None` if it is.
 pub(super) type Fate = Option<InsertStatus>;
 
@@ -31,6 +35,7 @@ pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, boo
 /// The documents to commit together, and the fates of all documents up to the last of them.
 pub(super) fn next_group(
     rest: &mut Peekable<impl Iterator<Item = (Document, Fate)>>,
+    most: usize,
 ) -> (Vec<Document>, Vec<Fate>) {
     let (mut group, mut fates, mut bytes) = (Vec::new(), Vec::new(), 0usize);
     let fits = |(document, fate): &(Document, Fate), held: usize, bytes: &mut usize| {
@@ -38,7 +43,7 @@ pub(super) fn next_group(
             return true;
         }
         *bytes += document.heap_bytes();
-        held == 0 || (held < DOCUMENTS_PER_COMMIT && *bytes <= BYTES_PER_COMMIT)
+        held == 0 || (held < DOCUMENTS_PER_COMMIT && *bytes <= most)
     };
     while let Some((document, fate)) = rest.next_if(|next| fits(next, group.len(), &mut bytes)) {
         fates.push(fate);
@@ -57,7 +62,8 @@ mod tests {
     fn groups(sizes: &[usize]) -> Vec<usize> {
         let documents = sizes.iter().map(|&size| (Document::new("i", "", "x".repeat(size - 1)), None));
         let mut rest = documents.peekable();
-        std::iter::from_fn(|| rest.peek().is_some().then(|| next_group(&mut rest).0.len())).collect()
+        std::iter::from_fn(|| rest.peek().is_some().then(|| next_group(&mut rest, BYTES_PER_COMMIT).0.len()))
+            .collect()
     }
 
     #[test]
@@ -74,7 +80,7 @@ mod tests {
         let document = |n: usize, fate| (Document::new(n.to_string(), "", "x".repeat(1 << 20)), fate);
         let fate = |n| [Some(InsertStatus::Superseded), None, Some(InsertStatus::Refused), None][n % 4];
         let mut rest = (0..100).map(|n| document(n, fate(n))).peekable();
-        let (group, fates) = next_group(&mut rest);
+        let (group, fates) = next_group(&mut rest, BYTES_PER_COMMIT);
         assert_eq!((group.len(), fates.len()), (31, 63));
         assert_eq!(group[30].id, "61");
         assert_eq!(rest.count(), 37);

@@ -27,7 +27,7 @@ use crate::model::Encoder;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Committed, EncodedBy, WriteBatch, check_document};
-use group::{fates, next_group};
+use group::{BYTES_OF_PASSAGES, fates, next_group};
 
 /// The result of storing a group.
 struct Stored {
@@ -108,9 +108,10 @@ impl Index {
         let fates = fates(ids.zip(sound));
         let total = fates.iter().filter(|fate| fate.is_none()).count();
         let mut done = 0;
+        let most = serving.passages().map_or(BYTES_PER_COMMIT, |_| BYTES_OF_PASSAGES);
         let mut rest = documents.into_iter().zip(fates).peekable();
         while rest.peek().is_some() {
-            let (group, own) = next_group(&mut rest);
+            let (group, own) = next_group(&mut rest, most);
             let size = group.len();
             let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done));
             let Stored { committed, cut, passages } = committed?;
