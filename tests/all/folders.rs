@@ -297,7 +297,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
     fs::remove_dir_all(folder).unwrap();
     fs::create_dir(folder).unwrap();
     let line = flow.run("insert", &["--sync", folder]).failure();
-    assert!(line.contains("other files found: none"), "{line}");
+    assert!(line.contains("(found: none)"), "{line}");
     assert_eq!(stored(&flow).len(), 3);
     let absent = flow.path("absent.md");
     assert!(flow.run("insert", &[text(&absent)]).failure().contains("absent.md: cannot be opened"));
@@ -449,7 +449,7 @@ fn files_of_other_content_are_named() {
     let others = flow.path("others");
     (0..8).for_each(|n| write(&others, &format!("{n}.bin"), "x"));
     let line = flow.run("insert", &[text(&others)]).failure();
-    assert!(line.contains("other files found: 0.bin, 1.bin, 2.bin, 3.bin, 4.bin and 3 more; "), "{line}");
+    assert!(line.contains("(found: 0.bin, 1.bin, 2.bin, 3.bin, 4.bin and 3 more)"), "{line}");
     let lines = flow.path("lines.txt");
     fs::write(&lines, "  { \"_id\": \"1\", \"text\": \"one\", \"lang\": \"en\" }\n").unwrap();
     assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("1 inserted"));
@@ -583,7 +583,7 @@ fn other_kinds_of_text_are_documents_and_code_with_an_option() {
         ("a.rst", "Tea\n===\n\n*hot*\n"),
         ("b.org", "* Tea\n/hot/\n"),
         ("c.adoc", "= Tea\n\n_hot_\n"),
-        ("d.mdx", "import x\n\n# Tea\n\n<X>\n*hot*\n</X>\n"),
+        ("d.mdx", "import x from 'x'\n\n# Tea\n\n<X>\n*hot*\n</X>\n"),
         ("e.ipynb", cell),
         ("f.srt", "1\n00:00:01,000 --> 00:00:02,000\nhot\n"),
         ("g.ipynb", "{}"),
@@ -619,7 +619,7 @@ fn other_kinds_of_text_are_documents_and_code_with_an_option() {
     let line = flow.run("insert", &["--code", text(&folder.join("src/h.rs"))]).failure();
     assert!(line.contains("`--code` is for folders"), "{line}");
     let line = flow.run("insert", &[text(&folder.join("src"))]).failure();
-    assert!(line.contains("other files found: 1 of source code, which `--code` reads;"), "{line}");
+    assert!(line.contains("(found: 1 of source code, which `--code` reads)"), "{line}");
 }
 
 /// A file newly named in an ignore file is removed with a notice, and returns later.
