@@ -42,8 +42,8 @@ pub struct Args {
     /// Print the ids of the hits without their titles and texts
     #[arg(long)]
     ids_only: bool,
-    /// Leave out the first N hits, for the next page of a search. Beyond 48 hits, each page of a hybrid search
-    /// has other candidates
+    /// Leave out the first N hits, for the next page of a search. Beyond 48 hits, each page of a hybrid
+    /// search has other candidates
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
     /// Leave out hits with a lower score. Scores of a hybrid search are relative to its hits; with --rerank,

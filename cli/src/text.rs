@@ -50,7 +50,8 @@ pub fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// Begins and ends a bold word in the program's output: characters that Unicode keeps for a program's own use.
+/// Begins and ends a bold word in the program's output: characters that Unicode keeps for a program's own
+/// use.
 pub const MARK: char = '\u{fdd0}';
 /// See [`MARK`].
 pub const UNMARK: char = '\u{fdd1}';

@@ -12,8 +12,8 @@ pub(in crate::index) const DOCUMENTS_PER_COMMIT: usize = 256;
 /// Bytes of documents and given embeddings committed together; exceeded only by a single larger document.
 pub(in crate::index) const BYTES_PER_COMMIT: usize = 32 << 20;
 
-/// The same for texts to encode in passages: a thousand passages or so, so that a call can be cancelled within
-/// seconds.
+/// The same for texts to encode in passages: a thousand passages or so, so that a call can be cancelled
+/// within seconds.
 pub(super) const BYTES_OF_PASSAGES: usize = 1 << 20;
 
 /// Why a document of a batch is not stored; `None` if it is.
