@@ -30,7 +30,7 @@ export async function hostile(browser) {
         writeFileSync(lines, documents.map(document => `${JSON.stringify(document).replace('"account":1,', `"account":${ACCOUNTS[0]},`).replace('"account":9,', `"account":${ACCOUNTS[1]},`)}\n`).join(""));
         ehi("insert", "--index", index, lines);
     };
-    ehi("create", "--index", index, "--model", MODEL);
+    ehi("create", "--index", index, "--model", MODEL, "--whole");
     write(DOCUMENTS);
     const program = await explore(index);
     const page = await open(browser, program.address);
