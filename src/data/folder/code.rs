@@ -1,7 +1,7 @@
 //! The text of source code, with the lines that declare items as headings.
 
 use super::lightweight::{Source, indent};
-use super::text::Page;
+use super::text::{Page, is_in};
 use crate::outline::{Outline, Part};
 
 /// Whether a lowercase extension is that of a programming language.
@@ -23,10 +23,6 @@ const KINDS: &str = "fn func fun def defp class struct enum union trait impl int
 /// Words before a parenthesis that declare nothing.
 const CONTROL: &str = "if else for while switch match catch return do try with elif unless until when case throw new \
     await yield assert sizeof foreach lock using synchronized defer go select loop and or not in";
-
-fn is_in(words: &str, word: &str) -> bool {
-    words.split_whitespace().any(|own| own == word)
-}
 
 /// The text of a file, unchanged.
 pub(super) fn page(file: &str) -> Page {

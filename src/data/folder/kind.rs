@@ -5,7 +5,7 @@ use std::path::Path;
 use super::text::{Page, Unreadable};
 use super::{Folder, Markup, bytes_of, text_of};
 use super::{docx, email, epub, odt};
-use crate::data::error::{DataError, DataErrorKind};
+use crate::data::error::DataError;
 
 /// Reads the bytes of a file that is not text.
 type Read = fn(&[u8]) -> Result<Page, Unreadable>;
@@ -17,8 +17,8 @@ pub(super) enum Kind {
     Text(Markup),
     /// From its bytes.
     Bytes(Read),
-    /// By the command for its suffix.
-    Printed,
+    /// By the folder's command in this place.
+    Printed(usize),
 }
 
 /// The readers of bytes by the endings of names.
@@ -43,32 +43,19 @@ impl Kind {
 impl Folder {
     /// How a file is read; `None` if it is of another kind.
     pub(super) fn kind(&self, path: &Path) -> Option<Kind> {
-        match self.commands.iter().any(|command| command.reads(path)) {
-            true => Some(Kind::Printed),
-            false => Kind::of(path),
-        }
+        let command = self.commands.iter().position(|command| command.reads(path));
+        command.map(Kind::Printed).or_else(|| Kind::of(path))
     }
 
     /// Reads a file of some bytes.
     pub(super) fn page(&self, path: &Path, kind: Kind, bytes: u64) -> Result<Page, DataError> {
+        let failed = |Unreadable(kind, message)| DataError::of_path(path, kind, message);
         match kind {
             Kind::Text(markup) => {
-                let page = markup.page(&text_of(path, markup, bytes_of(path, bytes)?)?);
-                page.map_err(|error| {
-                    let message = format!(
-                        "this is not a notebook of Jupyter's format 4: {error}; open and save it there"
-                    );
-                    DataError::of_path(path, DataErrorKind::Format, message)
-                })
+                markup.page(&text_of(path, markup, bytes_of(path, bytes)?)?).map_err(failed)
             }
-            Kind::Bytes(read) => {
-                let failed = |Unreadable(kind, message)| DataError::of_path(path, kind, message);
-                read(&bytes_of(path, bytes)?).map_err(failed)
-            }
-            Kind::Printed => match self.commands.iter().find(|command| command.reads(path)) {
-                Some(command) => command.page(path),
-                None => Ok(Page::default()),
-            },
+            Kind::Bytes(read) => read(&bytes_of(path, bytes)?).map_err(failed),
+            Kind::Printed(place) => self.commands[place].page(path),
         }
     }
 }

@@ -44,7 +44,7 @@ use crate::outline::{Outline, lines_in};
 use kind::Kind;
 pub use printed::PreCommand;
 pub use text::MAX_FILE_BYTES;
-use text::Page;
+use text::{Page, Unreadable};
 use walk::{FolderDocuments, Rules};
 
 const SOURCE: &str = "source";
@@ -185,7 +185,7 @@ impl Markup {
 
     /// # Errors
     /// A notebook that is not one.
-    fn page(self, text: &str) -> Result<Page, serde_json::Error> {
+    fn page(self, text: &str) -> Result<Page, Unreadable> {
         // Lines may end as on old Macs.
         if text.contains('\r') && !text.contains('\n') && !matches!(self, Self::Html | Self::Notebook) {
             return self.page(&text.replace('\r', "\n"));

@@ -4,7 +4,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::markdown;
-use super::text::{Break, Page, PageText};
+use super::text::{Break, Page, PageText, Unreadable};
+use crate::data::error::DataErrorKind;
 use crate::outline::lines_in;
 
 /// Most bytes of an output.
@@ -58,19 +59,24 @@ impl Text {
     }
 }
 
+fn unreadable(error: serde_json::Error) -> Unreadable {
+    let message = format!("this is not a notebook of Jupyter's format 4: {error}; open and save it there");
+    Unreadable(DataErrorKind::Format, message)
+}
+
 /// The title and text of a notebook.
 ///
 /// # Errors
 /// What is wrong with its JSON.
-pub(super) fn page(file: &str) -> Result<Page, serde_json::Error> {
-    let notebook: Notebook<'_> = serde_json::from_str(file)?;
+pub(super) fn page(file: &str) -> Result<Page, Unreadable> {
+    let notebook: Notebook<'_> = serde_json::from_str(file).map_err(unreadable)?;
     let mut page = PageText::new();
     let (mut line, mut seen) = (1, 0);
     for Cell { cell_type, source, outputs } in notebook.cells {
         let start = source.get().as_ptr() as usize - file.as_ptr() as usize;
         line += lines_in(&file[seen..start]);
         seen = start;
-        let text: Text = serde_json::from_str(source.get())?;
+        let text: Text = serde_json::from_str(source.get()).map_err(unreadable)?;
         // Notebooks are written with one line of JSON for each line of a cell.
         let is_by_line =
             matches!(&text, Text::Lines(own) if lines_in(source.get()) as usize == own.len() + 1);

@@ -1,7 +1,7 @@
 //! The text of a reStructuredText file.
 
 use super::lightweight::{Inline, Mark, Source, Writer, indent, item_mark};
-use super::text::{Break, Page};
+use super::text::{Break, Page, is_in};
 
 pub(super) fn page(file: &str) -> Page {
     let (source, out) = (Source::of(file), Writer::new(file, mark));
@@ -28,10 +28,6 @@ const LISTINGS: &str = "code-block code sourcecode parsed-literal math prompt do
 const NOTES: &str = "note warning tip hint important caution danger error attention todo seealso";
 /// Directives whose argument is text with marks.
 const TITLED: &str = "rubric topic sidebar admonition centered table list-table csv-table";
-
-fn is_in(names: &str, name: &str) -> bool {
-    names.split_whitespace().any(|own| own == name)
-}
 
 #[derive(PartialEq)]
 enum Table {
@@ -264,7 +260,7 @@ fn rule(line: &str) -> Option<u8> {
     Some(first).filter(|_| line.len() >= 2 && line.bytes().all(|byte| byte == first))
 }
 
-/// The name and value of a field (`:name: value`), which is not a role.
+/// The name and value of a field, `:name: value`; a role has no space after its second colon.
 fn field(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.strip_prefix(':')?.split_once(':')?;
     let is_field = !name.is_empty() && !name.starts_with(' ') && (value.is_empty() || value.starts_with(' '));

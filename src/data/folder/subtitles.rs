@@ -10,7 +10,7 @@ pub(super) fn page(file: &str) -> Page {
     let (mut source, mut page) = (Source::of(file), PageText::new());
     let (mut ended, mut last, mut speaker) = (0.0, String::new(), String::new());
     while let Some(line) = source.next() {
-        // What is not a cue is its number, or a note, a style or a head.
+        // Other lines are numbers, notes, styles and headers.
         let Some((start, end)) = line.split_once("-->") else { continue };
         let (start, end) = (seconds(start), seconds(end.trim().split(' ').next().unwrap_or_default()));
         if start - ended > PAUSE || start < ended - 60.0 {

@@ -14,6 +14,11 @@ pub const MAX_FILE_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Unreadable(pub DataErrorKind, pub String);
 
+/// Whether a list of words, separated by white space, has a word.
+pub(super) fn is_in(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|own| own == word)
+}
+
 /// The break before the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Break {
