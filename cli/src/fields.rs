@@ -7,7 +7,7 @@ use ehi::data::{Format, Input};
 
 use crate::arguments::one_of;
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct FieldArgs {
     /// Field or column of the id, a string or an integer; `_id` or `id` if absent
     #[arg(long, value_name = "NAME", help_heading = HEADING)]

@@ -4,13 +4,15 @@ mod bar;
 mod group;
 pub mod origin;
 mod reading;
-mod sync;
+pub mod sync;
 mod tally;
 
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use ehi::data::Folder;
 use ehi::store::StoreError;
 use ehi::{Error, Index, Progress};
 
@@ -23,9 +25,9 @@ use crate::opening::{PrecisionArgs, WaitArgs};
 use crate::text::{escaped, one_line};
 use bar::InsertBar;
 use group::Group;
-use origin::{FolderArgs, Opener, Origin};
+use origin::{FolderArgs, Named, Opener, Origin};
 use reading::{Reading, bytes_of};
-use sync::Sync;
+use sync::{Sync, SyncBy};
 use tally::Tally;
 
 #[derive(clap::Args)]
@@ -39,6 +41,11 @@ pub struct Args {
     wait: WaitArgs,
     #[command(flatten)]
     fields: FieldArgs,
+    /// Read only the files that have changed since the last time, and delete the documents of those that are
+    /// gone; a file has changed if its size, its times or its inode have, or with `hash` if its content has
+    #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "stat",
+        help_heading = origin::HEADING)]
+    sync: Option<SyncBy>,
     #[command(flatten)]
     folders: FolderArgs,
     /// Print the summary as JSON
@@ -46,68 +53,116 @@ pub struct Args {
     json: bool,
     /// JSON lines (as BEIR's corpus), an array of JSON objects, CSV or TSV with a row of names, plain, gzip
     /// or zstd; - for standard input; the folder of a dataset in the layout of BEIR, MS MARCO (TSV) or
-    /// extreme classification; or a folder of text files: Markdown, HTML and more
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    /// extreme classification; or a folder of text files: Markdown, HTML and more.
+    /// `NAME=FOLDER` begins the ids of its files with `NAME/`, so that several folders can have
+    /// files of the same name
+    #[arg(required = true, value_name = "FILE", value_parser = OsStringValueParser::new().map(Named::of))]
+    files: Vec<Named>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // Checked before anything is stored.
-    args.folders.check(&args.files)?;
-    for path in &args.files {
-        Origin::of(path, &args.folders, &args.fields)?.check(path, &args.folders, &args.fields)?;
+    args.folders.check(args.files.len(), args.sync.is_some())?;
+    for named in &args.files {
+        let origin = Origin::of(named, &args.folders, &args.fields)?;
+        origin.check(named, &args.folders, &args.fields, args.sync.is_some())?;
     }
     let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
-    let mut inserter = Inserter {
-        index: &index,
-        args,
-        interrupts: Interrupts::watch(),
-        bar: InsertBar::begin(bytes_of(&args.files)),
-        tally: Tally::default(),
-        before: 0,
-    };
-    let result = args.files.iter().try_for_each(|path| inserter.file(path));
-    inserter.bar.end();
-    inserter.tally.finish(&index, result, args.json, out)?;
+    let paths = args.files.iter().map(|named| &*named.path);
+    let mut inserter = Inserter::begin(&index, Interrupts::watch(), bytes_of(paths));
+    let result = args.files.iter().try_for_each(|named| inserter.input(named, args));
+    inserter.finish(result, args.json, out)?;
     calibrate::after_insert(&index);
     Ok(())
 }
 
-struct Inserter<'a> {
+/// Stores the documents of inputs and counts them.
+pub struct Inserter<'a> {
     index: &'a Index,
-    args: &'a Args,
     interrupts: Interrupts,
     bar: InsertBar,
     tally: Tally,
     /// Bytes of the inputs before this one.
     before: u64,
+    /// Ids of files that belong to documents from elsewhere.
+    taken: Vec<String>,
 }
 
-impl Inserter<'_> {
-    fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let name = origin::name(path);
-        let Args { folders, fields, .. } = self.args;
-        let origin = Origin::of(path, folders, fields)?;
-        let is_folder = matches!(origin, Origin::Folder(_));
-        let mut texts = None;
-        let (opener, sync): (Opener, _) = match (origin, folders.sync) {
+impl<'a> Inserter<'a> {
+    /// `bytes` are those of all inputs, if known.
+    pub fn begin(index: &'a Index, interrupts: Interrupts, bytes: Option<u64>) -> Self {
+        let bar = InsertBar::begin(bytes);
+        Self { index, interrupts, bar, tally: Tally::default(), before: 0, taken: Vec::new() }
+    }
+
+    /// Flushes and reports, also after a failure.
+    pub fn finish(self, result: Result<(), Failure>, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+        self.bar.end();
+        self.tally.finish(self.index, result, json, out)
+    }
+
+    /// Reports what one synchronisation of many has changed, if anything, and returns whether it removed
+    /// documents. Refused files do not fail it.
+    pub fn report(
+        mut self,
+        result: Result<(), Failure>,
+        is_first: bool,
+        json: bool,
+        out: &mut dyn Write,
+    ) -> Result<bool, Failure> {
+        let removed = self.tally.removed > 0;
+        if self.tally.is_idle() && result.is_ok() {
+            self.bar.end();
+            return Ok(removed);
+        }
+        if !is_first {
+            self.tally.only_changes();
+        }
+        match self.finish(result, json, out) {
+            Ok(()) | Err(Failure::Refused { .. }) => Ok(removed),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn input(&mut self, named: &Named, args: &Args) -> Result<(), Failure> {
+        let (path, name) = (&*named.path, origin::name(&named.path));
+        match (Origin::of(named, &args.folders, &args.fields)?, args.sync) {
             (Origin::Folder(folder), Some(by)) => {
-                let sync = Sync::with(self.index, &folder, by)?;
-                let documents = sync.changed(folder);
-                (Box::new(move || Ok(documents)), Some(sync))
+                let mut sync = Sync::with(self.index, folder, by)?;
+                self.sync(path, &mut sync)?;
+                sync.overlap().iter().for_each(|line| self.note(line));
+            }
+            (Origin::Folder(folder), None) => {
+                let documents = folder.clone().documents();
+                self.read(path, Box::new(move || Ok(documents)), Some(&folder))?;
             }
             (origin, _) => {
-                if let Origin::Folder(folder) = &origin {
-                    texts = Some(folder.clone());
-                }
                 if matches!(origin, Origin::Dataset) {
                     self.note(&format!("{name} is read as a dataset, and no other file in it"));
                 }
-                (origin.opener(path, name.clone(), fields.input())?, None)
+                self.read(path, origin.opener(path, name, args.fields.input())?, None)?;
             }
-        };
-        let shown = name.clone();
-        let mut reading = Reading::begin(path, name, opener, is_folder, self.before)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the documents of new and changed files, then removes those of missing files.
+    pub fn sync(&mut self, path: &Path, sync: &mut Sync) -> Result<(), Failure> {
+        let documents = sync.changed(self.index)?;
+        let reading = self.read(path, Box::new(move || Ok(documents)), Some(&sync.folder))?;
+        sync.taken.append(&mut self.taken);
+        if let Some(report) = reading.folder() {
+            let (removed, left_out) = sync.remove(self.index, path, report)?;
+            self.tally.removed += removed;
+            left_out.iter().for_each(|line| self.note(line));
+        }
+        Ok(())
+    }
+
+    /// Stores the documents of one input. `folder` is given for text files.
+    fn read(&mut self, path: &Path, opener: Opener, folder: Option<&Folder>) -> Result<Reading, Failure> {
+        let name = origin::name(path);
+        let mut reading = Reading::begin(path, name.clone(), opener, folder.is_some(), self.before)?;
         let mut group = Group::default();
         while let Some(read) = reading.next(&self.interrupts) {
             let document = match read.document {
@@ -118,7 +173,7 @@ impl Inserter<'_> {
                     continue;
                 }
                 Err(error) => {
-                    self.say_notes(&shown, &mut reading);
+                    self.say_notes(&name, &mut reading);
                     self.group(group, &reading)?;
                     if read.line > 0 {
                         self.tally.bad_line(&error);
@@ -129,13 +184,13 @@ impl Inserter<'_> {
             self.tally.read += 1;
             self.bar.read();
             // Two folders may have files of the same name.
-            if let Some(folder) = &texts
+            if let Some(folder) = folder
                 && let Some(other) = self.index.get(&document.id)?
                 && folder.version_of(&other).is_none()
             {
-                let own = document.id.strip_prefix(folders.prefix()).unwrap_or(&document.id);
-                let file = if path.is_dir() { path.join(own) } else { path.to_owned() };
+                let file = folder.file(&document.id);
                 self.refuse(&sync::of_another(&file, &document.id, sync::source_of(&other).as_deref()));
+                self.taken.push(document.id);
                 continue;
             }
             group.push(document, read.line, read.position);
@@ -145,19 +200,16 @@ impl Inserter<'_> {
         }
         self.check_interrupts()?;
         self.group(group, &reading)?;
-        self.before += bytes_of(&[path.to_owned()]).unwrap_or_default();
-        self.say_notes(&shown, &mut reading);
+        self.before += bytes_of([path]).unwrap_or_default();
+        self.say_notes(&name, &mut reading);
         for field in reading.unseen() {
-            self.note(&format!("no record of {shown} has the field `{field}`"));
+            self.note(&format!("no record of {name} has the field `{field}`"));
         }
         if let Some(report) = reading.folder() {
             self.tally.folder(report);
             report.notes.iter().for_each(|note| self.note(note));
         }
-        if let Some(sync) = sync {
-            self.finish_sync(path, &sync, &reading)?;
-        }
-        Ok(())
+        Ok(reading)
     }
 
     /// Reports decisions about an input once reading it has ended.
@@ -166,22 +218,6 @@ impl Inserter<'_> {
             self.note(&format!("{name}: {note}"));
             self.tally.noted(&note);
         }
-    }
-
-    /// Removes the documents of missing files, once everything else is stored.
-    fn finish_sync(&mut self, path: &Path, sync: &Sync, reading: &Reading) -> Result<(), Failure> {
-        let taken = sync.refused(path, self.args.folders.prefix());
-        self.tally.unchanged -= taken.len() as u64;
-        for line in taken {
-            self.tally.read += 1;
-            self.refuse(&line);
-        }
-        if let Some(report) = reading.folder() {
-            let (removed, left_out) = sync.remove(self.index, path, report)?;
-            self.tally.removed += removed;
-            left_out.iter().chain(&sync.overlap()).for_each(|line| self.note(line));
-        }
-        Ok(())
     }
 
     /// Prints a note on an input.

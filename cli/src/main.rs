@@ -43,6 +43,7 @@ mod train;
 mod train_reranker;
 mod training;
 mod tune;
+mod watch;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -80,6 +81,8 @@ enum Command {
     Model(describe::Args),
     /// Insert documents from JSON, CSV, TSV or a dataset; a document replaces the one with its id
     Insert(insert::Args),
+    /// Insert the text files of folders, and follow their changes until Ctrl-C
+    Watch(watch::Args),
     /// Find the documents that answer a question
     Search(search::Args),
     /// Find them, and say which leaves were reached, why, and what came from where
@@ -187,6 +190,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Create(args) => store::create(&args, out),
         Command::Model(args) => describe::run(&args, out),
         Command::Insert(args) => insert::run(&args, out),
+        Command::Watch(args) => watch::run(&args, out),
         Command::Search(args) => search::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         #[cfg(feature = "explore")]

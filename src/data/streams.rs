@@ -45,8 +45,8 @@ pub struct FolderReport {
     pub code: u64,
     /// Files of other kinds.
     pub others: u64,
-    /// Files without text.
-    pub empty: u64,
+    /// Ids of the files without text.
+    pub empty: BTreeSet<String>,
     /// Problems in files that were read, one sentence each, starting with the file's path.
     pub notes: Vec<String>,
     /// Whether the whole folder was listed, so that a file that is not in `present` does not exist.

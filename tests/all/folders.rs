@@ -29,6 +29,10 @@ fn change(folder: &Path, name: &str, content: &str) {
     file.set_times(FileTimes::new().set_modified(later)).unwrap();
 }
 
+fn named(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
+}
+
 fn notes(flow: &Flow) -> std::path::PathBuf {
     let folder = flow.path("notes");
     write(&folder, "tea.md", "# Tea\n\nSteep *it*.\n");
@@ -90,7 +94,7 @@ fn files_of_a_folder_are_documents() {
     symlink(&folder, flow.path("link")).unwrap();
     let said = flow.run("insert", &[text(&flow.path("link"))]).ok();
     assert!(said.starts_with("0 inserted, 4 replaced; not read: "), "{said}");
-    let said = flow.run("insert", &["--prefix", "n/", "--source", "s", text(&folder.join("tea.md"))]).ok();
+    let said = flow.run("insert", &["--source", "s", &named("n", &folder.join("tea.md"))]).ok();
     assert_eq!(said, "1 inserted, 0 replaced; the index has 5 documents\n");
     let index = Index::open_read_only(flow.path("index")).unwrap();
     let metadata = index.get("n/tea.md").unwrap().unwrap().metadata.unwrap();
@@ -210,12 +214,12 @@ fn folders_do_not_touch_each_others_documents() {
     let source = fs::canonicalize(&folder).unwrap();
     let expected = format!(
         "refused: {}: the index has the document `tea.md` from {}; `--source` with that path continues its \
-         folder, `--prefix` gives the files other ids\nehi: 1 of 2 documents refused, 1 stored\n",
+         folder, `NAME=FOLDER` gives the files other ids\nehi: 1 of 2 documents refused, 1 stored\n",
         text(&other.join("tea.md")),
         text(&source)
     );
     assert_eq!(ran.err, expected);
-    let said = flow.run("insert", &["--sync", "--prefix", "other/", text(&other)]).ok();
+    let said = flow.run("insert", &["--sync", &named("other", &other)]).ok();
     // A file whose id lacks the prefix keeps its document.
     assert_eq!(said, "2 inserted, 0 replaced; the index has 6 documents\n");
     assert!(flow.run("insert", &["--sync", text(&folder)]).ok().contains("3 unchanged; "));
@@ -276,12 +280,12 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
     let synced = flow.run("insert", &["--sync", folder]).ok();
     assert!(synced.starts_with("3 inserted"));
     for (rest, expected) in [
-        (vec!["--sync", folder, table], "table.csv: `--sync` is for folders of text files"),
+        (vec!["--sync", folder, table], "table.csv: only folders of text files are"),
         (vec!["--sync", "no-such-folder"], "cannot open no-such-folder: No such file or directory"),
-        (vec!["--sync", dataset], "`--sync` is for folders"),
-        (vec!["--sync", "-"], "-: `--sync` is for folders"),
-        (vec!["--source", "s", table], "`--source` and `--prefix` are for text files"),
-        (vec!["--prefix", "s", dataset], "`--source` and `--prefix` are for"),
+        (vec!["--sync", dataset], "only folders of text files are"),
+        (vec!["--sync", "-"], "-: only folders of text files are"),
+        (vec!["--source", "s", table], "`--source` is for text files"),
+        (vec![&format!("s={dataset}")], "a name (`s=`) is for text files"),
         (vec!["--id", "x", folder], "notes: a folder has no use for `--format` and the names of fields"),
         (vec!["--format", "csv", dataset], "a folder has no use for"),
         (
@@ -374,15 +378,15 @@ fn documents_are_not_lost_to_names_and_emptied_files() {
     let ran = flow.run("insert", &[text(&two.join("README.md"))]);
     assert_eq!((ran.code, stored(&flow)[0].text.as_str()), (Some(1), "the first"));
     // Each prefix has its own documents, and a source name belongs to one folder.
-    for prefix in ["a/", "b/"] {
-        flow.run("insert", &["--sync", "--prefix", prefix, text(&one)]).ok();
+    for name in ["a", "b"] {
+        flow.run("insert", &["--sync", &named(name, &one)]).ok();
     }
     let ids: Vec<String> = stored(&flow).into_iter().map(|document| document.id).collect();
     assert_eq!(ids, ["README.md", "a/README.md", "b/README.md"]);
     let said = flow.run("insert", &["--sync", text(&one)]).ok();
     assert_eq!(said, "0 inserted, 0 replaced, 1 unchanged; the index has 3 documents\n");
     let ran = flow.run("insert", &["--sync", "--source", "s", text(&one), text(&two)]);
-    assert!(ran.line().contains("`--sync --source` takes one folder"), "{}", ran.err);
+    assert!(ran.line().contains("`--source` takes one folder"), "{}", ran.err);
     // If all files exist but are empty, that is as likely a mistake as a folder without files.
     write(&one, "README.md", "");
     let ran = flow.run("insert", &["--sync", text(&one)]);
@@ -520,14 +524,14 @@ fn front_matter_is_metadata_beside_ours() {
     write(&folder, "soup.md", "---\ntags: [recipe, soup]\ndate: 2024-01-05\nrating: 4\n---\nBoil it.\n");
     write(&folder, "web.md", "---\nsource: https://example.org\nmodified: today\nbytes: 1\n---\nA page.\n");
     write(&folder, "page.html", "<title>Site</title><h1>Tea</h1><p>Steep it.");
-    flow.run("insert", &["--prefix", "v/", text(&folder)]).ok();
+    flow.run("insert", &[&named("v", &folder)]).ok();
     let found = |filter: &str| flow.run("ids", &["--filter", filter]).ok();
     assert_eq!(found("{\"tags\": \"recipe\"}"), "v/soup.md\n");
     assert_eq!(found("{\"date\": {\"$gte\": \"2024-01-01\"}, \"rating\": {\"$gt\": 3}}"), "v/soup.md\n");
     assert_eq!(found("{\"page_source\": \"https://example.org\"}"), "v/web.md\n");
     assert_eq!(found("{\"page_modified\": \"today\", \"page_bytes\": 1}"), "v/web.md\n");
     assert_eq!(found("{\"title\": \"Site\"}"), "v/page.html\n");
-    assert!(flow.run("insert", &["--sync", "--prefix", "v/", text(&folder)]).ok().contains("3 unchanged"));
+    assert!(flow.run("insert", &["--sync", &named("v", &folder)]).ok().contains("3 unchanged"));
 }
 
 /// The summary as JSON contains everything in its line.
@@ -613,7 +617,7 @@ fn other_kinds_of_text_are_documents_and_code_with_an_option() {
     assert!(ran.out.starts_with("0 inserted, 0 replaced, 6 unchanged, 1 removed;"), "{}", ran.out);
     // Single files are read as what they are.
     for name in ["e.ipynb", "src/h.rs"] {
-        let said = flow.run("insert", &["--prefix", "one/", text(&folder.join(name))]).ok();
+        let said = flow.run("insert", &[&named("one", &folder.join(name))]).ok();
         assert!(said.starts_with("1 inserted, 0 replaced"), "{said}");
     }
     let line = flow.run("insert", &["--code", text(&folder.join("src/h.rs"))]).failure();

@@ -62,3 +62,4 @@ mod train_rerankers;
 mod tune;
 mod unfinished;
 mod untrained;
+mod watch;

@@ -1,5 +1,6 @@
 //! The inputs that a path can name: standard input, a file, a dataset, or a folder of texts.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,18 +13,13 @@ use crate::printing;
 
 /// The path that means standard input.
 const STDIN: &str = "-";
-const HEADING: &str = "Folders of text files";
+pub const HEADING: &str = "Folders of text files";
 
 /// Starts reading, which may wait for the first bytes.
 pub type Opener = Box<dyn FnOnce() -> Result<Documents, DataError> + Send>;
 
 #[derive(clap::Args, Default)]
 pub struct FolderArgs {
-    /// Read only the files that have changed since the last time, and delete the documents of those that are
-    /// gone; a file has changed if its size, its times or its inode have, or with `hash` if its content has
-    #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "stat",
-        help_heading = HEADING)]
-    pub sync: Option<SyncBy>,
     /// Also read files that .gitignore, .ignore or git's other ignore lists exclude
     #[arg(long, help_heading = HEADING)]
     no_ignore: bool,
@@ -34,22 +30,29 @@ pub struct FolderArgs {
     /// absent
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
     source: Option<String>,
-    /// What comes before the path of a file in its id; --sync knows the documents with this prefix alone
-    #[arg(long, value_name = "TEXT", help_heading = HEADING)]
-    prefix: Option<String>,
     /// Read files with a suffix by running a command with the file's path as its last argument: what it
     /// prints is the text; may be repeated
     #[arg(long, value_name = "SUFFIX=COMMAND", help_heading = HEADING)]
     pre: Vec<PreCommand>,
 }
 
-/// How to tell that a file has changed.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum SyncBy {
-    /// By its size, its times and its inode
-    Stat,
-    /// By its content: all files are read
-    Hash,
+/// A path on the command line. The ids of text files begin with its name and a slash, if it has a name.
+#[derive(Clone)]
+pub struct Named {
+    name: Option<String>,
+    pub path: PathBuf,
+}
+
+impl Named {
+    /// `NAME=PATH`, or a path, which may have the character `=` too.
+    pub fn of(given: OsString) -> Self {
+        let whole = Path::new(&given);
+        let parts = given.to_str().and_then(|given| given.split_once('='));
+        match parts.filter(|(name, path)| !name.is_empty() && !whole.exists() && Path::new(path).exists()) {
+            Some((name, path)) => Self { name: Some(name.to_owned()), path: path.into() },
+            None => Self { name: None, path: given.into() },
+        }
+    }
 }
 
 /// The input named by a path.
@@ -61,37 +64,54 @@ pub enum Origin {
 }
 
 impl Origin {
-    pub fn of(path: &Path, folders: &FolderArgs, fields: &FieldArgs) -> Result<Self, Failure> {
+    pub fn of(named: &Named, folders: &FolderArgs, fields: &FieldArgs) -> Result<Self, Failure> {
+        let path = &*named.path;
         if path == Path::new(STDIN) {
             return Ok(Self::Stdin);
         }
         let is_given = fields.are_given();
-        if path.is_dir() {
-            return Ok(if Dataset::is_at(path) { Self::Dataset } else { folders.of(Folder::open(path)?) });
-        }
-        // Plain text has no recognisable content, but JSON does.
-        let is_text = !is_given && (folders.prints(path) || Folder::reads(path) && is_plain_text(path));
-        Ok(if is_text { folders.of(Folder::of_file(path)?) } else { Self::File })
+        let folder = if path.is_dir() {
+            if Dataset::is_at(path) {
+                return Ok(Self::Dataset);
+            }
+            Folder::open(path)?
+        } else if !is_given && (folders.prints(path) || Folder::reads(path) && is_plain_text(path)) {
+            Folder::of_file(path)?
+        } else {
+            // Plain text has no recognisable content, but JSON does.
+            return Ok(Self::File);
+        };
+        let name = named.name.as_ref();
+        Ok(Self::Folder(name.iter().fold(folders.of(folder), |own, name| own.prefixed(format!("{name}/")))))
     }
 
     /// Refuses options that do not apply.
-    pub fn check(&self, path: &Path, folders: &FolderArgs, fields: &FieldArgs) -> Result<(), Failure> {
+    pub fn check(
+        &self,
+        named: &Named,
+        folders: &FolderArgs,
+        fields: &FieldArgs,
+        is_sync: bool,
+    ) -> Result<(), Failure> {
+        let path = &*named.path;
         let is_text = matches!(self, Self::Folder(_));
         let is_folder = path.is_dir();
         let name = printing::path(path);
         let wrong = |what: &str| Err(Failure::Usage(format!("{name}: {what}")));
-        let is_sync = folders.sync.is_some();
         if is_sync && path != Path::new(STDIN) {
             path.metadata().map_err(Failure::file("open", path))?;
         }
         if is_sync && matches!(self, Self::Dataset) {
-            return wrong("`--sync` is for folders of text files; this one holds a dataset");
+            return wrong("only folders of text files are synchronised; this one holds a dataset");
         }
         if is_sync && !(is_text && is_folder) {
-            return wrong("`--sync` is for folders of text files");
+            return wrong("only folders of text files are synchronised");
         }
-        if (folders.source.is_some() || folders.prefix.is_some()) && !is_text {
-            return wrong("`--source` and `--prefix` are for text files");
+        if folders.source.is_some() && !is_text {
+            return wrong("`--source` is for text files");
+        }
+        if let Some(name) = named.name.as_ref().filter(|_| !is_text) {
+            return wrong(&format!("a name (`{name}=`) is for text files"));
         }
         if !folders.pre.is_empty() && !(is_text && (is_folder || folders.prints(path))) {
             return wrong("`--pre` is for folders, and for files with its suffix");
@@ -126,18 +146,18 @@ impl Origin {
 
 /// All documents that a path names.
 pub fn documents(path: &Path, fields: &FieldArgs) -> Result<Documents, Failure> {
-    let folders = FolderArgs::default();
-    let origin = Origin::of(path, &folders, fields)?;
-    origin.check(path, &folders, fields)?;
+    let (named, folders) = (Named { name: None, path: path.to_owned() }, FolderArgs::default());
+    let origin = Origin::of(&named, &folders, fields)?;
+    origin.check(&named, &folders, fields, false)?;
     Ok(origin.opener(path, name(path), fields.input())?()?)
 }
 
 impl FolderArgs {
     /// Refuses one name for several folders, because the sync of each would remove the documents of the
     /// others, and two commands for a suffix.
-    pub fn check(&self, paths: &[PathBuf]) -> Result<(), Failure> {
-        if self.sync.is_some() && self.source.is_some() && paths.len() > 1 {
-            let what = "`--sync --source` takes one folder: the documents of another one would be removed";
+    pub fn check(&self, inputs: usize, is_sync: bool) -> Result<(), Failure> {
+        if is_sync && self.source.is_some() && inputs > 1 {
+            let what = "`--source` takes one folder here: the documents of another one would be removed";
             return Err(Failure::Usage(what.to_owned()));
         }
         let suffix = |place: usize| self.pre[place].suffix();
@@ -155,17 +175,11 @@ impl FolderArgs {
         self.pre.iter().any(|command| command.reads(path))
     }
 
-    /// The text before each id; empty without one.
-    pub fn prefix(&self) -> &str {
-        self.prefix.as_deref().unwrap_or_default()
-    }
-
-    fn of(&self, folder: Folder) -> Origin {
+    fn of(&self, folder: Folder) -> Folder {
         let folder = if self.no_ignore { folder.with_ignored() } else { folder };
         let folder = if self.code { folder.with_code() } else { folder };
         let folder = self.pre.iter().cloned().fold(folder, Folder::pre);
-        let folder = self.prefix.iter().fold(folder, |folder, prefix| folder.prefixed(prefix));
-        Origin::Folder(self.source.iter().fold(folder, |folder, source| folder.named(source)))
+        self.source.iter().fold(folder, |folder, source| folder.named(source))
     }
 }
 
@@ -175,8 +189,7 @@ pub fn name(path: &Path) -> String {
 }
 
 /// Whether a regular file is read as plain text: its content is neither JSON lines, except in a notebook, nor
-/// compressed. If it is
-/// unreadable, a later read reports the error.
+/// compressed. If it is unreadable, a later read reports the error.
 fn is_plain_text(path: &Path) -> bool {
     // Bytes read here from a pipe would be lost.
     if !path.is_file() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::panic;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Reading {
 }
 
 /// The total size of all inputs, if all are files.
-pub fn bytes_of(paths: &[PathBuf]) -> Option<u64> {
-    let size = |path: &PathBuf| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len());
-    paths.iter().map(size).sum()
+pub fn bytes_of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Option<u64> {
+    let size = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len());
+    paths.into_iter().map(size).sum()
 }

@@ -1,101 +1,112 @@
 //! Synchronises the documents of an index with the files of their folder.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ehi::data::{Documents, FileVersion, Folder, FolderReport};
 use ehi::{Document, Error, Index};
 
-use super::origin::SyncBy;
 use crate::failure::Failure;
 use crate::printing;
 use crate::text::{counted, escaped};
 
 /// Ids deleted in one commit.
 const GROUP: usize = 1_000;
+/// Other sources that are compared with the folder.
+const MOST_SOURCES: usize = 1_000;
 
-/// The documents of an index, compared with a folder.
-pub struct Sync {
-    folder: Folder,
-    by: SyncBy,
-    /// The documents of the index by their ids, from the folder or from elsewhere.
-    known: Arc<HashMap<String, Known>>,
-    /// Ids of files that belong to documents from elsewhere.
-    taken: Arc<Mutex<Vec<String>>>,
+/// How to tell that a file has changed.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SyncBy {
+    /// By its size, its times and its inode
+    Stat,
+    /// By its content: all files are read
+    Hash,
 }
 
-enum Known {
-    Own {
-        version: FileVersion,
-        content: [u8; 16],
-    },
-    /// With the name of its source, if it has one.
-    Other(Option<Arc<str>>),
+/// A folder, and what is known of its files.
+pub struct Sync {
+    pub folder: Folder,
+    by: SyncBy,
+    known: Arc<Mutex<HashMap<String, Known>>>,
+    /// The sources of other documents.
+    others: BTreeSet<String>,
+    /// Ids of files that belong to documents from elsewhere.
+    pub taken: Vec<String>,
+}
+
+/// The state of a file when it was last read, and a hash of its document.
+struct Known {
+    version: FileVersion,
+    /// `None` if the file could not be read.
+    content: Option<[u8; 16]>,
 }
 
 impl Sync {
     /// Reads all documents of the index once.
-    pub fn with(index: &Index, folder: &Folder, by: SyncBy) -> Result<Self, Error> {
-        let mut known = HashMap::new();
-        let mut sources: Vec<Arc<str>> = Vec::new();
+    pub fn with(index: &Index, folder: Folder, by: SyncBy) -> Result<Self, Error> {
+        let (mut known, mut others) = (HashMap::new(), BTreeSet::new());
         for document in index.iter() {
             let document = document?;
-            let is = match folder.version_of(&document) {
-                Some(version) => Known::Own { version, content: Folder::content_hash(&document) },
-                None => Known::Other(source(&document, &mut sources)),
-            };
-            known.insert(document.id, is);
+            if let Some(version) = folder.version_of(&document) {
+                let content = Some(Folder::content_hash(&document));
+                known.insert(document.id, Known { version, content });
+            } else if let Some(source) = source_of(&document).filter(|_| others.len() < MOST_SOURCES) {
+                others.insert(source);
+            }
         }
-        Ok(Self { folder: folder.clone(), by, known: Arc::new(known), taken: Arc::default() })
+        Ok(Self { folder, by, known: Arc::new(Mutex::new(known)), others, taken: Vec::new() })
     }
 
-    /// The documents of new and changed files.
-    pub fn changed(&self, folder: Folder) -> Documents {
-        let (known, taken, by) = (Arc::clone(&self.known), Arc::clone(&self.taken), self.by);
-        let is_unchanged = move |id: &str, found| match known.get(id) {
-            Some(Known::Own { version, .. }) => by == SyncBy::Stat && *version == found,
-            Some(Known::Other(_)) => {
-                taken.lock().unwrap_or_else(PoisonError::into_inner).push(id.to_owned());
-                true
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The documents of new and changed files, and of those whose ids have become free. They count as known
+    /// from then on.
+    pub fn changed(&mut self, index: &Index) -> Result<Documents, Error> {
+        for id in mem::take(&mut self.taken) {
+            match index.get(&id)? {
+                Some(_) => self.taken.push(id),
+                None => drop(self.known().remove(&id)),
             }
-            None => false,
+        }
+        let (versions, by) = (Arc::clone(&self.known), self.by);
+        let is_unchanged = move |id: &str, found: FileVersion| {
+            let mut known = versions.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(known) = known.get_mut(id) else {
+                known.insert(id.to_owned(), Known { version: found, content: None });
+                return false;
+            };
+            let is_unchanged = by == SyncBy::Stat && known.version == found;
+            known.version = found;
+            is_unchanged
         };
         // A file that was only touched, or copied with its folder, is not encoded again.
-        let known = Arc::clone(&self.known);
-        folder.changed_documents(is_unchanged, move |document| match known.get(&document.id) {
-            Some(Known::Own { content: stored, .. }) => *stored == Folder::content_hash(document),
-            _ => false,
-        })
+        let contents = Arc::clone(&self.known);
+        Ok(self.folder.clone().changed_documents(is_unchanged, move |document| {
+            let mut known = contents.lock().unwrap_or_else(PoisonError::into_inner);
+            let content = Some(Folder::content_hash(document));
+            known
+                .get_mut(&document.id)
+                .is_some_and(|known| mem::replace(&mut known.content, content) == content)
+        }))
     }
 
     /// A line about another folder in the index that contains this one or is contained in it.
     pub fn overlap(&self) -> Option<String> {
         let own = Path::new(self.folder.source());
-        let others = self.known.values().filter_map(|known| match known {
-            Known::Other(Some(source)) => Some(source),
-            _ => None,
-        });
-        let nested = |other: &&Arc<str>| {
-            let other = Path::new(&***other);
+        let nested = |other: &&String| {
+            let other = Path::new(other);
             own.is_absolute() && other != own && (other.starts_with(own) || own.starts_with(other))
         };
-        let other = others.into_iter().find(nested)?;
+        let other = self.others.iter().find(nested)?;
         Some(format!(
             "{} overlaps {other}, which the index holds too: files in both are stored once for each",
             own.display()
         ))
-    }
-
-    /// A line about each file whose id belongs to another document.
-    pub fn refused(&self, folder: &Path, prefix: &str) -> Vec<String> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let source = |id| match self.known.get(id) {
-            Some(Known::Other(source)) => source.as_deref(),
-            _ => None,
-        };
-        let file = |id: &str| folder.join(id.strip_prefix(prefix).unwrap_or(id));
-        taken.iter().map(|id| of_another(&file(id), id, source(id))).collect()
     }
 
     /// Deletes the documents of files that are missing or no longer read. Returns how many, and lines about
@@ -109,19 +120,31 @@ impl Sync {
         folder: &Path,
         report: &FolderReport,
     ) -> Result<(u64, Vec<String>), Failure> {
-        let own = self.known.iter().filter(|(_, known)| matches!(known, Known::Own { .. }));
-        let gone: Vec<&String> = own.map(|(id, _)| id).filter(|id| !report.present.contains(*id)).collect();
-        if !gone.is_empty() && !report.is_whole {
+        let gone: Vec<String> =
+            self.known().keys().filter(|id| !report.present.contains(*id)).cloned().collect();
+        if gone.is_empty() {
+            return Ok((0, Vec::new()));
+        }
+        // Editors and git remove files for a moment.
+        let again = self.folder.ids().filter(|_| report.is_whole);
+        let Some(again) = again else {
             return Err(Failure::Usage(format!(
                 "{} could not be listed as a whole, so no document was removed: a file that was not listed may exist",
                 printing::path(folder)
             )));
+        };
+        self.known().retain(|id, _| again.contains(id));
+        let mut own = Vec::new();
+        for id in gone.into_iter().filter(|id| report.empty.contains(id) || !again.contains(id)) {
+            // It may be another folder's document.
+            if index.get(&id)?.is_some_and(|document| self.folder.version_of(&document).is_some()) {
+                own.push(id);
+            }
         }
-        let mut removed = 0;
-        for group in gone.chunks(GROUP) {
-            removed += index.delete_batch(group.iter().copied())? as u64;
+        for group in own.chunks(GROUP) {
+            index.delete_batch(group.iter().map(String::as_str))?;
         }
-        let [ignored, code, others] = self.folder.left_out(gone);
+        let [ignored, code, others] = self.folder.left_out(&own);
         let lines = [
             (ignored, "excluded by .gitignore or .ignore", "--no-ignore"),
             (code, "source code", "--code"),
@@ -133,7 +156,7 @@ impl Sync {
                 "{count} removed whose file exists but is {why}, such as {first}; `{option}` reads it"
             ))
         };
-        Ok((removed, lines.into_iter().filter_map(line).collect()))
+        Ok((own.len() as u64, lines.into_iter().filter_map(line).collect()))
     }
 }
 
@@ -142,11 +165,11 @@ pub fn of_another(file: &Path, id: &str, source: Option<&str>) -> String {
     let other = match source {
         Some(source) => {
             format!(
-                " from {source}; `--source` with that path continues its folder, `--prefix` gives the files other ids"
+                " from {source}; `--source` with that path continues its folder, `NAME=FOLDER` gives the files other ids"
             )
         }
-        None => ", which is from no folder; `ehi delete` removes it, so that the file takes its place, `--prefix` gives \
-                 the files other ids"
+        None => ", which is from no folder; `ehi delete` removes it, so that the file takes its place, `NAME=FOLDER` \
+                 gives the files other ids"
             .to_owned(),
     };
     escaped(&format!("refused: {}: the index has the document `{id}`{other}", file.display()))
@@ -160,18 +183,4 @@ pub fn source_of(document: &Document) -> Option<String> {
         Some(prefix) => format!("{source} with the prefix `{prefix}`"),
         None => source.to_owned(),
     })
-}
-
-/// The name of a document's source, shared by all its documents.
-fn source(document: &Document, sources: &mut Vec<Arc<str>>) -> Option<Arc<str>> {
-    let name = source_of(document)?;
-    if let Some(known) = sources.iter().find(|known| ***known == name) {
-        return Some(Arc::clone(known));
-    }
-    let name: Arc<str> = name.into();
-    // This many sources cannot be names of folders.
-    if sources.len() < 1_000 {
-        sources.push(Arc::clone(&name));
-    }
-    Some(name)
 }

@@ -58,7 +58,7 @@ impl LeftOut {
         self.links += report.links;
         self.code += report.code;
         self.others += report.others;
-        self.empty += report.empty;
+        self.empty += report.empty.len() as u64;
     }
 
     /// What was not read; empty if everything was.
@@ -137,6 +137,17 @@ impl Tally {
             self.read
         );
         Failure::Stopped { signal, left }
+    }
+
+    /// Whether nothing was stored, removed, refused or noted.
+    pub fn is_idle(&self) -> bool {
+        self.read == 0 && self.removed == 0 && self.notes.is_empty()
+    }
+
+    /// Leaves out what is the same in each synchronisation of a folder.
+    pub fn only_changes(&mut self) {
+        self.unchanged = 0;
+        self.not_read = LeftOut::default();
     }
 
     /// Documents stored.

@@ -26,6 +26,7 @@ mod text;
 mod walk;
 mod yaml;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -329,6 +330,24 @@ impl Folder {
         let mut half = [0; 16];
         half.copy_from_slice(&hasher.finalize()[..16]);
         half
+    }
+
+    /// The file of an id.
+    pub fn file(&self, id: &str) -> PathBuf {
+        let own = id.strip_prefix(&self.prefix).unwrap_or(id);
+        if self.root.is_dir() { self.root.join(own) } else { self.root.clone() }
+    }
+
+    /// The ids of the files that exist now; `None` if the folder cannot be listed as a whole.
+    pub fn ids(&self) -> Option<BTreeSet<String>> {
+        let mut documents = self.clone().changed_documents(|_, _| true, |_| true);
+        documents.by_ref().for_each(drop);
+        documents.folder().filter(|report| report.is_whole).map(|report| report.present.clone())
+    }
+
+    /// The folder itself and the folders in it, without those that are not read.
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        walk::folders(self)
     }
 
     /// The ids whose files exist but are ignored, those whose files are source code that is not read, and

@@ -1,7 +1,7 @@
 //! The files of a folder, one after the other.
 
 use std::ffi::OsStr;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +34,18 @@ impl Rules {
         let (found, error) = rules.matched_with_errors(path, is_dir);
         (found.is_ignore(), error.map(|error| error.to_string()))
     }
+}
+
+/// The folder itself and the folders in it that are read.
+pub(super) fn folders(folder: &Folder) -> impl Iterator<Item = PathBuf> {
+    let (mut rules, root) = (folder.rules(), folder.root.clone());
+    let is_read = move |entry: &DirEntry| {
+        let path = entry.path().strip_prefix(&root).unwrap_or(entry.path());
+        entry.depth() == 0 || entry.file_type().is_dir() && !rules.leave_out(path, true).0
+    };
+    let entries = WalkDir::new(&folder.root).into_iter().filter_entry(is_read);
+    // A folder that cannot be listed is an error of `documents`.
+    entries.filter_map(|entry| Some(entry.ok()?.into_path()))
 }
 
 /// The documents of a folder; see [`Folder`].
@@ -80,6 +92,8 @@ where
         loop {
             let entry = match self.walk.next()? {
                 Ok(entry) => entry,
+                // A folder that was removed since its parent was listed.
+                Err(error) if error.depth() > 0 && is_missing(error.io_error()) => continue,
                 Err(error) => {
                     self.report.is_whole = false;
                     let path = error.path().unwrap_or(&self.folder.root).to_owned();
@@ -139,19 +153,30 @@ where
         };
         let id = id(own).ok_or_else(|| bad_name(path))?;
         let id = format!("{}{id}", self.folder.prefix);
+        let metadata = match entry.metadata() {
+            Err(error) if is_missing(error.io_error()) => return Ok(None),
+            metadata => metadata.map_err(|error| DataError::open(path, error.into())),
+        };
         self.report.present.insert(id.clone());
-        let metadata = entry.metadata().map_err(|error| DataError::open(path, error.into()))?;
+        let metadata = metadata?;
         let version = FileVersion::of(&metadata);
         self.position.fetch_add(version.bytes, Ordering::Relaxed);
         if (self.is_unchanged)(&id, version) {
             self.report.unchanged += 1;
             return Ok(None);
         }
-        let mut page = self.folder.page(path, kind, version.bytes)?;
+        let mut page = match self.folder.page(path, kind, version.bytes) {
+            // Removed since it was listed.
+            Err(_) if entry.depth() > 0 && is_missing(path.symlink_metadata().err().as_ref()) => {
+                self.report.present.remove(&id);
+                return Ok(None);
+            }
+            page => page?,
+        };
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
-            self.report.empty += 1;
             self.report.notes.extend(page.note.map(|note| format!("{}: {note}", path.display())));
             self.report.present.remove(&id);
+            self.report.empty.insert(id);
             return Ok(None);
         }
         if let Kind::Text(Markup::Code) = kind {
@@ -176,7 +201,7 @@ where
         if !present.is_empty() || self.count > 0 || !is_whole {
             return None;
         }
-        let found = match (*empty, *ignored, *code, self.others.is_empty()) {
+        let found = match (empty.len(), *ignored, *code, self.others.is_empty()) {
             (0, 0, 0, true) => "none".to_owned(),
             (0, 0, 0, false) => match others.saturating_sub(self.others.len() as u64) {
                 0 => self.others.join(", "),
@@ -226,6 +251,10 @@ where
     fn folder(&self) -> Option<&FolderReport> {
         Some(&self.report)
     }
+}
+
+fn is_missing(error: Option<&std::io::Error>) -> bool {
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// A path relative to the folder, with slashes.

@@ -30,7 +30,7 @@ fn what_gitignore_names_is_left_out_and_counted() {
     assert_eq!(said, "2 inserted, 0 replaced; not read: 3 hidden, 5 ignored; the index has 2 documents\n");
     assert_eq!(flow.run("ids", &[]).ok(), "docs/guide.md\nkept.draft.md\n");
     // The lists above it also apply to a folder inside the repository.
-    let said = flow.run("insert", &["--prefix", "d/", text(&project.join("docs"))]).ok();
+    let said = flow.run("insert", &[&format!("d={}/docs", text(&project))]).ok();
     assert!(said.starts_with("1 inserted, 0 replaced; not read: 1 hidden, 2 ignored;"), "{said}");
 }
 

@@ -1,0 +1,217 @@
+//! `ehi watch`: an index that follows folders.
+//!
+//! Every change leads to a synchronisation of its whole folder, which reads only what changed. So a lost event
+//! costs time and loses nothing.
+
+use std::fs;
+use std::io::Write;
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use ehi::{Error, Index};
+use notify::{ErrorKind, Event, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::arguments::time;
+use crate::bars;
+use crate::calibrate;
+use crate::failure::Failure;
+use crate::fields::FieldArgs;
+use crate::insert::Inserter;
+use crate::insert::origin::{FolderArgs, Named, Origin};
+use crate::insert::sync::{Sync, SyncBy};
+use crate::interrupt::Interrupts;
+use crate::opening::{PrecisionArgs, WaitArgs};
+use crate::text::{counted, escaped};
+
+/// A change is followed once this long none has come, because editors write a file in several steps.
+const QUIET: Duration = Duration::from_millis(300);
+/// The longest time that a change waits for quiet.
+const LONGEST: Duration = Duration::from_secs(2);
+/// How often to look for an interrupt.
+const POLL: Duration = Duration::from_millis(50);
+/// When to try again after a folder could not be read.
+const RETRY: Duration = Duration::from_secs(5);
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the index
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
+    index: PathBuf,
+    #[command(flatten)]
+    precision: PrecisionArgs,
+    #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
+    folders: FolderArgs,
+    /// Look for changes this often, where the system does not report them, as in folders of other machines
+    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| time(text, "seconds", 1.0))]
+    poll: Option<Duration>,
+    /// Print the summaries as JSON lines
+    #[arg(long)]
+    json: bool,
+    /// Folders of text files. `NAME=FOLDER` begins the ids of its files with `NAME/`, so that several folders
+    /// can have files of the same name
+    #[arg(required = true, value_name = "FOLDER", value_parser = OsStringValueParser::new().map(Named::of))]
+    paths: Vec<Named>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    args.folders.check(args.paths.len(), true)?;
+    let mut folders = Vec::new();
+    for named in &args.paths {
+        let origin = Origin::of(named, &args.folders, &FieldArgs::default())?;
+        origin.check(named, &args.folders, &FieldArgs::default(), true)?;
+        if let Origin::Folder(folder) = origin {
+            folders.push((&*named.path, folder));
+        }
+    }
+    let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
+    let interrupts = Interrupts::watch();
+    let mut changes = Changes::begin(args.poll, &args.index)?;
+    let mut watched = Vec::new();
+    for (path, folder) in folders {
+        // With the documents of the folders before it.
+        let sync = Sync::with(&index, folder, SyncBy::Stat)?;
+        sync.overlap().iter().for_each(|line| eprintln!("note: {}", escaped(line)));
+        watched.push(Watched { path, sync, is_first: true, complaint: None });
+        let last = watched.len() - 1;
+        watched[last].follow(&index, &interrupts, &mut changes, args.json, out)?;
+    }
+    calibrate::after_insert(&index);
+    let (folders, documents) = (counted(watched.len(), "folder"), counted(index.len(), "document"));
+    eprintln!("note: watching {folders}; the index has {documents}; Ctrl-C ends it");
+    while changes.wait(&interrupts, watched.iter().any(|folder| folder.complaint.is_some())) {
+        let mut is_done = false;
+        while !is_done {
+            let mut removed = false;
+            for folder in &mut watched {
+                removed |= folder.follow(&index, &interrupts, &mut changes, args.json, out)?;
+            }
+            // A file of a folder before may take the id of a document removed by a later one.
+            is_done = !removed || watched.iter().all(|folder| folder.sync.taken.is_empty());
+        }
+        calibrate::after_insert(&index);
+    }
+    Ok(())
+}
+
+struct Watched<'a> {
+    path: &'a Path,
+    sync: Sync,
+    is_first: bool,
+    /// What was wrong with the folder the last time.
+    complaint: Option<String>,
+}
+
+impl Watched<'_> {
+    /// Reads what has changed, and returns whether documents were removed. A folder that cannot be read is
+    /// reported once, and tried again later.
+    fn follow(
+        &mut self,
+        index: &Index,
+        interrupts: &Interrupts,
+        changes: &mut Changes,
+        json: bool,
+        out: &mut dyn Write,
+    ) -> Result<bool, Failure> {
+        // Before the files are read, so that no later change is missed.
+        changes.watch(&self.sync)?;
+        let mut inserter = Inserter::begin(index, interrupts.clone(), None);
+        let (result, complaint) = match inserter.sync(self.path, &mut self.sync) {
+            Err(failure @ (Failure::Ehi(Error::Data(_)) | Failure::Usage(_))) => {
+                (Ok(()), Some(failure.line()))
+            }
+            result => (result, None),
+        };
+        if complaint != self.complaint {
+            complaint.iter().for_each(|line| bars::say(&format!("warning: {line}")));
+            self.complaint = complaint;
+        }
+        let removed = inserter.report(result, mem::take(&mut self.is_first), json, out)?;
+        out.flush().map_err(Failure::Output)?;
+        Ok(removed)
+    }
+}
+
+/// Changes in folders, as the system reports them, or assumed at intervals.
+enum Changes {
+    Reported { watcher: RecommendedWatcher, events: Receiver<()>, index: Option<PathBuf> },
+    Polled(Duration),
+}
+
+impl Changes {
+    fn begin(poll: Option<Duration>, index: &Path) -> Result<Self, Failure> {
+        if let Some(interval) = poll {
+            return Ok(Self::Polled(interval));
+        }
+        let (send, events) = channel();
+        let report = move |event: notify::Result<Event>| {
+            // Reading a file changes nothing. An error may stand for lost events.
+            if event.is_ok_and(|event| event.kind.is_access()) {
+                return;
+            }
+            // The receiver is dropped at the end.
+            let _ = send.send(());
+        };
+        let watcher = notify::recommended_watcher(report).map_err(|error| unwatched(&error))?;
+        Ok(Self::Reported { watcher, events, index: fs::canonicalize(index).ok() })
+    }
+
+    /// Watches a folder and those in it that are read, except the index's own.
+    fn watch(&mut self, sync: &Sync) -> Result<(), Failure> {
+        let Self::Reported { watcher, index, .. } = self else { return Ok(()) };
+        for folder in sync.folder.folders() {
+            if index.is_some() && fs::canonicalize(&folder).ok() == *index {
+                continue;
+            }
+            match watcher.watch(&folder, RecursiveMode::NonRecursive) {
+                // It was removed meanwhile, or may not be read, which reading it reports.
+                Err(error) if matches!(error.kind, ErrorKind::PathNotFound | ErrorKind::Io(_)) => {}
+                watched => watched.map_err(|error| unwatched(&error))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a change, and then for quiet; `false` after an interrupt.
+    fn wait(&self, interrupts: &Interrupts, retry: bool) -> bool {
+        let started = Instant::now();
+        let (mut first, mut last) = (None, started);
+        while interrupts.signal().is_none() {
+            let now = match self {
+                Self::Polled(interval) => {
+                    thread::sleep(POLL);
+                    if started.elapsed() >= *interval {
+                        return true;
+                    }
+                    continue;
+                }
+                Self::Reported { events, .. } => {
+                    if events.recv_timeout(POLL).is_ok() {
+                        last = Instant::now();
+                        first.get_or_insert(last);
+                    }
+                    Instant::now()
+                }
+            };
+            let is_due = first.is_some_and(|first| now - last >= QUIET || now - first >= LONGEST);
+            if is_due || retry && now - started >= RETRY {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn unwatched(error: &notify::Error) -> Failure {
+    Failure::Usage(match error.kind {
+        ErrorKind::MaxFilesWatch => "the system watches no more folders: raise its limit (`sysctl \
+             fs.inotify.max_user_watches` on Linux), or look for changes with `--poll 10`"
+            .to_owned(),
+        _ => format!("the system cannot watch the folders: {error}; look for changes with `--poll 10`"),
+    })
+}
