@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs, Snippet};
@@ -11,7 +11,7 @@ use ehi::{Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, Sear
 use crate::text::{MARK, UNMARK, escaped, line_of, one_line};
 
 /// Bytes shown of a hit's text.
-pub const SHOWN: usize = 240;
+pub const SHOWN: usize = 320;
 
 /// Rank, score, id, leaf, title and the parts of the text of each hit that have the most words of the
 /// question, then the cost of the search. `offset` hits were left out before the first.
@@ -150,8 +150,8 @@ pub fn write_cost(
 /// bytes.
 fn whereabouts(hit: &Hit, snippet: &Snippet, is_part: bool) -> Option<String> {
     let place = match (file(hit), snippet.line) {
-        (Some(file), Some(line)) => format!("{}:{line}", escaped(&file)),
-        (Some(file), None) => escaped(&file),
+        (Some(file), Some(line)) => format!("{}:{line}", from_here(&file)),
+        (Some(file), None) => from_here(&file),
         (None, Some(line)) => format!("{}:{line}", escaped(&hit.id)),
         (None, None) if is_part => format!("bytes {} to {}", snippet.start, snippet.end),
         (None, None) => return None,
@@ -161,14 +161,18 @@ fn whereabouts(hit: &Hit, snippet: &Snippet, is_part: bool) -> Option<String> {
     Some(format!("{place}{between}{}", headings.join(" › ")))
 }
 
-/// The file of a hit, from the working directory if it is below that; `None` if no folder is known.
-fn file(hit: &Hit) -> Option<String> {
+/// The file of a hit; `None` if no folder is known.
+pub fn file(hit: &Hit) -> Option<PathBuf> {
     let field = |name: &str| hit.document.metadata.as_ref()?.get(name)?.as_str();
     let name = hit.id.strip_prefix(field("prefix").unwrap_or_default()).unwrap_or(&hit.id);
     let folder = field("source").filter(|source| source.starts_with('/'))?;
-    let path = Path::new(folder).join(name);
+    Some(Path::new(folder).join(name))
+}
+
+/// A path from the working directory, if it is below that.
+fn from_here(path: &Path) -> String {
     let here = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok());
-    Some(here.unwrap_or(&path).display().to_string())
+    escaped(&here.unwrap_or(path).display().to_string())
 }
 
 /// A snippet of a part of a text on one line, with the words of the question marked.

@@ -30,6 +30,7 @@ mod long;
 mod mcp;
 mod model;
 mod models;
+mod open;
 mod opening;
 mod plain;
 mod printing;

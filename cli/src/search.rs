@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 use crate::arguments::finite;
 use crate::failure::Failure;
 use crate::hits;
+use crate::open;
 use crate::opening::PrecisionArgs;
 use crate::printing;
 use crate::query::QueryArgs;
@@ -50,6 +52,9 @@ pub struct Args {
     /// the reranker's score counts
     #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
     threshold: Option<f64>,
+    /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or as the desktop does
+    #[arg(long, value_name = "N", conflicts_with_all = ["json", "questions", "ids_only"])]
+    open: Option<NonZeroUsize>,
     /// Answer each line of this file (`-` is standard input) that is not blank, with a line of JSON
     #[arg(long, value_name = "FILE", conflicts_with = "question")]
     questions: Option<PathBuf>,
@@ -121,6 +126,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let result = index.search_with(&question, &request)?;
     let (found, best) = (result.len(), result.hits.first().map_or(0.0, Args::score));
     let result = args.shown(result);
+    if let Some(number) = args.open {
+        let Some(hit) = number.get().checked_sub(args.offset + 1).and_then(|place| result.hits.get(place))
+        else {
+            let hits = counted(result.len(), "hit");
+            return Err(Failure::Usage(format!(
+                "hit {number} is not among the {hits} found; `--top-k` finds more"
+            )));
+        };
+        return open::hit(hit, &QuestionWords::of(&question));
+    }
     if args.report.json {
         printing::json(out, &Shown::of(&question, &result))
     } else {

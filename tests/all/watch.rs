@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -248,6 +249,26 @@ fn a_folder_that_is_gone_for_a_while_keeps_its_documents() {
     assert_eq!(ran.code, Some(0));
     // Each refused file was said once.
     assert_eq!(ran.err.matches("refused: ").count(), 1, "{}", ran.err);
+}
+
+/// Reading takes time, in which files are removed that were listed before.
+#[test]
+fn a_file_that_is_removed_while_others_are_read_loses_its_document() {
+    let flow = Flow::new();
+    let folder = flow.path("notes");
+    fs::create_dir(&folder).unwrap();
+    for name in ["a.md", "b.md"] {
+        fs::write(folder.join(name), "Steep it.").unwrap();
+    }
+    let script = flow.path("script");
+    fs::write(&script, format!("#!/bin/sh\nrm {}\ncat \"$1\"\n", text(&folder.join("a.md")))).unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let watching = Watching::begin(&flow, &["--pre", &format!("cmd={}", script.display()), text(&folder)]);
+    assert_eq!(stored(&flow).len(), 2);
+    fs::remove_file(folder.join("b.md")).unwrap();
+    fs::write(folder.join("c.cmd"), "A command reads it.").unwrap();
+    wait_until(&flow, &BTreeMap::from([("c.cmd".to_owned(), "A command reads it.".to_owned())]));
+    assert_eq!(watching.end().code, Some(0));
 }
 
 #[test]

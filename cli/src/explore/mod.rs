@@ -23,7 +23,6 @@ mod why;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use ehi::train::TrainConfig;
@@ -31,13 +30,11 @@ use ehi::train::TrainConfig;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 use crate::interrupt::Interrupts;
+use crate::open;
 use crate::opening::{PrecisionArgs, WaitArgs};
 use crate::printing;
 use crate::restart;
 use site::Site;
-
-/// Programs that open an address in the user's browser.
-const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -80,22 +77,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         "note: the page of {index} opens once in a browser at this address, until you press Ctrl-C here:"
     );
     writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
-    if !args.no_open {
-        open(&address);
+    if !args.no_open && !open::on_desktop(&address) {
+        tracing::warn!("found no program that opens a browser; open the address that was printed");
     }
     let served = serve::run(listener, &site, &interrupts).map_err(Failure::Listen);
     site.job.end();
     served
-}
-
-/// Opens the address in a browser, if there is one; the address is printed in any case.
-fn open(address: &str) {
-    let opens = |opener: &&str| {
-        let mut command = Command::new(opener);
-        command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().is_ok()
-    };
-    if !OPENERS.iter().any(opens) {
-        tracing::warn!("found no program that opens a browser; open the address that was printed");
-    }
 }

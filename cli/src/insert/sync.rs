@@ -120,12 +120,10 @@ impl Sync {
         folder: &Path,
         report: &FolderReport,
     ) -> Result<(u64, Vec<String>), Failure> {
-        let gone: Vec<String> =
-            self.known().keys().filter(|id| !report.present.contains(*id)).cloned().collect();
-        if gone.is_empty() {
+        if self.known().keys().all(|id| report.present.contains(id)) {
             return Ok((0, Vec::new()));
         }
-        // Editors and git remove files for a moment.
+        // Editors and git remove files for a moment, and others were removed since they were listed.
         let again = self.folder.ids().filter(|_| report.is_whole);
         let Some(again) = again else {
             return Err(Failure::Usage(format!(
@@ -133,14 +131,16 @@ impl Sync {
                 printing::path(folder)
             )));
         };
-        self.known().retain(|id, _| again.contains(id));
+        let is_gone = |id: &String| report.empty.contains(id) || !again.contains(id);
+        let gone: Vec<String> = self.known().keys().filter(|id| is_gone(id)).cloned().collect();
         let mut own = Vec::new();
-        for id in gone.into_iter().filter(|id| report.empty.contains(id) || !again.contains(id)) {
+        for id in gone {
             // It may be another folder's document.
             if index.get(&id)?.is_some_and(|document| self.folder.version_of(&document).is_some()) {
                 own.push(id);
             }
         }
+        self.known().retain(|id, _| again.contains(id));
         for group in own.chunks(GROUP) {
             index.delete_batch(group.iter().map(String::as_str))?;
         }

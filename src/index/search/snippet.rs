@@ -64,12 +64,13 @@ impl QuestionWords {
         self.places(text).into_iter().map(|(place, _)| place).collect()
     }
 
-    /// The part of about `most` bytes of a text that has the most different words of the question, the first
-    /// such part; the start of the text if it has none. It begins at a sentence or else a word, and ends at a
+    /// The part of about `most` bytes of a text in which the different words of the question have the most
+    /// letters together, as longer words tell more, the first such part; the start of the text if it has none
+    /// of them. It begins at a sentence or else a word, and ends at a
     /// word, if one is near.
     pub fn snippet(&self, text: &str, most: usize) -> Snippet {
         let places = self.places(text);
-        let start = start(text, &places, most);
+        let start = start(text, &places, &self.letters(), most);
         let end = floor(text, start.saturating_add(most));
         // A word that would be cut is left out.
         let near = |space: &usize| end - start - space < most / 6;
@@ -79,6 +80,11 @@ impl QuestionWords {
         let within = |place: &Range<usize>| place.start >= start && place.end <= end;
         let marks = places.into_iter().map(|(place, _)| place).filter(within).collect();
         Snippet { start, end, marks, ..Snippet::default() }
+    }
+
+    /// The letters of each word.
+    fn letters(&self) -> Vec<usize> {
+        self.0.iter().map(|word| word.chars().count()).collect()
     }
 
     fn places(&self, text: &str) -> Vec<WordPlace> {
@@ -149,14 +155,14 @@ fn is_same(asked: &str, word: &str) -> bool {
     common == longer || common >= SHORTEST && 10 * common >= 7 * longer
 }
 
-/// Where the part of `shown` bytes with the most words of the question begins: at the sentence of its first
+/// Where the part of `shown` bytes that tells most of the question begins: at the sentence of its first
 /// word of the question, if at most a third of the part precedes that, or else at a word so near.
-fn start(text: &str, places: &[WordPlace], shown: usize) -> usize {
+fn start(text: &str, places: &[WordPlace], letters: &[usize], shown: usize) -> usize {
     if text.len() <= shown {
         return 0;
     }
     let lead = shown / 3;
-    let Some(first) = best(places, shown - lead).filter(|first| *first > lead) else { return 0 };
+    let Some(first) = best(places, letters, shown - lead).filter(|first| *first > lead) else { return 0 };
     let from = floor(text, first - lead);
     let before = &text[from..first];
     let block = before.rfind("\n\n").map_or(0, |end| end + 2);
@@ -170,14 +176,13 @@ fn start(text: &str, places: &[WordPlace], shown: usize) -> usize {
     text.len() - text[from..].trim_start().len()
 }
 
-/// The word of the question from which the most different words are within reach.
-fn best(places: &[WordPlace], reach: usize) -> Option<usize> {
-    let words = places.iter().map(|(_, word)| word + 1).max()?;
-    let (mut counts, mut different, mut end) = (vec![0_usize; words], 0, 0);
+/// The word of the question from which different words with the most letters are within reach.
+fn best(places: &[WordPlace], letters: &[usize], reach: usize) -> Option<usize> {
+    let (mut counts, mut different, mut end) = (vec![0_usize; letters.len()], 0, 0);
     let mut best: Option<(usize, usize)> = None;
     for (first, own) in places {
         while let Some((_, word)) = places.get(end).filter(|(place, _)| place.end <= first.start + reach) {
-            different += usize::from(counts[*word] == 0);
+            different += if counts[*word] == 0 { letters[*word] } else { 0 };
             counts[*word] += 1;
             end += 1;
         }
@@ -187,7 +192,7 @@ fn best(places: &[WordPlace], reach: usize) -> Option<usize> {
         // A word longer than the reach was not counted.
         if let Some(left) = counts[*own].checked_sub(1) {
             counts[*own] = left;
-            different -= usize::from(left == 0);
+            different -= if left == 0 { letters[*own] } else { 0 };
         } else {
             end += 1;
         }

@@ -1,0 +1,80 @@
+//! Opens files and addresses in the user's programs.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ehi::Hit;
+use ehi::search::QuestionWords;
+
+use crate::failure::Failure;
+use crate::hits;
+use crate::printing;
+use crate::text::escaped;
+
+/// Programs that open an address or a file in the program for it.
+const OPENERS: [&str; 2] = ["xdg-open", "open"];
+/// Editors that take `--goto FILE:LINE`.
+const GOTO_EDITORS: [&str; 5] = ["code", "code-insiders", "codium", "cursor", "windsurf"];
+/// Editors that take `FILE:LINE`; all others take `+LINE FILE`.
+const COLON_EDITORS: [&str; 3] = ["hx", "subl", "zed"];
+
+/// Opens an address, or a file, with the program that the desktop has for it; `false` if there is none.
+pub fn on_desktop(what: impl AsRef<std::ffi::OsStr>) -> bool {
+    let opens = |opener: &&str| {
+        let mut command = Command::new(opener);
+        command.arg(&what).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().is_ok()
+    };
+    OPENERS.iter().any(opens)
+}
+
+/// Opens the file of a hit: in the editor, at the line of its snippet, or on the desktop if the file has no
+/// lines or there is no editor.
+pub fn hit(hit: &Hit, words: &QuestionWords) -> Result<(), Failure> {
+    let Some(file) = hits::file(hit) else {
+        return Err(Failure::Usage(format!(
+            "`{}` is not from a file of a known folder; `ehi get` prints it",
+            escaped(&hit.id)
+        )));
+    };
+    file.metadata().map_err(Failure::file("open", &file))?;
+    let line = hit.snippet(words, hits::SHOWN).line.filter(|_| !is_page(&file));
+    let editor =
+        ["VISUAL", "EDITOR"].iter().find_map(|name| env::var(name).ok().filter(|own| !own.trim().is_empty()));
+    if let (Some(line), Some(editor)) = (line, &editor) {
+        return edit(editor, &file, line);
+    }
+    if on_desktop(&file) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!("found no program that opens {}; set EDITOR", printing::path(&file))))
+}
+
+fn is_page(file: &Path) -> bool {
+    let ending = file.extension().map(|ending| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| ending == "html" || ending == "htm")
+}
+
+/// Waits for the editor, which may be in this terminal.
+fn edit(editor: &str, file: &Path, line: u32) -> Result<(), Failure> {
+    let mut parts = editor.split_whitespace();
+    let program = parts.next().unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(parts);
+    let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_goto = GOTO_EDITORS.contains(&name);
+    if is_goto || COLON_EDITORS.contains(&name) {
+        command.args(is_goto.then_some("--goto"));
+        let mut place = file.as_os_str().to_owned();
+        place.push(format!(":{line}"));
+        command.arg(place);
+    } else {
+        command.arg(format!("+{line}")).arg(file);
+    }
+    let status = command.status().map_err(Failure::file("run", Path::new(program)))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!("the editor `{}` failed: {status}", escaped(editor)))),
+    }
+}
