@@ -190,7 +190,7 @@ impl Inserter<'_> {
         self.tally.notes.push(what.to_owned());
     }
 
-    /// Reports that a file is not stored.
+    /// Reports that a file or a record is not stored.
     fn refuse(&mut self, line: &str) {
         bars::say(line);
         self.tally.refused += 1;
