@@ -77,8 +77,13 @@ fn files_of_a_folder_are_documents() {
         ]
     );
     let file = fs::metadata(folder.join("tea.md")).unwrap();
-    let modified = file.modified().unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
-    let changed = file.ctime() as f64 + file.ctime_nsec() as f64 / 1e9;
+    let time = |seconds, nanoseconds: i64| {
+        let time = chrono::DateTime::from_timestamp(seconds, nanoseconds.try_into().unwrap()).unwrap();
+        let fraction = if nanoseconds == 0 { String::new() } else { format!(".{nanoseconds:09}") };
+        format!("{}{fraction}Z", time.format("%Y-%m-%dT%H:%M:%S"))
+    };
+    let modified = time(file.mtime(), file.mtime_nsec());
+    let changed = time(file.ctime(), file.ctime_nsec());
     let source = fs::canonicalize(&folder).unwrap();
     assert_eq!(
         found[3].metadata,
@@ -510,6 +515,50 @@ fn a_change_is_seen_by_inode_and_change_time_or_by_content() {
     assert!(sync("--sync=hash").starts_with("0 inserted, 1 replaced, 4 unchanged; "));
     let line = flow.run("insert", &["--sync=time", text(&folder)]);
     assert_eq!(line.code, Some(2), "{}", line.err);
+}
+
+/// Times are text that filters compare as times.
+#[test]
+fn files_are_found_by_their_times() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    let file = File::options().write(true).open(folder.join("tea.md")).unwrap();
+    let modified = SystemTime::UNIX_EPOCH + Duration::new(1_795_704_360, 120_000_000);
+    file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+    let file = File::options().write(true).open(folder.join("sub/plain.txt")).unwrap();
+    file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
+    flow.run("insert", &[text(&folder)]).ok();
+    let modified = |id: &str| flow.run("get", &[id]).json()["metadata"]["modified"].clone();
+    assert_eq!(modified("tea.md"), "2026-11-26T14:46:00.120000000Z");
+    assert_eq!(modified("sub/plain.txt"), "1970-01-01T00:00:00Z");
+    let found = |filter: &str| flow.run("ids", &["--filter", filter]).ok();
+    for filter in [
+        r#"{"modified": {"$gte": "2026-11-26", "$lt": "2026-11-27"}}"#,
+        r#"{"modified": {"$gt": "2026-11-26T14:46:00Z", "$lt": "2026-11-26T14:46:00.2Z"}}"#,
+        r#"{"modified": "2026-11-26T15:46:00.12+01:00"}"#,
+    ] {
+        assert!(found(filter).contains("tea.md"), "{filter}");
+    }
+    assert_eq!(found(r#"{"modified": {"$lt": "1970-01-02"}}"#), "sub/plain.txt\n");
+}
+
+/// A state of the files that is not known is like a changed one: contents are compared.
+#[test]
+fn documents_with_their_times_in_another_form_are_not_stored_again() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    flow.run("insert", &["--sync", text(&folder)]).ok();
+    let mut documents = stored(&flow);
+    for document in &mut documents {
+        let metadata = document.metadata.as_mut().unwrap();
+        (metadata["modified"], metadata["changed"]) = (json!(1_795_704_360.12), json!(1_795_704_360.5));
+    }
+    Index::open(flow.path("index")).unwrap().insert_batch(documents).unwrap();
+    let said = flow.run("insert", &["--sync", text(&folder)]).ok();
+    assert_eq!(said, "0 inserted, 0 replaced, 3 unchanged; the index has 3 documents\n");
+    fs::remove_file(folder.join("tea.md")).unwrap();
+    let said = flow.run("insert", &["--sync", text(&folder)]).ok();
+    assert!(said.starts_with("0 inserted, 0 replaced, 2 unchanged, 1 removed"), "{said}");
 }
 
 /// Front matter can be filtered, and one of our names in it loses neither value.

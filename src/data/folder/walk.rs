@@ -143,7 +143,7 @@ where
         let metadata = entry.metadata().map_err(|error| DataError::open(path, error.into()))?;
         let version = FileVersion::of(&metadata);
         self.position.fetch_add(version.bytes, Ordering::Relaxed);
-        if (self.is_unchanged)(&id, version) {
+        if (self.is_unchanged)(&id, version.clone()) {
             self.report.unchanged += 1;
             return Ok(None);
         }
