@@ -768,6 +768,53 @@ fn every_command_has_help_with_an_example_and_a_manual_page() {
 }
 
 #[test]
+fn wrong_usage_names_the_help_of_its_command_and_what_was_meant() {
+    const DASH: &str = "; put `--` before a question or a name that begins with `-`";
+    for (arguments, expected) in [
+        (
+            &["serach", "x"][..],
+            "unrecognized subcommand 'serach'; a similar subcommand exists: 'search' (see `ehi --help`)",
+        ),
+        (
+            &["search", "--topk", "5", "x"],
+            "unexpected argument '--topk' found; a similar argument exists: '--top-k' (see `ehi search --help`)",
+        ),
+        (&["search", "--limit", "5", "x"], "unexpected argument '--limit' found (see `ehi search --help`)"),
+        (
+            &["search", "--top-k", "x", "q"],
+            "invalid value 'x' for '--k <K>': expected a whole number (see `ehi search --help`)",
+        ),
+        (
+            &["search", "--k"],
+            "a value is required for '--k <K>' but none was supplied (see `ehi search --help`)",
+        ),
+        (
+            &["search", "--mode", "m", "x"],
+            "invalid value 'm' for '--mode <MODE>' [possible values: best, dense, lexical, hybrid] (see `ehi search --help`)",
+        ),
+        (
+            &["search", "-mice infection"],
+            &format!("unexpected argument '-m' found{DASH} (see `ehi search --help`)"),
+        ),
+        (
+            &["search", "--mice infection"],
+            &format!("unexpected argument '--mice infection' found{DASH} (see `ehi search --help`)"),
+        ),
+        (
+            &["explain", "-kitten toys"],
+            &format!(
+                "invalid value 'itten toys' for '--k <K>': expected a whole number{DASH} (see `ehi explain --help`)"
+            ),
+        ),
+        (&["explore", "--frob"], "unexpected argument '--frob' found (see `ehi explore --help`)"),
+        (&["--frob"], "unexpected argument '--frob' found (see `ehi --help`)"),
+    ] {
+        let ran = ehi(arguments);
+        assert_eq!((ran.code, ran.line()), (Some(2), format!("ehi: {expected}")), "{arguments:?}");
+    }
+}
+
+#[test]
 fn the_index_can_be_named_by_the_environment() {
     let flow = Flow::new();
     flow.insert(3);
