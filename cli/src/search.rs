@@ -1,7 +1,6 @@
 //! `ehi search`
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use ehi::search::{QuestionWords, Signs, Snippet};
 use ehi::{Error, Hit, Index, RankedBy, SearchRequest, SearchResult, SearchStats};
 use serde::Serialize;
 
-use crate::arguments::finite;
+use crate::arguments::{finite, open};
 use crate::failure::Failure;
 use crate::hits;
 use crate::opening::PrecisionArgs;
@@ -20,8 +19,10 @@ use crate::text::counted;
 
 /// Default number of reranked hits.
 pub const RERANK_DEPTH: usize = 50;
-/// Questions of a file that are answered together.
+/// Most questions of a file that are answered together.
 const QUESTIONS_AT_ONCE: usize = 256;
+/// Bytes of a file that are read at once.
+const BYTES_AT_ONCE: usize = 64 << 10;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -50,7 +51,8 @@ pub struct Args {
     /// the reranker's score counts
     #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
     threshold: Option<f64>,
-    /// Answer each line of this file (`-` is standard input) that is not blank, with a line of JSON
+    /// Answer each line of this file (`-` is standard input) that is not blank, with a line of JSON, before
+    /// waiting for the next
     #[arg(long, value_name = "FILE", conflicts_with = "question")]
     questions: Option<PathBuf>,
     #[command(flatten)]
@@ -162,22 +164,21 @@ fn answer_all(
     file: &Path,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut lines: Box<dyn BufRead> = match file.as_os_str() == "-" {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(BufReader::new(File::open(file).map_err(Failure::file("open", file))?)),
-    };
-    let (mut line, mut refused) = (String::new(), 0_usize);
-    loop {
+    let opened = open(file).map_err(Failure::file("open", file))?;
+    let mut lines = BufReader::with_capacity(BYTES_AT_ONCE, opened);
+    let (mut line, mut is_first, mut refused) = (String::new(), true, 0_usize);
+    while lines.read_line(&mut line).map_err(Failure::file("read", file))? > 0 {
         let mut questions = Vec::new();
-        while questions.len() < QUESTIONS_AT_ONCE {
+        // A program may wait for the answer to its line before it writes another one.
+        loop {
+            let text = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(&line).trim();
+            questions.extend(Some(text.to_owned()).filter(|text| !text.is_empty()));
+            is_first = false;
             line.clear();
-            if lines.read_line(&mut line).map_err(Failure::file("read", file))? == 0 {
+            if questions.len() == QUESTIONS_AT_ONCE || !lines.buffer().contains(&b'\n') {
                 break;
             }
-            questions.extend(Some(line.trim().to_owned()).filter(|line| !line.is_empty()));
-        }
-        if questions.is_empty() {
-            break;
+            lines.read_line(&mut line).map_err(Failure::file("read", file))?;
         }
         let together = index.search_many(questions.iter().map(String::as_str), request);
         // One of them failed: which one?

@@ -501,6 +501,39 @@ fn a_question_has_words_pages_and_a_threshold() {
     }
 }
 
+/// A program that asks and reads in turns is answered, and a byte order mark is not part of a question.
+#[test]
+fn a_question_is_answered_before_the_next_is_written() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let mut child = command()
+        .args(["search", "--index", &flow.index(), "--k", "2", "--questions", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answered = |expected: &[&str]| {
+        for question in expected {
+            let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+            assert_eq!(
+                (&answer["question"], answer["hits"].as_array().unwrap().len()),
+                (&json!(question), 2)
+            );
+        }
+    };
+    input.write_all("\u{feff}tree leaf\n".as_bytes()).unwrap();
+    answered(&["tree leaf"]);
+    input.write_all(b"\n  \ngene\nleaf\nbeginning of").unwrap();
+    answered(&["gene", "leaf"]);
+    input.write_all(b" a line\n\nlast").unwrap();
+    answered(&["beginning of a line"]);
+    drop(input);
+    answered(&["last"]);
+    assert!(child.wait().unwrap().success() && output.next().is_none());
+}
+
 #[test]
 fn the_folder_of_a_dataset_can_be_inserted_and_evaluated_on() {
     let samples = crate::support::root().join("tests/fixtures/datasets");
