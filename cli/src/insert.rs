@@ -123,7 +123,7 @@ impl Inserter<'_> {
                     if read.line > 0 {
                         self.tally.bad_line(&error);
                     }
-                    return Err(error.into());
+                    return Err(origin::failure(path, error));
                 }
             };
             self.tally.read += 1;
