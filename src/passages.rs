@@ -16,7 +16,7 @@ use crate::outline::{Outline, Part, paragraph_end};
 
 /// The length of an index's passages, in tokens of its encoder.
 ///
-/// Written as `200/40` in text; an overlap of 0 may be omitted.
+/// Written as `200/40` in text; an overlap that is omitted is a fifth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct Passages {
@@ -47,9 +47,12 @@ impl Passages {
     /// title, and at most 200, with a fifth shared. `None` if that is fewer than [`Self::FEWEST_TOKENS`].
     pub fn sized_to(most: u32) -> Option<Self> {
         let tokens = (most / 5 * 4).min(200);
-        Self::new(tokens, tokens / 5).ok()
+        Self::new(tokens, tokens / OVERLAP_SHARE).ok()
     }
 }
+
+/// Which share of a passage is in the next one, too, if nothing else is said.
+const OVERLAP_SHARE: u32 = 5;
 
 impl fmt::Display for Passages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,19 +64,20 @@ impl FromStr for Passages {
     type Err = BadPassages;
 
     fn from_str(text: &str) -> Result<Self, BadPassages> {
-        let (tokens, overlap) = text.split_once('/').unwrap_or((text, "0"));
-        match (tokens.parse(), overlap.parse()) {
-            (Ok(tokens), Ok(overlap)) => Self::new(tokens, overlap),
-            _ => Err(BadPassages { found: text.to_owned(), most: Self::MOST_TOKENS }),
-        }
+        let bad = || BadPassages { found: text.to_owned(), most: Self::MOST_TOKENS };
+        let (tokens, overlap) =
+            text.split_once('/').map_or((text, None), |(own, shared)| (own, Some(shared)));
+        let tokens: u32 = tokens.parse().map_err(|_| bad())?;
+        let overlap = overlap.map_or(Ok(tokens / OVERLAP_SHARE), str::parse).map_err(|_| bad())?;
+        Self::new(tokens, overlap).map_err(|_| bad())
     }
 }
 
 /// Passages that are too short or too long, or overlap too much, or an invalid text form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "passages of {found}: they are written as TOKENS/OVERLAP, say 200/40, and have 8 to {most} tokens beside the \
-     encoder's own, at most half in common"
+    "passages of `{found}` are not possible: write TOKENS/OVERLAP, such as 200/40, with 8 to {most} tokens, and at \
+     most half of them shared by neighbours"
 )]
 #[non_exhaustive]
 pub struct BadPassages {
@@ -411,7 +415,8 @@ mod tests {
     #[test]
     fn passages_are_written_as_they_are_read() {
         assert_eq!("200/40".parse(), Passages::new(200, 40));
-        assert_eq!("64".parse::<Passages>().unwrap().to_string(), "64/0");
+        assert_eq!("64".parse::<Passages>().unwrap().to_string(), "64/12");
+        assert_eq!("64/0".parse(), Passages::new(64, 0));
         for (most, sized) in [(8190, "200/40"), (254, "200/40"), (126, "100/20"), (10, "8/1")] {
             assert_eq!(Passages::sized_to(most).unwrap().to_string(), sized);
         }

@@ -178,7 +178,7 @@ impl<'a> Inserter<'a> {
                     if read.line > 0 {
                         self.tally.bad_line(&error);
                     }
-                    return Err(error.into());
+                    return Err(origin::failure(path, error));
                 }
             };
             self.tally.read += 1;
@@ -226,7 +226,7 @@ impl<'a> Inserter<'a> {
         self.tally.notes.push(what.to_owned());
     }
 
-    /// Reports that a file is not stored.
+    /// Reports that a file or a record is not stored.
     fn refuse(&mut self, line: &str) {
         bars::say(line);
         self.tally.refused += 1;

@@ -46,10 +46,11 @@ mod training;
 mod tune;
 mod watch;
 
+use std::env;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::Failure;
@@ -239,31 +240,55 @@ fn refuse(error: &clap::Error) -> ExitCode {
             if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
         }
         _ => {
-            let whole = error.to_string();
-            let said = escaped(&refusal(&whole));
-            // The error of a value already states what it must be.
-            let of_value = error.kind() == ErrorKind::ValueValidation;
-            let help = format!(" (see `ehi {}--help`)", subcommand(&whole));
-            complain(&format!("{said}{}", if of_value { "" } else { &help }));
+            let said = escaped(&refusal(&error.to_string()));
+            let given: Vec<String> = env::args().skip(1).collect();
+            let tip = if begins_with_dash(error, &given) { DASH } else { "" };
+            complain(&format!("{said}{tip} (see `ehi {}--help`)", subcommand(&given)));
             ExitCode::from(USAGE)
         }
     }
 }
 
-/// The command whose usage clap's error shows, if any, and a space.
-fn subcommand(whole: &str) -> String {
-    let used = whole.split_once("Usage: ehi ").and_then(|(_, used)| used.split_whitespace().next());
-    let named = used.filter(|used| used.starts_with(|first: char| first.is_ascii_lowercase()));
-    named.map_or_else(String::new, |used| format!("{used} "))
+/// The command given, if any, and a space.
+fn subcommand(given: &[String]) -> String {
+    let named = given.first().filter(|name| Cli::command().find_subcommand(name).is_some());
+    named.map_or_else(String::new, |name| format!("{name} "))
 }
 
-/// clap's error and suggestion, without usage.
+/// Whether an error may be about a question such as `-mice infection`, which clap reads as an option `-m`, or
+/// as `-n` with a value.
+fn begins_with_dash(error: &clap::Error, given: &[String]) -> bool {
+    let said = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let value = said(ContextKind::InvalidValue);
+    match error.kind() {
+        ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_none() => {
+            let found = said(ContextKind::InvalidArg);
+            found.starts_with('-') && (!found.starts_with("--") || found.contains(char::is_whitespace))
+        }
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
+            let is_short = |text: &str| text.len() == 2 && text.starts_with('-') && text != "--";
+            let before = |text: &String| text.strip_suffix(value).is_some_and(is_short);
+            !value.is_empty() && given.iter().any(before)
+        }
+        _ => false,
+    }
+}
+
+/// What helps where an argument was read as an option.
+const DASH: &str = "; put `--` before a question or a name that begins with `-`";
+
+/// clap's error and suggestions, without usage.
 fn refusal(whole: &str) -> String {
     let (mut said, mut tips) = (String::new(), String::new());
     for (place, paragraph) in whole.split("\n\n").enumerate() {
         if place == 0 {
-            said = one_line(paragraph.trim_start_matches("error: "));
-        } else if paragraph.trim_start().starts_with(TIP) {
+            let text = paragraph.trim_start_matches("error: ");
+            said = one_line(&text.replace("invalid digit found in string", "expected a whole number"));
+        // That to pass `--limit` as a value would mislead most; see `DASH`.
+        } else if paragraph.trim_start().starts_with(TIP) && !paragraph.contains(" as a value, ") {
             tips = one_line(paragraph).replace(TIP, ";");
         }
     }

@@ -52,7 +52,7 @@ pub struct QueryArgs {
     /// for searches that score every document
     #[arg(long, value_name = "BOOL")]
     codes: Option<bool>,
-    /// Passages of each hit, at most, in an index that has them; the best one if absent
+    /// Passages of each hit, at most, in an index that has them; the best one if absent, none with 0
     #[arg(long, value_name = "COUNT")]
     passages: Option<usize>,
     /// Leave judgments (`ehi judge`) out of the ranking

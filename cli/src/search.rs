@@ -1,7 +1,6 @@
 //! `ehi search`
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use ehi::search::{QuestionWords, Signs, Snippet};
 use ehi::{Error, Hit, Index, RankedBy, SearchRequest, SearchResult, SearchStats};
 use serde::Serialize;
 
-use crate::arguments::finite;
+use crate::arguments::{self, finite};
 use crate::failure::Failure;
 use crate::hits;
 use crate::open;
@@ -22,8 +21,10 @@ use crate::text::counted;
 
 /// Default number of reranked hits.
 pub const RERANK_DEPTH: usize = 50;
-/// Questions of a file that are answered together.
+/// Most questions of a file that are answered together.
 const QUESTIONS_AT_ONCE: usize = 256;
+/// Bytes of a file that are read at once.
+const BYTES_AT_ONCE: usize = 64 << 10;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -55,7 +56,8 @@ pub struct Args {
     /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or as the desktop does
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "questions", "ids_only"])]
     open: Option<NonZeroUsize>,
-    /// Answer each line of this file (`-` is standard input) that is not blank, with a line of JSON
+    /// Answer each line of this file (`-` is standard input) that is not blank, with a line of JSON, before
+    /// waiting for the next
     #[arg(long, value_name = "FILE", conflicts_with = "question")]
     questions: Option<PathBuf>,
     #[command(flatten)]
@@ -177,22 +179,21 @@ fn answer_all(
     file: &Path,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut lines: Box<dyn BufRead> = match file.as_os_str() == "-" {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(BufReader::new(File::open(file).map_err(Failure::file("open", file))?)),
-    };
-    let (mut line, mut refused) = (String::new(), 0_usize);
-    loop {
+    let opened = arguments::open(file).map_err(Failure::file("open", file))?;
+    let mut lines = BufReader::with_capacity(BYTES_AT_ONCE, opened);
+    let (mut line, mut is_first, mut refused) = (String::new(), true, 0_usize);
+    while lines.read_line(&mut line).map_err(Failure::file("read", file))? > 0 {
         let mut questions = Vec::new();
-        while questions.len() < QUESTIONS_AT_ONCE {
+        // A program may wait for the answer to its line before it writes another one.
+        loop {
+            let text = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(&line).trim();
+            questions.extend(Some(text.to_owned()).filter(|text| !text.is_empty()));
+            is_first = false;
             line.clear();
-            if lines.read_line(&mut line).map_err(Failure::file("read", file))? == 0 {
+            if questions.len() == QUESTIONS_AT_ONCE || !lines.buffer().contains(&b'\n') {
                 break;
             }
-            questions.extend(Some(line.trim().to_owned()).filter(|line| !line.is_empty()));
-        }
-        if questions.is_empty() {
-            break;
+            lines.read_line(&mut line).map_err(Failure::file("read", file))?;
         }
         let together = index.search_many(questions.iter().map(String::as_str), request);
         // One of them failed: which one?

@@ -15,6 +15,7 @@ pub struct DataError {
     kind: DataErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
+    is_of_one_record: bool,
 }
 
 /// The kinds of [`DataError`].
@@ -96,6 +97,11 @@ impl DataError {
         Self { source: Some(Box::new(source)), ..self }
     }
 
+    /// Marks an error of a record's fields.
+    pub(super) fn of_one_record(self) -> Self {
+        Self { is_of_one_record: true, ..self }
+    }
+
     /// The kind of the error.
     pub fn kind(&self) -> DataErrorKind {
         self.kind
@@ -120,6 +126,13 @@ impl DataError {
         matches!(self.kind, Open | Encoding | Format | TooLarge | Damaged | Command)
     }
 
+    /// Whether it concerns a single record, whose beginning and end are certain: a field or a value in it cannot
+    /// be used, and the records that follow are not affected. A malformed record is not such an error, nor is
+    /// the first record of JSON, which may show that the names of its fields are wrong.
+    pub fn is_of_one_record(&self) -> bool {
+        self.is_of_one_record
+    }
+
     /// Whether the file could not be read to its end because of the system or damage, rather than a faulty
     /// record.
     pub fn is_of_reading(&self) -> bool {
@@ -136,7 +149,7 @@ impl DataError {
 impl Place<'_> {
     pub fn error(self, kind: DataErrorKind, message: impl Into<String>) -> DataError {
         let (name, message) = (self.name.to_owned(), message.into());
-        DataError { name, line: self.line, kind, message, source: None }
+        DataError { name, line: self.line, kind, message, source: None, is_of_one_record: false }
     }
 
     /// `source` may be on a later line of the record.

@@ -18,6 +18,8 @@ pub use error::FilterError;
 pub(crate) use json::kind;
 pub(crate) use kinds::Observed;
 use matches::{Relation, Test};
+#[cfg(feature = "folders")]
+pub(crate) use time::rfc3339;
 use values::ValueSet;
 pub(crate) use values::depth;
 

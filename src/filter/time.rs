@@ -78,6 +78,17 @@ fn in_utc(time: &[u8], ahead: i64) -> Option<Vec<u8>> {
     (0..10_000).contains(&year).then(|| [start.as_bytes(), &time[16..]].concat())
 }
 
+/// A time since 1970 in UTC, to the second or the nanosecond.
+#[cfg(any(feature = "folders", test))]
+pub(crate) fn rfc3339(seconds: i64, nanoseconds: i64) -> String {
+    const SECONDS_PER_DAY: i64 = 60 * MINUTES_PER_DAY;
+    let (year, month, day) = date(days_before(1970, 1, 1) + seconds.div_euclid(SECONDS_PER_DAY));
+    let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    let fraction = if nanoseconds == 0 { String::new() } else { format!(".{nanoseconds:09}") };
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
 fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
@@ -127,6 +138,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn times_are_written_in_utc_and_compare_in_their_order() {
+        let rising = [
+            (-2_203_891_200, 0, "1900-03-01T00:00:00Z"),
+            (-1, 999_999_999, "1969-12-31T23:59:59.999999999Z"),
+            (0, 0, "1970-01-01T00:00:00Z"),
+            (951_782_400, 0, "2000-02-29T00:00:00Z"),
+            (1_795_704_360, 0, "2026-11-26T14:46:00Z"),
+            (1_795_704_360, 120_000_000, "2026-11-26T14:46:00.120000000Z"),
+            (1_795_704_360, 123_456_789, "2026-11-26T14:46:00.123456789Z"),
+            (253_402_300_799, 0, "9999-12-31T23:59:59Z"),
+        ];
+        for (seconds, nanoseconds, text) in rising {
+            assert_eq!(rfc3339(seconds, nanoseconds), text);
+        }
+        assert!(rising.windows(2).all(|pair| compare(pair[0].2, pair[1].2).is_lt()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::analysis::{Analysis, lexers};
 use super::ingest::Ingest;
+use super::insert::Pace;
 use super::measured::Measurements;
 use super::root::{check_directory, kind};
 use super::routing_log::RoutingLog;
@@ -58,6 +59,8 @@ pub(crate) struct ActiveModel {
     /// The judged questions, and their documents.
     pub(super) memory: SharedMemory,
     pub(super) judged_texts: JudgedTexts,
+    /// How fast documents are encoded.
+    pub(super) pace: Pace,
 }
 
 impl ActiveModel {
@@ -108,6 +111,7 @@ impl ActiveModel {
             notice,
             memory,
             judged_texts: JudgedTexts::default(),
+            pace: Pace::default(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -462,9 +462,11 @@ impl<'a> Filling<'a> {
         }
         let mut rest = missing.as_slice();
         while !rest.is_empty() {
+            let (pace, begun) = (&self.target.pace, Instant::now());
             // Bounded by bytes, as inserts are.
             let (mut documents, mut bytes) = (Vec::new(), 0);
-            while documents.len() < DOCUMENTS_PER_COMMIT.min(rest.len()) && bytes < BYTES_PER_COMMIT {
+            let most = pace.share(DOCUMENTS_PER_COMMIT).min(rest.len());
+            while documents.len() < most && bytes < BYTES_PER_COMMIT {
                 let document = view.document(rest[documents.len()])?;
                 bytes += document.heap_bytes();
                 documents.push(document);
@@ -472,6 +474,9 @@ impl<'a> Filling<'a> {
             let (group, left) = rest.split_at(documents.len());
             rest = left;
             self.target.store.commit(WriteBatch { puts: puts(group, documents)?, deletes: Vec::new() })?;
+            if !rest.is_empty() {
+                pace.took(begun.elapsed());
+            }
             tick(group.len(), rest.len())?;
         }
         Ok(())

@@ -48,7 +48,7 @@ fn what_was_inserted_before_a_bad_line_stays() {
     let file = flow.path("bad.jsonl");
     let cases: [(&[u8], &str); 2] = [
         (b"{\"_id\": \"bad\", \"text\": \"\xff\"}\n", "not UTF-8"),
-        (b"{\"text\": \"no id\"}\n", "`_id` is missing"),
+        (b"{\"_id\": \"bad\", \"text\": 1e999}\n", "out of range"),
     ];
     for (round, (bad, message)) in cases.into_iter().enumerate() {
         let first = round * 4;
@@ -501,6 +501,39 @@ fn a_question_has_words_pages_and_a_threshold() {
     }
 }
 
+/// A program that asks and reads in turns is answered, and a byte order mark is not part of a question.
+#[test]
+fn a_question_is_answered_before_the_next_is_written() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let mut child = command()
+        .args(["search", "--index", &flow.index(), "--k", "2", "--questions", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answered = |expected: &[&str]| {
+        for question in expected {
+            let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+            assert_eq!(
+                (&answer["question"], answer["hits"].as_array().unwrap().len()),
+                (&json!(question), 2)
+            );
+        }
+    };
+    input.write_all("\u{feff}tree leaf\n".as_bytes()).unwrap();
+    answered(&["tree leaf"]);
+    input.write_all(b"\n  \ngene\nleaf\nbeginning of").unwrap();
+    answered(&["gene", "leaf"]);
+    input.write_all(b" a line\n\nlast").unwrap();
+    answered(&["beginning of a line"]);
+    drop(input);
+    answered(&["last"]);
+    assert!(child.wait().unwrap().success() && output.next().is_none());
+}
+
 #[test]
 fn the_folder_of_a_dataset_can_be_inserted_and_evaluated_on() {
     let samples = crate::support::root().join("tests/fixtures/datasets");
@@ -764,6 +797,53 @@ fn every_command_has_help_with_an_example_and_a_manual_page() {
     for shell in ["bash", "zsh", "fish"] {
         let script = ehi(["completions", shell].iter()).ok();
         assert!(script.contains("drop-previous"), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_usage_names_the_help_of_its_command_and_what_was_meant() {
+    const DASH: &str = "; put `--` before a question or a name that begins with `-`";
+    for (arguments, expected) in [
+        (
+            &["serach", "x"][..],
+            "unrecognized subcommand 'serach'; a similar subcommand exists: 'search' (see `ehi --help`)",
+        ),
+        (
+            &["search", "--topk", "5", "x"],
+            "unexpected argument '--topk' found; a similar argument exists: '--top-k' (see `ehi search --help`)",
+        ),
+        (&["search", "--limit", "5", "x"], "unexpected argument '--limit' found (see `ehi search --help`)"),
+        (
+            &["search", "--top-k", "x", "q"],
+            "invalid value 'x' for '--k <K>': expected a whole number (see `ehi search --help`)",
+        ),
+        (
+            &["search", "--k"],
+            "a value is required for '--k <K>' but none was supplied (see `ehi search --help`)",
+        ),
+        (
+            &["search", "--mode", "m", "x"],
+            "invalid value 'm' for '--mode <MODE>' [possible values: best, dense, lexical, hybrid] (see `ehi search --help`)",
+        ),
+        (
+            &["search", "-mice infection"],
+            &format!("unexpected argument '-m' found{DASH} (see `ehi search --help`)"),
+        ),
+        (
+            &["search", "--mice infection"],
+            &format!("unexpected argument '--mice infection' found{DASH} (see `ehi search --help`)"),
+        ),
+        (
+            &["explain", "-kitten toys"],
+            &format!(
+                "invalid value 'itten toys' for '--k <K>': expected a whole number{DASH} (see `ehi explain --help`)"
+            ),
+        ),
+        (&["explore", "--frob"], "unexpected argument '--frob' found (see `ehi explore --help`)"),
+        (&["--frob"], "unexpected argument '--frob' found (see `ehi --help`)"),
+    ] {
+        let ran = ehi(arguments);
+        assert_eq!((ran.code, ran.line()), (Some(2), format!("ehi: {expected}")), "{arguments:?}");
     }
 }
 

@@ -3,11 +3,14 @@
 use std::fs::{self, File};
 use std::io::{Cursor, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Date32Array, RecordBatch, StringArray, TimestampSecondArray};
 use ehi::Document;
 use ehi::data::{DataError, Format, Input};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
 use crate::program::{Flow, text};
@@ -139,6 +142,36 @@ fn what_cannot_be_read_is_said() {
     }
     let error = read(&named(), "zstd.arrow").unwrap_err().to_string();
     assert!(error.contains("zstd"), "{error}");
+}
+
+#[test]
+fn a_row_with_a_value_that_has_no_text_is_refused() {
+    let flow = Flow::new();
+    let file = flow.path("days.parquet");
+    let strings = |values: [Option<&str>; 4]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+    let columns: [(&str, ArrayRef); 4] = [
+        ("id", strings([Some("a"), Some("b"), Some("c"), Some("d")])),
+        ("text", strings([Some("leaf"), Some("leaf"), None, Some("leaf")])),
+        ("day", Arc::new(Date32Array::from(vec![0, i32::MAX, 1, 2]))),
+        ("at", Arc::new(TimestampSecondArray::from(vec![i64::MAX, 0, 0, 0]))),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)));
+    let batch = batch.unwrap();
+    let mut writer = ArrowWriter::try_new(File::create(&file).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let ran = flow.run("insert", &[text(&file)]);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    let expected = [
+        ":1: the column `at` is not convertible to text: ",
+        ":2: the column `day` is not convertible to text: ",
+        ":3: there is no text: the field `text` is missing or null",
+    ];
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(&format!("refused: {}{expected}", text(&file))), "{line}");
+    }
+    assert_eq!(lines[3..], ["ehi: 3 of 4 documents refused, 1 stored"]);
+    assert_eq!(ran.out, "1 inserted, 0 replaced, 3 refused; the index has 1 document\n");
 }
 
 /// A damaged file is an error or reads as something else, and never panics.

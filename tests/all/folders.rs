@@ -67,7 +67,7 @@ fn files_of_a_folder_are_documents() {
     symlink(&folder, folder.join("sub/loop")).unwrap();
     symlink("/absent", folder.join("broken.md")).unwrap();
     let said = flow.run("insert", &[text(&folder)]).ok();
-    let not_read = "2 hidden, 3 links, 3 of other kinds, 2 without text";
+    let not_read = "2 hidden entries, 3 links, 3 files of other kinds and 2 files without text";
     assert_eq!(said, format!("4 inserted, 0 replaced; not read: {not_read}; the index has 4 documents\n"));
     let found = stored(&flow);
     let texts: Vec<_> = found.iter().map(|d| (d.id.as_str(), d.title.as_str(), d.text.as_str())).collect();
@@ -81,8 +81,13 @@ fn files_of_a_folder_are_documents() {
         ]
     );
     let file = fs::metadata(folder.join("tea.md")).unwrap();
-    let modified = file.modified().unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
-    let changed = file.ctime() as f64 + file.ctime_nsec() as f64 / 1e9;
+    let time = |seconds, nanoseconds: i64| {
+        let time = chrono::DateTime::from_timestamp(seconds, nanoseconds.try_into().unwrap()).unwrap();
+        let fraction = if nanoseconds == 0 { String::new() } else { format!(".{nanoseconds:09}") };
+        format!("{}{fraction}Z", time.format("%Y-%m-%dT%H:%M:%S"))
+    };
+    let modified = time(file.mtime(), file.mtime_nsec());
+    let changed = time(file.ctime(), file.ctime_nsec());
     let source = fs::canonicalize(&folder).unwrap();
     assert_eq!(
         found[3].metadata,
@@ -182,7 +187,7 @@ fn a_folder_that_is_synced_twice_encodes_nothing() {
     let said = sync().ok();
     assert_eq!(
         said,
-        "2 inserted, 1 replaced, 2 removed; not read: 1 without text; the index has 8 documents\n"
+        "2 inserted, 1 replaced, 2 removed; not read: 1 file without text; the index has 8 documents\n"
     );
     let ids: Vec<String> = stored(&flow).into_iter().map(|d| d.id).collect();
     assert_eq!(ids[5..], ["moved.txt", "new.md", "tea.md"]);
@@ -516,6 +521,50 @@ fn a_change_is_seen_by_inode_and_change_time_or_by_content() {
     assert_eq!(line.code, Some(2), "{}", line.err);
 }
 
+/// Times are text that filters compare as times.
+#[test]
+fn files_are_found_by_their_times() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    let file = File::options().write(true).open(folder.join("tea.md")).unwrap();
+    let modified = SystemTime::UNIX_EPOCH + Duration::new(1_795_704_360, 120_000_000);
+    file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+    let file = File::options().write(true).open(folder.join("sub/plain.txt")).unwrap();
+    file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
+    flow.run("insert", &[text(&folder)]).ok();
+    let modified = |id: &str| flow.run("get", &[id]).json()["metadata"]["modified"].clone();
+    assert_eq!(modified("tea.md"), "2026-11-26T14:46:00.120000000Z");
+    assert_eq!(modified("sub/plain.txt"), "1970-01-01T00:00:00Z");
+    let found = |filter: &str| flow.run("ids", &["--filter", filter]).ok();
+    for filter in [
+        r#"{"modified": {"$gte": "2026-11-26", "$lt": "2026-11-27"}}"#,
+        r#"{"modified": {"$gt": "2026-11-26T14:46:00Z", "$lt": "2026-11-26T14:46:00.2Z"}}"#,
+        r#"{"modified": "2026-11-26T15:46:00.12+01:00"}"#,
+    ] {
+        assert!(found(filter).contains("tea.md"), "{filter}");
+    }
+    assert_eq!(found(r#"{"modified": {"$lt": "1970-01-02"}}"#), "sub/plain.txt\n");
+}
+
+/// A state of the files that is not known is like a changed one: contents are compared.
+#[test]
+fn documents_with_their_times_in_another_form_are_not_stored_again() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    flow.run("insert", &["--sync", text(&folder)]).ok();
+    let mut documents = stored(&flow);
+    for document in &mut documents {
+        let metadata = document.metadata.as_mut().unwrap();
+        (metadata["modified"], metadata["changed"]) = (json!(1_795_704_360.12), json!(1_795_704_360.5));
+    }
+    Index::open(flow.path("index")).unwrap().insert_batch(documents).unwrap();
+    let said = flow.run("insert", &["--sync", text(&folder)]).ok();
+    assert_eq!(said, "0 inserted, 0 replaced, 3 unchanged; the index has 3 documents\n");
+    fs::remove_file(folder.join("tea.md")).unwrap();
+    let said = flow.run("insert", &["--sync", text(&folder)]).ok();
+    assert!(said.starts_with("0 inserted, 0 replaced, 2 unchanged, 1 removed"), "{said}");
+}
+
 /// Front matter can be filtered, and one of our names in it loses neither value.
 #[test]
 fn front_matter_is_metadata_beside_ours() {
@@ -571,10 +620,10 @@ fn the_summary_is_json_too() {
     );
     assert!(summary["notes"][0].as_str().unwrap().starts_with(&expected));
     let said = flow.run("insert", &[text(&folder)]).ok();
-    let not_read = "not read: 2 hidden, 2 ignored, 1 links, 1 of source code (see `--code`), 1 of other kinds, 1 without text";
+    let not_read = "not read: 2 hidden entries, 2 ignored entries, 1 link, 1 file of source code (see `--code`), 1 file of other kinds and 1 file without text";
     assert!(said.contains(not_read), "{said}");
     let said = flow.run("insert", &["--no-ignore", text(&folder)]).ok();
-    assert!(said.starts_with("3 inserted, 4 replaced; not read: 2 hidden, 1 links"), "{said}");
+    assert!(said.starts_with("3 inserted, 4 replaced; not read: 2 hidden entries, 1 link"), "{said}");
 }
 
 /// Markup, notebooks and subtitles are read by themselves, and source code if it is asked for.
@@ -602,7 +651,11 @@ fn other_kinds_of_text_are_documents_and_code_with_an_option() {
         "{}",
         ran.err
     );
-    assert!(ran.out.contains("; not read: 1 of source code (see `--code`); the index has 6"), "{}", ran.out);
+    assert!(
+        ran.out.contains("; not read: 1 file of source code (see `--code`); the index has 6"),
+        "{}",
+        ran.out
+    );
     fs::remove_file(folder.join("g.ipynb")).unwrap();
     assert!(sync(&["--code"]).ok().starts_with("1 inserted, 0 replaced, 6 unchanged;"));
     let found = stored(&flow);
@@ -640,12 +693,16 @@ fn a_sync_says_what_it_removes_as_ignored() {
                 drafts/one.md; `--no-ignore` reads it\n";
     assert_eq!((&*ran.err, ran.code), (said, Some(0)));
     assert!(
-        ran.out.starts_with("0 inserted, 0 replaced, 3 unchanged, 1 removed; not read: 1 hidden, 1 ignored;"),
+        ran.out.starts_with(
+            "0 inserted, 0 replaced, 3 unchanged, 1 removed; not read: 1 hidden entry and 1 ignored entry;"
+        ),
         "{}",
         ran.out
     );
     assert!(
-        sync(&["--no-ignore"]).ok().starts_with("1 inserted, 0 replaced, 3 unchanged; not read: 1 hidden;")
+        sync(&["--no-ignore"])
+            .ok()
+            .starts_with("1 inserted, 0 replaced, 3 unchanged; not read: 1 hidden entry;")
     );
     // A deleted file is not reported again.
     fs::remove_file(folder.join("tea.md")).unwrap();
@@ -662,9 +719,30 @@ fn a_sync_says_what_it_removes_as_ignored() {
     write(&other, ".gitignore", "node_modules/\n");
     assert!(flow.run("insert", &[text(&other)]).ok().starts_with("2 inserted"));
     fs::create_dir(other.join(".git")).unwrap();
-    assert!(flow.run("insert", &[text(&other)]).ok().contains("1 replaced; not read: 2 hidden, 1 ignored;"));
+    assert!(
+        flow.run("insert", &[text(&other)])
+            .ok()
+            .contains("1 replaced; not read: 2 hidden entries and 1 ignored entry;")
+    );
     let line = flow.run("insert", &["--no-ignore", text(&other.join("own.md"))]).failure();
     assert!(line.contains("`--no-ignore` is for folders"), "{line}");
+}
+
+#[test]
+fn a_file_of_an_unknown_kind_says_that_a_command_may_read_it() {
+    let flow = Flow::new();
+    let pre = "; or `--pre rtf=COMMAND` reads it by a command that prints the text of a file";
+    for (name, content, is_said) in [
+        ("a.rtf", &b"{\\rtf1 leaf}"[..], true),
+        ("b.rtf", b"\\rtf1 leaf", true),
+        ("c.rtf", b"PK\x03\x04", true),
+        ("d.csv", b"leaf", false),
+        ("e", b"leaf", false),
+    ] {
+        write(&flow.path("files"), name, content);
+        let line = flow.run("insert", &[text(&flow.path("files").join(name))]).failure();
+        assert_eq!(line.ends_with(pre), is_said, "{line}");
+    }
 }
 
 /// Commands read files of other kinds, and those of known kinds too; a failure is that of its file.
@@ -705,7 +783,7 @@ fn commands_print_the_text_of_files() {
     assert!(out.starts_with("0 inserted, 1 replaced; "), "{out}");
     assert_eq!(stored(&flow)[4].text, "aeT #\n\n.*ti* peetS");
     let out = flow.run("insert", &["--sync", text(&folder)]).ok();
-    assert!(out.contains("2 removed; not read: 2 of other kinds; "), "{out}");
+    assert!(out.contains("2 removed; not read: 2 files of other kinds; "), "{out}");
     for (rest, expected) in [
         (vec!["--pre", "rtf=cat", "--pre", "RTF=rev", text(&folder)], "`--pre` names the suffix `RTF` twice"),
         (vec!["--pre", "rtf=cat", "-"], "-: `--pre` is for folders, and for files with its suffix"),

@@ -473,11 +473,52 @@ fn reading_goes_on_behind_a_bad_record() {
     ];
     for text in bad {
         let mut documents = Input::new().read(Cursor::new(text), "in").unwrap();
-        let found: Vec<_> = documents.by_ref().map(|document| document.ok().map(|d| d.id)).collect();
-        assert_eq!(found, [Some("a".to_owned()), None, Some("c".to_owned())], "{text}");
+        let found: Vec<_> = documents.by_ref().map(|document| document.map(|d| d.id)).collect();
+        assert!(matches!(&found[..], [Ok(a), Err(_), Ok(c)] if a == "a" && c == "c"), "{text}");
+        // A row with the wrong number of cells may have lost its quotes.
+        let of_one = found[1].as_ref().is_err_and(DataError::is_of_one_record);
+        assert_eq!(of_one, !text.starts_with("id,"), "{text}");
         assert_eq!(documents.position(), text.len() as u64);
         assert!(documents.next().is_none());
     }
+}
+
+/// The program refuses such a record and stores the others, unless it is the first one of JSON.
+#[test]
+fn a_record_with_a_bad_value_is_refused_and_the_others_are_stored() {
+    let cases = [
+        (
+            "lines.jsonl",
+            "{\"id\":1,\"text\":\"x\"}\n{\"id\":[],\"text\":\"y\"}\n{\"id\":3}\n{\"id\":4,\"text\":\"z\"}\n",
+            [2, 3],
+        ),
+        (
+            "array.json",
+            "[{\"id\":1,\"text\":\"x\"},\n{\"id\":2,\"text\":true},\n{\"text\":\"y\"},\n{\"id\":4,\"text\":\"z\"}]",
+            [2, 3],
+        ),
+        ("table.csv", "id,text\n1,x\n,y\n\"\",z\n4,z\n", [3, 4]),
+    ];
+    for (name, content, lines) in cases {
+        let flow = Flow::new();
+        let file = flow.path(name);
+        fs::write(&file, content).unwrap();
+        let ran = flow.run("insert", &["--json", text(&file)]);
+        let said: Vec<&str> = ran.err.lines().collect();
+        let [first, second, end] = said[..] else { panic!("{name}: {}", ran.err) };
+        for (line, refused) in lines.into_iter().zip([first, second]) {
+            assert!(refused.starts_with(&format!("refused: {}:{line}: ", text(&file))), "{refused}");
+        }
+        assert_eq!((ran.code, end), (Some(1), "ehi: 2 of 4 documents refused, 2 stored"), "{name}");
+        let summary: Value = serde_json::from_str(&ran.out).unwrap();
+        let of = |field: &str| summary[field].as_u64().unwrap();
+        assert_eq!((of("inserted"), of("refused"), of("not_stored")), (2, 2, 0), "{name}");
+    }
+    let flow = Flow::new();
+    let file = flow.path("names.jsonl");
+    fs::write(&file, "{\"key\":1,\"text\":\"x\"}\n{\"key\":2,\"text\":\"y\"}\n").unwrap();
+    let line = flow.run("insert", &[text(&file)]).failure();
+    assert!(line.contains("names.jsonl:1: there is no id"), "{line}");
 }
 
 #[test]

@@ -418,10 +418,15 @@ fn the_program_makes_and_shows_passages() {
     let hit = &found["hits"][0];
     let [start, end] = ["start", "end"].map(|at| hit["passages"][0][at].as_u64().unwrap() as usize);
     assert!(!hit["text"].as_str().unwrap()[start..end].is_empty());
-    for bad in ["20", "20/11", "x"] {
+    let found = flow.run("search", &["--json", "--passages", "0", "tree leaf"]).json();
+    assert_eq!(found["hits"][0]["passages"], json!([]));
+    for bad in ["20/11", "7", "x", "20/"] {
         let ran = ehi(["create", "--index", &flow.index(), "--model", "none", "--passages", bad]);
-        assert!(ran.code == Some(2) || bad == "20", "{bad}: {}", ran.err);
+        let says =
+            format!("passages of `{bad}` are not possible: write TOKENS/OVERLAP, such as 200/40, with 8 to");
+        assert!(ran.code == Some(2) && ran.line().contains(&says), "{bad}: {}", ran.err);
     }
+    assert!(Flow::with(&["--passages", "20"]).run("stats", &[]).ok().contains(" of 20/4 tokens"));
 }
 
 /// A question for each document, in the words of one of its passages.

@@ -1,11 +1,11 @@
 //! The inputs that a path can name: standard input, a file, a dataset, or a folder of texts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ehi::data::{DataError, Dataset, Documents, Folder, Input, PreCommand};
+use ehi::data::{DataError, DataErrorKind, Dataset, Documents, Folder, Input, PreCommand};
 
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
@@ -180,6 +180,25 @@ impl FolderArgs {
         let folder = if self.code { folder.with_code() } else { folder };
         let folder = self.pre.iter().cloned().fold(folder, Folder::pre);
         self.source.iter().fold(folder, |folder, source| folder.named(source))
+    }
+}
+
+/// The failure of an input. That of a file of an unknown kind says how a command could read it.
+pub fn failure(path: &Path, error: DataError) -> Failure {
+    const TABLES: [&str; 6] = ["csv", "tsv", "json", "jsonl", "parquet", "arrow"];
+    let suffix = path.extension().and_then(OsStr::to_str).filter(|suffix| !TABLES.contains(suffix));
+    // The braces of other files are not those of JSON.
+    let is_unknown = match error.kind() {
+        DataErrorKind::Format => path.is_file(),
+        DataErrorKind::Json => error.line() == Some(1) && path.is_file(),
+        _ => false,
+    };
+    match suffix.filter(|_| is_unknown) {
+        Some(suffix) => Failure::Usage(format!(
+            "{}; or `--pre {suffix}=COMMAND` reads it by a command that prints the text of a file",
+            Failure::from(error).line()
+        )),
+        None => error.into(),
     }
 }
 

@@ -56,7 +56,7 @@ impl Reading {
                 }
             };
             while let Some(document) = documents.next() {
-                let failed = document.as_ref().is_err_and(|error| !(is_folder && error.is_of_one_file()));
+                let failed = document.as_ref().is_err_and(|error| !goes_on(error, is_folder));
                 let (line, position) = (documents.line(), before + documents.position());
                 let read = ReadDocument { document, line, position };
                 // The receiver is dropped at an error or an interrupt.
@@ -94,7 +94,7 @@ impl Reading {
 
     /// Whether documents may follow an error.
     pub fn goes_on(&self, error: &DataError) -> bool {
-        self.is_folder && error.is_of_one_file()
+        goes_on(error, self.is_folder)
     }
 
     /// The next document; `None` at the end and after an interrupt.
@@ -121,6 +121,10 @@ impl Reading {
             None => {}
         }
     }
+}
+
+fn goes_on(error: &DataError, is_folder: bool) -> bool {
+    error.is_of_one_record() || is_folder && error.is_of_one_file()
 }
 
 /// The total size of all inputs, if all are files.

@@ -64,15 +64,21 @@ impl LeftOut {
     /// What was not read; empty if everything was.
     fn line(&self) -> String {
         let Self { hidden, ignored, links, code, others, empty, values } = *self;
-        listed(&[
-            (hidden, "hidden"),
-            (ignored, "ignored"),
-            (links, "links"),
-            (code, "of source code (see `--code`)"),
-            (others, "of other kinds"),
-            (empty, "without text"),
-            (values, if values == 1 { "value" } else { "values" }),
-        ])
+        let counts = [
+            (hidden, "hidden entry", ""),
+            (ignored, "ignored entry", ""),
+            (links, "link", ""),
+            (code, "file", " of source code (see `--code`)"),
+            (others, "file", " of other kinds"),
+            (empty, "file", " without text"),
+            (values, "value", ""),
+        ];
+        let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let said: Vec<String> = counts.map(|(count, noun, more)| counted(count, noun) + more).collect();
+        match &said[..] {
+            [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+            said => said.concat(),
+        }
     }
 }
 

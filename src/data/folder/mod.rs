@@ -41,6 +41,7 @@ use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
 use super::streams::Documents;
 use crate::document::Document;
+use crate::filter::rfc3339;
 use crate::outline::{Outline, lines_in};
 use kind::Kind;
 pub use printed::PreCommand;
@@ -113,26 +114,24 @@ pub struct Folder {
 const VERSION_FIELDS: [&str; 4] = ["modified", "bytes", "changed", "inode"];
 
 /// The state of the file that a document was read from, by which `--sync` detects changes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion {
-    /// Modification time in seconds since 1970, which programs can set.
-    pub modified: f64,
+    /// Modification time in UTC (RFC 3339), which programs can set.
+    pub modified: String,
     /// Its size.
     pub bytes: u64,
-    /// Time of the last change of content, name or permissions, in seconds since 1970, which programs cannot
-    /// set.
-    pub changed: f64,
+    /// Time of the last change of content, name or permissions, in UTC, which programs cannot set.
+    pub changed: String,
     /// Its inode number, which is kept when the file is moved.
     pub inode: u64,
 }
 
 impl FileVersion {
     fn of(metadata: &Metadata) -> Self {
-        let seconds = |seconds: i64, nanoseconds: i64| seconds as f64 + nanoseconds as f64 / 1e9;
         Self {
-            modified: seconds(metadata.mtime(), metadata.mtime_nsec()),
+            modified: rfc3339(metadata.mtime(), metadata.mtime_nsec()),
             bytes: metadata.len(),
-            changed: seconds(metadata.ctime(), metadata.ctime_nsec()),
+            changed: rfc3339(metadata.ctime(), metadata.ctime_nsec()),
             inode: metadata.ino(),
         }
     }
@@ -305,14 +304,15 @@ impl Folder {
     }
 
     /// The state of the file that a stored document was read from; `None` for another source or another
-    /// prefix.
+    /// prefix. A state in another form is one that no file has.
     pub fn version_of(&self, document: &Document) -> Option<FileVersion> {
         let metadata = document.metadata.as_ref()?;
         let prefix = metadata.get(PREFIX).and_then(Value::as_str).unwrap_or_default();
         if metadata.get(SOURCE)?.as_str()? != self.source || prefix != self.prefix {
             return None;
         }
-        FileVersion::deserialize(metadata).ok()
+        let is_of_file = VERSION_FIELDS.iter().all(|field| metadata.get(field).is_some());
+        is_of_file.then(|| FileVersion::deserialize(metadata).unwrap_or_default())
     }
 
     /// A hash of the content of a document, without its id and the state of its file.

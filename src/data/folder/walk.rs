@@ -161,7 +161,7 @@ where
         let metadata = metadata?;
         let version = FileVersion::of(&metadata);
         self.position.fetch_add(version.bytes, Ordering::Relaxed);
-        if (self.is_unchanged)(&id, version) {
+        if (self.is_unchanged)(&id, version.clone()) {
             self.report.unchanged += 1;
             return Ok(None);
         }

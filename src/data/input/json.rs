@@ -29,19 +29,22 @@ pub(super) struct JsonRecords {
     unseen: Vec<String>,
     /// Whether a record so far had a field of the text.
     has_text: bool,
+    /// Whether a record so far was a document, so that the names of the fields are right.
+    has_document: bool,
     rounded: Rounded,
 }
 
 impl JsonRecords {
     pub fn new(texts: JsonTexts, fields: Fields) -> Self {
         let unseen = fields.optional();
-        Self { texts, fields, unseen, has_text: false, rounded: Rounded::default() }
+        let (has_text, has_document, rounded) = (false, false, Rounded::default());
+        Self { texts, fields, unseen, has_text, has_document, rounded }
     }
 }
 
 impl DocumentSource for JsonRecords {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
-        let Self { texts, fields, unseen, has_text, rounded } = self;
+        let Self { texts, fields, unseen, has_text, has_document, rounded } = self;
         let line = match texts {
             JsonTexts::Lines(lines) => lines.next_line(),
             JsonTexts::Array(array) => array.next_element(),
@@ -49,11 +52,14 @@ impl DocumentSource for JsonRecords {
         Some(line?.and_then(|line| {
             let record = record(line.text).map_err(|source| line.at.json(source))?;
             rounded.see(&record, line.text, line.at.line);
-            let record = fields.flattened(record, line.at)?;
-            // Usually empty after the first records.
-            unseen.retain(|name| !record.contains_key(name));
-            *has_text = *has_text || fields.texts().any(|name| record.contains_key(name));
-            fields.document(record, line.at, *has_text)
+            let document = fields.flattened(record, line.at).and_then(|record| {
+                // Usually empty after the first records.
+                unseen.retain(|name| !record.contains_key(name));
+                *has_text = *has_text || fields.texts().any(|name| record.contains_key(name));
+                fields.document(record, line.at, *has_text)
+            });
+            *has_document = *has_document || document.is_ok();
+            document.map_err(|error| if *has_document { error.of_one_record() } else { error })
         }))
     }
 

@@ -138,7 +138,8 @@ impl Table {
             }
             record.insert(column.clone(), if typed[place] { cells::typed(cell) } else { cell.into() });
         }
-        fields.document(record, at, true)
+        // The names of the fields were checked.
+        fields.document(record, at, true).map_err(DataError::of_one_record)
     }
 }
 

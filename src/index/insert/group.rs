@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::iter::Peekable;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::summary::InsertStatus;
 use crate::document::Document;
@@ -12,9 +14,40 @@ pub(in crate::index) const DOCUMENTS_PER_COMMIT: usize = 256;
 /// Bytes of documents and given embeddings committed together; exceeded only by a single larger document.
 pub(in crate::index) const BYTES_PER_COMMIT: usize = 32 << 20;
 
-/// The same for texts to encode in passages: a thousand passages or so, so that a call can be cancelled
-/// within seconds.
+/// The same for texts to encode in passages: a thousand passages or so.
 pub(super) const BYTES_OF_PASSAGES: usize = 1 << 20;
+
+/// A group that takes longer is followed by smaller ones, so that progress is told, and a call can be cancelled,
+/// at least once a second.
+const SLOW: Duration = Duration::from_secs(1);
+/// How long each of the smaller groups should take.
+const STEP: Duration = Duration::from_millis(500);
+/// The most parts of a full group.
+const MOST_PARTS: usize = 64;
+
+/// How many parts of a full group are committed one by one, by the time that the last group took.
+#[derive(Default)]
+pub(in crate::index) struct Pace(AtomicUsize);
+
+impl Pace {
+    fn parts(&self) -> usize {
+        self.0.load(Ordering::Relaxed).max(1)
+    }
+
+    /// The share of a full group's documents or bytes.
+    pub fn share(&self, full: usize) -> usize {
+        full / self.parts()
+    }
+
+    /// Notes the time of a group, but not of the last one of a call, which may be smaller.
+    pub fn took(&self, time: Duration) {
+        let parts = self.parts();
+        if time > SLOW || parts > 1 {
+            let parts = time.div_duration_f64(STEP) * parts as f64;
+            self.0.store((parts.ceil() as usize).clamp(1, MOST_PARTS), Ordering::Relaxed);
+        }
+    }
+}
 
 /// Why a document of a batch is not stored; `None` if it is.
 pub(super) type Fate = Option<InsertStatus>;
@@ -35,6 +68,7 @@ pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, boo
 /// The documents to commit together, and the fates of all documents up to the last of them.
 pub(super) fn next_group(
     rest: &mut Peekable<impl Iterator<Item = (Document, Fate)>>,
+    most_documents: usize,
     most: usize,
 ) -> (Vec<Document>, Vec<Fate>) {
     let (mut group, mut fates, mut bytes) = (Vec::new(), Vec::new(), 0usize);
@@ -43,7 +77,7 @@ pub(super) fn next_group(
             return true;
         }
         *bytes += document.heap_bytes();
-        held == 0 || (held < DOCUMENTS_PER_COMMIT && *bytes <= most)
+        held == 0 || (held < most_documents && *bytes <= most)
     };
     while let Some((document, fate)) = rest.next_if(|next| fits(next, group.len(), &mut bytes)) {
         fates.push(fate);
@@ -62,8 +96,8 @@ mod tests {
     fn groups(sizes: &[usize]) -> Vec<usize> {
         let documents = sizes.iter().map(|&size| (Document::new("i", "", "x".repeat(size - 1)), None));
         let mut rest = documents.peekable();
-        std::iter::from_fn(|| rest.peek().is_some().then(|| next_group(&mut rest, BYTES_PER_COMMIT).0.len()))
-            .collect()
+        let mut next = || next_group(&mut rest, DOCUMENTS_PER_COMMIT, BYTES_PER_COMMIT).0.len();
+        std::iter::from_fn(|| Some(next()).filter(|length| *length > 0)).collect()
     }
 
     #[test]
@@ -80,10 +114,23 @@ mod tests {
         let document = |n: usize, fate| (Document::new(n.to_string(), "", "x".repeat(1 << 20)), fate);
         let fate = |n| [Some(InsertStatus::Superseded), None, Some(InsertStatus::Refused), None][n % 4];
         let mut rest = (0..100).map(|n| document(n, fate(n))).peekable();
-        let (group, fates) = next_group(&mut rest, BYTES_PER_COMMIT);
+        let (group, fates) = next_group(&mut rest, DOCUMENTS_PER_COMMIT, BYTES_PER_COMMIT);
         assert_eq!((group.len(), fates.len()), (31, 63));
         assert_eq!(group[30].id, "61");
         assert_eq!(rest.count(), 37);
+    }
+
+    #[test]
+    fn groups_take_half_a_second_where_encoding_is_slow() {
+        let pace = Pace::default();
+        let share = |milliseconds| {
+            pace.took(Duration::from_millis(milliseconds));
+            pace.share(256)
+        };
+        assert_eq!([20, 1_000].map(share), [256, 256]);
+        // 51 documents a second, then 100, and 510.
+        assert_eq!([5_000, 500, 250, 100].map(share), [25, 25, 51, 256]);
+        assert_eq!([3_600_000, 1].map(share), [4, 256]);
     }
 
     #[test]

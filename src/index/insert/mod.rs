@@ -7,12 +7,13 @@ mod summary;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use half::f16;
 use rayon::prelude::*;
 use tracing::field::Empty;
 
-pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
+pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, Pace};
 pub(super) use stored::stored_rows;
 pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
 
@@ -51,8 +52,9 @@ impl Index {
     /// Stores many documents: the fastest way to fill an index. Those that cannot be stored are left out and
     /// reported in [`InsertSummary::refused`]; with [`Self::insert_all_or_none`] nothing is stored then.
     ///
-    /// They are encoded on the calling thread's rayon pool and committed in groups of a few hundred documents
-    /// and about 32 MiB; a group is visible completely or not at all. If several documents of the batch share
+    /// They are encoded on the calling thread's rayon pool and committed in groups of at most a few hundred
+    /// documents and about 32 MiB, smaller where a group takes longer than a second; a group is visible
+    /// completely or not at all. If several documents of the batch share
     /// an id, the last storable one counts. Text beyond the encoder's maximum length is stored but does not
     /// affect the embedding; [`InsertSummary::cut`] counts it.
     ///
@@ -111,7 +113,8 @@ impl Index {
         let most = serving.passages().map_or(BYTES_PER_COMMIT, |_| BYTES_OF_PASSAGES);
         let mut rest = documents.into_iter().zip(fates).peekable();
         while rest.peek().is_some() {
-            let (group, own) = next_group(&mut rest, most);
+            let (pace, begun) = (&serving.pace, Instant::now());
+            let (group, own) = next_group(&mut rest, pace.share(DOCUMENTS_PER_COMMIT), pace.share(most));
             let size = group.len();
             let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done));
             let Stored { committed, cut, passages } = committed?;
@@ -119,8 +122,12 @@ impl Index {
             summary.cut.join(cut);
             summary.passages += passages;
             summary.add(&own, &committed);
+            let is_last = rest.peek().is_none();
+            if !is_last {
+                pace.took(begun.elapsed());
+            }
             // After the last group there is nothing left to cancel.
-            if on_progress(Progress::new(Stage::Insert, done, total)).is_break() && rest.peek().is_some() {
+            if on_progress(Progress::new(Stage::Insert, done, total)).is_break() && !is_last {
                 return Err(Error::Cancelled);
             }
         }

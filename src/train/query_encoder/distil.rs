@@ -32,7 +32,7 @@ const MOST_ENCODED: usize = 8_192;
 /// At least one text in this many has no judgment.
 const OTHERS_SHARE: usize = 4;
 /// Texts encoded between two reports of progress.
-const BLOCK: usize = 256;
+const BLOCK: usize = 64;
 
 /// Options of [`distil`] and [`Index::distil`](crate::Index::distil).
 #[derive(Clone, Debug, PartialEq)]

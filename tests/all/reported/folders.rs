@@ -27,11 +27,17 @@ fn what_gitignore_names_is_left_out_and_counted() {
         fs::write(path, content).unwrap();
     }
     let said = flow.run("insert", &[text(&project)]).ok();
-    assert_eq!(said, "2 inserted, 0 replaced; not read: 3 hidden, 5 ignored; the index has 2 documents\n");
+    assert_eq!(
+        said,
+        "2 inserted, 0 replaced; not read: 3 hidden entries and 5 ignored entries; the index has 2 documents\n"
+    );
     assert_eq!(flow.run("ids", &[]).ok(), "docs/guide.md\nkept.draft.md\n");
     // The lists above it also apply to a folder inside the repository.
     let said = flow.run("insert", &[&format!("d={}/docs", text(&project))]).ok();
-    assert!(said.starts_with("1 inserted, 0 replaced; not read: 1 hidden, 2 ignored;"), "{said}");
+    assert!(
+        said.starts_with("1 inserted, 0 replaced; not read: 1 hidden entry and 2 ignored entries;"),
+        "{said}"
+    );
 }
 
 /// restic#2179 and restic#5711: changed content with the same size and time is noticed. restic#2495: a copy

@@ -21,7 +21,7 @@ use crate::data::error::{DataError, DataErrorKind, Place};
 use crate::data::note::{Note, Seen, counted};
 use crate::data::streams::DocumentSource;
 use crate::document::Document;
-use value::Values;
+use value::{Unread, Values};
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 
@@ -106,13 +106,17 @@ impl Columns {
         let at = Place { name: &self.name, line: self.row };
         let mut record = Record::new();
         for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
-            let value = guarded(|| column.values.of(array.as_ref(), row, at.line)).flatten();
-            let value = value.map_err(|detail| {
-                failed(at.name, at.line, format!("the column `{}` is {detail}", column.name))
+            let value = guarded(|| column.values.of(array.as_ref(), row, at.line));
+            let unread =
+                |detail| failed(at.name, at.line, format!("the column `{}` is {detail}", column.name));
+            let value = value.map_err(unread)?.map_err(|error| match error {
+                Unread::Column(detail) => unread(detail),
+                Unread::Row(detail) => unread(detail).of_one_record(),
             })?;
             record.insert(column.name.clone(), value);
         }
-        self.fields.document(record, at, true)
+        // The names of the fields were checked.
+        self.fields.document(record, at, true).map_err(DataError::of_one_record)
     }
 }
 

@@ -5,7 +5,7 @@ use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, downcast_integer_array};
 use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{ArrowError, DataType, TimeUnit};
 use serde_json::{Map, Number, Value};
 
 use crate::data::MAX_LINE_BYTES;
@@ -32,6 +32,15 @@ pub(super) struct Values {
     row: u64,
 }
 
+/// Why a value is not read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// For its type, or because the column is damaged.
+    Column(String),
+    /// For itself, while others of the column are read.
+    Row(String),
+}
+
 impl Values {
     pub fn new(decimals_as_text: bool) -> Self {
         Self { decimals_as_text, ..Self::default() }
@@ -39,18 +48,18 @@ impl Values {
 
     /// The value at a position of an array, in row number `row`: dates and times as text, decimals as numbers
     /// if f64 or 64-bit integers hold them, NaN and infinities as null.
-    pub fn of(&mut self, column: &dyn Array, place: usize, row: u64) -> Result<Value, String> {
+    pub fn of(&mut self, column: &dyn Array, place: usize, row: u64) -> Result<Value, Unread> {
         (self.values, self.bytes, self.row) = (0, 0, row);
         self.value(column, place, 0)
     }
 
-    fn value(&mut self, column: &dyn Array, row: usize, level: usize) -> Result<Value, String> {
+    fn value(&mut self, column: &dyn Array, row: usize, level: usize) -> Result<Value, Unread> {
         if level > MOST_LEVELS {
-            return Err("nested too deeply".to_owned());
+            return Err(Unread::Column("nested too deeply".to_owned()));
         }
         self.values += 1;
         if self.values > MOST_VALUES {
-            return Err(format!("too large: more than {MOST_VALUES} values in a row"));
+            return Err(Unread::Row(format!("too large: more than {MOST_VALUES} values in a row")));
         }
         if column.is_null(row) {
             return Ok(Value::Null);
@@ -79,7 +88,8 @@ impl Values {
                 for (field, column) in fields.iter().zip(column.as_struct().columns()) {
                     let value = self.value(column.as_ref(), row, level + 1)?;
                     if object.insert(field.name().clone(), value).is_some() {
-                        return Err(format!("a struct with two fields called `{}`", field.name()));
+                        let twice = format!("a struct with two fields called `{}`", field.name());
+                        return Err(Unread::Column(twice));
                     }
                 }
                 Value::Object(object)
@@ -91,13 +101,16 @@ impl Values {
                 let values = dictionary.values();
                 match key.filter(|key| *key < values.len()) {
                     Some(key) => self.value(values.as_ref(), key, level + 1)?,
-                    None => return Err("a dictionary with a key that is not in it".to_owned()),
+                    None => {
+                        let damage = "a dictionary with a key that is not in it";
+                        return Err(Unread::Column(damage.to_owned()));
+                    }
                 }
             }
             DataType::Timestamp(unit, zone) => {
                 // Times with a zone are stored in UTC.
                 let one = column.slice(row, 1);
-                let one = cast(&one, &DataType::Timestamp(*unit, None)).map_err(|error| error.to_string())?;
+                let one = cast(&one, &DataType::Timestamp(*unit, None)).map_err(of_column)?;
                 let zone = if zone.is_some() { "Z" } else { "" };
                 Value::String(with_digits(written(&one, 0)?, *unit) + zone)
             }
@@ -124,9 +137,9 @@ impl Values {
                 }
             }
             other => {
-                return Err(format!(
+                return Err(Unread::Column(format!(
                     "of the type {other}, which is not read; name the columns to read with `--metadata`"
-                ));
+                )));
             }
         })
     }
@@ -138,24 +151,30 @@ impl Values {
         Number::from_f64(number).map_or(Value::Null, Value::Number)
     }
 
-    fn text(&mut self, text: &str) -> Result<Value, String> {
+    fn text(&mut self, text: &str) -> Result<Value, Unread> {
         self.bytes += text.len();
         match self.bytes <= MAX_LINE_BYTES {
             true => Ok(text.into()),
-            false => Err(format!("too large: more than {MAX_LINE_BYTES} bytes in a row")),
+            false => Err(Unread::Row(format!("too large: more than {MAX_LINE_BYTES} bytes in a row"))),
         }
     }
 
-    fn list(&mut self, items: &ArrayRef, level: usize) -> Result<Value, String> {
+    fn list(&mut self, items: &ArrayRef, level: usize) -> Result<Value, Unread> {
         (0..items.len()).map(|item| self.value(items.as_ref(), item, level + 1)).collect()
     }
 }
 
 /// A value as the library writes it.
-fn written(column: &dyn Array, row: usize) -> Result<String, String> {
+fn written(column: &dyn Array, row: usize) -> Result<String, Unread> {
     let options = FormatOptions::new().with_display_error(false);
-    let formatter = ArrayFormatter::try_new(column, &options).map_err(|error| error.to_string())?;
-    formatter.value(row).try_to_string().map_err(|error| format!("no text: {error}"))
+    let formatter = ArrayFormatter::try_new(column, &options).map_err(of_column)?;
+    // Such as a date far from our time.
+    let failed = |error: ArrowError| Unread::Row(format!("not convertible to text: {error}"));
+    formatter.value(row).try_to_string().map_err(failed)
+}
+
+fn of_column(error: impl std::fmt::Display) -> Unread {
+    Unread::Column(error.to_string())
 }
 
 /// A time with the sub-second digits of its unit, so that the texts of a column sort chronologically.
