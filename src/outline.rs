@@ -132,6 +132,13 @@ impl Outline {
         own.into_iter().chain(above).collect::<Vec<_>>().join(BETWEEN_HEADINGS)
     }
 
+    /// Where the part behind a heading begins, if the heading begins at a byte of the text.
+    pub(crate) fn below_heading(&self, at: usize) -> Option<usize> {
+        let place = self.0.binary_search_by_key(&at, |part| part.start as usize).ok()?;
+        let next = self.0.get(place + 1).filter(|_| self.0[place].is_heading())?;
+        Some(next.start as usize)
+    }
+
     /// The line of the file, from 1, that a byte of the text comes from; `None` if it is unknown.
     pub fn line(&self, text: &str, at: usize) -> Option<u32> {
         let before = self.0.partition_point(|part| part.start as usize <= at);

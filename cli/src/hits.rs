@@ -8,7 +8,7 @@ use std::time::Duration;
 use ehi::search::{QuestionWords, Signs, Snippet};
 use ehi::{Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 
-use crate::text::{MARK, UNMARK, escaped, line_of, one_line};
+use crate::text::{MARK, UNMARK, escaped, flowing, line_of, one_line};
 
 /// Bytes shown of a hit's text.
 pub const SHOWN: usize = 320;
@@ -42,7 +42,7 @@ pub fn write_hits(
         }
         let whole = Some(0..hit.document.text.len()).filter(|_| hit.passages.is_empty());
         for part in hit.passages.iter().map(HitPassage::range).chain(whole) {
-            let snippet = hit.snippet_of(part.clone(), &words, SHOWN);
+            let snippet = hit.document.snippet(part.clone(), &words, SHOWN);
             if snippet.end > 0 {
                 let is_part = part != (0..hit.document.text.len());
                 if let Some(place) = whereabouts(hit, &snippet, is_part) {
@@ -178,7 +178,7 @@ fn from_here(path: &Path) -> String {
 /// A snippet of a part of a text on one line, with the words of the question marked.
 fn marked(text: &str, part: &Range<usize>, snippet: &Snippet) -> String {
     let (mut shown, mut at) = (String::new(), snippet.start);
-    let plain = |part: Range<usize>| text[part].replace([MARK, UNMARK], "\u{fffd}");
+    let plain = |part: Range<usize>| flowing(text, part).replace([MARK, UNMARK], "\u{fffd}");
     for mark in &snippet.marks {
         shown += &plain(at..mark.start);
         shown.push(MARK);
@@ -187,7 +187,7 @@ fn marked(text: &str, part: &Range<usize>, snippet: &Snippet) -> String {
         at = mark.end;
     }
     shown += &plain(at..snippet.end);
-    let before = if snippet.start > part.start { "…" } else { "" };
+    let before = if begins_within(text, part, snippet) { "…" } else { "" };
     let behind = if snippet.end < part.end { "…" } else { "" };
     let line = one_line(&shown);
     let pieces = line.split_inclusive([MARK, UNMARK]).map(|piece| {
@@ -195,6 +195,13 @@ fn marked(text: &str, part: &Range<usize>, snippet: &Snippet) -> String {
         escaped(own) + &piece[own.len()..]
     });
     format!("{before}{}{behind}", pieces.collect::<String>())
+}
+
+/// Whether a snippet leaves out text before it, besides its headings.
+pub fn begins_within(text: &str, part: &Range<usize>, snippet: &Snippet) -> bool {
+    let is_heading = |line: &str| snippet.headings.iter().any(|heading| line.starts_with(heading));
+    let left = text.get(part.start..snippet.start).unwrap_or_default();
+    left.lines().any(|line| !line.trim().is_empty() && !is_heading(line))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Texts for display: shortened, on one line, with characters escaped that a terminal interprets.
 
 use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
 
 /// Bytes of a title that a terminal shows.
 const LINE: usize = 160;
@@ -8,6 +9,28 @@ const LINE: usize = 160;
 /// A text on one line, with runs of white space replaced by one space.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The letters of a line that may be wrapped prose, which goes on with the next line.
+const WRAPPED: RangeInclusive<usize> = 40..=100;
+
+/// A part of a text on one line: ` · ` stands for the end of a paragraph, an item, a row or a cell, and a
+/// space for other white space.
+pub fn flowing(text: &str, part: Range<usize>) -> String {
+    let (mut line, mut rest) = (String::new(), &text[part.clone()]);
+    while let Some((word, behind)) = rest.find(char::is_whitespace).map(|end| rest.split_at(end)) {
+        rest = behind.trim_start();
+        let space = &behind[..behind.len() - rest.len()];
+        let own = text[..part.end - behind.len()].rsplit('\n').next().unwrap_or_default();
+        let is_end = match space.matches('\n').count() {
+            0 => space.contains('\t'),
+            1 => own.contains('\t') || !WRAPPED.contains(&own.chars().count()),
+            _ => true,
+        };
+        line += word;
+        line += if is_end && !own.is_empty() { " · " } else { " " };
+    }
+    line + rest
 }
 
 /// The beginning of a text for a terminal: one line, with control characters escaped.
@@ -88,6 +111,20 @@ mod tests {
         assert_eq!(beginning("one two, three", 8), "one two…");
         assert_eq!(beginning(&"é".repeat(20), 11), format!("{}…", "é".repeat(5)));
         assert_eq!(beginning("", 11), "");
+    }
+
+    #[test]
+    fn paragraphs_items_and_rows_are_apart_on_one_line() {
+        let all = |text: &str| flowing(text, 0..text.len());
+        assert_eq!(
+            all("Options\n\nName Does\n--judge\t opens it\n"),
+            "Options · Name Does · --judge opens it · "
+        );
+        let wrapped = format!("{}\nand \r\n\r\nnext", "word ".repeat(10));
+        assert_eq!(all(&wrapped), format!("{} and · next", "word ".repeat(10).trim_end()));
+        let long = format!("{}\nnext", "word ".repeat(30));
+        assert_eq!(flowing(&long, 145..long.len()), "word · next");
+        assert_eq!((all(""), all("\n\né\u{3000}é")), (String::new(), " é é".to_owned()));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-// Every view at three widths in both schemes: nothing beyond the edge, contrast and labels as WCAG 2.2 AA has them.
+// Every view at four widths in both schemes: nothing beyond the edge, contrast and labels as WCAG 2.2 AA has them.
 
 import assert from "node:assert/strict";
 import path from "node:path";
 import { accessible, ask, close, ehi, explore, fits, folder, INDEX, open, PICTURES, view } from "./harness.mjs";
 
-const WIDTHS = [360, 1280, 2560];
+const WIDTHS = [360, 390, 1280, 2560];
 const VIEWS = { Search: ".hit", Why: "svg.map rect", Leaves: ".card", State: "dl", Teach: "h2" };
 
 export async function pictures(browser) {

@@ -1,8 +1,9 @@
 // Search, the reader, Why and Leaves on the index of SciFact, as a person uses them.
 
 import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { accessible, ask, close, ehi, explore, fits, folder, INDEX, open, view } from "./harness.mjs";
+import { accessible, ask, close, ehi, explore, fits, folder, INDEX, open, PICTURES, view } from "./harness.mjs";
 
 const QUESTION = "Does vitamin D protect against infection?";
 
@@ -106,6 +107,75 @@ export async function search(browser) {
     await third.context().close();
     await program.end();
     await tips(browser);
+    await opens(browser);
+}
+
+/** A long document opens at what was found in it, in view, with the way there. */
+async function opens(browser) {
+    const filler = (name, count) => Array.from({ length: count }, (_, at) => `## ${name} ${at}\n\n${"Other words are about tea and its kinds. ".repeat(40)}\n\n`).join("");
+    const zebra = "### Change the model\n\nThe zebra returns to the model before.\n\n| Zebra | Eats |\n|---|---|\n| young | milk |\n\n";
+    const guide = `# Guide\n\n${filler("Part", 16)}## Operate\n\n${zebra}${filler("Later", 8)}`;
+    const long = `${"Tea has many kinds. ".repeat(20_000)}Here a zebra eats grass. ${"Tea is steeped. ".repeat(20_000)}`;
+    const line = guide.slice(0, guide.indexOf("The zebra")).split("\n").length;
+    const notes = path.join(folder, "notes");
+    mkdirSync(notes);
+    writeFileSync(path.join(notes, "guide.md"), guide);
+    writeFileSync(path.join(folder, "long.jsonl"), `${JSON.stringify({ _id: "long", title: "Long", text: long })}\n`);
+    for (const [name, from, options] of [["passages", notes, []], ["whole", path.join(folder, "long.jsonl"), ["--whole"]]]) {
+        const index = path.join(folder, name);
+        ehi("create", "--index", index, "--model", process.env.EHI_MODEL, ...options);
+        ehi("insert", "--index", index, from);
+        const program = await explore(index);
+        const page = await open(browser, program.address);
+        await ask(page, "what does a zebra eat?");
+        const dialog = page.getByRole("dialog");
+        const lit = dialog.locator(".passage");
+        const go = async () => {
+            await page.locator(".hit h2 button").first().click();
+            await lit.waitFor();
+        };
+        for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [390, "light"], [390, "dark"]]) {
+            await page.setViewportSize({ width, height: 844 });
+            await page.emulateMedia({ colorScheme });
+            const where = `${name}, ${width} pixels, ${colorScheme}`;
+            await fits(page, where);
+            await go();
+            const seen = await lit.evaluate(own => {
+                const [text, bar, box] = [own.querySelector("mark"), document.querySelector(".bar"), own.closest("dialog")].map(one => one.getBoundingClientRect());
+                const [lit, around] = [own, document.body].map(one => getComputedStyle(one).backgroundColor);
+                return { isSeen: text.top >= bar.bottom && text.bottom <= box.bottom && text.right <= box.right, isLit: lit !== around, isWide: own.closest("dialog").scrollWidth > box.width };
+            });
+            assert.deepEqual(seen, { isSeen: true, isLit: true, isWide: false }, where);
+            await accessible(page, where);
+            await page.screenshot({ path: path.join(PICTURES, `passage-${name}-${colorScheme}-${width}.png`) });
+            await page.keyboard.press("Escape");
+        }
+        const excerpt = await page.locator(".excerpt").first().textContent();
+        await go();
+        assert.ok((await lit.textContent()).includes("zebra"), name);
+        if (name === "passages") {
+            const place = `Operate › Change the modelline ${line}`;
+            assert.deepEqual([await dialog.locator(".bar p").textContent(), await page.locator(".hit p").first().textContent()], [place, place]);
+            assert.match(excerpt, /^The zebra returns to the model before\. · Zebra · Eats · young · milk/);
+        } else {
+            // What is above and below comes on a click, and what is read stays where it is.
+            const top = () => lit.evaluate(own => own.getBoundingClientRect().top);
+            const text = dialog.locator(".text");
+            for (const side of ["above", "below"]) {
+                const [more, before] = [dialog.getByRole("button", { name: `More ${side}` }), await top()];
+                while (await more.isVisible()) {
+                    const length = (await text.textContent()).length;
+                    await more.evaluate(own => own.click());
+                    await page.waitForFunction(length => document.querySelector("dialog .text").textContent.length > length, length);
+                }
+                // A line more or less, as lines are broken anew.
+                assert.ok(Math.abs(await top() - before) < 30, `${side}: from ${before} to ${await top()}`);
+            }
+            assert.ok(await text.textContent() === long, "the whole text");
+        }
+        await close(page);
+        await program.end();
+    }
 }
 
 /** Another process changes the index and its tree while a document is open: the keys go on where one was. */

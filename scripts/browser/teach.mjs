@@ -117,6 +117,18 @@ export async function teach(browser) {
     await view(page, "Teach");
     await accessible(page, "verdict");
     await page.screenshot({ path: path.join(PICTURES, "verdict.png") });
+    // On a telephone no column is out of sight.
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme });
+        await fits(page, "verdict, 390 pixels");
+        await accessible(page, "verdict, 390 pixels");
+        const tables = page.getByRole("region", { name: /^(Better|Worse)$/ });
+        assert.deepEqual(await tables.evaluateAll(all => all.filter(own => own.scrollWidth > own.clientWidth).length), 0);
+        await page.screenshot({ path: path.join(PICTURES, `verdict-${colorScheme}-390.png`), fullPage: true });
+    }
+    await page.emulateMedia({ colorScheme: null });
+    await page.setViewportSize({ width: 1280, height: 900 });
     // By keyboard: nothing is redrawn while it waits.
     await page.getByRole("button", { name: "Use it" }).focus();
     await page.waitForTimeout(1800);

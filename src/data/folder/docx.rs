@@ -147,7 +147,7 @@ impl Body {
             "tbl" => self.table(),
             "tr" => self.page.stop(Break::Line),
             "tc" => {
-                self.page.stop(Break::Space);
+                self.page.stop(Break::Cell);
                 self.cells += 1;
             }
             _ => {}
@@ -239,7 +239,7 @@ mod tests {
         ];
         let read = page(&zipped(parts)).unwrap();
         assert_eq!(read.title, "Tea & more");
-        let text = "Steep it.\n\nTools\n\na pot\na cup\n\nOne\ntwo\n\n1 2\n3 4\n\nDeep\n\nbox\n\nA note.";
+        let text = "Steep it.\n\nTools\n\na pot\na cup\n\nOne\ntwo\n\n1\t2\n3\t4\n\nDeep\n\nbox\n\nA note.";
         assert_eq!(read.text, text);
         let at = |part: &str| read.outline.headings(text, text.find(part).unwrap());
         assert_eq!((at("cup"), at("box")), (vec!["Tools"], vec!["Tools", "Deep"]));

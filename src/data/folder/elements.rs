@@ -55,8 +55,9 @@ pub(super) fn around(name: &[u8]) -> Break {
         }
         b"br" | b"li" | b"tr" | b"dt" | b"dd" | b"caption" | b"figcaption" | b"summary" | b"legend"
         | b"option" | b"optgroup" | b"thead" | b"tbody" | b"tfoot" => Break::Line,
-        b"td" | b"th" | b"img" | b"input" | b"button" | b"select" | b"textarea" | b"rt" | b"svg"
-        | b"math" | b"audio" | b"video" | b"canvas" | b"object" | b"iframe" | b"embed" => Break::Space,
+        b"td" | b"th" => Break::Cell,
+        b"img" | b"input" | b"button" | b"select" | b"textarea" | b"rt" | b"svg" | b"math" | b"audio"
+        | b"video" | b"canvas" | b"object" | b"iframe" | b"embed" => Break::Space,
         _ => Break::None,
     }
 }

@@ -323,7 +323,7 @@ mod tests {
             ("<title>Site</title><h2>Intro</h2>a<h1>The <i>Tea</i></h1><p>b", "The Tea", "Intro\n\na\n\nb"),
             ("<h2>Tea</h2>b", "Tea", "b"),
             ("<title> </title><h2></h2><h3>Tea</h3>b", "Tea", "b"),
-            ("<ul><li>a<li>b</ul><table><tr><td>1<td>2<tr><th>3</table>", "", "a\nb\n\n1 2\n3"),
+            ("<ul><li>a<li>b</ul><table><tr><td>1<td>2<tr><th>3</table>", "", "a\nb\n\n1\t2\n3"),
             ("a<pre>x\n  y</pre>b", "", "a\n\nx\n  y\n\nb"),
             (
                 "a<svg><title>no</title><path/><text>one</text><text>two</text></svg>b<svg/>c",

@@ -167,7 +167,7 @@ impl<'a> Writer<'a> {
         self.flush(Break::Line);
         for cell in cells.map(str::trim) {
             self.inline(cell, line);
-            self.page.stop(Break::Space);
+            self.page.stop(Break::Cell);
         }
         self.page.stop(Break::Line);
     }

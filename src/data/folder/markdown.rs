@@ -158,7 +158,7 @@ impl Reader<'_> {
                 self.numbers.push(*number);
             }
             Tag::TableRow | Tag::TableHead => self.page.stop(Break::Line),
-            Tag::TableCell => self.page.stop(Break::Space),
+            Tag::TableCell => self.page.stop(Break::Cell),
             Tag::BlockQuote(_) => {
                 self.page.stop(Break::Paragraph);
                 self.callout(place);
@@ -229,7 +229,7 @@ impl Reader<'_> {
     fn further_cells(&mut self, row: Range<usize>) {
         let rest = self.markdown.get(self.cell_end..row.end).unwrap_or_default();
         for cell in rest.split('|').map(str::trim).filter(|cell| !cell.is_empty()) {
-            self.page.stop(Break::Space);
+            self.page.stop(Break::Cell);
             self.page.push(cell);
         }
     }

@@ -61,7 +61,7 @@ impl Body {
             "table" => self.page.stop(Break::Paragraph),
             "table-row" => self.page.stop(Break::Line),
             "table-cell" => {
-                self.page.stop(Break::Space);
+                self.page.stop(Break::Cell);
                 self.cells += 1;
             }
             _ => {}
@@ -121,7 +121,7 @@ mod tests {
             <draw:frame><svg:title>no</svg:title></draw:frame></office:text>";
         let meta = "<office:meta><dc:title>Drinks</dc:title></office:meta>";
         let read = page(&zipped([("content.xml", content), ("meta.xml", meta)])).unwrap();
-        let text = "Tea\n\nSteep it A note. well.\n\nTools\n\na pot\nits lid\na cup\n\nOne\ntwo\n\n1 2\n3";
+        let text = "Tea\n\nSteep it A note. well.\n\nTools\n\na pot\nits lid\na cup\n\nOne\ntwo\n\n1\t2\n3";
         assert_eq!((&*read.title, &*read.text), ("Drinks", text));
         assert_eq!(read.outline.headings(text, text.find("lid").unwrap()), ["Tea", "Tools"]);
         assert_eq!(page(&zipped([("content.xml", content)])).unwrap().title, "Tea");

@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         let number = self.source.number;
         match self.table {
             Table::Grid => return self.out.row(text.split('|'), number),
-            Table::Simple => return self.out.row([text].into_iter(), number),
+            Table::Simple => return self.out.row(text.split("  "), number),
             Table::None => {}
         }
         let open = self.out.open.as_ref().map(|open| (open.indent, open.is_item));

@@ -93,11 +93,11 @@ fn restructured_text_is_shown_without_its_marks() {
     let text = "Steep it with hot water, as said in the book and Pot, see Pot. Then:\n\n\
         pot = 1\n\n  # kept *as it is*\n\nKinds\n\ngreen tea\nblack * tea\n\n1. fill\n2. pour\n\n\
         Note\n\nDo not boil.\n\nTwice.\n\ndef steep():\n    pass\n\na pot\n\npour(cup, *more)\n\nPours.\n\n\
-        Kind Time\ngreen 2 min\n\nSub\n\nterm\nits meaning\n\nEnds";
+        Kind\tTime\ngreen\t2 min\n\nSub\n\nterm\nits meaning\n\nEnds";
     let headings = [(17, 2, "Kinds"), (54, 3, "Sub"), (60, 2, "Ends")];
     check(Markup::Rst, RST, "Tea", text, &headings);
     lines(Markup::Rst, RST, &[("said", 10), ("Pot,", 11), ("# kept", 15), ("black", 22), ("2. pour", 25)]);
-    lines(Markup::Rst, RST, &[("Twice", 30), ("pass", 36), ("green 2", 51), ("its", 58)]);
+    lines(Markup::Rst, RST, &[("Twice", 30), ("pass", 36), ("green\t2", 51), ("its", 58)]);
     let metadata = Markup::Rst.page(RST).unwrap().metadata;
     assert_eq!(serde_json::Value::Object(metadata), serde_json::json!({"author": "Ada", "status": "draft"}));
 }
@@ -134,7 +134,7 @@ Words.
 
 #[test]
 fn org_is_shown_without_its_marks() {
-    let text = "Steep it with hot *water*, as said here.\n\nKinds\n\ngreen tea\nblack\n\nMore\n\nKind Time\noats a/b/c\n\n\
+    let text = "Steep it with hot *water*, as said here.\n\nKinds\n\ngreen tea\nblack\n\nMore\n\nKind\tTime\noats\ta/b/c\n\n\
         steep *it*\n\n* pour\n\nA pot\n\nas it is\n\nWords.";
     check(Markup::Org, ORG, "Tea", text, &[(6, 1, "Kinds"), (13, 2, "More")]);
     lines(
@@ -200,7 +200,7 @@ Last {url-x}[link^].
 fn asciidoc_is_shown_without_its_marks() {
     let text = "Steep it with hot +water+, as said here and there. See git-add or pot.adoc.\n\nKinds\n\n\
         green\ndark\n-b\n--brown\nNot black.\n\nputs *1* # <1>\n\ndone\n\n<1> prints\n\nNote\n\nDo not boil.\n\n\
-        A title\n\nKind Time\ngreen 2 min\n\nliteral *text*\n\nSub-kinds\n\na pot\n\nLast link.";
+        A title\n\nKind\tTime\ngreen\t2 min\n\nliteral *text*\n\nSub-kinds\n\na pot\n\nLast link.";
     check(Markup::AsciiDoc, ASCIIDOC, "Tea", text, &[(9, 2, "Kinds"), (40, 3, "Sub-kinds")]);
     let words = [
         ("See", 7),
@@ -208,7 +208,7 @@ fn asciidoc_is_shown_without_its_marks() {
         ("Not", 15),
         ("done", 21),
         ("<1> prints", 23),
-        ("green 2", 35),
+        ("green\t2", 35),
         ("Last", 47),
     ];
     lines(Markup::AsciiDoc, ASCIIDOC, &words);

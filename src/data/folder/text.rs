@@ -24,6 +24,8 @@ pub(super) fn is_in(words: &str, word: &str) -> bool {
 pub(super) enum Break {
     None,
     Space,
+    /// Between the cells of a row.
+    Cell,
     Line,
     Paragraph,
 }
@@ -33,6 +35,7 @@ impl Break {
         match self {
             Self::None => "",
             Self::Space => " ",
+            Self::Cell => "\t",
             Self::Line => "\n",
             Self::Paragraph => "\n\n",
         }

@@ -77,6 +77,7 @@ impl QuestionWords {
         let space = text[start..end].rfind(char::is_whitespace).filter(near);
         let is_cut = end < text.len() && !text[end..].starts_with(char::is_whitespace);
         let end = space.filter(|_| is_cut).map_or(end, |space| start + space);
+        let end = start + text[start..end].trim_end().len();
         let within = |place: &Range<usize>| place.start >= start && place.end <= end;
         let marks = places.into_iter().map(|(place, _)| place).filter(within).collect();
         Snippet { start, end, marks, ..Snippet::default() }
@@ -127,17 +128,24 @@ impl Hit {
     /// [`SearchRequest::ids_only`](crate::SearchRequest::ids_only).
     pub fn snippet(&self, words: &QuestionWords, most: usize) -> Snippet {
         let best = self.passages.first().map_or(0..self.document.text.len(), HitPassage::range);
-        self.snippet_of(best, words, most)
+        self.document.snippet(best, words, most)
     }
+}
 
-    /// As [`Self::snippet`], of another part of the text.
-    pub fn snippet_of(&self, part: Range<usize>, words: &QuestionWords, most: usize) -> Snippet {
-        let Document { text, outline, .. } = &self.document;
+impl Document {
+    /// As [`Hit::snippet`], of a part of the text. A heading at its beginning is left out: it is among the
+    /// headings of the snippet.
+    pub fn snippet(&self, part: Range<usize>, words: &QuestionWords, most: usize) -> Snippet {
+        let Self { text, outline, .. } = self;
         let from = part.start;
         let Some(part) = text.get(part).filter(|part| !part.is_empty()) else { return Snippet::default() };
         let Snippet { mut start, mut end, mut marks, .. } = words.snippet(part, most);
         marks.iter_mut().for_each(|mark| *mark = from + mark.start..from + mark.end);
         (start, end) = (from + start, from + end);
+        while let Some(below) = outline.below_heading(start).filter(|below| *below < end) {
+            start = below;
+        }
+        marks.retain(|mark| mark.start >= start);
         let at = marks.first().map_or(start, |mark| mark.start);
         let headings = outline.headings(text, at).into_iter().map(str::to_owned).collect();
         Snippet { start, end, marks, headings, line: outline.line(text, at) }
@@ -283,6 +291,27 @@ mod tests {
         assert_eq!(places.len(), MOST_PLACES);
         let runs = QuestionWords::of("の").marks(&"の、".repeat(20_000));
         assert!(runs.len() == MOST_PLACES && runs.is_sorted_by_key(|place| place.start));
+    }
+
+    #[test]
+    fn a_heading_at_the_beginning_is_left_out_as_it_is_among_the_headings() {
+        use crate::outline::{Outline, Part};
+        let text = "Operate\n\nChange the model\n\nIt returns.\n\nEnds\n\nThe end.\n\nLast";
+        let at = |part: &str, level, line| Part { start: text.find(part).unwrap() as u32, line, level };
+        let parts = [("Operate", 2, 1), ("Change", 3, 3), ("It", 0, 5), ("Ends", 3, 7), ("The end", 0, 9)];
+        let parts = parts.map(|(part, level, line)| at(part, level, line));
+        let outline = Outline::new([&parts[..], &[at("Last", 2, 11)]].concat()).unwrap();
+        let document = Document::new("id", "", text).with_outline(outline);
+        let of = |part: &str, question: &str| {
+            let start = text.find(part).unwrap();
+            let found = document.snippet(start..text.len(), &QuestionWords::of(question), 40);
+            (&text[found.start..found.end], found.headings.join(" > "), found.line.unwrap())
+        };
+        let under = "Operate > Change the model".to_owned();
+        assert_eq!(of("Operate", "operate"), ("It returns.", under.clone(), 5));
+        assert_eq!(of("Change", "returns"), ("It returns.\n\nEnds\n\nThe end.", under, 5));
+        assert_eq!(of("Ends", "end"), ("The end.\n\nLast", "Operate > Ends".to_owned(), 9));
+        assert_eq!(of("Last", "end"), ("Last", "Last".to_owned(), 11));
     }
 
     #[test]

@@ -38,6 +38,12 @@ export function marked(stretches) {
     return stretches.map(({ text, marked }) => (marked ? el("mark", {}, text) : text));
 }
 
+/** Where a passage is: its headings, outermost first, and its line of the file. */
+export function whereabouts({ headings, line }) {
+    const parts = [headings.length > 0 && foreign("span", {}, headings.join(" \u203a ")), line !== null && el("span", {}, `line ${count(line)}`)].filter(Boolean);
+    return parts.length === 0 ? null : el("p", { class: "row small faint" }, parts);
+}
+
 /** Sentences that tell of a command which writes: before it, the program must end where it has the index for writing. */
 export function tip({ judge }, text) {
     return judge ? `${text} End this program first: while it runs with “--judge”, no other can write to the index.` : text;

@@ -1,6 +1,6 @@
 // One hit: its passage, its score with components, its metadata and its judgments.
 
-import { bytes, el, foreign, marked, named, score } from "./dom.js";
+import { bytes, el, foreign, marked, named, score, whereabouts } from "./dom.js";
 import { read } from "./reader.js";
 
 /** Grades with their names and keys. */
@@ -26,23 +26,17 @@ function moved(hit, place, before) {
  * shown any more.
  */
 export function hit(app, found, place, { before, judging, takeBack, filter, closed }) {
-    const open = () => read(app, found.id, app.ask.question, judging?.(found), () => closed(found.id));
+    const open = () => read(app, found, app.ask.question, judging?.(found), () => closed(found.id));
     const name = named(found.title, found.id);
     const own = judging?.(found);
     const element = el("li", { class: "hit", "data-id": found.id },
         foreign("h2", {}, el("button", { type: "button", class: "link", onclick: open }, name)),
-        headings(found),
+        whereabouts(found.excerpt),
         el("p", { class: "excerpt", dir: "auto" }, found.excerpt.before ? "… " : null, marked(found.excerpt.stretches), found.excerpt.behind ? " …" : null),
         because(found, takeBack),
         el("div", { class: "about" }, numbers(app, found, place, before, name), fields(found, filter), own?.element));
     if (own) element.addEventListener("keydown", own.byKey);
     return element;
-}
-
-/** Where the best passage is. */
-function headings({ passages: [best] }) {
-    if (!best || best.headings.length === 0) return null;
-    return foreign("p", { class: "row small faint" }, best.headings.join(" \u203a "));
 }
 
 function numbers(app, found, place, before, name) {

@@ -81,7 +81,7 @@ function summary(app, { leaves, tree, even, questions, before, stale }) {
 function card(app, leaf, reading) {
     const load = reading.even === 0 ? 0 : leaf.documents / reading.even;
     const documents = leaf.nearest.map(own => el("li", {},
-        foreign("button", { type: "button", class: "link", onclick: () => open(app, own.id, "") }, own.title || own.text || own.id)));
+        foreign("button", { type: "button", class: "link", onclick: () => open(app, own, "") }, own.title || own.text || own.id)));
     const questions = leaf.queries.map(own => el("li", {}, foreign("span", {}, own.text), el("span", { class: "faint", title: "Probability of the leaf for this question" }, ` ${chance(own.probability)}`)));
     const tree = reading.tree > 1;
     const about = [plural(leaf.documents, "document"), tree && `${load.toFixed(1)} times the average`, leaf.path.length > 1 && `path ${leaf.path.join(".")}`];

@@ -115,7 +115,7 @@ function history({ learnings }) {
     const rows = learnings.map(own => [when(own.time), VERDICTS[own.decision] ?? own.decision.replaceAll("_", " "), own.sentence]);
     return [
         el("h2", {}, "Learned so far"),
-        rows.length === 0 ? el("p", {}, "Nothing yet.") : table([["When", "short"], ["Verdict", "short"], ["Why", "title"]], rows, "Verdicts so far"),
+        rows.length === 0 ? el("p", {}, "Nothing yet.") : table([["When", "when"], ["Verdict", "short"], ["Why", "title"]], rows, "Verdicts so far"),
         rows.length === 0 ? null : el("p", { class: "small faint" }, "Each line is of its time: a model that was used then is in service no more after a return to the model before, or after another change of model."),
     ].filter(Boolean);
 }

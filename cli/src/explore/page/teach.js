@@ -180,13 +180,13 @@ function judgments(app, may) {
             foreign("span", {}, own.question),
             own.title === null
                 ? el("span", { class: "faint" }, foreign("span", {}, own.id), " (no such document)")
-                : foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, own.question) }, own.title.trim() || own.id),
+                : foreign("button", { type: "button", class: "link", onclick: () => read(app, own, own.question) }, own.title.trim() || own.id),
             GRADES.find(([grade]) => grade === own.grade)?.[1] ?? String(own.grade), when(own.time),
             ...(may ? [el("button", { type: "button", "aria-label": `Undo: ${own.question}, ${own.id}`, onclick: undo(own) }, "Undo")] : []),
         ]);
         const text = `${plural(known.all, "judgment")}; ${plural(known.questions, "question")} with a right document.${known.all > known.judgments.length ? ` The newest ${count(known.judgments.length)} are shown.` : ""}`;
         place.replaceChildren(el("h2", { tabindex: "-1" }, "Judgments"), el("p", {}, text),
-            ...(known.all === 0 ? [] : [table([["Question", "title"], ["Document", "title"], ["Grade", "short"], ["When", "short"], ...(may ? [["Take back", "short"]] : [])], rows, "Judgments")]));
+            ...(known.all === 0 ? [] : [table([["Question", "title"], ["Document", "title"], ["Grade", "short"], ["When", "when"], ...(may ? [["Take back", "short"]] : [])], rows, "Judgments")]));
     }
 
     return { place, needed, look };

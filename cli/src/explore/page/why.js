@@ -139,7 +139,7 @@ function drawn(app, { found, lost, place }) {
 }
 
 function titled(app, own) {
-    return foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, app.ask.question) }, own.title || own.id);
+    return foreign("button", { type: "button", class: "link", onclick: () => read(app, own, app.ask.question) }, own.title || own.id);
 }
 
 function leafLink(app, leaf) {
@@ -149,7 +149,7 @@ function leafLink(app, leaf) {
 function leafTable(app, { leaves, hits }, reached) {
     const inLeaf = leaf => hits.filter(own => own.leaf === leaf).length;
     const rows = reached.map((own, at) => [String(at + 1), leafLink(app, own.leaf), chance(own.probability), count(own.documents), String(inLeaf(own.leaf)), foreign("span", { "data-words": own.leaf }, "")]);
-    return table([["No.", "number"], ["Leaf", "short"], ["Probability", "number"], ["Documents", "number"], ["Hits", "number"], ["Words"]], rows,
+    return table([["No.", "number"], ["Leaf", "short"], ["Probability", "number"], ["Documents", "number"], ["Hits", "number"], ["Words", "title"]], rows,
         leaves.length > 0 ? "Visited leaves" : "The most probable leaves");
 }
 
