@@ -23,8 +23,8 @@ mod views;
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 /// All read requests about the index.
-const GETS: [&str; 6] =
-    ["/api/about", "/api/leaves", "/api/state", "/api/health", "/api/judgments", "/api/job"];
+const GETS: [&str; 7] =
+    ["/api/about", "/api/leaves", "/api/state", "/api/health", "/api/folders", "/api/judgments", "/api/job"];
 const POSTS: [&str; 9] = [
     "/api/search",
     "/api/why",

@@ -5,6 +5,7 @@
 
 mod about;
 mod document;
+mod folders;
 mod guard;
 mod job;
 mod judge;

@@ -12,7 +12,7 @@ use super::job::JobKind;
 use super::page::{self, PageFile};
 use super::reply::{Refusal, Reply, json};
 use super::site::Site;
-use super::{about, document, judge, leaves, search, state, why};
+use super::{about, document, folders, judge, leaves, search, state, why};
 
 /// Answers a request by its body.
 type Api = fn(&Site, &[u8]) -> Result<Reply, Refusal>;
@@ -27,11 +27,12 @@ pub enum Route {
 const SESSION: &str = "/api/session";
 
 /// Calls without side effects.
-const GETS: [(&str, Api); 6] = [
+const GETS: [(&str, Api); 7] = [
     ("/api/about", about::about),
     ("/api/leaves", |site, _| leaves::leaves(site, false)),
     ("/api/state", state::state),
     ("/api/health", state::health),
+    ("/api/folders", folders::folders),
     ("/api/judgments", judge::list),
     ("/api/job", |site, _| Ok(site.job.show())),
 ];

@@ -85,3 +85,31 @@ fn a_training_report_that_is_no_file_keeps_nobody_waiting() {
     let state = explorer.begin().get("/api/state").ok();
     assert_eq!((&state["documents"], &state["report"]), (&json!(6), &Value::Null));
 }
+
+#[test]
+fn the_state_says_how_far_the_index_is_behind_its_folders() {
+    let flow = Flow::new();
+    let folder = flow.path("notes");
+    fs::create_dir(&folder).unwrap();
+    for name in ["a.md", "b.md", "c.rs", "d.txt"] {
+        fs::write(folder.join(name), "A tree.").unwrap();
+    }
+    let named = format!("my={}", folder.display());
+    flow.run("insert", &["--code", &named]).ok();
+    let explorer = Explorer::new(&flow.index(), &[]);
+    let session = explorer.begin();
+    let source = fs::canonicalize(&folder).unwrap();
+    let state =
+        |behind: Value| json!([{ "path": source, "prefix": "my/", "documents": 4, "behind": behind }]);
+    let none = json!({ "new": 0, "changed": 0, "gone": 0 });
+    assert_eq!(session.get("/api/folders").ok(), state(none));
+    fs::write(folder.join("a.md"), "Another tree.").unwrap();
+    fs::remove_file(folder.join("b.md")).unwrap();
+    for name in ["e.md", "f.rs"] {
+        fs::write(folder.join(name), "A tree.").unwrap();
+    }
+    assert_eq!(session.get("/api/folders").ok(), state(json!({ "new": 2, "changed": 1, "gone": 1 })));
+    fs::rename(&folder, flow.path("away")).unwrap();
+    assert_eq!(session.get("/api/folders").ok(), state(Value::Null));
+    assert_eq!(explorer.end(), Some(0));
+}

@@ -12,8 +12,8 @@ const VERDICTS = {
 
 export function state(app, main) {
     const health = el("div", {}, el("p", { class: "faint" }, "Looking …"));
-    const [first, last] = [el("div", {}), el("div", {})];
-    main.append(first, el("h2", {}, "Health"), health, last);
+    const [first, files, last] = [el("div", {}), el("div", {}), el("div", {})];
+    main.append(first, files, el("h2", {}, "Health"), health, last);
     let newest = 0;
 
     function look() {
@@ -24,6 +24,7 @@ export function state(app, main) {
             first.replaceChildren(...sizes(app, now));
             last.replaceChildren(...history(now), ...training(now));
         });
+        show("/api/folders", found => files.replaceChildren(...folders(found ?? [])));
         show("/api/health", found => health.replaceChildren(...(found ? healthy(app, found) : [el("p", { class: "bad" }, "The health could not be read.")])));
     }
     look();
@@ -84,6 +85,22 @@ function sizes({ about }, now) {
         ]),
         table([["On disk"], ["Size", "number"]], rows.filter(([, size]) => size > 0).map(([name, size]) => [name, bytes(size)]), "Bytes on disk"),
         ...now.notices.map(notice => prose({ class: "warn" }, sentence(notice))),
+    ].filter(Boolean);
+}
+
+/** How far the index is behind the folders that were inserted. */
+function folders(found) {
+    if (found.length === 0) return [];
+    const rows = found.map(({ path, prefix, documents, behind }) => {
+        const files = behind === null ? [] : Object.entries(behind).filter(([, number]) => number > 0);
+        const state = behind === null ? "cannot be listed" : files.map(([what, number]) => `${count(number)} ${what}`).join(", ") || "as stored";
+        return [foreign("span", {}, prefix === "" ? path : `${prefix.replace(/\/$/, "")}=${path}`), count(documents), state];
+    });
+    const isBehind = found.some(({ behind }) => behind !== null && behind.new + behind.changed + behind.gone > 0);
+    return [
+        el("h2", {}, "Folders"),
+        table([["Folder", "title"], ["Documents", "number"], ["Files now", "short"]], rows, "Folders"),
+        isBehind ? prose({}, "`ehi insert --sync` reads what has changed in a folder, and `ehi watch` follows it.") : null,
     ].filter(Boolean);
 }
 
