@@ -215,7 +215,7 @@ mod tests {
             let whole = 0..text.len();
             marked(text, &whole, &words.snippet(text, SHOWN)).replace(MARK, "[").replace(UNMARK, "]")
         };
-        assert_eq!(shown("A short text\nof a zebra.", &words), "A short text of a [zebra].");
+        assert_eq!(shown("A short text\nof a zebra.", &words), "A short text · of a [zebra].");
         assert_eq!(shown("\u{1b}[1m \u{fdd0}zebra", &words), "\\u{1b}[1m \u{fffd}[zebra]");
         let long = format!("{}The ZEBRA is there. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
         let found = shown(&long, &words);

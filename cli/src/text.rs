@@ -116,10 +116,8 @@ mod tests {
     #[test]
     fn paragraphs_items_and_rows_are_apart_on_one_line() {
         let all = |text: &str| flowing(text, 0..text.len());
-        assert_eq!(
-            all("Options\n\nName Does\n--judge\t opens it\n"),
-            "Options · Name Does · --judge opens it · "
-        );
+        let table = all("Options\n\nName\tDoes\n--judge opens\n");
+        assert_eq!(table, "Options · Name · Does · --judge opens · ");
         let wrapped = format!("{}\nand \r\n\r\nnext", "word ".repeat(10));
         assert_eq!(all(&wrapped), format!("{} and · next", "word ".repeat(10).trim_end()));
         let long = format!("{}\nnext", "word ".repeat(30));

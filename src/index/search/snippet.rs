@@ -309,7 +309,7 @@ mod tests {
         };
         let under = "Operate > Change the model".to_owned();
         assert_eq!(of("Operate", "operate"), ("It returns.", under.clone(), 5));
-        assert_eq!(of("Change", "returns"), ("It returns.\n\nEnds\n\nThe end.", under, 5));
+        assert_eq!(of("Change", "returns"), ("It returns.\n\nEnds\n\nThe end.\n\nLast", under, 5));
         assert_eq!(of("Ends", "end"), ("The end.\n\nLast", "Operate > Ends".to_owned(), 9));
         assert_eq!(of("Last", "end"), ("Last", "Last".to_owned(), 11));
     }

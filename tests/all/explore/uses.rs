@@ -85,13 +85,30 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     ] {
         assert_eq!(ask(bad).refused(400), "bad_request");
     }
-    // The first MiB of the long text.
-    let long = session.post("/api/document", &json!({ "id": "long" })).ok();
-    let stretches = long["stretches"].as_array().unwrap();
-    let whole: String = stretches.iter().map(|stretch| stretch["text"].as_str().unwrap()).collect();
+    // A long text around its passage, and in parts.
     let text = documents[0]["text"].as_str().unwrap();
-    assert!(text.starts_with(&whole) && whole.len() == text.len().min(1 << 20), "{}", whole.len());
-    assert_eq!(long["is_cut"], json!(text.len() > 1 << 20));
+    let shown = |own: &Value, field: &str| {
+        let stretches = own[field].as_array().unwrap().iter();
+        stretches.map(|stretch| stretch["text"].as_str().unwrap()).collect::<String>()
+    };
+    let long = |more: Value| {
+        let mut ask = json!({ "id": "long", "question": "tree" });
+        ask.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        session.post("/api/document", &ask).ok()
+    };
+    let opened = long(json!({ "passage": { "start": 400_000, "end": 401_000 } }));
+    assert_eq!(shown(&opened, "passage"), text[400_000..401_000]);
+    let (start, end) = (opened["start"].as_u64().unwrap() as usize, opened["end"].as_u64().unwrap() as usize);
+    assert!(start > 0 && end < text.len() && opened["bytes"] == text.len(), "{start}..{end}");
+    let all = ["above", "passage", "below"].map(|field| shown(&opened, field));
+    assert_eq!(all.concat(), text[start..end]);
+    let (mut whole, mut at) = (String::new(), 0);
+    while at < text.len() {
+        let part = long(json!({ "part": { "start": at, "end": at + (100 << 10) } }));
+        whole += &shown(&part, "below");
+        at = part["end"].as_u64().unwrap() as usize;
+    }
+    assert!(whole == text && shown(&long(json!({ "part": { "start": 9, "end": 3 } })), "below").is_empty());
     let why = json!({ "question": "tree", "k": 5, "beam": 1 });
     let why = session.post("/api/why", &why).ok();
     let visited = why["leaves"][0]["leaf"].as_u64().unwrap();
