@@ -55,8 +55,8 @@ pub struct CreateArgs {
     #[arg(long, value_name = "WORDS", default_value = "tokens", value_parser = words)]
     lexical: Words,
     /// Longest passage of a document, and the most that two neighbours share, in tokens of the encoder. Each
-    /// passage has an embedding. By default 200/40, or less if the encoder reads less; an overlap that is left
-    /// out is a fifth
+    /// passage has an embedding. By default 200/40, or less if the encoder reads less; an overlap not
+    /// given is a fifth
     #[arg(long, value_name = "TOKENS[/OVERLAP]")]
     passages: Option<Passages>,
     /// Store one embedding for each document, made from as much of its start as the encoder reads

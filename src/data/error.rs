@@ -126,9 +126,9 @@ impl DataError {
         matches!(self.kind, Open | Encoding | Format | TooLarge | Damaged | Command)
     }
 
-    /// Whether it concerns a single record, whose beginning and end are certain: a field or a value in it cannot
-    /// be used, and the records that follow are not affected. A malformed record is not such an error, nor is
-    /// the first record of JSON, which may show that the names of its fields are wrong.
+    /// Whether it concerns a single record, whose beginning and end are certain: a field or a value in it
+    /// cannot be used, and the records that follow are not affected. A malformed record is not such an
+    /// error, nor is the first record of JSON, which may show that the names of its fields are wrong.
     pub fn is_of_one_record(&self) -> bool {
         self.is_of_one_record
     }

@@ -158,10 +158,9 @@ pub struct SearchRequest {
     /// evaluated on the metadata of each document of a visited leaf; results of the last few filters are
     /// cached.
     pub filter: Option<Arc<Filter>>,
-    /// Maximum passages per hit: its best ones among the candidates, best first; only the best if absent, none
-    /// with 0. If
-    /// words are used, all of a candidate's passages are scored, otherwise those in visited leaves.
-    /// [`InputError::InapplicableOption`] if the index has no passages
+    /// Maximum passages per hit: its best ones among the candidates, best first; only the best if absent,
+    /// and none with 0. If words are used, all of a candidate's passages are scored, otherwise those in
+    /// visited leaves. [`InputError::InapplicableOption`] if the index has no passages
     /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)).
     pub passages: Option<usize>,
     /// Whether hits contain only ids, without title, text and metadata.
