@@ -745,7 +745,7 @@ fn errors_are_one_line() {
     }
     assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
     for (arguments, hint) in [
-        (vec!["serach", "x"], "; a similar subcommand exists: 'search' (see"),
+        (vec!["insret", "x"], "; a similar subcommand exists: 'insert' (see"),
         (vec!["stats", "--jsom"], "; a similar argument exists: '--json' (see"),
         (vec!["repair", "--undecided", "x"], "[possible values: keep, drop]"),
         (vec!["train", "--init", "x"], "[possible values: random, kmeans]"),
@@ -805,8 +805,8 @@ fn wrong_usage_names_the_help_of_its_command_and_what_was_meant() {
     const DASH: &str = "; put `--` before a question or a name that begins with `-`";
     for (arguments, expected) in [
         (
-            &["serach", "x"][..],
-            "unrecognized subcommand 'serach'; a similar subcommand exists: 'search' (see `ehi --help`)",
+            &["insret", "x"][..],
+            "unrecognized subcommand 'insret'; a similar subcommand exists: 'insert' (see `ehi --help`)",
         ),
         (
             &["search", "--topk", "5", "x"],
