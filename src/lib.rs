@@ -121,6 +121,8 @@ pub use store::fuzzing;
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/tutorial.md")]
+    struct Tutorial;
     #[doc = include_str!("../docs/search.md")]
     struct Search;
     #[cfg(feature = "train")]

@@ -1,7 +1,7 @@
 //! `ehi watch`: an index that follows folders.
 //!
-//! Every change leads to a synchronisation of its whole folder, which reads only what changed. So a lost event
-//! costs time and loses nothing.
+//! Every change leads to a synchronisation of its whole folder, which reads only what changed. So a lost
+//! event costs time and loses nothing.
 
 use std::fs;
 use std::io::Write;

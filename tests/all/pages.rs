@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use ehi::Index;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::TempDir;
@@ -105,6 +106,18 @@ fn run(dir: &Path, page: &str) -> usize {
 #[test]
 fn commands_of_readme_run() {
     assert!(run(folder().path(), "README.md") >= 4);
+}
+
+/// With the pages themselves as the folder of notes.
+#[test]
+fn the_tutorial_does_what_it_says() {
+    let dir = folder();
+    symlink(crate::support::root().join("docs"), dir.path().join("docs")).unwrap();
+    assert_eq!(run(dir.path(), "docs/tutorial.md"), 9);
+    let index = Index::open_read_only(dir.path().join("notes-index")).unwrap();
+    let result = index.search("can two programs write to an index", 3, 1).unwrap();
+    assert_eq!(result.hits[0].id, "operate.md");
+    assert!(result.hits[0].judged.is_some());
 }
 
 #[test]
