@@ -66,18 +66,12 @@ impl QuestionWords {
 
     /// The part of about `most` bytes of a text in which the different words of the question have the most
     /// letters together, as longer words tell more, the first such part; the start of the text if it has none
-    /// of them. It begins at a sentence or else a word, and ends at a
-    /// word, if one is near.
+    /// of them. It begins at a sentence or else a word, if one is near, and ends with its last sentence, for
+    /// which it may be a third longer, or else with a word.
     pub fn snippet(&self, text: &str, most: usize) -> Snippet {
         let places = self.places(text);
         let start = start(text, &places, &self.letters(), most);
-        let end = floor(text, start.saturating_add(most));
-        // A word that would be cut is left out.
-        let near = |space: &usize| end - start - space < most / 6;
-        let space = text[start..end].rfind(char::is_whitespace).filter(near);
-        let is_cut = end < text.len() && !text[end..].starts_with(char::is_whitespace);
-        let end = space.filter(|_| is_cut).map_or(end, |space| start + space);
-        let end = start + text[start..end].trim_end().len();
+        let end = end(text, start, most);
         let within = |place: &Range<usize>| place.start >= start && place.end <= end;
         let marks = places.into_iter().map(|(place, _)| place).filter(within).collect();
         Snippet { start, end, marks, ..Snippet::default() }
@@ -174,14 +168,37 @@ fn start(text: &str, places: &[WordPlace], letters: &[usize], shown: usize) -> u
     let from = floor(text, first - lead);
     let before = &text[from..first];
     let block = before.rfind("\n\n").map_or(0, |end| end + 2);
-    // Lines may be wrapped anywhere.
-    let joined = before[block..].replace(['\n', '\r'], " ");
+    let joined = joined(&before[block..]);
     let sentence = match joined.split_sentence_bound_indices().last() {
         Some((at, _)) if at > 0 => Some(block + at),
         _ => Some(block).filter(|block| *block > 0),
     };
     let from = sentence.or_else(|| before.find(char::is_whitespace)).map_or(from, |at| from + at);
     text.len() - text[from..].trim_start().len()
+}
+
+/// Where the part of `shown` bytes from `start` ends.
+fn end(text: &str, start: usize, shown: usize) -> usize {
+    let end = floor(text, start.saturating_add(shown));
+    let trimmed = |end: usize| start + text[start..end].trim_end().len();
+    let limit = floor(text, end.saturating_add(shown / 3));
+    let limit = text[end..limit].find("\n\n").map_or(limit, |block| end + block);
+    let joined = joined(&text[start..limit]);
+    let is_whole = |at: usize| at < limit || limit == text.len() || text[limit..].starts_with("\n\n");
+    let mut ends = joined.split_sentence_bound_indices().map(|(at, sentence)| start + at + sentence.len());
+    if let Some(sentence) = ends.find(|at| trimmed(*at) >= trimmed(end)).filter(|at| is_whole(*at)) {
+        return trimmed(sentence);
+    }
+    // A word that would be cut is left out.
+    let near = |space: &usize| end - start - space < shown / 6;
+    let space = text[start..end].rfind(char::is_whitespace).filter(near);
+    let is_cut = end < text.len() && !text[end..].starts_with(char::is_whitespace);
+    trimmed(space.filter(|_| is_cut).map_or(end, |space| start + space))
+}
+
+/// A text without ends of lines, because lines may be wrapped anywhere.
+fn joined(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
 }
 
 /// The word of the question from which different words with the most letters are within reach.
@@ -241,6 +258,26 @@ mod tests {
         assert_eq!(begin(&unbroken, "zebra", SHOWN), unbroken);
         let endings = format!("{}한국어 검색이 됩니다", "nothing of it. ".repeat(20));
         assert!(begin(&endings, "검색", SHOWN).starts_with("한국어 검색이"));
+    }
+
+    #[test]
+    fn it_ends_with_a_sentence_if_that_is_near() {
+        let end = |text: &str| {
+            let Snippet { start, end, .. } = QuestionWords::of("zebra").snippet(text, 60);
+            text[start..end].to_owned()
+        };
+        let long = "Nothing of it here. ".repeat(9);
+        let text = format!("A zebra eats much grass. It\nsleeps in the shade of a large tree. {long}");
+        assert_eq!(end(&text), "A zebra eats much grass. It\nsleeps in the shade of a large tree.");
+        let text = format!("A zebra eats much grass. It sleeps {}. {long}", "on and on ".repeat(9));
+        assert_eq!(end(&text), "A zebra eats much grass. It sleeps on and on on and on on");
+        // A block ends a sentence.
+        let text = format!("A zebra eats much grass\n\nand sleeps in the shade of a large tree\n\n{long}");
+        assert_eq!(end(&text), "A zebra eats much grass\n\nand sleeps in the shade of a large tree");
+        assert_eq!(
+            end("A zebra eats much grass. It sleeps in the shade of a large tree"),
+            "A zebra eats much grass. It sleeps in the shade of a large tree"
+        );
     }
 
     #[test]

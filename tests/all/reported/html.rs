@@ -45,7 +45,7 @@ fn words_of_neighbours_stay_apart() {
         "<nav>Home</nav><main><p>Text</p></main><select><option>One<option>Two</select><button>Send</button><button>Stop\
          </button><ul><li>a</li><li>b</li></ul><table><tr><td>1</td><td>2</td></tr></table>",
     );
-    assert_eq!(page.text, "Home\n\nText\n\nOne\nTwo Send Stop\n\na\nb\n\n1 2");
+    assert_eq!(page.text, "Home\n\nText\n\nOne\nTwo Send Stop\n\na\nb\n\n1\t2");
 }
 
 /// A CDATA section is text where a browser shows it, and a comment elsewhere.

@@ -183,7 +183,7 @@ fn no_digit_of_front_matter_is_lost() {
 #[test]
 fn cells_behind_the_last_column_are_there() {
     let found = document("a.md", "| 1 | 2 |\n|---|---|\n| test | asdf | `1234` | *pelican* |\n| a |\n");
-    assert_eq!(found.text, "1 2\ntest asdf `1234` *pelican*\na");
+    assert_eq!(found.text, "1\t2\ntest\tasdf\t`1234`\t*pelican*\na");
 }
 
 /// obsidian-copy-as-html#39 and Hyper-Extract#87: a wikilink reads as its label, or else as its note's name.
