@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::data::folder::Markup;
 use crate::outline::{Outline, Part};
 
 #[test]
@@ -120,5 +121,34 @@ fn what_obsidian_writes_reads_as_it_is_shown() {
         ("Write <name> to Promise<Widget>.", "Write <name> to Promise<Widget>."),
     ] {
         assert_eq!(page(markdown).text, text, "{markdown}");
+    }
+}
+
+#[test]
+fn marks_within_one_another_take_time_in_proportion() {
+    for piece in [
+        ">",
+        "> ",
+        "- ",
+        "1. ",
+        "> - ",
+        "* > ",
+        "[",
+        "![",
+        "![[a|",
+        "**a ",
+        "<b>",
+        "[^a]: ",
+        "|a",
+        "> [!tip] ",
+    ] {
+        let text = piece.repeat((1 << 20) / piece.len());
+        for text in [format!("{text}words"), format!("{text}\n\n\nwords\n> a\n").repeat(2)] {
+            for markup in [Markup::Markdown, Markup::Mdx] {
+                let started = std::time::Instant::now();
+                assert!(markup.page(&text).unwrap().text.contains("words"), "{piece}");
+                assert!(started.elapsed().as_secs() < 10, "{piece}");
+            }
+        }
     }
 }
