@@ -21,6 +21,7 @@ fn a_file_is_its_title_and_text() {
         ("a\n\n+++\nb\n+++\n\n---\ntitle: c\n---\n", "title: c", "a\n\n+++ b +++"),
         ("3. a\n\n   b\n\n1. c\n   - d\n4. # E\n5.\n\nf", "E", "3. a\n\nb\n\n4. c\n\nd\n\n5.\n\n6. f"),
         ("#", "", ""),
+        ("# For the<br />era\n\n## Two<br>lines\nb", "For the era", "Two lines\n\nb"),
         ("", "", ""),
     ] {
         let expected = Page { title: title.to_owned(), text: text.to_owned(), ..Page::default() };
