@@ -269,7 +269,8 @@ const NOTEBOOK: &str = r###"{
    "outputs": [
     {"output_type": "stream", "name": "stdout", "text": ["2 cups\n"]},
     {"output_type": "display_data", "data": {"image/png": "AAAA", "text/plain": ["<Figure>"]}},
-    {"output_type": "execute_result", "data": {"text/html": "<b>3</b>", "text/plain": "3"}}
+    {"output_type": "execute_result", "data": {"text/html": "<b>3</b>", "text/plain": "\u001b[0;31m3\u001b[0m cups"}},
+    {"output_type": "error", "ename": "Spill", "evalue": "too much", "traceback": ["\u001b[0;31mSpill"]}
    ],
    "source": [
     "pour(\n",
@@ -282,9 +283,9 @@ const NOTEBOOK: &str = r###"{
 
 #[test]
 fn notebooks_have_texts_listings_and_outputs() {
-    let text = "Hot\n\nSteep it.\n\npour(\n    2)\n\n2 cups\n\n3";
+    let text = "Hot\n\nSteep it.\n\npour(\n    2)\n\n2 cups\n\n3 cups\n\nSpill: too much";
     check(Markup::Notebook, NOTEBOOK, "Tea", text, &[(9, 2, "Hot")]);
-    lines(Markup::Notebook, NOTEBOOK, &[("Steep", 10), ("pour", 22), ("2)", 23)]);
+    lines(Markup::Notebook, NOTEBOOK, &[("Steep", 10), ("pour", 23), ("2)", 24)]);
     let compact = r##"{"cells":[{"cell_type":"markdown","source":"# Tea\n\nx\ny"}]}"##;
     let page = Markup::Notebook.page(compact).unwrap();
     assert_eq!((page.title.as_str(), page.text.as_str(), page.outline.line("x y", 0)), ("Tea", "x y", None));
@@ -297,6 +298,9 @@ fn notebooks_have_texts_listings_and_outputs() {
         assert!(Markup::Notebook.page(bad).is_err(), "{bad}");
     }
 }
+    let null = "{\"cells\": [\n{\"cell_type\": \"markdown\", \"source\": null}]}";
+    let message = Markup::Notebook.page(null).unwrap_err().1;
+    assert_eq!(message, "the `source` in line 2 is neither a text nor a list of lines");
 
 #[test]
 fn subtitles_are_paragraphs_without_times() {
