@@ -153,7 +153,7 @@ Ada <ada@x.org>
 :keywords: leaf
 
 Steep *it* with `hot +water+`, as https://x.org[said _here_] and <<how,there>>.
-See linkgit:git-add[1] or xref:pot.adoc[].
+See linkgit:git-add[1] or xref:pot.adoc[] or xref:a/b.adoc#lid[] or xref:a/cup.adoc[] or api:x.Tea[format=short,as=a].
 
 == Kinds [[kinds]]
 
@@ -198,7 +198,8 @@ Last {url-x}[link^].
 
 #[test]
 fn asciidoc_is_shown_without_its_marks() {
-    let text = "Steep it with hot +water+, as said here and there. See git-add or pot.adoc.\n\nKinds\n\n\
+    let text = "Steep it with hot +water+, as said here and there. See git-add or pot.adoc or lid or \
+        cup.adoc or x.Tea.\n\nKinds\n\n\
         green\ndark\n-b\n--brown\nNot black.\n\nputs *1* # <1>\n\ndone\n\n<1> prints\n\nNote\n\nDo not boil.\n\n\
         A title\n\nKind\tTime\ngreen\t2 min\n\nliteral *text*\n\nSub-kinds\n\na pot\n\nLast link.";
     check(Markup::AsciiDoc, ASCIIDOC, "Tea", text, &[(9, 2, "Kinds"), (40, 3, "Sub-kinds")]);
