@@ -298,10 +298,10 @@ fn notebooks_have_texts_listings_and_outputs() {
     for bad in ["", "[]", "{}", "{\"cells\": 1}", &"[".repeat(1_000)] {
         assert!(Markup::Notebook.page(bad).is_err(), "{bad}");
     }
-}
     let null = "{\"cells\": [\n{\"cell_type\": \"markdown\", \"source\": null}]}";
     let message = Markup::Notebook.page(null).unwrap_err().1;
     assert_eq!(message, "the `source` in line 2 is neither a text nor a list of lines");
+}
 
 #[test]
 fn subtitles_are_paragraphs_without_times() {
@@ -455,4 +455,14 @@ fn a_line_of_signs_takes_time_in_proportion() {
 fn prose_of_mdx_that_begins_with_import_is_text() {
     let text = Markup::Mdx.page("import x from 'y'\n\nimport duties are high.\n").unwrap().text;
     assert_eq!(text, "import duties are high.");
+}
+
+#[test]
+fn a_single_file_without_text_is_an_error_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("empty.md");
+    std::fs::write(&path, " \n").unwrap();
+    let mut documents = super::Folder::of_file(&path).unwrap().documents();
+    let message = documents.next().unwrap().unwrap_err().to_string();
+    assert!(message.ends_with("empty.md: the file has no text, so there is nothing to store"), "{message}");
 }
