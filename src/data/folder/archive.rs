@@ -74,7 +74,8 @@ impl<'a> Archive<'a> {
         let read = read.map_err(|error| damaged(format!("`{name}` in it cannot be unpacked: {error}")))?;
         let cost = (read as u64).max(LEAST_COST);
         self.left = left.checked_sub(cost).ok_or_else(|| {
-            let message = format!("its text unpacks to more than {MAX_FILE_BYTES} bytes; split it");
+            let message = format!("its parts unpack to more than {MAX_FILE_BYTES} bytes");
+            let message = format!("{message}, where each counts as {LEAST_COST} or more; split it");
             Unreadable(DataErrorKind::TooLarge, message)
         })?;
         match String::from_utf8(bytes) {

@@ -354,6 +354,13 @@ fn span(scan: &mut Inline<'_>, at: usize, byte: u8) -> Option<Mark> {
     Some(Mark { from: role.map_or(at, |length| at - length - 1), inside, end, is_verbatim })
 }
 
+/// Whether a part between commas is a named attribute or empty, and not a text.
+fn is_named(part: &str) -> bool {
+    let name = part.split_once('=').map_or(part, |(name, _)| name).trim();
+    (part.contains('=') || name.is_empty())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
 /// A macro (`name:target[text]`), an address with a text, or the end of a term.
 fn named(scan: &mut Inline<'_>, at: usize) -> Option<Mark> {
     let text = scan.text;
@@ -374,8 +381,12 @@ fn named(scan: &mut Inline<'_>, at: usize) -> Option<Mark> {
         "anchor" | "indexterm" | "bibanchor" => close..close,
         "image" | "icon" => open + 1..open + 1 + words.find(',').unwrap_or(words.len()),
         "linkgit" => at + 1..open,
-        "http" | "https" | "ftp" | "irc" if words.is_empty() => from..open,
-        _ if words.is_empty() => at + 1..open,
+        "http" | "https" | "ftp" | "irc" if words.split(',').all(is_named) => from..open,
+        "xref" if words.split(',').all(is_named) => {
+            let target = &text[at + 1..open];
+            open - target.rsplit(['#', '/']).next().unwrap_or_default().len()..open
+        }
+        _ if words.split(',').all(is_named) => at + 1..open,
         _ => open + 1..close - usize::from(words.ends_with('^')),
     };
     Some(Mark { from, inside, end: close + 1, is_verbatim: false })

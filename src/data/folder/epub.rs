@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::archive::{self, Archive, Node, read};
 use super::html;
 use super::text::{Break, Page, PageText, Unreadable};
+use crate::data::error::DataErrorKind;
 
 const CONTAINER: &str = "META-INF/container.xml";
 
@@ -22,11 +23,27 @@ pub(super) fn page(file: &[u8]) -> Result<Page, Unreadable> {
     let package = package.unwrap_or_default();
     let contents = archive.part(&package)?;
     let mut page = PageText::new();
-    for chapter in chapters(&contents)? {
-        html::chapter(&archive.part(&path(&package, &chapter))?, &mut page);
+    let chapters = chapters(&contents)?;
+    let mut missing = Vec::new();
+    for chapter in &chapters {
+        let path = path(&package, chapter);
+        match archive.find(&path)? {
+            Some(chapter) => html::chapter(&chapter, &mut page),
+            None => missing.push(path),
+        }
         page.stop(Break::Paragraph);
     }
-    Ok(archive::page(page, archive::title(&contents)?))
+    if missing.len() == chapters.len() {
+        let message = match missing.first() {
+            None => "this book has no text: its package lists no chapters (`spine`)".to_owned(),
+            Some(first) => format!("this book has no text: none of its chapters is in it, as `{first}`"),
+        };
+        return Err(Unreadable(DataErrorKind::Format, message));
+    }
+    let (count, all) = (missing.len(), chapters.len());
+    let note =
+        missing.first().map(|first| format!("{count} of its {all} chapters are missing, as `{first}`"));
+    Ok(Page { note, ..archive::page(page, archive::title(&contents)?) })
 }
 
 /// The paths of the chapters from the package.
@@ -118,7 +135,17 @@ mod tests {
         assert_eq!((&*read.title, &*read.text), ("Birds", text));
         assert_eq!(read.outline.headings(text, text.len() - 1), ["One"]);
         assert_eq!(serde_json::to_string(&read.outline).unwrap(), "[[0,0,1],[5],[19,0,1],[24]]");
-        let message = page(&zipped(parts.into_iter().take(3))).unwrap_err().1;
-        assert!(message.contains("without `two.xhtml`"), "{message}");
+        let read = page(&zipped(parts.into_iter().take(3))).unwrap();
+        assert_eq!(read.text, "One\n\nThe heron.");
+        assert_eq!(read.note.unwrap(), "1 of its 2 chapters are missing, as `two.xhtml`");
+        let message = page(&zipped(parts.into_iter().take(2))).unwrap_err().1;
+        assert_eq!(message, "this book has no text: none of its chapters is in it, as `two.xhtml`");
+        let bare = PACKAGE.split("<spine>").next().unwrap();
+        for package in [format!("{bare}</package>"), format!("{bare}<spine></spine></package>")] {
+            let parts = [(CONTAINER, POINTS), ("OEBPS/a.opf", &*package), ("two.xhtml", &two)];
+            let Unreadable(kind, message) = page(&zipped(parts)).unwrap_err();
+            assert_eq!(kind, DataErrorKind::Format);
+            assert_eq!(message, "this book has no text: its package lists no chapters (`spine`)");
+        }
     }
 }

@@ -236,10 +236,13 @@ impl Reader<'_> {
 
     /// The first line of a callout (`> [!tip]- Words`): its words, or the name of its kind.
     fn callout(&mut self, quote: Range<usize>) {
-        let line = self.markdown[quote.clone()].lines().next().unwrap_or_default();
-        let Some(inside) = line.trim_start().strip_prefix('>') else { return };
-        let Some((kind, rest)) = inside.trim_start().strip_prefix("[!").and_then(|rest| rest.split_once(']'))
-        else {
+        let text = &self.markdown[quote.clone()];
+        // Looked for first, as a line may have many quotes within one another.
+        if !text.trim_start().strip_prefix('>').is_some_and(|text| text.trim_start().starts_with("[!")) {
+            return;
+        }
+        let line = text.lines().next().unwrap_or_default();
+        let Some((kind, rest)) = line.split_once("[!").and_then(|(_, rest)| rest.split_once(']')) else {
             return;
         };
         let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);

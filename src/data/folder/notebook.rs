@@ -30,6 +30,9 @@ struct Cell<'a> {
 struct Output {
     text: Option<Text>,
     data: Option<Data>,
+    /// The name and message of an error.
+    ename: Option<String>,
+    evalue: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +47,7 @@ struct Data {
 
 /// A text, or its lines.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of lines")]
 enum Text {
     Whole(String),
     Lines(Vec<String>),
@@ -76,7 +79,10 @@ pub(super) fn page(file: &str) -> Result<Page, Unreadable> {
         let start = source.get().as_ptr() as usize - file.as_ptr() as usize;
         line += lines_in(&file[seen..start]);
         seen = start;
-        let text: Text = serde_json::from_str(source.get()).map_err(unreadable)?;
+        let text: Text = serde_json::from_str(source.get()).map_err(|_| {
+            let message = format!("the `source` in line {line} is neither a text nor a list of lines");
+            Unreadable(DataErrorKind::Format, message)
+        })?;
         // Notebooks are written with one line of JSON for each line of a cell.
         let is_by_line =
             matches!(&text, Text::Lines(own) if lines_in(source.get()) as usize == own.len() + 1);
@@ -91,8 +97,9 @@ pub(super) fn page(file: &str) -> Result<Page, Unreadable> {
         listing(&mut page, &text, first.map_or(0, |first| first + blank as u32));
         for output in outputs {
             let data = output.data.filter(|data| data.png.is_none() && data.svg.is_none());
-            let text = output.text.or_else(|| data?.plain).map(Text::whole).unwrap_or_default();
-            listing(&mut page, start_of(&text), 0);
+            let error = output.ename.map(|name| format!("{name}: {}", output.evalue.unwrap_or_default()));
+            let text = output.text.or_else(|| data?.plain).map(Text::whole).or(error).unwrap_or_default();
+            listing(&mut page, start_of(&without_escapes(&text)), 0);
         }
     }
     Ok(page.finish(None))
@@ -102,6 +109,16 @@ fn listing(page: &mut PageText, text: &str, line: u32) {
     page.at_line(line);
     page.push_verbatim(text.trim_matches('\n').trim_end());
     page.stop(Break::Paragraph);
+}
+
+/// A text without the codes that colour it in a terminal: `ESC [`, parameters, and a letter.
+fn without_escapes(text: &str) -> String {
+    let mut pieces = text.split("\u{1b}[");
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        plain.push_str(piece.trim_start_matches(|c| (' '..='?').contains(&c)).get(1..).unwrap_or_default());
+    }
+    plain
 }
 
 /// The start of an output, in whole lines if possible.

@@ -1,6 +1,6 @@
 //! The text of PDF files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
@@ -26,13 +26,19 @@ const MOST_BEFORE: usize = 1024;
 /// The gap between letters that is a space, in units of the size of the letters: of 0.1 to 0.3 the one with
 /// the fewest words torn or joined in papers.
 const SPACE: f64 = 0.15;
-/// Fewest pages with the same first or last line for it to be left out.
+/// Fewest pages with the same first or last line for it to be left out, and most lines at an edge that are.
 const FEWEST_REPEATED: usize = 3;
+const MOST_REPEATED: usize = 5;
+/// How much larger than most of the text a title is, and most of its characters.
+const LARGER: f64 = 1.15;
+const LONGEST_TITLE: usize = 250;
 
 /// What is read of a file.
 #[derive(Default)]
 struct Pages {
     title: Option<String>,
+    /// The text in the largest letters of the first page.
+    largest: Option<String>,
     /// The text of each page.
     texts: Vec<String>,
     /// Why some pages could not be read.
@@ -105,20 +111,16 @@ fn pages(file: Vec<u8>, until: Instant) -> Result<Pages, String> {
     let reader = PdfReader::new(Cursor::new(file)).map_err(|error| error.to_string())?;
     let document = PdfDocument::new(reader);
     let count = document.page_count().map_err(|error| error.to_string())?;
-    let title = document.metadata().ok().and_then(|own| own.title).map(|title| one_line(&title));
-    let mut pages = Pages { title, ..Pages::default() };
+    let title = document.metadata().ok().and_then(|own| own.title).and_then(|title| useful(&title));
+    let largest = if title.is_none() { largest(&document) } else { None };
+    let mut pages = Pages { title, largest, ..Pages::default() };
     let (mut left, mut failed) = (MAX_FILE_BYTES as usize, 0);
     let mut why = String::new();
     for number in 0..count {
         if Instant::now() > until {
             break;
         }
-        let options = ExtractionOptions {
-            space_threshold: SPACE,
-            tj_space_threshold: SPACE,
-            max_extracted_bytes: Some(left),
-            ..ExtractionOptions::default()
-        };
+        let options = ExtractionOptions { max_extracted_bytes: Some(left), ..options() };
         match document.extract_text_from_page_with_options(number, options) {
             Ok(page) if page.truncated => {
                 return Err(format!("its text has more than {MAX_FILE_BYTES} bytes"));
@@ -144,6 +146,85 @@ fn pages(file: Vec<u8>, until: Instant) -> Result<Pages, String> {
     }
 }
 
+fn options() -> ExtractionOptions {
+    ExtractionOptions {
+        space_threshold: SPACE,
+        tj_space_threshold: SPACE,
+        // Words are joined when the lines between their parts are left out.
+        merge_hyphenated: false,
+        ..ExtractionOptions::default()
+    }
+}
+
+/// The title of the properties, unless it is a name that a program has put there.
+fn useful(title: &str) -> Option<String> {
+    let title = one_line(title);
+    let title = match title.strip_prefix("Microsoft Word - ") {
+        Some(file) => file.rsplit_once('.').map_or(file, |(name, _)| name).to_owned(),
+        None => title,
+    };
+    let is_useful = title.contains(' ')
+        && !title.starts_with("Microsoft ")
+        && !title.to_lowercase().starts_with("untitled");
+    is_useful.then_some(title)
+}
+
+/// The first lines in the largest letters of the first page, if they are larger than most.
+fn largest(document: &PdfDocument<Cursor<Vec<u8>>>) -> Option<String> {
+    struct Line {
+        text: String,
+        size: f64,
+        y: f64,
+        end: f64,
+    }
+    let options =
+        ExtractionOptions { preserve_layout: true, max_extracted_bytes: Some(1 << 20), ..options() };
+    let page = document.extract_text_from_page_with_options(0, options).ok()?;
+    let (mut lines, mut sizes): (Vec<Line>, Vec<(f64, usize)>) = (Vec::new(), Vec::new());
+    // The number that arXiv prints on the margin, from the bottom to the top.
+    for piece in page.fragments.iter().filter(|own| own.x > 40.0 && !own.text.starts_with("arXiv:")) {
+        let (text, size, end) = (plain(&piece.text), piece.font_size, piece.x + piece.width);
+        sizes.push((size, text.len()));
+        match lines.last_mut() {
+            Some(line) if (line.y - piece.y).abs() < 0.4 * line.size.max(size) => {
+                if piece.x - line.end > SPACE * size {
+                    line.text.push(' ');
+                }
+                line.text.push_str(&text);
+                (line.size, line.end) = (line.size.max(size), end);
+            }
+            _ => lines.push(Line { text, size, y: piece.y, end }),
+        }
+    }
+    sizes.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let half = sizes.iter().map(|(_, length)| length).sum::<usize>() / 2;
+    let mut before = 0;
+    let usual = sizes.iter().find(|(_, length)| {
+        before += length;
+        before > half
+    })?;
+    lines.retain(|line| line.text.chars().filter(|sign| sign.is_alphabetic()).count() > 1);
+    let most = lines.iter().map(|line| line.size).fold(0.0, f64::max);
+    let is_large = |line: &&Line| line.size > most * 0.97;
+    let title: Vec<&str> = lines
+        .iter()
+        .skip_while(|line| !is_large(line))
+        .take_while(is_large)
+        .map(|line| line.text.as_str())
+        .collect();
+    let title = one_line(&joined(&title));
+    // Marks of footnotes.
+    let title = title.trim_end_matches(|sign| " *∗†‡§¶".contains(sign)).to_owned();
+    Some(title).filter(|title| most > usual.0 * LARGER && is_title(title))
+}
+
+/// Whether a text may be a title.
+fn is_title(text: &str) -> bool {
+    let letters = text.chars().filter(|sign| sign.is_alphabetic()).count();
+    let count = text.chars().count();
+    count <= LONGEST_TITLE && text.contains(' ') && 3 * letters > 2 * count
+}
+
 /// Text with letters for ligatures, and without signs that fonts without names for their letters leave.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -159,20 +240,21 @@ fn plain(text: &str) -> String {
 }
 
 fn text(pages: Pages) -> Result<Page, Unreadable> {
-    let Pages { title, texts, wrong } = pages;
+    let Pages { title, largest, texts, wrong } = pages;
     let (count, repeated) = (texts.len(), repeated(&texts));
+    let unnamed = texts.iter().flat_map(|text| text.chars()).filter(|sign| *sign == '\u{fffd}').count();
+    let shown = texts.iter().flat_map(|text| text.chars()).filter(|sign| !sign.is_whitespace()).count();
+    if 2 * unnamed > shown {
+        let note = "it has no text, because its fonts do not name their letters; a program for OCR adds it";
+        return Ok(Page { note: Some(wrong.unwrap_or(note.to_owned())), ..Page::default() });
+    }
     let mut page = PageText::new();
     for (text, number) in texts.iter().zip(1..) {
-        let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-        let is_repeated =
-            |line: Option<&&str>| line.is_some_and(|line| repeated.contains(&without_numbers(line)));
-        lines.truncate(lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1));
-        if is_repeated(lines.last()) {
-            lines.pop();
-        }
-        let first = lines.iter().position(|line| !line.is_empty()).unwrap_or_default();
-        let first = first + usize::from(is_repeated(lines.get(first)));
-        let own = lines.get(first..).unwrap_or_default().join("\n");
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        // The title is repeated on the pages after it.
+        let top = if number == 1 { 0 } else { repeated_at(lines.iter(), &repeated) };
+        let bottom = repeated_at(lines.iter().rev(), &repeated);
+        let own = joined(lines.get(top..lines.len().saturating_sub(bottom)).unwrap_or_default());
         if own.trim().is_empty() {
             continue;
         }
@@ -184,9 +266,13 @@ fn text(pages: Pages) -> Result<Page, Unreadable> {
         page.push_paragraphs(&own);
         page.stop(Break::Paragraph);
     }
-    // Other titles are names of files that programs left.
-    let title = title.filter(|title| title.contains(' ') && !title.starts_with("Microsoft "));
-    let page = page.titled(title.unwrap_or_default());
+    let first = || {
+        let first = texts.first()?.lines().map(one_line).find(|line| !line.is_empty())?;
+        let is_header = repeated.contains(&without_numbers(&first));
+        Some(first)
+            .filter(|first| is_title(first) && !is_header && !first.ends_with(['.', ',', ';', ':', '-']))
+    };
+    let page = page.titled(title.or(largest).or_else(first).unwrap_or_default());
     if page.text.is_empty() {
         let pages = if count == 1 { "page has" } else { "pages have" };
         let note = format!("its {count} {pages} no text, as those of a scan; a program for OCR adds it");
@@ -200,18 +286,56 @@ fn without_numbers(line: &str) -> String {
     line.chars().filter(|sign| !sign.is_ascii_digit() && !sign.is_whitespace()).collect()
 }
 
-/// The first and last lines of a third of the pages or more, without their numbers.
-fn repeated(texts: &[String]) -> Vec<String> {
+/// The lines near the top or the bottom of a third of the pages or more, without their numbers.
+fn repeated(texts: &[String]) -> HashSet<String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for text in texts {
-        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-        let (first, last) = (lines.next(), lines.next_back());
-        for line in [first, last].into_iter().flatten() {
-            *counts.entry(without_numbers(line)).or_default() += 1;
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let (first, last) = (lines.iter().take(MOST_REPEATED), lines.iter().rev().take(MOST_REPEATED));
+        let edges: HashSet<String> = first.chain(last).map(|line| without_numbers(line)).collect();
+        for line in edges {
+            *counts.entry(line).or_default() += 1;
         }
     }
     let enough = FEWEST_REPEATED.max(texts.len().div_ceil(3));
     counts.into_iter().filter(|(_, count)| *count >= enough).map(|(line, _)| line).collect()
+}
+
+/// How many lines from an edge on are repeated ones, or empty. Of numbers alone only the outermost one is
+/// left out, as others may be those of a table.
+fn repeated_at<'a>(lines: impl Iterator<Item = &'a &'a str>, repeated: &HashSet<String>) -> usize {
+    let (mut length, mut found) = (0, 0);
+    for (line, place) in lines.zip(1..) {
+        let key = without_numbers(line);
+        if line.is_empty() {
+            continue;
+        }
+        if found == MOST_REPEATED || found > 0 && key.is_empty() || !repeated.contains(&key) {
+            break;
+        }
+        (length, found) = (place, found + 1);
+    }
+    length
+}
+
+/// The lines, with the words joined that are divided at their ends. The hyphen stays except within a word.
+fn joined(lines: &[&str]) -> String {
+    let mut joined = String::new();
+    for line in lines {
+        let before = joined.strip_suffix('-').and_then(|text| text.chars().next_back());
+        match (before, line.chars().next()) {
+            (Some(before), Some(next)) if !before.is_whitespace() && !next.is_whitespace() => {
+                let is_word = next.is_lowercase() || before.is_uppercase();
+                if before.is_alphabetic() && next.is_alphabetic() && is_word {
+                    joined.pop();
+                }
+            }
+            _ if joined.is_empty() => {}
+            _ => joined.push('\n'),
+        }
+        joined.push_str(line);
+    }
+    joined
 }
 
 #[cfg(test)]
@@ -266,7 +390,7 @@ mod tests {
         let read = page(&file).unwrap();
         assert_eq!(read.title, "About Birds");
         assert!(
-            read.text.starts_with("Page 1\n\nThe heron is a longlegged bird.\n\nPage 2"),
+            read.text.starts_with("Page 1\n\nOn Birds\nThe heron is a longlegged bird.\n\nPage 2"),
             "{}",
             read.text
         );
@@ -276,6 +400,52 @@ mod tests {
         assert_eq!(read.outline.line(&read.text, at), None);
         let single = page(&document(&[&["The heron."]], "/Title (x.dvi)")).unwrap();
         assert_eq!((&*single.title, &*single.text), ("", "The heron."));
+    }
+
+    #[test]
+    fn lines_at_the_edges_are_left_out_before_words_are_joined() {
+        let file = document(
+            &[
+                &["Words", "Birds are simpli-", "Volume 1", "1"],
+                &["of Time-", "Sharing and", "more", "Volume 2", "2"],
+                &["Herons", "Volume 3", "3"],
+                &["Storks", "7", "8", "Volume 4", "4"],
+            ],
+            "",
+        );
+        let text = "Page 1\n\nWords\nBirds are simpli-\n\nPage 2\n\nof Time-Sharing and\nmore\n\nPage 3\n\nHerons\n\n\
+                    Page 4\n\nStorks\n7\n8";
+        assert_eq!(page(&file).unwrap().text, text);
+        assert_eq!(joined(&["INTRO-", "DUCTION a-", "b 3016-", "09 -", "c"]), "INTRODUCTION ab 3016-09 -\nc");
+    }
+
+    #[test]
+    fn a_title_is_that_of_the_properties_or_in_large_letters_or_the_first_line() {
+        let words = "Birds that live near the water and eat fish.";
+        let large = ") Tj /F1 24 Tf (On Herons of the) Tj 0 -28 Td (North*) Tj /F1 12 Tf (";
+        for (lines, info, title) in [
+            (vec![words, large, words], "", "On Herons of the North"),
+            (vec![words, large, words], "/Title (untitled document)", "On Herons of the North"),
+            (vec![words, large, words], "/Title (Microsoft Word - x.doc)", "On Herons of the North"),
+            (vec![words, large, words], "/Title (Microsoft Word - Herons v1.2.doc)", "Herons v1.2"),
+            (vec!["On Storks", words], "", "On Storks"),
+            (vec![words, "On Storks"], "", ""),
+            (vec!["3 x = 7"], "", ""),
+        ] {
+            assert_eq!(page(&document(&[&lines], info)).unwrap().title, title, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn letters_without_names_are_no_text() {
+        let read = |text: &str| {
+            let texts = vec![text.to_owned()];
+            super::text(Pages { texts, ..Pages::default() }).unwrap()
+        };
+        let note = "it has no text, because its fonts do not name their letters; a program for OCR adds it";
+        let unnamed = read("\u{fffd}\u{fffd}\u{fffd} a b");
+        assert_eq!((&*unnamed.text, unnamed.note.as_deref()), ("", Some(note)));
+        assert_eq!(read("\u{fffd} a b").text, "\u{fffd} a b");
     }
 
     #[test]

@@ -153,7 +153,7 @@ Ada <ada@x.org>
 :keywords: leaf
 
 Steep *it* with `hot +water+`, as https://x.org[said _here_] and <<how,there>>.
-See linkgit:git-add[1] or xref:pot.adoc[].
+See linkgit:git-add[1] or xref:pot.adoc[] or xref:a/b.adoc#lid[] or xref:a/cup.adoc[] or api:x.Tea[format=short,as=a].
 
 == Kinds [[kinds]]
 
@@ -198,7 +198,8 @@ Last {url-x}[link^].
 
 #[test]
 fn asciidoc_is_shown_without_its_marks() {
-    let text = "Steep it with hot +water+, as said here and there. See git-add or pot.adoc.\n\nKinds\n\n\
+    let text = "Steep it with hot +water+, as said here and there. See git-add or pot.adoc or lid or \
+        cup.adoc or x.Tea.\n\nKinds\n\n\
         green\ndark\n-b\n--brown\nNot black.\n\nputs *1* # <1>\n\ndone\n\n<1> prints\n\nNote\n\nDo not boil.\n\n\
         A title\n\nKind\tTime\ngreen\t2 min\n\nliteral *text*\n\nSub-kinds\n\na pot\n\nLast link.";
     check(Markup::AsciiDoc, ASCIIDOC, "Tea", text, &[(9, 2, "Kinds"), (40, 3, "Sub-kinds")]);
@@ -269,7 +270,8 @@ const NOTEBOOK: &str = r###"{
    "outputs": [
     {"output_type": "stream", "name": "stdout", "text": ["2 cups\n"]},
     {"output_type": "display_data", "data": {"image/png": "AAAA", "text/plain": ["<Figure>"]}},
-    {"output_type": "execute_result", "data": {"text/html": "<b>3</b>", "text/plain": "3"}}
+    {"output_type": "execute_result", "data": {"text/html": "<b>3</b>", "text/plain": "\u001b[0;31m3\u001b[0m cups"}},
+    {"output_type": "error", "ename": "Spill", "evalue": "too much", "traceback": ["\u001b[0;31mSpill"]}
    ],
    "source": [
     "pour(\n",
@@ -282,9 +284,9 @@ const NOTEBOOK: &str = r###"{
 
 #[test]
 fn notebooks_have_texts_listings_and_outputs() {
-    let text = "Hot\n\nSteep it.\n\npour(\n    2)\n\n2 cups\n\n3";
+    let text = "Hot\n\nSteep it.\n\npour(\n    2)\n\n2 cups\n\n3 cups\n\nSpill: too much";
     check(Markup::Notebook, NOTEBOOK, "Tea", text, &[(9, 2, "Hot")]);
-    lines(Markup::Notebook, NOTEBOOK, &[("Steep", 10), ("pour", 22), ("2)", 23)]);
+    lines(Markup::Notebook, NOTEBOOK, &[("Steep", 10), ("pour", 23), ("2)", 24)]);
     let compact = r##"{"cells":[{"cell_type":"markdown","source":"# Tea\n\nx\ny"}]}"##;
     let page = Markup::Notebook.page(compact).unwrap();
     assert_eq!((page.title.as_str(), page.text.as_str(), page.outline.line("x y", 0)), ("Tea", "x y", None));
@@ -296,6 +298,9 @@ fn notebooks_have_texts_listings_and_outputs() {
     for bad in ["", "[]", "{}", "{\"cells\": 1}", &"[".repeat(1_000)] {
         assert!(Markup::Notebook.page(bad).is_err(), "{bad}");
     }
+    let null = "{\"cells\": [\n{\"cell_type\": \"markdown\", \"source\": null}]}";
+    let message = Markup::Notebook.page(null).unwrap_err().1;
+    assert_eq!(message, "the `source` in line 2 is neither a text nor a list of lines");
 }
 
 #[test]
@@ -450,4 +455,14 @@ fn a_line_of_signs_takes_time_in_proportion() {
 fn prose_of_mdx_that_begins_with_import_is_text() {
     let text = Markup::Mdx.page("import x from 'y'\n\nimport duties are high.\n").unwrap().text;
     assert_eq!(text, "import duties are high.");
+}
+
+#[test]
+fn a_single_file_without_text_is_an_error_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("empty.md");
+    std::fs::write(&path, " \n").unwrap();
+    let mut documents = super::Folder::of_file(&path).unwrap().documents();
+    let message = documents.next().unwrap().unwrap_err().to_string();
+    assert!(message.ends_with("empty.md: the file has no text, so there is nothing to store"), "{message}");
 }

@@ -96,8 +96,9 @@ impl PageText {
         self.line = line;
     }
 
-    /// Separates the next piece from the last one.
+    /// Separates the next piece from the last one. A heading is one line.
     pub fn stop(&mut self, by: Break) {
+        let by = if by == Break::Line && self.open.is_some() { Break::Space } else { by };
         if !self.is_marked {
             self.before = self.before.max(by);
         }

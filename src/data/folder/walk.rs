@@ -201,6 +201,10 @@ where
         if !present.is_empty() || self.count > 0 || !is_whole {
             return None;
         }
+        if self.folder.root.is_file() {
+            let message = "the file has no text, so there is nothing to store".to_owned();
+            return Some(DataError::of_path(&self.folder.root, DataErrorKind::Missing, message));
+        }
         let found = match (empty.len(), *ignored, *code, self.others.is_empty()) {
             (0, 0, 0, true) => "none".to_owned(),
             (0, 0, 0, false) => match others.saturating_sub(self.others.len() as u64) {

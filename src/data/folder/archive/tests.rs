@@ -52,7 +52,11 @@ fn hostile_archives_are_bounded() {
     };
     // 65 MiB in 64 KiB.
     let bomb = " ".repeat((65 << 20) + 1);
-    refused(word(&bomb), DataErrorKind::TooLarge, "its text unpacks to more than 67108864 bytes");
+    refused(
+        word(&bomb),
+        DataErrorKind::TooLarge,
+        "its parts unpack to more than 67108864 bytes, where each counts as 1024 or more",
+    );
     refused(word(&"<a>".repeat(100_000)), DataErrorKind::Damaged, "more than 1000 elements within");
     refused(word("<a><b>x</a>"), DataErrorKind::Damaged, "its XML is damaged");
     refused(word("<a>x"), DataErrorKind::Damaged, "it ends within an element");

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::data::folder::Markup;
 use crate::outline::{Outline, Part};
 
 #[test]
@@ -20,6 +21,7 @@ fn a_file_is_its_title_and_text() {
         ("a\n\n+++\nb\n+++\n\n---\ntitle: c\n---\n", "title: c", "a\n\n+++ b +++"),
         ("3. a\n\n   b\n\n1. c\n   - d\n4. # E\n5.\n\nf", "E", "3. a\n\nb\n\n4. c\n\nd\n\n5.\n\n6. f"),
         ("#", "", ""),
+        ("# For the<br />era\n\n## Two<br>lines\nb", "For the era", "Two lines\n\nb"),
         ("", "", ""),
     ] {
         let expected = Page { title: title.to_owned(), text: text.to_owned(), ..Page::default() };
@@ -120,5 +122,34 @@ fn what_obsidian_writes_reads_as_it_is_shown() {
         ("Write <name> to Promise<Widget>.", "Write <name> to Promise<Widget>."),
     ] {
         assert_eq!(page(markdown).text, text, "{markdown}");
+    }
+}
+
+#[test]
+fn marks_within_one_another_take_time_in_proportion() {
+    for piece in [
+        ">",
+        "> ",
+        "- ",
+        "1. ",
+        "> - ",
+        "* > ",
+        "[",
+        "![",
+        "![[a|",
+        "**a ",
+        "<b>",
+        "[^a]: ",
+        "|a",
+        "> [!tip] ",
+    ] {
+        let text = piece.repeat((1 << 20) / piece.len());
+        for text in [format!("{text}words"), format!("{text}\n\n\nwords\n> a\n").repeat(2)] {
+            for markup in [Markup::Markdown, Markup::Mdx] {
+                let started = std::time::Instant::now();
+                assert!(markup.page(&text).unwrap().text.contains("words"), "{piece}");
+                assert!(started.elapsed().as_secs() < 10, "{piece}");
+            }
+        }
     }
 }
