@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::mem;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -168,7 +169,9 @@ impl Folders {
                 let (name, root) = self.roots[self.rng.random_range(0..2)].clone();
                 if fs::rename(root.join(from.to_string()), root.join(to.to_string())).is_ok() {
                     let (before, after) = (format!("{name}/{from}/"), format!("{name}/{to}/"));
-                    let moved: Vec<_> = self.files.extract_if(.., |id, _| id.starts_with(&before)).collect();
+                    let (moved, rest): (BTreeMap<_, _>, _) =
+                        mem::take(&mut self.files).into_iter().partition(|(id, _)| id.starts_with(&before));
+                    self.files = rest;
                     self.written += moved.len();
                     let moved = moved.into_iter().map(|(id, text)| (id.replace(&before, &after), text));
                     self.files.extend(moved);
