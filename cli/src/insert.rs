@@ -42,7 +42,7 @@ pub struct Args {
     #[command(flatten)]
     fields: FieldArgs,
     /// Read only the files that have changed since the last time, and delete the documents of those that are
-    /// gone; a file has changed if its size, its times or its inode have, or with `hash` if its content has
+    /// gone. Changed means that size, times or inode differ, or with `hash` that the content does
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "stat",
         help_heading = origin::HEADING)]
     sync: Option<SyncBy>,

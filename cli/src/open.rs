@@ -1,6 +1,7 @@
 //! Opens files and addresses in the user's programs.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -19,14 +20,22 @@ const GOTO_EDITORS: [&str; 5] = ["code", "code-insiders", "codium", "cursor", "w
 /// Editors that take `FILE:LINE`; all others take `+LINE FILE`.
 const COLON_EDITORS: [&str; 3] = ["hx", "subl", "zed"];
 
-/// Opens an address, or a file, with the program that the desktop has for it; `false` if there is none.
-pub fn on_desktop(what: impl AsRef<std::ffi::OsStr>) -> bool {
-    let opens = |opener: &&str| {
-        let mut command = Command::new(opener);
-        command.arg(&what).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().is_ok()
-    };
-    OPENERS.iter().any(opens)
+/// Opens an address in the browser; `false` if there is no program that does.
+pub fn address(address: &str) -> bool {
+    OPENERS.iter().any(|opener| silent(opener, address.as_ref()).spawn().is_ok())
+}
+
+/// Starts the program that the desktop has for a file; `false` if there is none.
+fn on_desktop(file: &Path) -> bool {
+    OPENERS
+        .iter()
+        .any(|opener| silent(opener, file.as_os_str()).status().is_ok_and(|status| status.success()))
+}
+
+fn silent(opener: &str, what: &OsStr) -> Command {
+    let mut command = Command::new(opener);
+    command.arg(what).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 /// Opens the file of a hit: in the editor, at the line of its snippet, or on the desktop if the file has no
@@ -46,9 +55,11 @@ pub fn hit(hit: &Hit, words: &QuestionWords) -> Result<(), Failure> {
         return edit(editor, &file, line);
     }
     if on_desktop(&file) {
+        eprintln!("note: opened {}", printing::path(&file));
         return Ok(());
     }
-    Err(Failure::Usage(format!("found no program that opens {}; set EDITOR", printing::path(&file))))
+    let advice = if editor.is_none() { "; set EDITOR to open text" } else { "" };
+    Err(Failure::Usage(format!("the desktop has no program that opens {}{advice}", printing::path(&file))))
 }
 
 fn is_page(file: &Path) -> bool {

@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub struct WaitArgs {
-    /// Wait so long where another process has the index open for writing; 0 means not at all
+    /// Wait up to this long if another process has the index open for writing
     #[arg(long, value_name = "SECONDS", value_parser = |text: &str| time(text, "seconds", 1.0), default_value = "0")]
     wait: Duration,
 }

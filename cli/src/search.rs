@@ -1,7 +1,6 @@
 //! `ehi search`
 
 use std::io::{BufRead, BufReader, Write};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,11 +52,13 @@ pub struct Args {
     /// the reranker's score counts
     #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
     threshold: Option<f64>,
-    /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or as the desktop does
-    #[arg(long, value_name = "N", conflicts_with_all = ["json", "questions", "ids_only"])]
-    open: Option<NonZeroUsize>,
-    /// Answer each line of this file (`-` is standard input) that is not blank, with a line of JSON, before
-    /// waiting for the next
+    /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or with the desktop's
+    /// program for HTML and files without lines
+    #[arg(long, value_name = "N", conflicts_with_all = ["json", "questions", "ids_only"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    open: Option<u32>,
+    /// Answer the questions in this file, one a line, as JSON lines; `-` is standard input, where each line is
+    /// answered as it comes
     #[arg(long, value_name = "FILE", conflicts_with = "question")]
     questions: Option<PathBuf>,
     #[command(flatten)]
@@ -129,11 +130,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let (found, best) = (result.len(), result.hits.first().map_or(0.0, Args::score));
     let result = args.shown(result);
     if let Some(number) = args.open {
-        let Some(hit) = number.get().checked_sub(args.offset + 1).and_then(|place| result.hits.get(place))
+        let Some(hit) =
+            (number as usize).checked_sub(args.offset + 1).and_then(|place| result.hits.get(place))
         else {
             let hits = counted(result.len(), "hit");
             return Err(Failure::Usage(format!(
-                "hit {number} is not among the {hits} found; `--top-k` finds more"
+                "hit {number} is not among the {hits} found; `-n` finds more"
             )));
         };
         return open::hit(hit, &QuestionWords::of(&question));
@@ -145,7 +147,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         hits::say_notes(&result.notes);
         if result.is_empty() && found > 0 {
             let hits = counted(found, "hit");
-            eprintln!("note: --offset and --threshold leave out the {hits} found; the best scores {best:.4}");
+            let options = match (args.offset, args.threshold) {
+                (0, _) => "--threshold leaves",
+                (_, None) => "--offset leaves",
+                _ => "--offset and --threshold leave",
+            };
+            eprintln!("note: {options} out the {hits} found; the best scores {best:.4}");
         } else if let Some(note) = args.options.note_on_none(&index).filter(|_| result.is_empty()) {
             eprintln!("note: {note}");
         }

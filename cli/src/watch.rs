@@ -128,7 +128,8 @@ impl Watched<'_> {
             result => (result, None),
         };
         if complaint != self.complaint {
-            complaint.iter().for_each(|line| bars::say(&format!("warning: {line}")));
+            let stay = "the documents of the folder stay, in case its disk is not mounted";
+            complaint.iter().for_each(|line| bars::say(&format!("warning: {line}; {stay}")));
             self.complaint = complaint;
         }
         let removed = inserter.report(result, mem::take(&mut self.is_first), json, out)?;

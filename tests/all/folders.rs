@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use crate::program::{Flow, command, text};
+use crate::program::{Flow, Ran, command, text};
 use crate::support::{corpus_lines, documents};
 use ehi::data::{DataErrorKind, Folder};
 use ehi::{Document, Index, SearchRequest};
@@ -218,8 +218,8 @@ fn folders_do_not_touch_each_others_documents() {
     assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 4 documents\n");
     let source = fs::canonicalize(&folder).unwrap();
     let expected = format!(
-        "refused: {}: the index has the document `tea.md` from {}; `--source` with that path continues its \
-         folder, `NAME=FOLDER` gives the files other ids\nehi: 1 of 2 documents refused, 1 stored\n",
+        "refused: {}: the index has the document `tea.md` from {}; to update that document, give \
+         `--source` that path; to add this file beside it, name its folder: `NAME=FOLDER`\nehi: 1 of 2 documents refused, 1 stored\n",
         text(&other.join("tea.md")),
         text(&source)
     );
@@ -234,6 +234,31 @@ fn folders_do_not_touch_each_others_documents() {
     assert_eq!(flow.run("insert", &["--sync", text(&moved)]).code, Some(1));
     let said = flow.run("insert", &["--sync", "--source", text(&source), text(&moved)]).ok();
     assert!(said.starts_with("0 inserted, 0 replaced, 3 unchanged; "), "{said}");
+}
+
+/// In an editor that prints its arguments.
+#[test]
+fn a_hit_is_opened_at_its_line() {
+    let flow = Flow::new();
+    let folder = flow.path("notes");
+    write(&folder, "tea.md", "# Tea\n\nA leaf.\n\n## Water\n\nSteep the zebra.\n");
+    flow.run("insert", &[text(&folder)]).ok();
+    flow.run("judge", &["zebra", "tea.md"]).ok();
+    let file = fs::canonicalize(folder.join("tea.md")).unwrap();
+    let open = |editor: &str, rest: &[&str]| {
+        let mut command = command();
+        command.args(["search", "--index", &flow.index(), "--open"]).args(rest);
+        Ran::of(command.env("EDITOR", editor).env_remove("VISUAL").output().unwrap())
+    };
+    assert_eq!(open("echo -n", &["1", "zebra"]).ok(), format!("+7 {}", file.display()));
+    let code = flow.path("code");
+    symlink("/bin/echo", &code).unwrap();
+    assert_eq!(open(text(&code), &["1", "zebra"]).ok(), format!("--goto {}:7\n", file.display()));
+    assert!(open("false", &["1", "zebra"]).failure().contains("the editor `false` failed: "));
+    assert!(open("echo", &["9", "zebra"]).failure().contains("hit 9 is not among the 1 hit found"));
+    assert_eq!(open("echo", &["0", "zebra"]).code, Some(2));
+    fs::remove_file(&file).unwrap();
+    assert!(open("echo", &["1", "zebra"]).failure().contains("cannot open "));
 }
 
 #[test]

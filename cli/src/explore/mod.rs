@@ -78,7 +78,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         "note: the page of {index} opens once in a browser at this address, until you press Ctrl-C here:"
     );
     writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
-    if !args.no_open && !open::on_desktop(&address) {
+    if !args.no_open && !open::address(&address) {
         tracing::warn!("found no program that opens a browser; open the address that was printed");
     }
     let served = serve::run(listener, &site, &interrupts).map_err(Failure::Listen);
