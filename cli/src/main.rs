@@ -81,8 +81,8 @@ enum Command {
     Create(store::CreateArgs),
     /// Say what a model does to a text: prompts, tokens, pooling, dimensions
     Model(describe::Args),
-    /// Insert folders of files, or documents from JSON, CSV, TSV or a dataset; a document replaces the one with
-    /// its id
+    /// Insert folders of files, or documents from JSON, CSV, TSV or a dataset; a document replaces the one
+    /// with its id
     Insert(insert::Args),
     /// Insert the text files of folders, and follow their changes until Ctrl-C
     Watch(watch::Args),

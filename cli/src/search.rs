@@ -57,8 +57,8 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "questions", "ids_only"],
         value_parser = clap::value_parser!(u32).range(1..))]
     open: Option<u32>,
-    /// Answer the questions in this file, one a line, as JSON lines; `-` is standard input, where each line is
-    /// answered as it comes
+    /// Answer the questions in this file, one a line, as JSON lines; `-` is standard input, where each line
+    /// is answered as it comes
     #[arg(long, value_name = "FILE", conflicts_with = "question")]
     questions: Option<PathBuf>,
     #[command(flatten)]

@@ -219,7 +219,7 @@ fn folders_do_not_touch_each_others_documents() {
     let source = fs::canonicalize(&folder).unwrap();
     let expected = format!(
         "refused: {}: the index has the document `tea.md` from {}; to update that document, give \
-         `--source` that path; to add this file beside it, name its folder: `NAME=FOLDER`\nehi: 1 of 2 documents refused, 1 stored\n",
+         `--source` that path; to keep both, name the folder: `NAME=FOLDER`\nehi: 1 of 2 documents refused, 1 stored\n",
         text(&other.join("tea.md")),
         text(&source)
     );

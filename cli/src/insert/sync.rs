@@ -165,12 +165,14 @@ pub fn of_another(file: &Path, id: &str, source: Option<&str>) -> String {
     let other = match source {
         Some(source) => {
             format!(
-                " from {source}; to update that document, give `--source` that path; to add this file beside it, name its folder: `NAME=FOLDER`"
+                " from {source}; to update that document, give `--source` that path; to keep both, name the folder: `NAME=FOLDER`"
             )
         }
-        None => ", which is from no folder; `ehi delete` removes it, so that the file takes its place; to add the \
-                 file beside it, name its folder: `NAME=FOLDER`"
-            .to_owned(),
+        None => {
+            ", which is from no folder; `ehi delete` removes it, so that the file takes its place; to keep \
+                 both, name the folder: `NAME=FOLDER`"
+                .to_owned()
+        }
     };
     escaped(&format!("refused: {}: the index has the document `{id}`{other}", file.display()))
 }
