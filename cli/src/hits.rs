@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs, Snippet};
@@ -166,7 +166,9 @@ pub fn file(hit: &Hit) -> Option<PathBuf> {
     let field = |name: &str| hit.document.metadata.as_ref()?.get(name)?.as_str();
     let name = hit.id.strip_prefix(field("prefix").unwrap_or_default()).unwrap_or(&hit.id);
     let folder = field("source").filter(|source| source.starts_with('/'))?;
-    Some(Path::new(folder).join(name))
+    // Anybody can give a document such an id.
+    let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    is_below.then(|| Path::new(folder).join(name))
 }
 
 /// A path from the working directory, if it is below that.

@@ -7,6 +7,7 @@ mod reading;
 pub mod sync;
 mod tally;
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -86,13 +87,23 @@ pub struct Inserter<'a> {
     before: u64,
     /// Ids of files that belong to documents from elsewhere.
     taken: Vec<String>,
+    /// Lines that were printed, which are printed once.
+    pub said: HashSet<String>,
 }
 
 impl<'a> Inserter<'a> {
     /// `bytes` are those of all inputs, if known.
     pub fn begin(index: &'a Index, interrupts: Interrupts, bytes: Option<u64>) -> Self {
         let bar = InsertBar::begin(bytes);
-        Self { index, interrupts, bar, tally: Tally::default(), before: 0, taken: Vec::new() }
+        Self {
+            index,
+            interrupts,
+            bar,
+            tally: Tally::default(),
+            before: 0,
+            taken: Vec::new(),
+            said: HashSet::new(),
+        }
     }
 
     /// Flushes and reports, also after a failure.
@@ -152,6 +163,7 @@ impl<'a> Inserter<'a> {
         let reading = self.read(path, Box::new(move || Ok(documents)), Some(&sync.folder))?;
         sync.taken.append(&mut self.taken);
         if let Some(report) = reading.folder() {
+            sync.failed(report);
             let (removed, left_out) = sync.remove(self.index, path, report)?;
             self.tally.removed += removed;
             left_out.iter().for_each(|line| self.note(line));
@@ -222,14 +234,21 @@ impl<'a> Inserter<'a> {
 
     /// Prints a note on an input.
     fn note(&mut self, what: &str) {
-        bars::say(&escaped(&format!("note: {what}")));
-        self.tally.notes.push(what.to_owned());
+        let line = escaped(&format!("note: {what}"));
+        if self.said.insert(line.clone()) {
+            bars::say(&line);
+            self.tally.notes.push(what.to_owned());
+        }
     }
 
-    /// Reports that a file or a record is not stored.
+    /// Reports that a file is not stored.
     fn refuse(&mut self, line: &str) {
-        bars::say(line);
-        self.tally.refused += 1;
+        if self.said.insert(line.to_owned()) {
+            bars::say(line);
+            self.tally.refused += 1;
+        } else {
+            self.tally.read -= 1;
+        }
     }
 
     fn check_interrupts(&self) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ehi::Hit;
+use ehi::data::Folder;
 use ehi::search::QuestionWords;
 
 use crate::failure::Failure;
@@ -47,19 +48,25 @@ pub fn hit(hit: &Hit, words: &QuestionWords) -> Result<(), Failure> {
             escaped(&hit.id)
         )));
     };
-    file.metadata().map_err(Failure::file("open", &file))?;
+    let about = file.symlink_metadata().map_err(Failure::file("open", &file))?;
+    // A document can claim to be from any file.
+    if !about.is_file() || !Folder::reads(&file) {
+        let what = "is not a file of a kind that `ehi` reads; open it yourself";
+        return Err(Failure::Usage(format!("{} {what}", printing::path(&file))));
+    }
     let line = hit.snippet(words, hits::SHOWN).line.filter(|_| !is_page(&file));
     let editor =
         ["VISUAL", "EDITOR"].iter().find_map(|name| env::var(name).ok().filter(|own| !own.trim().is_empty()));
-    if let (Some(line), Some(editor)) = (line, &editor) {
-        return edit(editor, &file, line);
+    if let Some(line) = line {
+        // The desktop may run source code.
+        let none = || Failure::Usage(format!("EDITOR names no editor for {}:{line}", printing::path(&file)));
+        return edit(&editor.ok_or_else(none)?, &file, line);
     }
     if on_desktop(&file) {
         eprintln!("note: opened {}", printing::path(&file));
         return Ok(());
     }
-    let advice = if editor.is_none() { "; set EDITOR to open text" } else { "" };
-    Err(Failure::Usage(format!("the desktop has no program that opens {}{advice}", printing::path(&file))))
+    Err(Failure::Usage(format!("the desktop has no program that opens {}", printing::path(&file))))
 }
 
 fn is_page(file: &Path) -> bool {
@@ -69,10 +76,10 @@ fn is_page(file: &Path) -> bool {
 
 /// Waits for the editor, which may be in this terminal.
 fn edit(editor: &str, file: &Path, line: u32) -> Result<(), Failure> {
-    let mut parts = editor.split_whitespace();
-    let program = parts.next().unwrap_or_default();
-    let mut command = Command::new(program);
-    command.args(parts);
+    let program = editor.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'']);
+    // As other programs do, so that it may have arguments and quotes.
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{editor} \"$@\"")).arg(program);
     let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_goto = GOTO_EDITORS.contains(&name);
     if is_goto || COLON_EDITORS.contains(&name) {
@@ -83,7 +90,7 @@ fn edit(editor: &str, file: &Path, line: u32) -> Result<(), Failure> {
     } else {
         command.arg(format!("+{line}")).arg(file);
     }
-    let status = command.status().map_err(Failure::file("run", Path::new(program)))?;
+    let status = command.status().map_err(Failure::file("run", Path::new("sh")))?;
     match status.success() {
         true => Ok(()),
         false => Err(Failure::Usage(format!("the editor `{}` failed: {status}", escaped(editor)))),

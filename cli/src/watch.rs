@@ -3,9 +3,11 @@
 //! Every change leads to a synchronisation of its whole folder, which reads only what changed. So a lost
 //! event costs time and loses nothing.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::mem;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -33,7 +35,7 @@ const QUIET: Duration = Duration::from_millis(300);
 const LONGEST: Duration = Duration::from_secs(2);
 /// How often to look for an interrupt.
 const POLL: Duration = Duration::from_millis(50);
-/// When to try again after a folder could not be read.
+/// How often to look whether a folder that could not be read is there again, or has another place.
 const RETRY: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
@@ -77,14 +79,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         // With the documents of the folders before it.
         let sync = Sync::with(&index, folder, SyncBy::Stat)?;
         sync.overlap().iter().for_each(|line| eprintln!("note: {}", escaped(line)));
-        watched.push(Watched { path, sync, is_first: true, complaint: None });
+        let is_named = args.folders.is_named();
+        let said = HashSet::new();
+        watched.push(Watched { path, sync, is_named, is_first: true, complaint: None, said, place: None });
         let last = watched.len() - 1;
         watched[last].follow(&index, &interrupts, &mut changes, args.json, out)?;
     }
     calibrate::after_insert(&index);
     let (folders, documents) = (counted(watched.len(), "folder"), counted(index.len(), "document"));
     eprintln!("note: watching {folders}; the index has {documents}; Ctrl-C ends it");
-    while changes.wait(&interrupts, watched.iter().any(|folder| folder.complaint.is_some())) {
+    while changes.wait(&interrupts, || watched.iter().any(Watched::is_due)) {
         let mut is_done = false;
         while !is_done {
             let mut removed = false;
@@ -103,11 +107,34 @@ struct Watched<'a> {
     path: &'a Path,
     sync: Sync,
     is_first: bool,
+    /// Whether the folder has another source than its path.
+    is_named: bool,
     /// What was wrong with the folder the last time.
     complaint: Option<String>,
+    /// Lines that were printed.
+    said: HashSet<String>,
+    /// Device and inode of the folder.
+    place: Option<(u64, u64)>,
 }
 
 impl Watched<'_> {
+    fn place(&self) -> Option<(u64, u64)> {
+        fs::metadata(self.path).ok().map(|folder| (folder.dev(), folder.ino()))
+    }
+
+    /// Whether something is to be tried again, or another folder has taken the place of this one, which the
+    /// system does not report if it is above the folder, or a mount.
+    fn is_due(&self) -> bool {
+        self.complaint.is_some() || self.sync.is_due() || self.place() != self.place
+    }
+
+    /// Why the folder may not be read: its documents would name files of another one.
+    fn moved(&self) -> Option<String> {
+        let now = fs::canonicalize(self.path).ok()?;
+        let is_other = !self.is_named && now != Path::new(self.sync.folder.source());
+        is_other.then(|| format!("{} leads to {} now; start again", self.path.display(), now.display()))
+    }
+
     /// Reads what has changed, and returns whether documents were removed. A folder that cannot be read is
     /// reported once, and tried again later.
     fn follow(
@@ -119,14 +146,21 @@ impl Watched<'_> {
         out: &mut dyn Write,
     ) -> Result<bool, Failure> {
         // Before the files are read, so that no later change is missed.
+        self.place = self.place();
         changes.watch(&self.sync)?;
         let mut inserter = Inserter::begin(index, interrupts.clone(), None);
-        let (result, complaint) = match inserter.sync(self.path, &mut self.sync) {
+        inserter.said = mem::take(&mut self.said);
+        let synchronised = match self.moved() {
+            Some(moved) => Err(Failure::Usage(moved)),
+            None => inserter.sync(self.path, &mut self.sync),
+        };
+        let (result, complaint) = match synchronised {
             Err(failure @ (Failure::Ehi(Error::Data(_)) | Failure::Usage(_))) => {
                 (Ok(()), Some(failure.line()))
             }
             result => (result, None),
         };
+        self.said = mem::take(&mut inserter.said);
         if complaint != self.complaint {
             let stay = "the documents of the folder stay, in case its disk is not mounted";
             complaint.iter().for_each(|line| bars::say(&format!("warning: {line}; {stay}")));
@@ -178,9 +212,9 @@ impl Changes {
         Ok(())
     }
 
-    /// Waits for a change, and then for quiet; `false` after an interrupt.
-    fn wait(&self, interrupts: &Interrupts, retry: bool) -> bool {
-        let started = Instant::now();
+    /// Waits for a change, and then for quiet, or until something else is due; `false` after an interrupt.
+    fn wait(&self, interrupts: &Interrupts, is_due: impl Fn() -> bool) -> bool {
+        let (started, mut looked) = (Instant::now(), Instant::now());
         let (mut first, mut last) = (None, started);
         while interrupts.signal().is_none() {
             let now = match self {
@@ -199,9 +233,14 @@ impl Changes {
                     Instant::now()
                 }
             };
-            let is_due = first.is_some_and(|first| now - last >= QUIET || now - first >= LONGEST);
-            if is_due || retry && now - started >= RETRY {
+            if first.is_some_and(|first| now - last >= QUIET || now - first >= LONGEST) {
                 return true;
+            }
+            if now - looked >= RETRY {
+                looked = now;
+                if is_due() {
+                    return true;
+                }
             }
         }
         false

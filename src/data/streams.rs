@@ -47,6 +47,8 @@ pub struct FolderReport {
     pub others: u64,
     /// Ids of the files without text.
     pub empty: BTreeSet<String>,
+    /// Ids of the files that could not be read.
+    pub failed: BTreeSet<String>,
     /// Problems in files that were read, one sentence each, starting with the file's path.
     pub notes: Vec<String>,
     /// Whether the whole folder was listed, so that a file that is not in `present` does not exist.

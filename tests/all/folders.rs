@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -236,6 +236,28 @@ fn folders_do_not_touch_each_others_documents() {
     assert!(said.starts_with("0 inserted, 0 replaced, 3 unchanged; "), "{said}");
 }
 
+/// The command stands for somebody else, who changes files while the folder is read.
+#[test]
+fn files_that_become_something_else_before_they_are_read_are_refused() {
+    let flow = Flow::new();
+    let folder = flow.path("notes");
+    let [secret, script] = ["secret.txt", "script"].map(|name| flow.path(name));
+    fs::write(&secret, "A secret.").unwrap();
+    for name in ["a.cmd", "y.md", "z.md"] {
+        write(&folder, name, "Steep it.");
+    }
+    let turn = format!(
+        "cd {} && rm y.md z.md && mkfifo y.md && ln -s {} z.md && cat \"$1\"",
+        folder.display(),
+        secret.display()
+    );
+    fs::write(&script, format!("#!/bin/sh\n{turn}\n")).unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let ran = flow.run("insert", &["--pre", &format!("cmd={}", script.display()), text(&folder)]);
+    assert_eq!((ran.code, ran.err.matches("refused: ").count()), (Some(1), 2), "{}", ran.err);
+    assert_eq!(stored(&flow).len(), 1);
+}
+
 /// In an editor that prints its arguments.
 #[test]
 fn a_hit_is_opened_at_its_line() {
@@ -257,8 +279,24 @@ fn a_hit_is_opened_at_its_line() {
     assert!(open("false", &["1", "zebra"]).failure().contains("the editor `false` failed: "));
     assert!(open("echo", &["9", "zebra"]).failure().contains("hit 9 is not among the 1 hit found"));
     assert_eq!(open("echo", &["0", "zebra"]).code, Some(2));
+    assert_eq!(open("echo '' \"a b\"", &["1", "zebra"]).ok(), format!(" a b +7 {}\n", file.display()));
     fs::remove_file(&file).unwrap();
     assert!(open("echo", &["1", "zebra"]).failure().contains("cannot open "));
+    // A document can claim anything.
+    for (id, source, expected) in [
+        ("etc/passwd", "/", "not a file of a kind that `ehi` reads"),
+        ("../tea.md", "/etc", "is not from a file"),
+        ("/etc/passwd", "/etc", "is not from a file"),
+    ] {
+        let line =
+            json!({ "_id": id, "text": "zebra", "metadata": { "source": source }, "_outline": [[0, 1, 0]] });
+        let lines = flow.path("lines.jsonl");
+        fs::write(&lines, line.to_string()).unwrap();
+        flow.run("insert", &[text(&lines)]).ok();
+        let filter = json!({ "source": source }).to_string();
+        let line = open("echo", &["1", "--filter", &filter, "zebra"]).failure();
+        assert!(line.contains(expected), "{line}");
+    }
 }
 
 #[test]

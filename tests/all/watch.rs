@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::mem;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -271,6 +271,49 @@ fn a_file_that_is_removed_while_others_are_read_loses_its_document() {
     fs::remove_file(folder.join("b.md")).unwrap();
     fs::write(folder.join("c.cmd"), "A command reads it.").unwrap();
     wait_until(&flow, &BTreeMap::from([("c.cmd".to_owned(), "A command reads it.".to_owned())]));
+    assert_eq!(watching.end().code, Some(0));
+}
+
+#[test]
+fn a_file_that_is_emptied_for_a_while_gets_its_document_back() {
+    let flow = Flow::new();
+    let folder = flow.path("notes");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a.md"), "Steep it.").unwrap();
+    fs::write(folder.join("b.md"), "Steep it.").unwrap();
+    let watching = Watching::begin(&flow, &[text(&folder)]);
+    let [one, both] = [1, 2].map(|count| {
+        ["b.md", "a.md"][..count].iter().map(|name| ((*name).to_owned(), "Steep it.".to_owned())).collect()
+    });
+    fs::write(folder.join("a.md"), "").unwrap();
+    wait_until(&flow, &one);
+    fs::write(folder.join("a.md"), "Steep it.").unwrap();
+    wait_until(&flow, &both);
+    assert_eq!(watching.end().code, Some(0));
+}
+
+/// The system does not report what happens above a folder.
+#[test]
+fn another_folder_in_the_place_of_one_is_followed_and_behind_a_link_it_is_not() {
+    let flow = Flow::new();
+    let [above, other, link] = ["above", "other", "link"].map(|name| flow.path(name));
+    for (folder, name) in [(&above, "old.md"), (&other, "new.md")] {
+        fs::create_dir_all(folder.join("notes")).unwrap();
+        fs::write(folder.join("notes").join(name), "Steep it.").unwrap();
+    }
+    symlink(&other, &link).unwrap();
+    let notes = above.join("notes");
+    let linked = format!("link={}", link.join("notes").display());
+    let watching = Watching::begin(&flow, &[text(&notes), &linked]);
+    fs::rename(&above, flow.path("away")).unwrap();
+    fs::create_dir_all(&notes).unwrap();
+    fs::write(notes.join("later.md"), "Steep it.").unwrap();
+    let expected = ["later.md", "link/new.md"].map(|id| (id.to_owned(), "Steep it.".to_owned()));
+    wait_until(&flow, &BTreeMap::from(expected.clone()));
+    fs::remove_file(&link).unwrap();
+    symlink(&above, &link).unwrap();
+    assert!(watching.notes("warning: ").contains("leads to"));
+    assert_eq!(stored(&flow), BTreeMap::from(expected));
     assert_eq!(watching.end().code, Some(0));
 }
 

@@ -1,8 +1,9 @@
 //! How far the index is behind the folders that its documents are from.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ehi::data::{FileVersion, Folder};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ struct FolderState {
     /// Before the ids of its files; empty without a name.
     prefix: String,
     documents: usize,
-    /// `None` if the folder cannot be listed.
+    /// `None` if the folder cannot be listed, or has none of the files.
     behind: Option<Behind>,
 }
 
@@ -28,6 +29,9 @@ struct Behind {
     changed: u64,
     gone: u64,
 }
+
+/// Most folders that are compared.
+const MOST_FOLDERS: usize = 64;
 
 /// The states of stored files by their ids.
 type Stored = HashMap<String, FileVersion>;
@@ -49,12 +53,26 @@ pub fn folders(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
         };
         found.entry(key).or_default().insert(document.id, version);
     }
-    let states = found.into_iter().map(|((path, prefix), stored)| {
+    // One at a time, because it may take long.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let states = found.into_iter().take(MOST_FOLDERS).map(|((path, prefix), stored)| {
         let documents = stored.len();
-        let behind = Folder::open(&path).ok().and_then(|folder| compare(folder.prefixed(&prefix), stored));
+        let folder = Folder::open(&path).ok().map(|folder| folder.prefixed(&prefix));
+        let behind =
+            folder.filter(|folder| is_of(folder, &stored)).and_then(|folder| compare(folder, stored));
         FolderState { path, prefix, documents, behind }
     });
     Ok(Reply::json(&states.collect::<Vec<_>>()))
+}
+
+/// Whether the documents are from this folder, and do not only claim to be: one of the files has the inode
+/// number that was stored.
+fn is_of(folder: &Folder, stored: &Stored) -> bool {
+    let is_file = |(id, version): (&String, &FileVersion)| {
+        folder.file(id).symlink_metadata().is_ok_and(|file| file.is_file() && file.ino() == version.inode)
+    };
+    stored.iter().any(is_file)
 }
 
 /// Compares files with what is stored of them; `None` if not all of them can be listed.

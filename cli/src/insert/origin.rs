@@ -170,6 +170,11 @@ impl FolderArgs {
         Ok(())
     }
 
+    /// Whether the source is named.
+    pub fn is_named(&self) -> bool {
+        self.source.is_some()
+    }
+
     /// Whether a command reads a file.
     fn prints(&self, path: &Path) -> bool {
         self.pre.iter().any(|command| command.reads(path))

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::mem;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ehi::data::{Documents, FileVersion, Folder, FolderReport};
 use ehi::{Document, Error, Index};
@@ -16,6 +17,9 @@ use crate::text::{counted, escaped};
 const GROUP: usize = 1_000;
 /// Other sources that are compared with the folder.
 const MOST_SOURCES: usize = 1_000;
+
+/// When a file that could not be read is read again.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// How to tell that a file has changed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -35,6 +39,9 @@ pub struct Sync {
     others: BTreeSet<String>,
     /// Ids of files that belong to documents from elsewhere.
     pub taken: Vec<String>,
+    /// Ids of files that could not be read, and when they are read again.
+    failed: BTreeSet<String>,
+    retry: Option<Instant>,
 }
 
 /// The state of a file when it was last read, and a hash of its document.
@@ -57,7 +64,15 @@ impl Sync {
                 others.insert(source);
             }
         }
-        Ok(Self { folder, by, known: Arc::new(Mutex::new(known)), others, taken: Vec::new() })
+        Ok(Self {
+            folder,
+            by,
+            known: Arc::new(Mutex::new(known)),
+            others,
+            taken: Vec::new(),
+            failed: BTreeSet::new(),
+            retry: None,
+        })
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
@@ -72,6 +87,12 @@ impl Sync {
                 Some(_) => self.taken.push(id),
                 None => drop(self.known().remove(&id)),
             }
+        }
+        if self.is_due() {
+            for id in mem::take(&mut self.failed) {
+                self.known().entry(id).and_modify(|known| known.version = FileVersion::default());
+            }
+            self.retry = None;
         }
         let (versions, by) = (Arc::clone(&self.known), self.by);
         let is_unchanged = move |id: &str, found: FileVersion| {
@@ -93,6 +114,19 @@ impl Sync {
                 .get_mut(&document.id)
                 .is_some_and(|known| mem::replace(&mut known.content, content) == content)
         }))
+    }
+
+    /// Remembers files that could not be read, to read them again.
+    pub fn failed(&mut self, report: &FolderReport) {
+        self.failed.extend(report.failed.iter().cloned());
+        if self.retry.is_none() && !self.failed.is_empty() {
+            self.retry = Some(Instant::now() + RETRY);
+        }
+    }
+
+    /// Whether files that could not be read are to be read again.
+    pub fn is_due(&self) -> bool {
+        self.retry.is_some_and(|retry| retry <= Instant::now())
     }
 
     /// A line about another folder in the index that contains this one or is contained in it.
@@ -140,7 +174,12 @@ impl Sync {
                 own.push(id);
             }
         }
-        self.known().retain(|id, _| again.contains(id));
+        self.known().retain(|id, known| {
+            if report.empty.contains(id) {
+                known.content = None;
+            }
+            again.contains(id)
+        });
         for group in own.chunks(GROUP) {
             index.delete_batch(group.iter().map(String::as_str))?;
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::text::{Page, Unreadable};
-use super::{Folder, Markup, bytes_of, text_of};
+use super::{Folder, Markup, bytes_of, regular, text_of};
 use super::{docx, email, epub, odt};
 use crate::data::error::DataError;
 
@@ -50,11 +50,12 @@ impl Folder {
     /// Reads a file of some bytes.
     pub(super) fn page(&self, path: &Path, kind: Kind, bytes: u64) -> Result<Page, DataError> {
         let failed = |Unreadable(kind, message)| DataError::of_path(path, kind, message);
+        let file = regular(path, path == self.root)?;
         match kind {
             Kind::Text(markup) => {
-                markup.page(&text_of(path, markup, bytes_of(path, bytes)?)?).map_err(failed)
+                markup.page(&text_of(path, markup, bytes_of(path, file, bytes)?)?).map_err(failed)
             }
-            Kind::Bytes(read) => read(&bytes_of(path, bytes)?).map_err(failed),
+            Kind::Bytes(read) => read(&bytes_of(path, file, bytes)?).map_err(failed),
             Kind::Printed(place) => self.commands[place].page(path),
         }
     }

@@ -28,10 +28,11 @@ mod yaml;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -405,8 +406,20 @@ fn bad_name(path: &Path) -> DataError {
     DataError::of_path(path, DataErrorKind::Encoding, message)
 }
 
+/// Opens a regular file, which may have been replaced by something else since it was listed. Only a file that
+/// was named itself may be a link.
+fn regular(path: &Path, may_be_link: bool) -> Result<File, DataError> {
+    let flags = if may_be_link { OFlags::NONBLOCK } else { OFlags::NONBLOCK | OFlags::NOFOLLOW };
+    let opened = File::options().read(true).custom_flags(flags.bits() as i32).open(path);
+    let file = opened.and_then(|file| match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    });
+    file.map_err(|source| DataError::open(path, source))
+}
+
 /// Reads a file of at most [`MAX_FILE_BYTES`].
-fn bytes_of(path: &Path, bytes: u64) -> Result<Vec<u8>, DataError> {
+fn bytes_of(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, DataError> {
     let limit = MAX_FILE_BYTES;
     let too_large = |bytes| {
         let message = format!("{bytes} bytes, at most {limit} are read; split it");
@@ -416,7 +429,7 @@ fn bytes_of(path: &Path, bytes: u64) -> Result<Vec<u8>, DataError> {
         return too_large(bytes);
     }
     let mut text = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default() + 1);
-    let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut text));
+    let read = file.take(limit + 1).read_to_end(&mut text);
     read.map_err(|source| DataError::open(path, source))?;
     // It may have grown since its size was read.
     if text.len() as u64 > limit {

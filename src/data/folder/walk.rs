@@ -171,7 +171,9 @@ where
                 self.report.present.remove(&id);
                 return Ok(None);
             }
-            page => page?,
+            page => page.inspect_err(|_| {
+                self.report.failed.insert(id.clone());
+            })?,
         };
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.notes.extend(page.note.map(|note| format!("{}: {note}", path.display())));

@@ -111,5 +111,12 @@ fn the_state_says_how_far_the_index_is_behind_its_folders() {
     assert_eq!(session.get("/api/folders").ok(), state(json!({ "new": 2, "changed": 1, "gone": 1 })));
     fs::rename(&folder, flow.path("away")).unwrap();
     assert_eq!(session.get("/api/folders").ok(), state(Value::Null));
+    // A document can claim to be from anywhere.
+    let claim = json!({ "source": "/", "modified": "", "changed": "", "bytes": 1, "inode": 2 });
+    let line = json!({ "_id": "etc", "text": "tree", "metadata": claim });
+    fs::write(flow.path("lines.jsonl"), line.to_string()).unwrap();
+    flow.run("insert", &[text(&flow.path("lines.jsonl"))]).ok();
+    let folders = session.wait("/api/folders", |folders| folders.as_array().unwrap().len() == 2);
+    assert_eq!(folders[0], json!({ "path": "/", "prefix": "", "documents": 1, "behind": null }));
     assert_eq!(explorer.end(), Some(0));
 }

@@ -93,7 +93,7 @@ function folders(found) {
     if (found.length === 0) return [];
     const rows = found.map(({ path, prefix, documents, behind }) => {
         const files = behind === null ? [] : Object.entries(behind).filter(([, number]) => number > 0);
-        const state = behind === null ? "cannot be listed" : files.map(([what, number]) => `${count(number)} ${what}`).join(", ") || "as stored";
+        const state = behind === null ? "not compared" : files.map(([what, number]) => `${count(number)} ${what}`).join(", ") || "as stored";
         return [foreign("span", {}, prefix === "" ? path : `${prefix.replace(/\/$/, "")}=${path}`), count(documents), state];
     });
     const isBehind = found.some(({ behind }) => behind !== null && behind.new + behind.changed + behind.gone > 0);
