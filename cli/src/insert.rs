@@ -10,7 +10,7 @@ mod tally;
 use std::collections::HashSet;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use ehi::data::Folder;
@@ -22,7 +22,7 @@ use crate::calibrate;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::interrupt::Interrupts;
-use crate::opening::{PrecisionArgs, WaitArgs};
+use crate::opening::FillingArgs;
 use crate::text::{escaped, one_line};
 use bar::InsertBar;
 use group::Group;
@@ -33,13 +33,8 @@ use tally::Tally;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory of the index
-    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
-    index: PathBuf,
     #[command(flatten)]
-    precision: PrecisionArgs,
-    #[command(flatten)]
-    wait: WaitArgs,
+    filling: FillingArgs,
     #[command(flatten)]
     fields: FieldArgs,
     /// Read only the files that have changed since the last time, and delete the documents of those that are
@@ -68,7 +63,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let origin = Origin::of(named, &args.folders, &args.fields)?;
         origin.check(named, &args.folders, &args.fields, args.sync.is_some())?;
     }
-    let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
+    let index = args.filling.open()?;
     let paths = args.files.iter().map(|named| &*named.path);
     let mut inserter = Inserter::begin(&index, Interrupts::watch(), bytes_of(paths));
     let result = args.files.iter().try_for_each(|named| inserter.input(named, args));

@@ -1,6 +1,6 @@
 //! Opening an index in commands.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,24 @@ impl PrecisionArgs {
 
     pub fn open_read_only(&self, path: &Path) -> Result<Index, Error> {
         self.of(Index::builder()).open_read_only(path)
+    }
+}
+
+/// The index of a command that encodes documents.
+#[derive(clap::Args)]
+pub struct FillingArgs {
+    /// Directory of the index
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
+    pub index: PathBuf,
+    #[command(flatten)]
+    precision: PrecisionArgs,
+    #[command(flatten)]
+    wait: WaitArgs,
+}
+
+impl FillingArgs {
+    pub fn open(&self) -> Result<Index, Error> {
+        self.precision.of(self.wait.builder()).lazy_encoder(false).open(&self.index)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::insert::Inserter;
 use crate::insert::origin::{FolderArgs, Named, Origin};
 use crate::insert::sync::{Sync, SyncBy};
 use crate::interrupt::Interrupts;
-use crate::opening::{PrecisionArgs, WaitArgs};
+use crate::opening::FillingArgs;
 use crate::text::{counted, escaped};
 
 /// A change is followed once this long none has come, because editors write a file in several steps.
@@ -40,13 +40,8 @@ const RETRY: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory of the index
-    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
-    index: PathBuf,
     #[command(flatten)]
-    precision: PrecisionArgs,
-    #[command(flatten)]
-    wait: WaitArgs,
+    filling: FillingArgs,
     #[command(flatten)]
     folders: FolderArgs,
     /// Look for changes this often, where the system does not report them, as in folders of other machines
@@ -71,9 +66,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             folders.push((&*named.path, folder));
         }
     }
-    let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
+    let index = args.filling.open()?;
     let interrupts = Interrupts::watch();
-    let mut changes = Changes::begin(args.poll, &args.index)?;
+    let mut changes = Changes::begin(args.poll, &args.filling.index)?;
     let mut watched = Vec::new();
     for (path, folder) in folders {
         // With the documents of the folders before it.
