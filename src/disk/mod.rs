@@ -73,13 +73,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
             }
             options.create_new(true);
         }
-        // Without blocking on the other end of a FIFO.
-        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
-        let file = options.open(path).map_err(|error| explain(path, error))?;
-        match file.metadata()?.is_file() {
-            true => Ok(Box::new(file)),
-            false => Err(not_a("regular file")),
-        }
+        let file = open_regular(&mut options, false, path).map_err(|error| explain(path, error))?;
+        Ok(Box::new(file))
     }
 
     /// Atomically replaces `to` with `from`.
@@ -274,6 +269,16 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => not_a("regular file"),
         _ => error,
+    }
+}
+
+/// Opens a regular file, without blocking on the other end of a FIFO.
+pub(crate) fn open_regular(options: &mut OpenOptions, follows_links: bool, path: &Path) -> io::Result<File> {
+    let links = if follows_links { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let file = options.custom_flags((links | OFlags::NONBLOCK).bits() as i32).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(not_a("regular file")),
     }
 }
 

@@ -10,11 +10,10 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::Index;
-use crate::disk::{Kind, names};
+use crate::disk::{Kind, names, open_regular};
 use crate::error::Result;
 use crate::judgment::now;
 use crate::store::{Damage, Operation, StoreError};
@@ -136,11 +135,7 @@ impl Index {
 
 /// A file of the log, which must not be a link or a FIFO.
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
-    }
+    open_regular(options, false, path)
 }
 
 /// Creates a file of the log, unless it exists.

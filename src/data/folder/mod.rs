@@ -28,11 +28,10 @@ mod yaml;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -41,6 +40,7 @@ use super::error::{DataError, DataErrorKind};
 use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
 use super::streams::Documents;
+use crate::disk::open_regular;
 use crate::document::Document;
 use crate::filter::rfc3339;
 use crate::outline::{Outline, lines_in};
@@ -409,13 +409,8 @@ fn bad_name(path: &Path) -> DataError {
 /// Opens a regular file, which may have been replaced by something else since it was listed. Only a file that
 /// was named itself may be a link.
 fn regular(path: &Path, may_be_link: bool) -> Result<File, DataError> {
-    let flags = if may_be_link { OFlags::NONBLOCK } else { OFlags::NONBLOCK | OFlags::NOFOLLOW };
-    let opened = File::options().read(true).custom_flags(flags.bits() as i32).open(path);
-    let file = opened.and_then(|file| match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
-    });
-    file.map_err(|source| DataError::open(path, source))
+    let opened = open_regular(File::options().read(true), may_be_link, path);
+    opened.map_err(|source| DataError::open(path, source))
 }
 
 /// Reads a file of at most [`MAX_FILE_BYTES`].
