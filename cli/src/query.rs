@@ -27,9 +27,9 @@ pub struct QueryArgs {
     /// absent. Every document is scored where there are few, and where `ehi calibrate` has not measured it
     #[arg(long, value_name = "SHARE", conflicts_with = "beam", value_parser = finite)]
     recall: Option<f64>,
-    /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best`
-    /// is both where `ehi fuse` has found that words help or the question has signs, and embeddings
-    /// otherwise; it is the default, except with `--alpha` and `--rrf`, which make it both
+    /// What to rank by: `dense` embeddings, `lexical` words (nothing is encoded), or `hybrid`, both. `best`,
+    /// the default, is both, and embeddings alone where `ehi fuse` has found that words do not help, unless
+    /// the question has signs or `--alpha` or `--rrf` is given
     #[arg(long, value_parser = ["best", "dense", "lexical", "hybrid"])]
     mode: Option<String>,
     /// Weight of the embeddings in a hybrid search, from 0 to 1; what `ehi fuse` learned if absent (1 where

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ehi::calibrate::RecallCurve;
 use ehi::model::DistilReport;
+use ehi::search::DEFAULT_ALPHA;
 use ehi::store::{EncodedBy, Entries, Notice, StoreStats};
 use ehi::{Analyzer, Error, Index, Judgment, Language, LearnedFusion, OnProgress, Passages};
 use serde::Serialize;
@@ -295,7 +296,10 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     let words = match (stats.analyzer, fusion) {
         (None, _) => "no posting lists; `ehi compact --lexical` makes them".to_owned(),
         (Some(analyzer), None) => {
-            format!("can be searched ({analyzer}); `ehi fuse` learns how much they count")
+            format!(
+                "can be searched ({analyzer}) and count {:.2}; `ehi fuse` learns how much",
+                1.0 - DEFAULT_ALPHA
+            )
         }
         (Some(analyzer), Some(_)) => format!("can be searched ({analyzer})"),
     };

@@ -37,7 +37,7 @@ def test_a_title_finds_its_document(filled, documents):
     assert result.scores.dtype == np.float32 and list(result.scores) == sorted(result.scores, reverse=True)
     assert result[0].metadata == {"place": 7} and result[0].title == documents[7]["title"]
     assert result[0].as_dict()["text"] == documents[7]["text"]
-    assert result.stats["documents_visited"] > 0 and result.ranked_by["mode"] == "dense"
+    assert result.stats["documents_visited"] > 0 and result.ranked_by["mode"] == "hybrid"
     with pytest.raises(IndexError):
         result[3]
 

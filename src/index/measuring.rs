@@ -188,9 +188,9 @@ impl ActiveModel {
         self.learned(encoder, |fusion| fusion.alpha).unwrap_or(DEFAULT_ALPHA)
     }
 
-    /// Whether searches should use words.
+    /// Whether searches should use words: until it is learned that they do not help.
     pub(crate) fn words_help(&self, encoder: Option<QueryEncoder>) -> bool {
-        self.learned(encoder, |fusion| fusion.words_help).unwrap_or(false)
+        self.learned(encoder, |fusion| fusion.words_help).unwrap_or(true)
     }
 
     /// How much judgments of near questions count.

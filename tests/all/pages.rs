@@ -113,7 +113,7 @@ fn commands_of_readme_run() {
 fn the_tutorial_does_what_it_says() {
     let dir = folder();
     symlink(crate::support::root().join("docs"), dir.path().join("docs")).unwrap();
-    assert_eq!(run(dir.path(), "docs/tutorial.md"), 9);
+    assert_eq!(run(dir.path(), "docs/tutorial.md"), 10);
     let index = Index::open_read_only(dir.path().join("notes-index")).unwrap();
     let result = index.search("can two programs write to an index", 3, 1).unwrap();
     assert_eq!(result.hits[0].id, "operate.md");

@@ -42,7 +42,7 @@ pub struct Answer {
     /// `tokens`, or a language; absent where the modes `lexical` and `hybrid` cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     words: Option<String>,
-    /// Whether words help on judged questions, so that mode `best` is hybrid; absent if it was not measured.
+    /// Whether words help on judged questions; if not, mode `best` is dense. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     words_help: Option<bool>,
     /// Whether a small encoder can read questions.

@@ -104,7 +104,7 @@ def plan_of(manifest: Json, k: int = 10, **options: Any) -> Json:
     parts.check(**{name: value for name, value in plan.items() if name != "seconds"})
     joined = plan["alpha"] is not None or plan["rrf"] is not None
     if plan["mode"] in (None, "best"):
-        plan["mode"] = "dense" if not joined and manifest["alpha"] is None else "hybrid"
+        plan["mode"] = "hybrid" if joined or manifest["statistics"] is not None else "dense"
     mode = plan["mode"]
     if mode != "dense" and manifest["statistics"] is None:
         raise ValueError(f"the set was built without words; it cannot be searched in the mode {mode}")

@@ -25,8 +25,9 @@ pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 /// How a search ranks documents. In text form `best`, `dense`, `lexical` or `hybrid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RankBy {
-    /// As [`Self::Hybrid`] with [`Fusion::Learned`] if [`Index::fuse`](crate::Index::fuse) found that words
-    /// help, or for a question with signs, if the index has words; otherwise as [`Self::Dense`].
+    /// As [`Self::Hybrid`] with [`Fusion::Learned`] if the index has words. As [`Self::Dense`] without them,
+    /// for an embedding, and once [`Index::fuse`](crate::Index::fuse) has found that words do not help,
+    /// unless the question has signs.
     #[default]
     Best,
     /// By embeddings alone; signs of a question are text.

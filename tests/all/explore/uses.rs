@@ -109,7 +109,7 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
         at = part["end"].as_u64().unwrap() as usize;
     }
     assert!(whole == text && shown(&long(json!({ "part": { "start": 9, "end": 3 } })), "below").is_empty());
-    let why = json!({ "question": "tree", "k": 5, "beam": 1 });
+    let why = json!({ "question": "tree", "k": 5, "beam": 1, "mode": "dense" });
     let why = session.post("/api/why", &why).ok();
     let visited = why["leaves"][0]["leaf"].as_u64().unwrap();
     assert!(why["hits"].as_array().unwrap().iter().all(|hit| hit["leaf"] == visited), "{why}");

@@ -76,7 +76,7 @@ impl Slot {
 
     /// The weight of embeddings in a hybrid search, and whether words help.
     pub fn weight(&self, encoder: QueryEncoder) -> (f64, bool) {
-        let Some(full) = self.fusion() else { return (DEFAULT_ALPHA, false) };
+        let Some(full) = self.fusion() else { return (DEFAULT_ALPHA, true) };
         let own = match encoder {
             QueryEncoder::Fast => full.fast.as_deref().unwrap_or(&full),
             _ => &full,

@@ -121,7 +121,9 @@ fn nothing_but_the_protocol_is_on_standard_output() {
     let null = &Value::Null;
     assert_eq!(errors, [null, null, null, &json!(-32602), &json!(-32601), null]);
     assert_eq!(answers[2]["result"]["isError"], json!(true));
-    let (left, code, said) = wire.end();
+    let (mut left, code, said) = wire.end();
+    // A slow machine reports progress.
+    left.retain(|message| message["method"] != "notifications/progress");
     assert_eq!((left, code), (Vec::new(), Some(0)));
     assert!(said.lines().count() > 10 && said.lines().all(|line| line.starts_with("ehi: ")), "{said}");
 }
