@@ -1,7 +1,7 @@
 //! Parsers of arguments.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -70,7 +70,16 @@ pub fn since_1970(text: &str) -> Result<u64, String> {
 
 /// The file at a path; `-` is standard input.
 pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
-    Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) })
+    Ok(if path == Path::new("-") { Box::new(stdin()) } else { Box::new(File::open(path)?) })
+}
+
+/// Standard input. At a terminal, a note says how to end it.
+pub fn stdin() -> io::Stdin {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("note: reads what you type; Ctrl-D ends it");
+    }
+    stdin
 }
 
 /// Reads `{"lang": "en"}` as it stands, `@FILE` from a file and `-` from standard input: a command line

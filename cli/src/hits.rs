@@ -13,8 +13,9 @@ use crate::text::{MARK, UNMARK, escaped, flowing, line_of, one_line};
 /// Bytes shown of a hit's text.
 pub const SHOWN: usize = 320;
 
-/// Rank, score, id, leaf, title and the parts of the text of each hit that have the most words of the
-/// question, then the cost of the search. `offset` hits were left out before the first.
+/// Rank, score (in a hybrid search also the similarity), id, leaf, title and the parts of the text of each
+/// hit that have the most words of the question, then the cost of the search. `offset` hits were left out
+/// before the first.
 pub fn write_hits(
     out: &mut dyn Write,
     index: &Index,
@@ -24,6 +25,7 @@ pub fn write_hits(
 ) -> io::Result<()> {
     let words = QuestionWords::of(question);
     let has_tree = index.bundle().has_tree();
+    let is_hybrid = matches!(result.ranked_by, RankedBy::Hybrid { .. });
     if result.is_empty() {
         writeln!(out, "no hits")?;
     }
@@ -31,9 +33,10 @@ pub fn write_hits(
     for (place, hit) in result.iter().enumerate() {
         let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
         let title = line_of(&hit.document.title);
-        let score = match hit.rerank_score {
-            Some(own) => format!("{own:.4} (first {:.4})", hit.score),
-            None => format!("{:.4}", hit.score),
+        let score = match (hit.rerank_score, hit.scores.dense) {
+            (Some(own), _) => format!("{own:.4} (first {:.4})", hit.score),
+            (None, Some(dense)) if is_hybrid => format!("{:.4} ({dense:.2})", hit.score),
+            (None, _) => format!("{:.4}", hit.score),
         };
         let line = format!("{:>3}  {score}  {}{leaf}  {title}", offset + place + 1, escaped(&hit.id));
         writeln!(out, "{}", line.trim_end())?;
@@ -62,9 +65,15 @@ pub fn write_hits(
     }
     match result.ranked_by {
         RankedBy::Hybrid { alpha: Some(alpha) } => {
-            writeln!(out, "ranked by embeddings ({alpha:.2}) and words ({:.2})", 1.0 - alpha)?;
+            let words = 1.0 - alpha;
+            writeln!(
+                out,
+                "ranked by embeddings ({alpha:.2}) and words ({words:.2}); in brackets the similarity"
+            )?;
         }
-        RankedBy::Hybrid { .. } => writeln!(out, "ranked by the ranks by embeddings and by words")?,
+        RankedBy::Hybrid { .. } => {
+            writeln!(out, "ranked by the ranks by embeddings and by words; in brackets the similarity")?;
+        }
         RankedBy::Lexical => writeln!(out, "ranked by words")?,
         _ => {}
     }
@@ -80,9 +89,10 @@ pub fn write_judgment(out: &mut dyn Write, hit: &Hit, indent: &str) -> io::Resul
 pub fn judgment_line(judged: &RecalledJudgment) -> String {
     let RecalledJudgment { question, similarity, grade, stale, moved, .. } = judged;
     let stale = if *stale { "; the document was replaced since" } else { "" };
+    let way = if *moved < 0.0 { "lowered" } else { "raised" };
     format!(
-        "{moved:+.4} of the range of scores, because it was judged for `{}` (similarity {similarity:.2}, grade \
-         {grade}{stale})",
+        "{way} by {:.2} of the range of scores: judged {grade} for `{}` (similarity {similarity:.2}{stale})",
+        moved.abs(),
         line_of(question)
     )
 }

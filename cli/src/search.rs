@@ -1,6 +1,6 @@
 //! `ehi search`
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +24,10 @@ pub const RERANK_DEPTH: usize = 50;
 const QUESTIONS_AT_ONCE: usize = 256;
 /// Bytes of a file that are read at once.
 const BYTES_AT_ONCE: usize = 64 << 10;
+/// Most bytes of a line with a question.
+const MOST_QUESTION_BYTES: u64 = 1 << 20;
+/// Bytes shown of a line that is refused.
+const SHOWN_BYTES: usize = 200;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -48,8 +52,8 @@ pub struct Args {
     /// search has other candidates
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
-    /// Leave out hits with a lower score. Scores of a hybrid search are relative to its hits; with --rerank,
-    /// the reranker's score counts
+    /// Leave out hits that are less similar to the question (`dense` in --json), or with --mode lexical and
+    /// --rerank have a lower score
     #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
     threshold: Option<f64>,
     /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or with the desktop's
@@ -127,7 +131,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let question = args.question.join(" ");
     let result = index.search_with(&question, &request)?;
-    let (found, best) = (result.len(), result.hits.first().map_or(0.0, Args::score));
+    let (found, best) = (result.len(), result.iter().map(Args::score).fold(f32::NEG_INFINITY, f32::max));
     let result = args.shown(result);
     if let Some(number) = args.open {
         let Some(hit) =
@@ -161,9 +165,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// The score by which a hit has its place.
+    /// The score that `--threshold` is compared with, which does not depend on other hits.
     fn score(hit: &Hit) -> f32 {
-        hit.rerank_score.unwrap_or(hit.score)
+        hit.rerank_score.or(hit.scores.dense).unwrap_or(hit.score)
     }
 
     /// Without the hits of `--offset` and `--threshold`.
@@ -178,6 +182,26 @@ impl Args {
     }
 }
 
+/// The next line of a file; as an error, the beginning of one that cannot be a question, as far as it can be
+/// read. `None` at the end.
+fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Result<String, String>>> {
+    let mut line = Vec::new();
+    if lines.by_ref().take(MOST_QUESTION_BYTES).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    let is_whole = line.len() < MOST_QUESTION_BYTES as usize || line.ends_with(b"\n");
+    if !is_whole {
+        lines.skip_until(b'\n')?;
+    }
+    let line = match String::from_utf8(line) {
+        Ok(line) if is_whole => return Ok(Some(Ok(line))),
+        Ok(line) => line.into_bytes(),
+        Err(error) => error.into_bytes(),
+    };
+    let beginning = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
+    Ok(Some(Err(beginning.trim().to_owned())))
+}
+
 /// Prints the answers to the lines of a file. A question that cannot be answered is an answer with an error.
 fn answer_all(
     args: &Args,
@@ -188,39 +212,39 @@ fn answer_all(
 ) -> Result<(), Failure> {
     let opened = arguments::open(file).map_err(Failure::file("open", file))?;
     let mut lines = BufReader::with_capacity(BYTES_AT_ONCE, opened);
-    let (mut line, mut is_first, mut refused) = (String::new(), true, 0_usize);
-    while lines.read_line(&mut line).map_err(Failure::file("read", file))? > 0 {
-        let mut questions = Vec::new();
+    let (mut is_first, mut refused) = (true, 0_usize);
+    while let Some(line) = next_line(&mut lines).map_err(Failure::file("read", file))? {
+        let mut questions = vec![line];
         // A program may wait for the answer to its line before it writes another one.
-        loop {
-            let text = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(&line).trim();
-            questions.extend(Some(text.to_owned()).filter(|text| !text.is_empty()));
-            is_first = false;
-            line.clear();
-            if questions.len() == QUESTIONS_AT_ONCE || !lines.buffer().contains(&b'\n') {
-                break;
-            }
-            lines.read_line(&mut line).map_err(Failure::file("read", file))?;
+        while questions.len() < QUESTIONS_AT_ONCE && lines.buffer().contains(&b'\n') {
+            questions.extend(next_line(&mut lines).map_err(Failure::file("read", file))?);
         }
-        let together = index.search_many(questions.iter().map(String::as_str), request);
+        if std::mem::take(&mut is_first)
+            && let [Ok(first), ..] = &mut questions[..]
+        {
+            *first = first.trim_start_matches('\u{feff}').to_owned();
+        }
+        questions.retain(|line| line.as_ref().map_or(true, |question| !question.trim().is_empty()));
+        let read = || questions.iter().flatten().map(|question| question.trim());
+        let together = index.search_many(read(), request);
         // One of them failed: which one?
-        let each = || questions.iter().map(|question| index.search_with(question, request)).collect();
+        let each = || read().map(|question| index.search_with(question, request)).collect();
         let results: Vec<_> = together.map_or_else(|_| each(), |all| all.into_iter().map(Ok).collect());
-        for (question, result) in questions.iter().zip(results) {
-            let answer = match result {
-                Ok(result) => {
-                    let result = args.shown(result);
-                    let shown = Some(Shown::of(question, &result));
-                    printing::json(out, &Answer { question, result: shown, error: None })
-                }
-                Err(error @ Error::Input(_)) => {
-                    refused += 1;
-                    let error = Some(Failure::from(error).line());
-                    printing::json(out, &Answer { question, result: None, error })
-                }
-                Err(error) => Err(error.into()),
+        let mut results = results.into_iter();
+        for line in &questions {
+            let (question, result) = match line {
+                Ok(question) => (question.trim(), results.next()),
+                Err(unreadable) => (unreadable.as_str(), None),
             };
-            answer?;
+            let (result, error) = match result {
+                Some(Ok(result)) => (Some(args.shown(result)), None),
+                Some(Err(error @ Error::Input(_))) => (None, Some(Failure::from(error).line())),
+                Some(Err(error)) => return Err(error.into()),
+                None => (None, Some(format!("not UTF-8, or longer than {MOST_QUESTION_BYTES} bytes"))),
+            };
+            refused += usize::from(error.is_some());
+            let result = result.as_ref().map(|result| Shown::of(question, result));
+            printing::json(out, &Answer { question, result, error })?;
         }
         out.flush().map_err(Failure::Output)?;
     }

@@ -82,7 +82,7 @@ fn texts_are_encoded_as_asked() {
     flow.insert(DOCUMENTS);
     let score = |precision: &str| {
         let options = ["--encoder-precision", precision, "--json", "cell and gene 17"];
-        flow.run("search", &options).json()["hits"][0]["score"].as_f64().unwrap()
+        flow.run("search", &options).json()["hits"][0]["dense"].as_f64().unwrap()
     };
     let (exact, close) = (score("f32"), score("int8"));
     assert!(exact != close && (exact - close).abs() < 0.02, "{exact} and {close}");
@@ -95,7 +95,8 @@ fn searches_print_text_or_json() {
     let flow = Flow::new();
     flow.insert(DOCUMENTS);
     let question = "cell and gene 17";
-    let json = flow.run("search", &["--k", "7", "--beam", "3", "--json", question]).json();
+    let options = ["--k", "7", "--beam", "3", "--mode", "dense"];
+    let json = flow.run("search", &[&options[..], &["--json", question]].concat()).json();
 
     let index = Index::open(flow.path("index")).unwrap();
     assert_eq!(index.similarity(), Similarity::Cosine);
@@ -121,7 +122,7 @@ fn searches_print_text_or_json() {
         assert!((0.0..60_000.0).contains(&ms), "{time} {ms}");
     }
 
-    let said = flow.run("search", &["--k", "7", "--beam", "3", question]).ok();
+    let said = flow.run("search", &[&options[..], &[question]].concat()).ok();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 2 * expected.len() + 1, "{said}");
     for (pair, hit) in lines.chunks(2).zip(&expected) {
@@ -478,9 +479,14 @@ fn a_question_has_words_pages_and_a_threshold() {
     assert_eq!(ids(&["tree", "--top-k", "10", "leaf"]), ten);
     assert_eq!(ids(&["-n", "4", "--offset", "3", "tree leaf"]), ten[3..7]);
     let said = flow.run("search", &["-n", "1", "--offset", "3", "--beam", "all", "tree leaf"]).ok();
-    assert!(said.starts_with(&format!("  4  {:.4}  {}", ten[3].1, ten[3].0)), "{said}");
-    let least = (ten[4].1 + ten[5].1) / 2.0;
-    assert_eq!(ids(&["--threshold", &least.to_string(), "tree leaf"]), ten[..5]);
+    assert!(said.starts_with(&format!("  4  {:.4} (", ten[3].1)), "{said}");
+    assert!(said.contains(&format!(")  {}", ten[3].0)), "{said}");
+    let dense = ids(&["--mode", "dense", "tree leaf"]);
+    let least = ((dense[4].1 + dense[5].1) / 2.0).to_string();
+    assert_eq!(ids(&["--mode", "dense", "--threshold", &least, "tree leaf"]), dense[..5]);
+    // By default the same, though words change the order.
+    let (near, similar) = (ids(&["--threshold", &least, "tree leaf"]), &dense[..5]);
+    assert!(!near.is_empty() && near.iter().all(|hit| similar.iter().any(|other| other.0 == hit.0)));
     assert!(flow.run("search", &["--threshold", "2", "tree"]).ok().starts_with("no hits"));
 
     let file = flow.path("questions.txt");
@@ -491,11 +497,14 @@ fn a_question_has_words_pages_and_a_threshold() {
     assert_eq!((answers.len(), answers[0]["hits"].as_array().unwrap().len()), (2, 10));
     assert_eq!(answers[0]["hits"][0]["id"], ten[0].0);
     // A question that cannot be answered does not end the others.
-    fs::write(&file, "-gene\ntree\n").unwrap();
+    let long = "x".repeat(3 << 20);
+    fs::write(&file, [b"-gene\nb\xffd\n", long.as_bytes(), b"\ntree\n"].concat()).unwrap();
     let ran = flow.run("search", &["--mode", "lexical", "--questions", text(&file)]);
     let answers: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(answers[0]["error"].is_string() && answers[1]["hits"].is_array(), "{}", ran.out);
-    assert!(ran.failure().contains("1 question could not be answered"));
+    assert!(answers[..3].iter().all(|answer| answer["error"].is_string()), "{}", ran.out);
+    assert_eq!([&answers[1]["question"], &answers[2]["question"]], ["b\u{fffd}d", &long[..200]]);
+    assert!(answers.len() == 4 && answers[3]["hits"].is_array(), "{}", ran.out);
+    assert!(ran.failure().contains("3 questions could not be answered"));
     for bad in [vec!["--questions", text(&file), "tree"], vec![], vec!["--threshold", "x", "tree"]] {
         assert_eq!(flow.run("search", &bad).code, Some(2), "{bad:?}");
     }

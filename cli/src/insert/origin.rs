@@ -2,11 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ehi::data::{DataError, DataErrorKind, Dataset, Documents, Folder, Input, PreCommand};
 
+use crate::arguments;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::printing;
@@ -130,7 +131,7 @@ impl Origin {
 
     pub fn opener(self, path: &Path, name: String, input: Input) -> Result<Opener, Failure> {
         Ok(match self {
-            Self::Stdin => Box::new(move || input.read(io::stdin(), name)),
+            Self::Stdin => Box::new(move || input.read(arguments::stdin(), name)),
             Self::File => {
                 let path = path.to_owned();
                 Box::new(move || input.open(path))
