@@ -318,7 +318,7 @@ async function why(page) {
     await page.getByLabel("Search in").selectOption("leaves:4");
     await page.getByText(/^4 leaves of \d+ visited/).waitFor();
     assert.ok(await page.getByLabel("Search in").evaluate(own => own === document.activeElement), "the select keeps the focus");
-    const expected = JSON.parse(ehi("explain", "--index", INDEX, "--json", "--k", "10", "--beam", "4", "--exact", "--mode", "dense", QUESTION));
+    const expected = JSON.parse(ehi("explain", "--index", INDEX, "--json", "--k", "10", "--beam", "4", "--exact", QUESTION));
     // One without documents has no area.
     const visited = expected.leaves.filter(own => own.documents > 0);
     const lit = await page.locator("svg.map rect.lit").evaluateAll(all => all.map(own => Number(own.dataset.leaf)).sort((a, b) => a - b));
