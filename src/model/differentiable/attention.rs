@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use candle_core::{D, Device, Tensor};
 
-use super::{Precision, Program};
+use super::Program;
 use crate::model::autograd;
 use crate::model::config::{RelativePositions, TransformerConfig};
 use crate::model::rotation::Rotation;
@@ -21,16 +21,9 @@ pub(crate) struct AttentionMask {
 }
 
 impl AttentionMask {
-    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program of the device for
-    /// this precision.
-    pub(crate) fn new(
-        lengths: &[usize],
-        tokens: usize,
-        device: &Device,
-        precision: Precision,
-    ) -> candle_core::Result<Self> {
-        let fused = device.is_cpu() && precision == Precision::F32;
-        let program = if fused { Program::Fused } else { Program::Composed(precision) };
+    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program of the device.
+    pub(crate) fn new(lengths: &[usize], tokens: usize, device: &Device) -> candle_core::Result<Self> {
+        let program = if device.is_cpu() { Program::Fused } else { Program::Composed };
         Self::with_program(lengths, tokens, device, program)
     }
 
@@ -42,7 +35,7 @@ impl AttentionMask {
     ) -> candle_core::Result<Self> {
         let additive = match program {
             Program::Fused => None,
-            Program::Composed(_) => {
+            Program::Composed => {
                 let mut mask = vec![0f32; lengths.len() * tokens];
                 for (row, &length) in mask.chunks_mut(tokens).zip(lengths) {
                     row[length..].fill(MASKED_SCORE);
@@ -72,21 +65,16 @@ impl AttentionMask {
         config: &TransformerConfig,
     ) -> candle_core::Result<Tensor> {
         let (heads, width) = (config.heads, config.head_size());
-        let (Some(mask), Program::Composed(precision)) = (&self.additive, self.program) else {
+        let Some(mask) = &self.additive else {
             return autograd::attention(query, key, value, bias, &self.lengths, heads, window);
         };
         let (batch, tokens, m) = query.dims3()?;
         #[cfg(feature = "cuda")]
         if query.device().is_cuda() && bias.is_none() && window.is_none() {
-            use crate::model::gpu::{permute, softmax};
-            let split = |t: &Tensor, axes| permute(&t.reshape((batch, tokens, heads, width))?, axes);
-            let scores = precision.matmul(&split(query, [0, 2, 1, 3])?, &split(key, [0, 2, 3, 1])?)?;
-            let weights = softmax(&scores, mask, 1.0 / (width as f32).sqrt())?;
-            let context = precision.matmul(&weights, &split(value, [0, 2, 1, 3])?)?;
-            return permute(&context, [0, 2, 1, 3])?.reshape((batch, tokens, m));
+            return crate::model::gpu::attention([query, key, value], mask, heads);
         }
         let split = |t: &Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
-        let scores = precision.matmul(&split(query)?, &split(key)?.transpose(2, 3)?)?;
+        let scores = split(query)?.matmul(&split(key)?.transpose(2, 3)?)?;
         let mut scores = (scores / (width as f64).sqrt())?.broadcast_add(mask)?;
         if let Some(bias) = bias {
             scores = scores.broadcast_add(&bias.unsqueeze(0)?)?;
@@ -95,7 +83,7 @@ impl AttentionMask {
             scores = scores.broadcast_add(&window_mask(tokens, window, query.device())?)?;
         }
         let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
-        let context = precision.matmul(&weights, &split(value)?)?;
+        let context = weights.matmul(&split(value)?)?;
         context.transpose(1, 2)?.contiguous()?.reshape((batch, tokens, m))
     }
 }
