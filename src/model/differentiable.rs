@@ -24,8 +24,8 @@ pub enum Precision {
     /// f32 throughout.
     #[default]
     F32,
-    /// On a GPU, the operands of a product are rounded to TF32, with 10 bits after the point, which its matrix
-    /// units process several times as fast. On a CPU this is f32.
+    /// On a GPU, the operands of a product are rounded to TF32, with 10 bits after the point, which its
+    /// matrix units process several times as fast. On a CPU this is f32.
     Tf32,
 }
 
@@ -173,6 +173,10 @@ impl Layer<Tensor> {
         bias: Option<&Tensor>,
         config: &TransformerConfig,
     ) -> candle_core::Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if let Some(y) = mask.whole_layer(self, x, bias, config)? {
+            return Ok(y);
+        }
         let (program, eps) = (mask.program(), config.layer_norm_eps);
         match config.norms {
             Norms::After => {

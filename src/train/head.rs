@@ -66,6 +66,7 @@ struct ForwardPart {
     /// Position in the batch of each row of `embeddings`.
     positions: Vec<usize>,
     embeddings: Tensor,
+    mask: AttentionMask,
     /// Whether `embeddings` still has its graph; if not, the backward pass runs the forward pass again.
     graph: bool,
 }
@@ -184,9 +185,9 @@ impl<'a> Head<'a> {
         let Gathered { texts, groups } = gathered;
         let part = |group: GatheredPart| {
             let GatheredPart { positions, graph, states } = group;
-            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states)?;
+            let (embeddings, mask) = self.embed_padded(cache, &own(&texts, &positions), states)?;
             let embeddings = if graph { embeddings } else { embeddings.detach() };
-            Ok(ForwardPart { positions, embeddings, graph })
+            Ok(ForwardPart { positions, embeddings, mask, graph })
         };
         let parts = self.in_precision(|| map_parts(&self.device, groups, part)).map_err(ModelError::from)?;
         let forward = Forward { texts, parts };
@@ -203,13 +204,14 @@ impl<'a> Head<'a> {
         out
     }
 
-    /// Embeds a part of a batch from the given states, or from states read now.
+    /// Embeds a part of a batch from the given states, or from states read now; also returns the mask, which
+    /// runs the backward pass.
     fn embed_padded(
         &self,
         cache: &FrozenCache<'_>,
         own: &[usize],
         states: Option<(Tensor, Vec<usize>)>,
-    ) -> candle_core::Result<Tensor> {
+    ) -> candle_core::Result<(Tensor, AttentionMask)> {
         let config = &self.base.config;
         let (x, lengths, mask) = match &self.embeddings {
             None => {
@@ -231,10 +233,10 @@ impl<'a> Head<'a> {
             }
         };
         if self.reads_embeddings() {
-            return x.squeeze(1);
+            return Ok((x.squeeze(1)?, mask));
         }
         let x = self.stack.forward(x, &mask, config)?;
-        self.pooler.padded(&x, &lengths, cache.skip())
+        Ok((self.pooler.padded(&x, &lengths, cache.skip())?, mask))
     }
 
     /// Whether the states are embeddings: nothing of the encoder is trained.
@@ -264,8 +266,11 @@ impl<'a> Head<'a> {
                         Some(self.embed_padded(cache, &own, None)?)
                     }
                 };
-                let embeddings = again.as_ref().unwrap_or(&part.embeddings);
-                (embeddings * rows)?.sum_all()?.backward()
+                let (embeddings, mask) = match &again {
+                    Some((embeddings, mask)) => (embeddings, mask),
+                    None => (&part.embeddings, &part.mask),
+                };
+                mask.backward(&(embeddings * rows)?.sum_all()?)
             };
             let stores = self.in_precision(|| map_parts(&self.device, round.iter().collect(), part))?;
             stores.iter().try_for_each(|store| gradients.add(&self.parameters, store))?;
@@ -337,7 +342,8 @@ impl<'a> Head<'a> {
         let mut finished = 0;
         for texts in self.parts(cache, &all) {
             let rows = self.embed_padded(cache, &texts, None);
-            let rows: Vec<f32> = rows.and_then(|x| x.flatten_all()?.to_vec1()).map_err(ModelError::from)?;
+            let rows: Vec<f32> =
+                rows.and_then(|(x, _)| x.flatten_all()?.to_vec1()).map_err(ModelError::from)?;
             for (&text, row) in texts.iter().zip(rows.chunks_exact(m)) {
                 out[text * m..][..m].copy_from_slice(row);
             }

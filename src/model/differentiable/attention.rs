@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
+use candle_core::backprop::GradStore;
 use candle_core::{D, Device, Tensor};
 
 use super::Program;
 use crate::model::autograd;
+#[cfg(feature = "cuda")]
+use crate::model::config::{Activation, Norms};
 use crate::model::config::{RelativePositions, TransformerConfig};
+#[cfg(feature = "cuda")]
+use crate::model::gpu;
 use crate::model::rotation::Rotation;
+#[cfg(feature = "cuda")]
+use crate::model::transformer::Layer;
 
 /// Added to the attention scores of masked tokens. Finite, so that a row of padding does not give NaN.
 const MASKED_SCORE: f32 = -1e9;
@@ -18,6 +25,9 @@ pub(crate) struct AttentionMask {
     program: Program,
     /// `[batch, 1, 1, tokens]` f32, 0 at real tokens; for the composed form.
     additive: Option<Tensor>,
+    /// Gradients that whole layers leave for [`Self::backward`].
+    #[cfg(feature = "cuda")]
+    aside: gpu::Aside,
 }
 
 impl AttentionMask {
@@ -43,12 +53,49 @@ impl AttentionMask {
                 Some(Tensor::from_vec(mask, (lengths.len(), 1, 1, tokens), device)?)
             }
         };
-        Ok(Self { lengths: lengths.to_vec(), program, additive })
+        Ok(Self {
+            lengths: lengths.to_vec(),
+            program,
+            additive,
+            #[cfg(feature = "cuda")]
+            aside: gpu::Aside::default(),
+        })
     }
 
     /// The program that the mask is made for.
     pub(crate) fn program(&self) -> Program {
         self.program
+    }
+
+    /// The backward pass of what was computed with this mask.
+    pub(crate) fn backward(&self, loss: &Tensor) -> candle_core::Result<GradStore> {
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "completed after a pass on a GPU"))]
+        let mut store = loss.backward()?;
+        #[cfg(feature = "cuda")]
+        self.aside.move_to(&mut store);
+        Ok(store)
+    }
+
+    /// A layer as one operation, on a GPU and if it is of the kind that has one.
+    #[cfg(feature = "cuda")]
+    pub(super) fn whole_layer(
+        &self,
+        layer: &Layer<Tensor>,
+        x: &Tensor,
+        bias: Option<&Tensor>,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Option<Tensor>> {
+        let step = config.feed_forward;
+        let is_plain = config.norms == Norms::After
+            && bias.is_none()
+            && (layer.span.theta, layer.span.window) == (None, None)
+            && (step.gated, step.activation) == (false, Activation::GeluErf);
+        match &self.additive {
+            Some(mask) if is_plain && x.device().is_cuda() => {
+                gpu::layer(x, layer, mask, (config.heads, config.layer_norm_eps as f32), &self.aside)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Attention of projected rows, to tokens at most `window` away, if there is one.
@@ -71,7 +118,7 @@ impl AttentionMask {
         let (batch, tokens, m) = query.dims3()?;
         #[cfg(feature = "cuda")]
         if query.device().is_cuda() && bias.is_none() && window.is_none() {
-            return crate::model::gpu::attention([query, key, value], mask, heads);
+            return gpu::attention([query, key, value], mask, heads);
         }
         let split = |t: &Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
         let scores = split(query)?.matmul(&split(key)?.transpose(2, 3)?)?;

@@ -369,9 +369,11 @@ fn a_gpu_agrees_with_the_cpu() {
         let runs = [(&Device::Cpu, Program::Fused), (&gpu, Program::Composed)].map(|(device, program)| {
             let (transformer, vars) = random_on(device, config.clone(), layout, 2);
             let ids = ids.to_device(device).unwrap();
-            let hidden =
-                transformer.forward(&ids, &lengths, program).unwrap().to_device(&Device::Cpu).unwrap();
-            (real(&hidden, &lengths), objective(&hidden, &lengths).backward().unwrap(), vars)
+            let mask = AttentionMask::with_program(&lengths, 7, device, program).unwrap();
+            let x = transformer.embeddings.forward(&ids, program, &config).unwrap();
+            let hidden = transformer.stack.forward(x, &mask, &config).unwrap();
+            let hidden = hidden.to_device(&Device::Cpu).unwrap();
+            (real(&hidden, &lengths), mask.backward(&objective(&hidden, &lengths)).unwrap(), vars)
         });
         let [(expected, ..), (found, ..)] = &runs;
         assert!(worst(expected, found) < 1e-5, "{name}: {}", worst(expected, found));

@@ -11,14 +11,14 @@ use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{CudaStorage, D, Error, Layout, Result, Shape, Tensor};
 
 mod adamw;
-mod attention;
+mod layer;
 mod operation;
 mod reshape;
 
 use super::autograd::linear as product;
 use super::autograd::operation::{GpuOperand as Operand, apply};
 pub(crate) use adamw::AdamWStep;
-pub(super) use attention::attention;
+pub(super) use layer::{Aside, attention, layer};
 use operation::{OnGpu, apply_without_gradients, ptx, rows_of, view};
 use reshape::column_sums;
 
@@ -133,8 +133,8 @@ fn by_ids(name: &str, x: Operand<'_>, ids: Operand<'_>, shape: Shape) -> Result<
     let (x, ids) = (view::<f32>(x)?, view::<u32>(ids)?);
     let mut launch = function.builder();
     launch.arg(&x).arg(&ids).arg(&mut out).arg(&rows).arg(&width);
-    // SAFETY: the signature matches kernels.cu; the callers' ids are tokens or places of a batch, and the table has
-    // a row for each.
+    // SAFETY: the signature matches kernels.cu; ids are tokens or places of a batch, and the table has a row
+    // for each.
     unsafe { launch.launch(a_warp_each(rows)) }.map_err(Error::wrap)?;
     Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), shape))
 }
