@@ -16,9 +16,7 @@ use super::rotation::Rotation;
 use super::transformer::{Affine, Embeddings, Layer, Stack};
 pub(crate) use attention::AttentionMask;
 
-/// Number format of the encoder's matrix products in training.
-///
-/// Weights, residuals, norms, softmax, losses and the optimiser are always f32.
+/// Precision of the encoder's matrix products in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -26,26 +24,16 @@ pub enum Precision {
     /// f32 throughout.
     #[default]
     F32,
-    /// Both operands and the result of each product are rounded to bf16, which a GPU's matrix units process
-    /// fast. On a CPU it is slower than f32.
-    Bf16,
-}
-
-impl Precision {
-    /// `a b`, f32 in and out.
-    fn matmul(self, a: &Tensor, b: &Tensor) -> candle_core::Result<Tensor> {
-        match self {
-            Self::F32 => a.matmul(b),
-            Self::Bf16 => a.to_dtype(DType::BF16)?.matmul(&b.to_dtype(DType::BF16)?)?.to_dtype(DType::F32),
-        }
-    }
+    /// On a GPU, the operands of a product are rounded to TF32, with 10 bits after the point, which its
+    /// matrix units process several times as fast. On a CPU this is f32.
+    Tf32,
 }
 
 /// Which implementation computes the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// candle's own operations, on any device.
-    Composed(Precision),
+    Composed,
     /// [`super::autograd`], in f32 on the CPU.
     Fused,
 }
@@ -82,28 +70,38 @@ pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> candle_core::
     }
 }
 
+/// Rows of a matrix.
+///
+/// # Shapes
+/// `table` `[n, m]`; `ids` `[k]` u32, each below n; output `[k, m]`.
+pub(crate) fn rows(table: &Tensor, ids: &Tensor) -> candle_core::Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if table.device().is_cuda() && table.dtype() == DType::F32 {
+        return super::gpu::rows(table, ids);
+    }
+    table.index_select(ids, 0)
+}
+
 impl Affine<Tensor> {
     /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
     fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
-        let Program::Composed(precision) = program else {
+        if program == Program::Fused {
             return match &self.bias {
                 Some(bias) => autograd::linear(x, &self.weight, bias),
                 None => autograd::product(x, &self.weight),
             };
-        };
-        let y = self.composed_product(x, precision)?;
+        }
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return super::gpu::linear(x, &self.weight, self.bias.as_ref());
+        }
+        let (batch, tokens, width) = x.dims3()?;
+        let y =
+            x.reshape((batch * tokens, width))?.matmul(&self.weight.t()?)?.reshape((batch, tokens, ()))?;
         match &self.bias {
-            #[cfg(feature = "cuda")]
-            Some(bias) if y.device().is_cuda() => super::gpu::bias(&y, bias, false),
             Some(bias) => y.broadcast_add(bias),
             None => Ok(y),
         }
-    }
-
-    fn composed_product(&self, x: &Tensor, precision: Precision) -> candle_core::Result<Tensor> {
-        let (batch, tokens, width) = x.dims3()?;
-        let y = precision.matmul(&x.reshape((batch * tokens, width))?, &self.weight.t()?)?;
-        y.reshape((batch, tokens, ()))
     }
 
     /// The layer followed by an activation.
@@ -118,10 +116,8 @@ impl Affine<Tensor> {
                 autograd::bias_activation(&autograd::product(x, &self.weight)?, bias, activation)
             }
             #[cfg(feature = "cuda")]
-            (Program::Composed(precision), Some(bias))
-                if x.device().is_cuda() && activation == Activation::GeluErf =>
-            {
-                super::gpu::bias(&self.composed_product(x, precision)?, bias, true)
+            (Program::Composed, Some(bias)) if x.device().is_cuda() && activation == Activation::GeluErf => {
+                super::gpu::bias_gelu(&super::gpu::linear(x, &self.weight, None)?, bias)
             }
             _ => activate(&self.forward(x, program)?, activation),
         }
@@ -177,6 +173,10 @@ impl Layer<Tensor> {
         bias: Option<&Tensor>,
         config: &TransformerConfig,
     ) -> candle_core::Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if let Some(y) = mask.whole_layer(self, x, bias, config)? {
+            return Ok(y);
+        }
         let (program, eps) = (mask.program(), config.layer_norm_eps);
         match config.norms {
             Norms::After => {
@@ -225,7 +225,7 @@ impl Layer<Tensor> {
                 let [gate, value] = forward_all(&self.inner, x, program)?;
                 match program {
                     Program::Fused => autograd::gate(&gate, &value, activation)?,
-                    Program::Composed(_) => (activate(&gate, activation)? * value)?,
+                    Program::Composed => (activate(&gate, activation)? * value)?,
                 }
             }
         };
@@ -273,13 +273,7 @@ impl Embeddings<Tensor> {
     ) -> candle_core::Result<Tensor> {
         let (batch, tokens) = ids.dims2()?;
         let flat = ids.flatten_all()?;
-        let rows = |table: &Tensor, of: &Tensor| match table.device() {
-            #[cfg(feature = "cuda")]
-            candle_core::Device::Cuda(_) if table.dtype() == DType::F32 => {
-                super::gpu::rows(table, of)?.reshape((batch, tokens, ()))
-            }
-            _ => table.index_select(of, 0)?.reshape((batch, tokens, ())),
-        };
+        let rows = |table: &Tensor, of: &Tensor| rows(table, of)?.reshape((batch, tokens, ()));
         let words = rows(&self.word.tensor()?, &flat)?.to_dtype(DType::F32)?;
         let normed = |x: Tensor| {
             self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.norm(&x, config.layer_norm_eps, program))

@@ -63,13 +63,15 @@ pub use {query_encoder::fuzz_query_encoder, tokenize::fuzz_tokenizer};
 
 pub(crate) use bundle::{remove_bundle, unused_files};
 pub(crate) use files::{CARD_FILE, REPORT_FILE};
+#[cfg(feature = "cuda")]
+pub(crate) use gpu::AdamWStep;
 pub(crate) use indexer::RoutingSample;
 pub(crate) use query_encoder::FastEncoder;
 pub(crate) use tokenize::Token;
 #[cfg(feature = "train")]
 pub(crate) use {
     bundle::{BundleParts, check_output, publish},
-    differentiable::{AttentionMask, Precision, log_softmax, product_with_columns},
+    differentiable::{AttentionMask, Precision, log_softmax, product_with_columns, rows},
     encoder::micro_batches,
     files::hex,
     indexer::{LevelWeights, TreeWeights},

@@ -66,6 +66,7 @@ struct ForwardPart {
     /// Position in the batch of each row of `embeddings`.
     positions: Vec<usize>,
     embeddings: Tensor,
+    mask: AttentionMask,
     /// Whether `embeddings` still has its graph; if not, the backward pass runs the forward pass again.
     graph: bool,
 }
@@ -184,30 +185,39 @@ impl<'a> Head<'a> {
         let Gathered { texts, groups } = gathered;
         let part = |group: GatheredPart| {
             let GatheredPart { positions, graph, states } = group;
-            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states, self.precision)?;
+            let (embeddings, mask) = self.embed_padded(cache, &own(&texts, &positions), states)?;
             let embeddings = if graph { embeddings } else { embeddings.detach() };
-            Ok(ForwardPart { positions, embeddings, graph })
+            Ok(ForwardPart { positions, embeddings, mask, graph })
         };
-        let parts = map_parts(&self.device, groups, part).map_err(ModelError::from)?;
+        let parts = self.in_precision(|| map_parts(&self.device, groups, part)).map_err(ModelError::from)?;
         let forward = Forward { texts, parts };
         let joined = forward.join().map_err(ModelError::from)?;
         Ok((joined, forward))
     }
 
-    /// Embeds a part of a batch from the given states, or from states read now.
+    /// Runs something whose products on a GPU have the precision of this head. candle has one switch for the
+    /// whole process; elsewhere, products are f32.
+    fn in_precision<T>(&self, run: impl FnOnce() -> T) -> T {
+        candle_core::cuda::set_gemm_reduced_precision_f32(self.precision == Precision::Tf32);
+        let out = run();
+        candle_core::cuda::set_gemm_reduced_precision_f32(false);
+        out
+    }
+
+    /// Embeds a part of a batch from the given states, or from states read now; also returns the mask, which
+    /// runs the backward pass.
     fn embed_padded(
         &self,
         cache: &FrozenCache<'_>,
         own: &[usize],
         states: Option<(Tensor, Vec<usize>)>,
-        precision: Precision,
-    ) -> candle_core::Result<Tensor> {
+    ) -> candle_core::Result<(Tensor, AttentionMask)> {
         let config = &self.base.config;
         let (x, lengths, mask) = match &self.embeddings {
             None => {
                 let (x, lengths) = states.map_or_else(|| cache.padded(own), Ok)?;
                 let x = x.to_device(&self.device)?;
-                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device, precision)?;
+                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device)?;
                 (x, lengths, mask)
             }
             Some(embeddings) => {
@@ -218,15 +228,15 @@ impl<'a> Head<'a> {
                     row[..cache.length(text)].copy_from_slice(cache.tokens(text));
                 }
                 let ids = Tensor::from_vec(ids, (own.len(), longest), &self.device)?;
-                let mask = AttentionMask::new(&lengths, longest, &self.device, precision)?;
+                let mask = AttentionMask::new(&lengths, longest, &self.device)?;
                 (embeddings.forward(&ids, mask.program(), config)?, lengths, mask)
             }
         };
         if self.reads_embeddings() {
-            return x.squeeze(1);
+            return Ok((x.squeeze(1)?, mask));
         }
         let x = self.stack.forward(x, &mask, config)?;
-        self.pooler.padded(&x, &lengths, cache.skip())
+        Ok((self.pooler.padded(&x, &lengths, cache.skip())?, mask))
     }
 
     /// Whether the states are embeddings: nothing of the encoder is trained.
@@ -244,20 +254,25 @@ impl<'a> Head<'a> {
     ) -> candle_core::Result<()> {
         // In the order of the parts, not of completion: sums must not depend on timing.
         for round in forward.parts.chunks(PARTS_PER_ROUND) {
-            let stores = map_parts(&self.device, round.iter().collect(), |part: &ForwardPart| {
+            let part = |part: &ForwardPart| {
                 let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
                 let positions = Tensor::new(positions.as_slice(), gradient.device())?;
-                let rows = gradient.index_select(&positions, 0)?;
+                // Detached, or this pass would go on into the loss.
+                let rows = gradient.detach().index_select(&positions, 0)?;
                 let again = match part.graph {
                     true => None,
                     false => {
                         let own = own(&forward.texts, &part.positions);
-                        Some(self.embed_padded(cache, &own, None, self.precision)?)
+                        Some(self.embed_padded(cache, &own, None)?)
                     }
                 };
-                let embeddings = again.as_ref().unwrap_or(&part.embeddings);
-                (embeddings * rows)?.sum_all()?.backward()
-            })?;
+                let (embeddings, mask) = match &again {
+                    Some((embeddings, mask)) => (embeddings, mask),
+                    None => (&part.embeddings, &part.mask),
+                };
+                mask.backward(&(embeddings * rows)?.sum_all()?)
+            };
+            let stores = self.in_precision(|| map_parts(&self.device, round.iter().collect(), part))?;
             stores.iter().try_for_each(|store| gradients.add(&self.parameters, store))?;
         }
         Ok(())
@@ -326,8 +341,9 @@ impl<'a> Head<'a> {
         let mut out = vec![0f32; all.len() * m];
         let mut finished = 0;
         for texts in self.parts(cache, &all) {
-            let rows = self.embed_padded(cache, &texts, None, Precision::F32);
-            let rows: Vec<f32> = rows.and_then(|x| x.flatten_all()?.to_vec1()).map_err(ModelError::from)?;
+            let rows = self.embed_padded(cache, &texts, None);
+            let rows: Vec<f32> =
+                rows.and_then(|(x, _)| x.flatten_all()?.to_vec1()).map_err(ModelError::from)?;
             for (&text, row) in texts.iter().zip(rows.chunks_exact(m)) {
                 out[text * m..][..m].copy_from_slice(row);
             }

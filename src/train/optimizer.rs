@@ -1,10 +1,12 @@
 //! AdamW with parameter groups and visible moments.
 
 use candle_core::backprop::GradStore;
-use candle_core::{Tensor, Var};
+use candle_core::{D, Tensor, Var};
 
 use super::error::TrainError;
 use super::parameters::Weights;
+#[cfg(feature = "cuda")]
+use crate::model::AdamWStep;
 
 /// A trainable tensor with its name in reports and checkpoints.
 #[derive(Clone)]
@@ -101,6 +103,13 @@ impl AdamW {
                 let Some(gradient) = gradients.get(parameter) else {
                     continue;
                 };
+                #[cfg(feature = "cuda")]
+                if parameter.var.device().is_cuda() {
+                    let (betas, corrections) = ([BETA1, BETA2], [correction1, correction2]);
+                    let step = AdamWStep { betas, corrections, rate, weight_decay: group.weight_decay };
+                    step.run(&parameter.var, [&m.first, &m.second], gradient)?;
+                    continue;
+                }
                 m.first = ((&m.first * BETA1)? + (gradient * (1.0 - BETA1))?)?;
                 m.second = ((&m.second * BETA2)? + (gradient.sqr()? * (1.0 - BETA2))?)?;
                 let unbiased = (&m.first / correction1)?;
@@ -139,7 +148,8 @@ impl Gradients {
         if self.by_name.is_empty() {
             return Ok(0.0);
         }
-        let squares = self.by_name.values().map(|gradient| gradient.sqr()?.sum_all());
+        // Row by row first: candle's sum of a whole tensor uses one block of a GPU.
+        let squares = self.by_name.values().map(|gradient| gradient.sqr()?.sum(D::Minus1)?.sum_all());
         // Read in one transfer: each read synchronises with the device.
         let squares = Tensor::stack(&squares.collect::<candle_core::Result<Vec<_>>>()?, 0)?;
         Ok(squares.to_vec1::<f32>()?.into_iter().map(f64::from).sum::<f64>().sqrt())
@@ -155,10 +165,9 @@ mod tests {
     use super::*;
     use candle_core::Device;
 
-    /// Two steps against values computed from the definition.
-    #[test]
-    fn adamw_by_hand() -> candle_core::Result<()> {
-        let var = Var::new(&[1f32], &Device::Cpu)?;
+    /// Three steps against values computed from the definition.
+    fn adamw_by_hand(device: &Device) -> candle_core::Result<()> {
+        let var = Var::new(&[1f32], device)?;
         let parameter = Parameter { name: "x".to_owned(), var: var.clone() };
         let mut optimizer = AdamW::new(vec![Group {
             parameters: vec![parameter.clone()],
@@ -180,6 +189,18 @@ mod tests {
             assert!((f64::from(var.to_vec1::<f32>()?[0]) - x).abs() < 1e-5);
         }
         Ok(())
+    }
+
+    #[test]
+    fn adamw_by_hand_on_the_cpu() -> candle_core::Result<()> {
+        adamw_by_hand(&Device::Cpu)
+    }
+
+    /// Needs a GPU.
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn adamw_by_hand_on_a_gpu() -> candle_core::Result<()> {
+        adamw_by_hand(&Device::new_cuda(0)?)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::losses;
 use super::optimizer::Gradients;
 use super::report::LossParts;
 use crate::error::Result;
-use crate::model::{ModelError, unit_rows};
+use crate::model::{ModelError, rows, unit_rows};
 
 impl Inputs<'_> {
     /// Losses of one batch and their gradients for the head and `tree`, step number `step`.
@@ -70,7 +70,7 @@ impl Inputs<'_> {
     ) -> candle_core::Result<(Tensor, LossParts)> {
         let settings = &self.config.losses;
         let weights = &settings.weights;
-        let pick = |rows: &[u32], from: &Tensor| from.index_select(&Tensor::new(rows, self.device)?, 0);
+        let pick = |places: &[u32], from: &Tensor| rows(from, &Tensor::new(places, self.device)?);
         let (unit_queries, unit_documents) = (unit_rows(queries)?, unit_rows(documents)?);
         let query_roots = tree.at_root(&unit_queries)?;
         let query_paths = tree.paths(&query_roots)?;

@@ -88,7 +88,7 @@ fn every_choice_trains() {
         config.tree.routing_dim = Some(routing_dim);
         config.tree.transform = transform;
         config.losses.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
-        config.encoder.precision = if height == 2 { Precision::Bf16 } else { Precision::F32 };
+        config.encoder.precision = if height == 2 { Precision::Tf32 } else { Precision::F32 };
         config.schedule.refresh_interval = 1;
         config.schedule.decay = Decay::Cosine;
         config.distillation.temperature = 0.1;

@@ -67,7 +67,11 @@ pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> Result<Tensor
     apply([&x.contiguous()?, weight], operation)
 }
 
-fn forward((x, lx): Operand<'_>, (w, lw): Operand<'_>) -> Result<(CpuStorage, Shape)> {
+/// `x W^T` on any device.
+pub(in crate::model) fn forward<S: BackendStorage>(
+    (x, lx): (&S, &Layout),
+    (w, lw): (&S, &Layout),
+) -> Result<(S, Shape)> {
     let (out, width) = lw.shape().dims2()?;
     let rows = lx.shape().elem_count() / width;
     let flat = Layout::contiguous_with_offset((rows, width), lx.start_offset());
@@ -80,7 +84,10 @@ fn forward((x, lx): Operand<'_>, (w, lw): Operand<'_>) -> Result<(CpuStorage, Sh
 }
 
 /// Gradients with respect to `x` and `weight`.
-fn backward([x, weight]: [&Tensor; 2], gradient: &Tensor) -> Result<[Option<Tensor>; 2]> {
+pub(in crate::model) fn backward(
+    [x, weight]: [&Tensor; 2],
+    gradient: &Tensor,
+) -> Result<[Option<Tensor>; 2]> {
     let (out, width) = weight.dims2()?;
     let rows = gradient.reshape(((), out))?;
     let dx = rows.matmul(weight)?.reshape(x.shape())?;

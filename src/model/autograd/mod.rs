@@ -14,7 +14,7 @@ use super::rotation::Rotation;
 use operation::{OnCpu, Operand, apply};
 
 mod attention;
-mod linear;
+pub(super) mod linear;
 pub(super) mod operation;
 
 pub(crate) use attention::attention;

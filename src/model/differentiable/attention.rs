@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
+use candle_core::backprop::GradStore;
 use candle_core::{D, Device, Tensor};
 
-use super::{Precision, Program};
+use super::Program;
 use crate::model::autograd;
+#[cfg(feature = "cuda")]
+use crate::model::config::{Activation, Norms};
 use crate::model::config::{RelativePositions, TransformerConfig};
+#[cfg(feature = "cuda")]
+use crate::model::gpu;
 use crate::model::rotation::Rotation;
+#[cfg(feature = "cuda")]
+use crate::model::transformer::Layer;
 
 /// Added to the attention scores of masked tokens. Finite, so that a row of padding does not give NaN.
 const MASKED_SCORE: f32 = -1e9;
@@ -18,19 +25,15 @@ pub(crate) struct AttentionMask {
     program: Program,
     /// `[batch, 1, 1, tokens]` f32, 0 at real tokens; for the composed form.
     additive: Option<Tensor>,
+    /// Gradients that whole layers leave for [`Self::backward`].
+    #[cfg(feature = "cuda")]
+    aside: gpu::Aside,
 }
 
 impl AttentionMask {
-    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program of the device for
-    /// this precision.
-    pub(crate) fn new(
-        lengths: &[usize],
-        tokens: usize,
-        device: &Device,
-        precision: Precision,
-    ) -> candle_core::Result<Self> {
-        let fused = device.is_cpu() && precision == Precision::F32;
-        let program = if fused { Program::Fused } else { Program::Composed(precision) };
+    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program of the device.
+    pub(crate) fn new(lengths: &[usize], tokens: usize, device: &Device) -> candle_core::Result<Self> {
+        let program = if device.is_cpu() { Program::Fused } else { Program::Composed };
         Self::with_program(lengths, tokens, device, program)
     }
 
@@ -42,7 +45,7 @@ impl AttentionMask {
     ) -> candle_core::Result<Self> {
         let additive = match program {
             Program::Fused => None,
-            Program::Composed(_) => {
+            Program::Composed => {
                 let mut mask = vec![0f32; lengths.len() * tokens];
                 for (row, &length) in mask.chunks_mut(tokens).zip(lengths) {
                     row[length..].fill(MASKED_SCORE);
@@ -50,12 +53,49 @@ impl AttentionMask {
                 Some(Tensor::from_vec(mask, (lengths.len(), 1, 1, tokens), device)?)
             }
         };
-        Ok(Self { lengths: lengths.to_vec(), program, additive })
+        Ok(Self {
+            lengths: lengths.to_vec(),
+            program,
+            additive,
+            #[cfg(feature = "cuda")]
+            aside: gpu::Aside::default(),
+        })
     }
 
     /// The program that the mask is made for.
     pub(crate) fn program(&self) -> Program {
         self.program
+    }
+
+    /// The backward pass of what was computed with this mask.
+    pub(crate) fn backward(&self, loss: &Tensor) -> candle_core::Result<GradStore> {
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "completed after a pass on a GPU"))]
+        let mut store = loss.backward()?;
+        #[cfg(feature = "cuda")]
+        self.aside.move_to(&mut store);
+        Ok(store)
+    }
+
+    /// A layer as one operation, on a GPU and if it is of the kind that has one.
+    #[cfg(feature = "cuda")]
+    pub(super) fn whole_layer(
+        &self,
+        layer: &Layer<Tensor>,
+        x: &Tensor,
+        bias: Option<&Tensor>,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Option<Tensor>> {
+        let step = config.feed_forward;
+        let is_plain = config.norms == Norms::After
+            && bias.is_none()
+            && (layer.span.theta, layer.span.window) == (None, None)
+            && (step.gated, step.activation) == (false, Activation::GeluErf);
+        match &self.additive {
+            Some(mask) if is_plain && x.device().is_cuda() => {
+                gpu::layer(x, layer, mask, (config.heads, config.layer_norm_eps as f32), &self.aside)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Attention of projected rows, to tokens at most `window` away, if there is one.
@@ -72,21 +112,16 @@ impl AttentionMask {
         config: &TransformerConfig,
     ) -> candle_core::Result<Tensor> {
         let (heads, width) = (config.heads, config.head_size());
-        let (Some(mask), Program::Composed(precision)) = (&self.additive, self.program) else {
+        let Some(mask) = &self.additive else {
             return autograd::attention(query, key, value, bias, &self.lengths, heads, window);
         };
         let (batch, tokens, m) = query.dims3()?;
         #[cfg(feature = "cuda")]
         if query.device().is_cuda() && bias.is_none() && window.is_none() {
-            use crate::model::gpu::{permute, softmax};
-            let split = |t: &Tensor, axes| permute(&t.reshape((batch, tokens, heads, width))?, axes);
-            let scores = precision.matmul(&split(query, [0, 2, 1, 3])?, &split(key, [0, 2, 3, 1])?)?;
-            let weights = softmax(&scores, mask, 1.0 / (width as f32).sqrt())?;
-            let context = precision.matmul(&weights, &split(value, [0, 2, 1, 3])?)?;
-            return permute(&context, [0, 2, 1, 3])?.reshape((batch, tokens, m));
+            return gpu::attention([query, key, value], mask, heads);
         }
         let split = |t: &Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
-        let scores = precision.matmul(&split(query)?, &split(key)?.transpose(2, 3)?)?;
+        let scores = split(query)?.matmul(&split(key)?.transpose(2, 3)?)?;
         let mut scores = (scores / (width as f64).sqrt())?.broadcast_add(mask)?;
         if let Some(bias) = bias {
             scores = scores.broadcast_add(&bias.unsqueeze(0)?)?;
@@ -95,7 +130,7 @@ impl AttentionMask {
             scores = scores.broadcast_add(&window_mask(tokens, window, query.device())?)?;
         }
         let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
-        let context = precision.matmul(&weights, &split(value)?)?;
+        let context = weights.matmul(&split(value)?)?;
         context.transpose(1, 2)?.contiguous()?.reshape((batch, tokens, m))
     }
 }

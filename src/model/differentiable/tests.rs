@@ -126,6 +126,16 @@ fn random_of(
     layout: usize,
     seed: u64,
 ) -> (Transformer<Tensor>, Vec<(String, Var)>) {
+    random_on(&Device::Cpu, config, layout, seed)
+}
+
+/// As [`random_of`], on a device.
+fn random_on(
+    device: &Device,
+    config: TransformerConfig,
+    layout: usize,
+    seed: u64,
+) -> (Transformer<Tensor>, Vec<(String, Var)>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut vars = Vec::new();
     let mut tensor = |name: &str, shape: &[usize]| {
@@ -141,7 +151,7 @@ fn random_of(
         let half_width = std * 3f32.sqrt();
         let values: Vec<f32> =
             (0..count).map(|_| mean + half_width * (2.0 * rng.random::<f32>() - 1.0)).collect();
-        let var = Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu)?)?;
+        let var = Var::from_tensor(&Tensor::from_vec(values, shape, device)?)?;
         vars.push((name.to_owned(), var.clone()));
         Ok(var.as_tensor().clone())
     };
@@ -176,8 +186,7 @@ fn packed_composed_and_fused_agree() {
         let layers = config.layers;
         let (transformer, vars) = random_of(config.clone(), layout, 1);
         let (texts, ids, lengths) = texts();
-        let composed =
-            real(&transformer.forward(&ids, &lengths, Program::Composed(Precision::F32)).unwrap(), &lengths);
+        let composed = real(&transformer.forward(&ids, &lengths, Program::Composed).unwrap(), &lengths);
         let fused = real(&transformer.forward(&ids, &lengths, Program::Fused).unwrap(), &lengths);
         let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
         let packed = PackedTransformer::new(&transformer, layers, EncoderPrecision::F32).unwrap();
@@ -286,7 +295,7 @@ fn gradients_reach_every_tensor_and_agree() {
     for (name, config, layout) in descriptions() {
         let (transformer, vars) = random_of(config, layout, 2);
         let (_, ids, lengths) = texts();
-        let stores = [Program::Composed(Precision::F32), Program::Fused].map(|program| {
+        let stores = [Program::Composed, Program::Fused].map(|program| {
             let hidden = transformer.forward(&ids, &lengths, program).unwrap();
             objective(&hidden, &lengths).backward().unwrap()
         });
@@ -304,30 +313,6 @@ fn gradients_reach_every_tensor_and_agree() {
             let off = worst(&composed, &fused);
             assert!(off < 1e-4 * scale.max(1.0), "{name} tensor {tensor}: {off} of {scale}");
         }
-    }
-}
-
-/// bf16 keeps 8 bits, so values and gradients agree only to about a percent of their scale.
-#[test]
-fn mixed_precision_is_close_in_values_and_gradients() {
-    let (transformer, vars) = random(Activation::GeluErf, 4);
-    let (_, ids, lengths) = texts();
-    let [exact, mixed] = [Precision::F32, Precision::Bf16].map(|precision| {
-        let hidden = transformer.forward(&ids, &lengths, Program::Composed(precision)).unwrap();
-        let store = objective(&hidden, &lengths).backward().unwrap();
-        let gradients: Vec<Vec<f32>> = vars
-            .iter()
-            .map(|(_, var)| store.get(var.as_tensor()).unwrap().flatten_all().unwrap().to_vec1().unwrap())
-            .collect();
-        (real(&hidden, &lengths), gradients)
-    });
-    let difference = worst(&exact.0, &mixed.0);
-    assert!(difference > 1e-5 && difference < 0.1, "{difference}");
-    for (number, (exact, mixed)) in exact.1.iter().zip(&mixed.1).enumerate() {
-        let norm = |values: &[f32]| values.iter().map(|x| x * x).sum::<f32>().sqrt();
-        let off: Vec<f32> = exact.iter().zip(mixed).map(|(a, b)| a - b).collect();
-        // A key's bias has only a rounding gradient.
-        assert!(norm(&off) < 0.05 * norm(exact) + 0.02, "tensor {number}: {} of {}", norm(&off), norm(exact));
     }
 }
 
@@ -370,6 +355,37 @@ fn gradients_match_finite_differences() {
             var.set(&start).unwrap();
             let tolerance = 1e-2 * gradient[at].abs() + 5e-3;
             assert!((slope - gradient[at]).abs() < tolerance, "{name} {tensor}: {slope} {}", gradient[at]);
+        }
+    }
+}
+
+/// A GPU computes the hidden states and gradients of the CPU, for every family. Needs a GPU.
+#[cfg(feature = "cuda")]
+#[test]
+fn a_gpu_agrees_with_the_cpu() {
+    let gpu = Device::new_cuda(0).unwrap();
+    for (name, config, layout) in descriptions() {
+        let (_, ids, lengths) = texts();
+        let runs = [(&Device::Cpu, Program::Fused), (&gpu, Program::Composed)].map(|(device, program)| {
+            let (transformer, vars) = random_on(device, config.clone(), layout, 2);
+            let ids = ids.to_device(device).unwrap();
+            let mask = AttentionMask::with_program(&lengths, 7, device, program).unwrap();
+            let x = transformer.embeddings.forward(&ids, program, &config).unwrap();
+            let hidden = transformer.stack.forward(x, &mask, &config).unwrap();
+            let hidden = hidden.to_device(&Device::Cpu).unwrap();
+            (real(&hidden, &lengths), mask.backward(&objective(&hidden, &lengths)).unwrap(), vars)
+        });
+        let [(expected, ..), (found, ..)] = &runs;
+        assert!(worst(expected, found) < 1e-5, "{name}: {}", worst(expected, found));
+        for (at, (tensor, _)) in runs[0].2.iter().enumerate() {
+            let [expected, found] = runs.each_ref().map(|(_, store, vars)| -> Vec<f32> {
+                let gradient = store.get(vars[at].1.as_tensor());
+                let gradient = gradient.unwrap_or_else(|| panic!("{name}: {tensor} has no gradient"));
+                gradient.flatten_all().unwrap().to_vec1().unwrap()
+            });
+            let scale = expected.iter().map(|x| x.abs()).fold(1.0, f32::max);
+            let off = worst(&expected, &found);
+            assert!(off < 1e-4 * scale, "{name} tensor {tensor}: {off} of {scale}");
         }
     }
 }

@@ -123,6 +123,19 @@ extern "C" __global__ void permute(const float *x, float *out, u32 n, u32 d1, u3
     out[at] = x[above2 / d1 * s0 + above2 % d1 * s1 + i2 * s2 + i3 * s3];
 }
 
+// The three kernels of AdamW, one element each. Decaying means of gradients and of their squares:
+#define IN_PLACE(NAME)                                                                                                 \
+    extern "C" __global__ void NAME(float *a, const float *b, const float *c, u32 n, float s, float t, float u) {      \
+        const u32 i = blockIdx.x * blockDim.x + threadIdx.x;                                                           \
+        if (i >= n) return;
+
+IN_PLACE(mean) a[i] = a[i] * s + b[i] * t; }
+
+IN_PLACE(mean_of_squares) a[i] = a[i] * s + b[i] * b[i] * t; }
+
+// a: parameter, b and c: its means; s: factor of its decay, t: rate by the first mean's correction, u: the other correction.
+IN_PLACE(descend) a[i] = a[i] * s - t * b[i] / (sqrtf(c[i] / u) + 1e-8f); }
+
 // Sums of columns over blocks of `block` rows: `[rows, width]` to `[ceil(rows / block), width]`. A thread block takes 32
 // columns and one block of rows.
 extern "C" __global__ void column_sums(const float *x, float *out, u32 rows, u32 width, u32 block) {

@@ -8,15 +8,19 @@
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
-use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
+use candle_core::{CudaStorage, D, Error, Layout, Result, Shape, Tensor};
 
+mod adamw;
+mod layer;
 mod operation;
 mod reshape;
 
+use super::autograd::linear as product;
 use super::autograd::operation::{GpuOperand as Operand, apply};
+pub(crate) use adamw::AdamWStep;
+pub(super) use layer::{Aside, attention, layer};
 use operation::{OnGpu, apply_without_gradients, ptx, rows_of, view};
 use reshape::column_sums;
-pub(super) use reshape::permute;
 
 /// Layer normalisation over the last dimension.
 ///
@@ -35,34 +39,36 @@ pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f3
     apply([&x.contiguous()?, weight, bias], operation)
 }
 
-/// `softmax(scale * scores + mask)` over the last dimension.
+/// `x W^T + bias`, or without a bias.
 ///
 /// # Shapes
-/// `scores` `[batch, heads, tokens, tokens]` and the output; `mask` `[batch, 1, 1, tokens]`, a constant; all
-/// f32.
-pub(super) fn softmax(scores: &Tensor, mask: &Tensor, scale: f32) -> Result<Tensor> {
-    let (_, heads, tokens, _) = scores.dims4()?;
-    let group = (heads * tokens) as u32;
+/// `x` `[.., in]`, `weight` `[out, in]`, `bias` `[out]`; output `[.., out]`; all f32.
+pub(super) fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let has_bias = bias.is_some();
     let operation = OnGpu(
-        "softmax",
-        move |name, [scores, mask, _]: [Operand<'_>; 3]| by_rows(name, [scores, mask, mask], group, scale),
-        move |_: [&Tensor; 3], y: &Tensor, gradient: &Tensor| {
-            Ok([Some(of_rows("softmax_gradient", [y, y, gradient], scale)?), None, None])
+        "bias",
+        move |name, [x, weight, bias]: [Operand<'_>; 3]| {
+            let (y, shape) = product::forward(x, weight)?;
+            if !has_bias {
+                return Ok((y, shape));
+            }
+            by_rows(name, [(&y, &Layout::contiguous(shape)), bias, bias], 1, 1.0)
+        },
+        move |[x, weight, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let [dx, dw] = product::backward([x, weight], gradient)?;
+            Ok([dx, dw, has_bias.then(|| column_sums(gradient)).transpose()?])
         },
     );
-    apply([&scores.contiguous()?, &mask.contiguous()?], operation)
+    apply([&x.contiguous()?, weight, bias.unwrap_or(weight)], operation)
 }
 
-/// `x + bias` over the last dimension, followed by GELU if `gelu`.
-pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
+/// GELU of `x + bias` over the last dimension.
+pub(super) fn bias_gelu(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let operation = OnGpu(
-        if gelu { "bias_gelu" } else { "bias" },
+        "bias_gelu",
         |name, [x, bias, _]: [Operand<'_>; 3]| by_rows(name, [x, bias, bias], 1, 1.0),
-        move |[x, bias, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
-            let dx = match gelu {
-                true => of_rows("bias_gelu_gradient", [x, bias, gradient], 1.0)?,
-                false => gradient.clone(),
-            };
+        |[x, bias, _]: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
+            let dx = of_rows("bias_gelu_gradient", [x, bias, gradient], 1.0)?;
             let db = column_sums(&dx)?;
             Ok([Some(dx), Some(db), None])
         },
@@ -89,7 +95,7 @@ pub(super) fn rows(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
             Ok([Some(sums), None, None])
         },
     );
-    apply([table, ids], operation)
+    apply([&table.contiguous()?, ids], operation)
 }
 
 /// The output of a kernel by rows, without gradients.
@@ -127,7 +133,8 @@ fn by_ids(name: &str, x: Operand<'_>, ids: Operand<'_>, shape: Shape) -> Result<
     let (x, ids) = (view::<f32>(x)?, view::<u32>(ids)?);
     let mut launch = function.builder();
     launch.arg(&x).arg(&ids).arg(&mut out).arg(&rows).arg(&width);
-    // SAFETY: the signature matches kernels.cu; ids are tokens, and the table has a row for each token.
+    // SAFETY: the signature matches kernels.cu; ids are tokens or places of a batch, and the table has a row
+    // for each.
     unsafe { launch.launch(a_warp_each(rows)) }.map_err(Error::wrap)?;
     Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), shape))
 }

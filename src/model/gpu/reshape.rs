@@ -4,8 +4,8 @@ use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 
-use super::operation::{OnGpu, apply_without_gradients, ptx, rows_of, view};
-use crate::model::autograd::operation::{GpuOperand as Operand, apply};
+use super::operation::{apply_without_gradients, ptx, rows_of, view};
+use crate::model::autograd::operation::GpuOperand as Operand;
 
 /// Rows that one thread block sums.
 const ROWS_PER_BLOCK: u32 = 512;
@@ -38,23 +38,7 @@ fn sums_of_blocks(name: &str, x: Operand<'_>) -> Result<(CudaStorage, Shape)> {
 }
 
 /// A contiguous copy of `x` whose axis i is axis `axes[i]` of `x`, which has four.
-pub(in crate::model) fn permute(x: &Tensor, axes: [usize; 4]) -> Result<Tensor> {
-    let operation = OnGpu(
-        "permute",
-        move |name, [x, ..]: [Operand<'_>; 3]| permuted(name, x, axes),
-        move |_: [&Tensor; 3], _: &Tensor, gradient: &Tensor| {
-            let mut back = [0; 4];
-            for (to, from) in axes.into_iter().enumerate() {
-                back[from] = to;
-            }
-            let dx = apply_without_gradients("permute", [gradient], |name, [x, ..]| permuted(name, x, back))?;
-            Ok([Some(dx), None, None])
-        },
-    );
-    apply([&x.contiguous()?], operation)
-}
-
-fn permuted(name: &str, x: Operand<'_>, axes: [usize; 4]) -> Result<(CudaStorage, Shape)> {
+pub(super) fn permuted(name: &str, x: Operand<'_>, axes: [usize; 4]) -> Result<(CudaStorage, Shape)> {
     let shape = x.1.shape();
     let n = shape.elem_count();
     let Ok(elements) = u32::try_from(n) else {

@@ -69,7 +69,7 @@ pub struct EncoderTraining {
     pub learning_rate: f64,
     /// AdamW decoupled weight decay, encoder only: decay would pull the tree to uniform.
     pub weight_decay: f64,
-    /// Number format of the trainable layers' matrix products.
+    /// Precision of the trainable layers' matrix products.
     pub precision: Precision,
     /// Longest query in training, in tokens; longer ones are truncated.
     pub max_query_tokens: usize,
