@@ -20,7 +20,7 @@ use crate::long::{self, AS_BEFORE};
 use crate::models::{self, EncoderArgs};
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
 use crate::printing;
-use crate::text::counted;
+use crate::text::{counted, escaped};
 
 /// The kind of words of an index, if any.
 #[derive(Clone, Copy)]
@@ -304,6 +304,11 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         (Some(analyzer), Some(_)) => format!("can be searched ({analyzer})"),
     };
     writeln!(out, "words          {words}")?;
+    if !stats.unlisted_fields.is_empty() {
+        let fields: Vec<String> = stats.unlisted_fields.iter().map(|field| escaped(field)).collect();
+        let fields = fields.join(", ");
+        writeln!(out, "filters        slow by {fields}: lists of their values would take too many bytes")?;
+    }
     let unreadable = || "cannot be read; see `ehi verify`".to_owned();
     let said = judgments.as_ref().map_or_else(unreadable, JudgmentStats::line);
     let dead = match stats.dead_judgments {

@@ -1,8 +1,12 @@
 //! Which documents a search may return: conditions on their ids and metadata.
 
+pub(crate) mod bits;
 mod error;
 mod json;
+mod key;
 mod kinds;
+mod lists;
+mod lookup;
 mod matches;
 mod time;
 mod values;
@@ -17,6 +21,8 @@ use serde_json::Value;
 pub use error::FilterError;
 pub(crate) use json::kind;
 pub(crate) use kinds::Observed;
+pub(crate) use lists::{BuiltLists, ListBuilder, SECTIONS};
+pub(crate) use lookup::{Answer, FieldLists};
 use matches::{Relation, Test};
 #[cfg(feature = "folders")]
 pub(crate) use time::rfc3339;

@@ -30,7 +30,7 @@ fn is_time(text: &str) -> bool {
 
 /// What a time is ordered by: date and time to the second, in UTC if the zone is known, the point and the
 /// digits of a fraction without trailing zeros, and whether the zone is known. `None` for other strings.
-fn key(text: &str) -> Option<Vec<u8>> {
+pub(super) fn key(text: &str) -> Option<Vec<u8>> {
     let (start, rest) = text.as_bytes().split_at_checked(SECONDS).filter(|_| is_time(text))?;
     let zoned = match rest {
         [rest @ .., b'Z'] => Some((rest, 0)),

@@ -52,7 +52,8 @@ fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
     }
 }
 
-fn integer(number: &Number) -> Option<i128> {
+/// The number as an integer, unless it is stored as a float.
+pub(super) fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
@@ -100,7 +101,7 @@ impl ValueSet {
 }
 
 /// A total order of scalars: by type, then by [`compare`].
-fn order(a: &Value, b: &Value) -> Ordering {
+pub(super) fn order(a: &Value, b: &Value) -> Ordering {
     let rank = |value: &Value| match value {
         Value::Null => 0,
         Value::Bool(_) => 1,

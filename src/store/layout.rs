@@ -114,7 +114,7 @@ pub(super) mod sealed {
     /// More than any file has.
     pub const MOST_SECTIONS: u32 = 64;
     /// Upper bound of the names of sections.
-    pub const SECTION_NAMES: usize = 70;
+    pub const SECTION_NAMES: usize = 81;
 
     pub const TAIL_MAGIC: [u8; MAGIC_BYTES] = *b"ehs-end\n";
     /// The fixed-width end of a sealed file, which locates the rest.
@@ -192,6 +192,8 @@ pub(super) mod segment {
     /// Occurrences of all terms in each row, u32, and in all rows, one u64.
     pub const LENGTHS: u32 = 68;
     pub const TOTAL_LENGTH: u32 = 69;
+    /// The lists of the values of metadata, as built by `filter`, in this order; section after section.
+    pub const FIELD_LISTS: [u32; crate::filter::SECTIONS] = [72, 73, 74, 75, 76, 77, 78, 79, 80];
 }
 
 /// A log: its header, and the header of a frame.

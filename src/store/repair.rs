@@ -279,6 +279,7 @@ impl Repair {
         let segment = self.open(entry, false)?;
         segment.check_bytes().collect::<Result<()>>()?;
         segment.check_terms(true)?;
+        segment.check_lists()?;
         if self.manifest.config.is_lexical() && !segment.is_lexical() {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
@@ -301,9 +302,7 @@ impl Repair {
             self.report.lost += live(entry);
             return Ok(());
         };
-        if let Some(lexer) = anew.lexer {
-            segment.trust_all_but_terms(&unchecked, lexer)?;
-        }
+        segment.trust_all_but_terms(&unchecked, anew.lexer)?;
         let tombstones = undamaged(self.tombstones(entry, true))?;
         let is_dead = |row| tombstones.as_ref().is_some_and(|tombstones| tombstones.contains(row));
         let mut found = Vec::new();

@@ -1,6 +1,6 @@
 //! Sizes and counts.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -16,7 +16,7 @@ use crate::scan::Similarity;
 pub struct StoreBytes {
     /// Embeddings.
     pub vectors: u64,
-    /// Documents, with their ids, metadata and posting lists of leaves.
+    /// Documents, with their ids, metadata and its lists, and posting lists of leaves.
     pub documents: u64,
     /// Posting lists of terms.
     pub terms: u64,
@@ -131,6 +131,9 @@ pub struct StoreStats {
     pub lexical: bool,
     /// The kind of terms.
     pub analyzer: Option<Analyzer>,
+    /// Fields of metadata without lists of their values in some segment, because they would take too many
+    /// bytes: filters read them document by document.
+    pub unlisted_fields: Vec<String>,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -154,6 +157,7 @@ impl Store {
         let state = &view.state;
         let sizes = view.leaf_sizes()?;
         let (mut segments, mut memtable_documents) = (0, state.memtable_documents());
+        let mut unlisted = BTreeSet::new();
         let mut bytes = StoreBytes {
             dead_rows: bytes_below(&self.dir.join(names::SEGMENTS), &|name| name.ends_with(".dead")),
             log: bytes_below(&self.dir.join(names::LOG), &|_| true),
@@ -166,6 +170,8 @@ impl Store {
             bytes.vectors += vectors;
             bytes.documents += documents - segment.term_bytes();
             bytes.terms += segment.term_bytes();
+            // `verify` reports damaged lists.
+            unlisted.extend(segment.fields_left_out().unwrap_or_default());
         }
         if self.is_read_only() {
             // A damaged log has no commits that the next writer would take over.
@@ -196,6 +202,7 @@ impl Store {
             similarity: config.similarity()?,
             lexical: self.is_lexical(),
             analyzer: Analyzer::from_code(self.terms()),
+            unlisted_fields: unlisted.into_iter().collect(),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),

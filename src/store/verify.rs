@@ -175,6 +175,7 @@ impl Store {
                 codes::check(segment, self.config.dim as usize, &mut report, done)?;
                 report.term_postings += report.note(segment.check_terms(true))?.unwrap_or_default();
                 self.check_texts(segment, &mut report)?;
+                report.note(segment.check_lists())?;
                 let lexical = self.is_lexical();
                 if lexical && !segment.is_lexical() {
                     let what = "the posting lists of terms";

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     codes::{self, StoredCodes},
     document::Document,
+    filter::{Answer, Filter},
     ids::{Generation, LeafId, Row},
     lexical::List,
     outline::Outline,
@@ -424,6 +425,20 @@ impl<'a> Run<'a> {
     /// for rows in memory.
     pub fn segment(&self) -> Option<u64> {
         self.part.segment().map(|segment| segment.files().number)
+    }
+
+    /// Which of the rows, which must be all rows of a part, pass a filter, as far as lists of the values of
+    /// metadata say; `None` for rows without lists. Lists that are damaged say nothing, with a warning.
+    pub(crate) fn answer(&self, filter: &Filter) -> Option<Answer> {
+        let segment = self.part.segment()?;
+        let rows_of_id = |id: &str| {
+            let head = self.part.find(id).ok().flatten();
+            head.and_then(|head| self.part.rows_of(head).ok()).unwrap_or_default()
+        };
+        segment.answer(filter, &rows_of_id).unwrap_or_else(|error| {
+            tracing::warn!(%error, "a filter is evaluated on the metadata of each document");
+            None
+        })
     }
 
     /// A range of the rows, counted from the first of these.

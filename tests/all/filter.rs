@@ -1,17 +1,21 @@
 //! Searches with a filter: every hit passes it, and none is missing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
 
 use crate::support::{self, Shape, bundle, document};
 use ehi::model::Role;
-use ehi::{Document, Filter, Index, SearchRequest};
+use ehi::{Document, Filter, Index, RepairOptions, SearchRequest, no_progress};
 use serde_json::json;
 
 const STORED: usize = 1_200;
 const QUESTIONS: [&str; 3] = ["tree leaf", "gene protein virus", "what 40"];
 
 fn tagged(place: usize) -> Document {
-    let tags = json!({ "place": place, "tenant": format!("t{}", place % 7), "rare": place % 401 == 5 });
+    let (tenant, rare) = (format!("t{}", place % 7), place % 401 == 5);
+    let tags = json!({
+        "place": place, "tenant": tenant, "rare": rare, "list": [place % 7, "x"], "of": [{ "rare": rare }],
+    });
     document(place).with_metadata(tags)
 }
 
@@ -52,6 +56,9 @@ fn filters() -> Vec<(&'static str, Filter)> {
         ("ids of a tenant", Filter::ids((0..200).map(support::id)).and(Filter::eq("tenant", "t1"))),
         ("all but", !Filter::one_of("tenant", ["t0", "t1", "t2", "t4", "t5", "t6"])),
         ("without", !Filter::exists("place")),
+        ("in a list", Filter::eq("list", 3).and(Filter::eq("list", "x"))),
+        ("an element", Filter::eq("list.0", 3)),
+        ("objects in a list", Filter::eq("of.rare", true).or(Filter::lt("place", 9))),
     ]
 }
 
@@ -118,13 +125,21 @@ fn leaves_are_visited_as_they_are_needed_and_filters_are_remembered() {
     assert!(few.leaves_visited < many.leaves_visited, "{few:?} {many:?}");
     assert!(few.documents_checked > 0 && few.documents_checked < index.len());
     // Few enough to be all scored, without the tree; the second time without reading the metadata on disk.
-    let rare = Filter::eq("rare", true);
-    let (first, second) = (search(&rare, 2), search(&rare, 2));
+    let by_hand = Filter::eq("of.rare", true);
+    let (first, second) = (search(&by_hand, 2), search(&by_hand, 2));
     assert_eq!((first.leaves_visited, second.leaves_visited), (0, 0));
     assert_eq!(first.documents_visited, second.documents_visited);
     assert!(first.documents_checked >= index.len());
     // Those in memory are examined each time, some of them twice.
     assert!(second.documents_checked < first.documents_checked - 700, "{first:?} {second:?}");
+    // The lists of values say the same without reading any.
+    let rare = Filter::eq("rare", true);
+    let by_lists = search(&rare, 2);
+    assert_eq!(
+        (by_lists.leaves_visited, by_lists.documents_visited),
+        (first.leaves_visited, first.documents_visited)
+    );
+    assert!(by_lists.documents_checked < first.documents_checked - 700, "{by_lists:?}");
     // Still correct after inserts and deletes.
     let before = index.search_with(QUESTIONS[0], &SearchRequest::dense().filter(&rare).k(100)).unwrap();
     index.delete(&before.hits[0].id).unwrap();
@@ -140,4 +155,48 @@ fn leaves_are_visited_as_they_are_needed_and_filters_are_remembered() {
         ids(&index.search_with(QUESTIONS[0], &SearchRequest::dense().filter(&rare).k(100)).unwrap()),
         expected
     );
+    assert_eq!(search(&Filter::eq("tenant", "t2"), 5).documents_checked, 0);
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn damaged_lists_of_values_are_found_passed_over_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index");
+    let index = Index::create(&path, &bundle(Shape { height: 2 })).unwrap();
+    let vector = |n: usize| (0..128).map(|i| ((i * 7 + n * 13) % 29) as f32 - 14.0).collect::<Vec<f32>>();
+    let metadata =
+        |n: usize| json!({ "name": format!("the name of {}", n % 4_000), "half": n.is_multiple_of(2) });
+    let all = (0..20_000)
+        .map(|n| (Document::new(support::id(n), "", "text").with_metadata(metadata(n)), vector(n)));
+    index.insert_vectors(all).unwrap();
+    index.compact().unwrap();
+    let filter = Filter::eq("name", "the name of 77").and(Filter::eq("half", false));
+    let found = |index: &Index| {
+        let result = index.search_with(&vector(3), &SearchRequest::dense().filter(&filter)).unwrap();
+        let ids: BTreeSet<String> = result.iter().map(|hit| hit.id.clone()).collect();
+        (ids, result.stats.documents_checked)
+    };
+    let expected: BTreeSet<String> = (77..20_000).step_by(4_000).map(support::id).collect();
+    assert_eq!(found(&index), (expected.clone(), 0));
+    drop(index);
+    // A byte of the last name in the lists, which come after the metadata themselves.
+    let segments = fs::read_dir(path.join("models/1/segments")).unwrap().flatten().map(|entry| entry.path());
+    let file =
+        segments.into_iter().find(|path| path.extension().is_some_and(|own| own == "documents")).unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let name = b"the name of 3999";
+    let at = bytes.windows(name.len()).rposition(|own| own == name).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    let index = Index::open(&path).unwrap();
+    assert_eq!(found(&index).0, expected);
+    let report = index.verify().unwrap();
+    assert!(!report.is_sound(), "{report:?}");
+    drop(index);
+    let repaired = Index::repair(&path, &RepairOptions::default(), &mut no_progress).unwrap();
+    assert_eq!(repaired.lost, 0, "{repaired:?}");
+    let index = Index::open(&path).unwrap();
+    assert!(index.verify().unwrap().is_sound());
+    assert_eq!((index.len(), found(&index)), (20_000, (expected, 0)));
 }

@@ -220,6 +220,12 @@ fn what_keeps_an_index_prints_what_is_documented() {
         "{stats}"
     );
     let apart = Flow::with(&["--passages", "20/5"]);
+    // Values of which no lists are kept.
+    let large = apart.path("large.jsonl");
+    let line = |n: u32| json!({ "id": n.to_string(), "text": "a", "metadata": { "note": format!("{n} ").repeat(2_000) } });
+    fs::write(&large, (10..40).map(|n| line(n).to_string() + "\n").collect::<String>()).unwrap();
+    apart.run("insert", &[text(&large)]).ok();
+    assert!(apart.run("stats", &[]).ok().contains("filters        slow by note: "));
     let apart = printed(&apart, "stats", &["--json"]);
     check("stats", &[before, printed(&flow, "stats", &["--json"]), apart]);
     let judged = printed(&flow, "judge", &["--json", QUESTION, &id(1)]);

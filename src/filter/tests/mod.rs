@@ -1,6 +1,7 @@
 mod deep;
 mod errors;
 mod ids;
+mod lists;
 mod mongodb;
 mod naive;
 mod properties;

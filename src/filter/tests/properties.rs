@@ -1,7 +1,10 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
-use super::{super::Filter, naive, read};
+use super::{
+    super::{Filter, ListBuilder, bits},
+    naive, read,
+};
 
 const IDS: [&str; 4] = ["", "a", "b", "c"];
 
@@ -146,6 +149,33 @@ proptest! {
             let stored = metadata.as_ref().map_or(vec![], |value| serde_json::to_vec(value).unwrap());
             prop_assert_eq!(filter.matches_bytes(id, &stored).unwrap(), expected);
         }
+    }
+
+    /// Each document has two rows, apart from each other.
+    #[test]
+    fn lists_say_the_same_as_metadata(json in filter(), documents in vec(metadata(), 0..80)) {
+        let (filter, count) = (read(&json), documents.len());
+        let mut builder = ListBuilder::default();
+        for (head, metadata) in (0..).zip(&documents) {
+            let stored = metadata.as_ref().map_or(vec![], |value| serde_json::to_vec(value).unwrap());
+            builder.add(head, &stored);
+        }
+        let rows_of = |head: u32, out: &mut Vec<u32>| out.extend([head, head + count as u32]);
+        let built = builder.build(2 * count, 0, &rows_of);
+        let id = |place: usize| IDS.get(place).copied().unwrap_or("z");
+        let rows_of_id = |id: &str| {
+            let place = IDS.iter().position(|own| *own == id).filter(|place| *place < count);
+            place.map_or(vec![], |place| vec![place as u32, (place + count) as u32])
+        };
+        let answer = filter.answer(&built.read(2 * count), &rows_of_id).unwrap();
+        for (place, metadata) in documents.iter().enumerate() {
+            let expected = filter.matches(id(place), metadata.as_ref());
+            for row in [place, place + count] {
+                prop_assert!(!bits::has(&answer.passing, row) || expected, "{} {:?}", json, metadata);
+                prop_assert!(bits::has(&answer.possible, row) || !expected, "{} {:?}", json, metadata);
+            }
+        }
+        prop_assert!(bits::rows(&answer.possible).all(|row| (row as usize) < 2 * count));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::damage::damaged;
 use crate::error::Result;
-use crate::filter::Filter;
+use crate::filter::{Answer, Filter, bits};
 use crate::ids::{Generation, Row};
 use crate::store::{Run, View};
 
@@ -89,8 +89,28 @@ pub(super) struct RowFilter<'a> {
 }
 
 impl<'a> RowFilter<'a> {
-    pub fn new(view: &'a View, filter: &'a Filter, cache: &'a FilterCache) -> Self {
-        Self { view, filter, cache, parts: view.parts(), known: cache.get(filter), checked: 0 }
+    /// Segments whose lists decide of all but a few documents are evaluated at once.
+    ///
+    /// # Errors
+    /// Damage of the metadata of these.
+    pub fn new(view: &'a View, filter: &'a Filter, cache: &'a FilterCache) -> Result<Self> {
+        let mut new = Self { view, filter, cache, parts: view.parts(), known: cache.get(filter), checked: 0 };
+        let mut is_new = false;
+        for part in new.parts.clone() {
+            let Some(segment) = part.segment().filter(|segment| !new.known.segments.contains_key(segment))
+            else {
+                continue;
+            };
+            if let Some(answer) = part.answer(filter).filter(|answer| answer.undecided() <= SAMPLE) {
+                let bits = new.decide(&part, answer)?;
+                new.known.segments.insert(segment, bits);
+                is_new = true;
+            }
+        }
+        if is_new {
+            cache.put(filter, new.known.clone());
+        }
+        Ok(new)
     }
 
     /// The only ids that can pass, if the filter names them.
@@ -118,8 +138,7 @@ impl<'a> RowFilter<'a> {
             let (seen, passed) = self.sample(0..self.view.rows() as u32)?;
             return Ok(passed * RARE < seen);
         }
-        let ones = |bits: &Bits| bits.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-        let mut passed: usize = segments.values().map(ones).sum();
+        let mut passed: usize = segments.values().map(|own| bits::count(own)).sum();
         let in_memory: Vec<Range<u32>> =
             self.parts.iter().filter(|part| part.segment().is_none()).map(rows_of).collect();
         for rows in in_memory {
@@ -148,7 +167,7 @@ impl<'a> RowFilter<'a> {
             part.and_then(|part| Some((part, self.known.segments.get(&part.segment()?)?)))
         {
             let local = (row.0 - part.first_row().0) as usize;
-            return Ok(bits[local / 64] >> (local % 64) & 1 == 1);
+            return Ok(bits::has(bits, local));
         }
         self.evaluate(row)
     }
@@ -182,26 +201,39 @@ impl<'a> RowFilter<'a> {
     }
 
     fn evaluate_part(&mut self, part: &Run<'a>) -> Result<Bits> {
-        let mut words = vec![0u64; part.len().div_ceil(64)];
-        for (local, row) in rows_of(part).map(Row).enumerate() {
+        let undecided = || Answer { passing: bits::none(part.len()), possible: bits::all(part.len()) };
+        self.decide(part, part.answer(self.filter).unwrap_or_else(undecided))
+    }
+
+    /// Evaluates the filter on the metadata of the documents that an answer leaves undecided.
+    fn decide(&mut self, part: &Run<'a>, answer: Answer) -> Result<Bits> {
+        let Answer { mut passing, possible } = answer;
+        let mut undecided = possible;
+        bits::zip(&mut undecided, &passing, |possible, passing| possible & !passing);
+        let first = part.first_row().0;
+        for local in bits::rows(&undecided) {
             // Once per document: either all of its rows pass or none.
-            if part.has_several() && part.head(local)? != local {
+            if part.has_several() && part.head(local as usize)? != local as usize {
                 continue;
             }
+            let row = Row(first + local);
             let passes = match self.evaluate(row) {
                 // Dead rows are never used.
                 Err(_) if !self.view.is_live(row) => false,
                 passes => passes?,
             };
-            words[local / 64] |= u64::from(passes) << (local % 64);
-        }
-        if part.has_several() {
-            for local in 0..part.len() {
-                let head = part.head(local)?;
-                words[local / 64] |= (words[head / 64] >> (head % 64) & 1) << (local % 64);
+            if passes {
+                bits::set(&mut passing, &[local]);
             }
         }
-        Ok(words.into())
+        if part.has_several() {
+            for local in bits::rows(&undecided) {
+                if bits::has(&passing, part.head(local as usize)?) {
+                    bits::set(&mut passing, &[local]);
+                }
+            }
+        }
+        Ok(passing.into())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Codes, SegmentFiles, joined::Joined};
 use crate::{
+    filter::{BuiltLists, ListBuilder},
     ids::LeafId,
     lexical,
     store::{
@@ -52,8 +53,11 @@ pub(in crate::store) fn build(
 
     let mut file = SealedWriter::create(folder, vectors)?;
     file.begin(ROWS)?;
+    let mut embedding_bytes = 0;
     for member in &members {
-        file.write(bytemuck::cast_slice(sources[member.source as usize].embedding(member.row)?))?;
+        let embedding = bytemuck::cast_slice(sources[member.source as usize].embedding(member.row)?);
+        file.write(embedding)?;
+        embedding_bytes += embedding.len() as u64;
         tick()?;
     }
     if let Some(codes) = codes {
@@ -83,6 +87,16 @@ pub(in crate::store) fn build(
     for member in &members {
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }
+    let of_passages = passages.as_ref().map(|own| (&*own.heads, &*own.next));
+    let lists = list_fields(sources, &members, of_passages, embedding_bytes)?;
+    for (place, (name, bytes)) in FIELD_LISTS.into_iter().zip(lists.sections()).enumerate() {
+        if place == 0 {
+            file.begin_apart(name)?
+        } else {
+            file.begin(name)?
+        }
+        file.write(bytes)?;
+    }
     if let Some(lexer) = lexer {
         let mut last = None;
         write_terms(sources, &members, &is_head, lexer, &mut |name, bytes| {
@@ -97,6 +111,35 @@ pub(in crate::store) fn build(
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
+}
+
+/// The lists of the values of metadata; `passages` has the head of each row and its document's next row.
+pub(super) fn list_fields(
+    sources: &[&dyn RowSource],
+    members: &[Member],
+    passages: Option<(&[u32], &[u32])>,
+    embedding_bytes: u64,
+) -> Result<BuiltLists> {
+    let (mut lists, mut bytes) = (ListBuilder::default(), embedding_bytes);
+    for (row, member) in members.iter().enumerate() {
+        if passages.is_none_or(|(heads, _)| heads[row] as usize == row) {
+            let source = sources[member.source as usize];
+            let metadata = source.metadata(member.row)?;
+            bytes += (source.payload(member.row)?.len() + metadata.len()) as u64;
+            // Metadata that cannot be read is damage, which is found where it is read.
+            lists.add(row as u32, metadata);
+        }
+    }
+    let rows_of = |head: u32, out: &mut Vec<u32>| {
+        out.push(head);
+        let Some((_, next)) = passages else { return };
+        let (mut at, most) = (head, out.len() + next.len());
+        while let Some(&after) = next.get(at as usize).filter(|after| **after != at && out.len() < most) {
+            out.push(after);
+            at = after;
+        }
+    };
+    Ok(lists.build(members.len(), bytes, &rows_of))
 }
 
 /// The positions of rows in their documents, in their stored form.

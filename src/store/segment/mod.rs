@@ -11,6 +11,7 @@
 mod build;
 mod codes;
 mod joined;
+mod lists;
 mod read;
 mod terms;
 

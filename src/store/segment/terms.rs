@@ -97,10 +97,14 @@ impl Segment {
         }
     }
 
-    /// For a repair: trusts pages on which nothing but posting lists of terms is damaged. Lists follow from
-    /// texts: with those of the texts as they are, such a page has its checksum. `unchecked` is another
-    /// handle of the same segment, whose bytes are not checked any more.
-    pub(in crate::store) fn trust_all_but_terms(&self, unchecked: &Self, lexer: &dyn Lexer) -> Result<()> {
+    /// For a repair: trusts pages on which nothing but lists of terms and of metadata is damaged. They follow
+    /// from the documents: with those of the documents as they are, such a page has its checksum. `unchecked`
+    /// is another handle of the same segment, whose bytes are not checked any more.
+    pub(in crate::store) fn trust_all_but_terms(
+        &self,
+        unchecked: &Self,
+        lexer: Option<&dyn Lexer>,
+    ) -> Result<()> {
         let pages = self.documents.damaged_at_border(TERMS)?;
         if pages.is_empty() {
             return Ok(());
@@ -109,9 +113,13 @@ impl Segment {
         let mut sections = BTreeMap::<u32, Vec<u8>>::new();
         let members: Vec<Member> = (0..self.rows()).map(|row| Member { source: 0, row }).collect();
         let is_head = |row: usize| unchecked.head(row as u32).is_ok_and(|head| head as usize == row);
-        let made = write_terms(&[unchecked], &members, &is_head, lexer, &mut |name, bytes| {
-            sections.entry(name).or_default().extend_from_slice(bytes);
-            Ok(())
+        let made = unchecked.made_lists().and_then(|lists| {
+            sections.extend(FIELD_LISTS.into_iter().zip(lists.sections().map(<[u8]>::to_vec)));
+            let Some(lexer) = lexer else { return Ok(()) };
+            write_terms(&[unchecked], &members, &is_head, lexer, &mut |name, bytes| {
+                sections.entry(name).or_default().extend_from_slice(bytes);
+                Ok(())
+            })
         });
         match made {
             Ok(()) => self.documents.trust_with(&pages, &sections),

@@ -1,0 +1,143 @@
+//! Searches by vector with a filter that is new each time, against one that is repeated and against none.
+//!
+//!     cargo bench --bench filters -- BUNDLE DOCUMENTS
+//!
+//! Documents have a year, a language (9:1), a price, three of 1,000 tags by Zipf, and a name of a third as
+//! many as there are documents. Vectors are drawn around 1,000 centres. Prints the time of insertion, the
+//! bytes of documents with and without metadata, and per filter the share of documents that it lets
+//! through, the median and the 99th percentile in microseconds, and the share of filtered exact search's
+//! hits found.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use ehi::{Bundle, Document, Filter, Index, SearchRequest};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+
+const CENTRES: usize = 1_000;
+const TAGS: usize = 1_000;
+const ROUNDS: usize = 200;
+
+type Make = fn(&mut ChaCha8Rng, usize) -> Filter;
+
+/// Filters by how many documents pass, each with another value every time.
+const FILTERS: [(&str, Make); 8] = [
+    ("price, 90%", |rng, _| Filter::lt("price", 900.0 + rng.random_range(0.0..1.0))),
+    ("price, 50%", |rng, _| Filter::gte("price", 500.0 + rng.random_range(0.0..1.0))),
+    ("price, 10%", |rng, _| {
+        let from = rng.random_range(0.0..900.0);
+        Filter::gte("price", from).and(Filter::lt("price", from + 100.0))
+    }),
+    ("year, 2%", |rng, _| Filter::eq("year", rng.random_range(1970..2020))),
+    ("price, 1%", |rng, _| {
+        let from = rng.random_range(0.0..990.0);
+        Filter::gte("price", from).and(Filter::lt("price", from + 10.0))
+    }),
+    ("three fields", |rng, _| {
+        let from = rng.random_range(1970..2010);
+        let years = Filter::gte("year", from).and(Filter::lt("year", from + 10));
+        years.and(Filter::eq("lang", "en")).and(Filter::lt("price", rng.random_range(400.0..600.0)))
+    }),
+    ("price, 0.1%", |rng, _| {
+        let from = rng.random_range(0.0..999.0);
+        Filter::gte("price", from).and(Filter::lt("price", from + 1.0))
+    }),
+    ("a name", |rng, count| Filter::eq("name", name(rng.random_range(0..count / 3)))),
+];
+
+fn name(number: usize) -> String {
+    format!("name {number}")
+}
+
+fn metadata(rng: &mut ChaCha8Rng, count: usize) -> serde_json::Value {
+    let mut tag = || (TAGS as f64).powf(rng.random_range(0.0..1.0)) as usize;
+    let tags = [tag(), tag(), tag()].map(|tag| format!("tag {tag}"));
+    let (year, price) = (rng.random_range(1970..2020), rng.random_range(0.0..1_000.0));
+    let lang = if rng.random_range(0..10) == 0 { "de" } else { "en" };
+    json!({ "year": year, "lang": lang, "price": price, "tags": tags, "name": name(rng.random_range(0..count / 3)) })
+}
+
+fn vector(rng: &mut ChaCha8Rng, centre: &[f32]) -> Vec<f32> {
+    centre.iter().map(|x| x + rng.random_range(-0.7..0.7)).collect()
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let [bundle, count] = arguments.as_slice() else {
+        println!("not run: see the head of benches/filters.rs");
+        return;
+    };
+    let count: usize = count.parse().expect("DOCUMENTS is a number");
+    let bundle = Bundle::from_encoder(bundle).expect("the model loads");
+    let dim = bundle.model().encoder().dim();
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let centres: Vec<Vec<f32>> =
+        (0..CENTRES).map(|_| (0..dim).map(|_| rng.random_range(-1.0..1.0)).collect()).collect();
+    let dir = tempfile::tempdir().expect("a folder");
+    let fill = |name: &str, with: bool| {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let index = Index::create(dir.path().join(name), &bundle).expect("an index");
+        let started = Instant::now();
+        let mut documents = (0..count).map(|number| {
+            let document = Document::new(format!("{number:08}"), "", format!("sentence {number}"));
+            let metadata = metadata(&mut rng, count);
+            let own = vector(&mut rng, &centres[number % CENTRES]);
+            (if with { document.with_metadata(metadata) } else { document }, own)
+        });
+        loop {
+            let group: Vec<_> = documents.by_ref().take(10_000).collect();
+            if group.is_empty() {
+                break;
+            }
+            index.insert_vectors(group).expect("documents are stored");
+        }
+        index.flush().expect("a flush");
+        let bytes = index.stats().expect("sizes").bytes;
+        println!(
+            "{name}: {:.1} s, {} bytes",
+            started.elapsed().as_secs_f64(),
+            bytes.vectors + bytes.documents
+        );
+        index
+    };
+    drop(fill("without metadata", false));
+    let index = fill("with metadata", true);
+    let questions: Vec<Vec<f32>> =
+        (0..ROUNDS).map(|number| vector(&mut rng, &centres[number * 7 % CENTRES])).collect();
+    let time = |request: &SearchRequest, question: &Vec<f32>| {
+        let started = Instant::now();
+        let result = index.search_with(question, request).expect("a search");
+        (started.elapsed().as_secs_f64() * 1e6, result)
+    };
+    let show = |name: &str, share: f64, mut times: Vec<f64>, recall: f64| {
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+        println!("{name:24} {:7.3}%  {:9.0} {:9.0}  {recall:.4}", 100.0 * share, at(0.5), at(0.99));
+    };
+    println!("{:24} {:>8}  {:>9} {:>9}  recall", "filter", "passes", "median us", "p99 us");
+    let none = SearchRequest::dense();
+    let plain: Vec<f64> = questions.iter().map(|question| time(&none, question).0).collect();
+    show("none", 1.0, plain, 1.0);
+    for (name, make) in FILTERS {
+        let (mut new, mut again, mut found, mut all) = (Vec::new(), Vec::new(), 0, 0);
+        let share = {
+            let one = make(&mut ChaCha8Rng::seed_from_u64(3), count);
+            let passing = index.iter().flatten().filter(|own| one.matches(&own.id, own.metadata.as_ref()));
+            passing.count() as f64 / count as f64
+        };
+        for question in &questions {
+            let request = SearchRequest::dense().filter(&make(&mut rng, count));
+            let (took, result) = time(&request, question);
+            new.push(took);
+            again.push(time(&request, question).0);
+            let exact: HashSet<String> =
+                time(&request.exact(), question).1.into_iter().map(|hit| hit.id).collect();
+            all += exact.len();
+            found += result.iter().filter(|hit| exact.contains(&hit.id)).count();
+        }
+        show(name, share, new, found as f64 / all.max(1) as f64);
+        show("  again", share, again, 1.0);
+    }
+}

@@ -1,0 +1,250 @@
+//! Answers a filter by the lists of values, without the metadata of documents.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::bits;
+use super::key::{NULL_KEY, key};
+use super::lists::{EVERYTHING, HAS_ARRAYS, LEFT_OUT};
+use super::matches::{Relation, Test};
+use super::{Filter, Join, Node};
+
+/// The lists of a segment as they are stored; any of them may be damaged.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldLists<'a> {
+    /// Number of rows of the segment.
+    pub rows: usize,
+    pub more: u64,
+    pub names: &'a [u8],
+    pub name_ends: &'a [u64],
+    pub fields: &'a [[u32; 2]],
+    pub keys: &'a [u8],
+    pub key_ends: &'a [u64],
+    pub lists: &'a [[u64; 2]],
+    pub listed: &'a [u32],
+    pub bits: &'a [u64],
+}
+
+/// Lists that contradict each other.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BadLists;
+
+type Result<T> = std::result::Result<T, BadLists>;
+
+/// What lists say of a filter: sets of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    /// Rows that pass.
+    pub passing: Vec<u64>,
+    /// Rows that pass, and those of which the metadata decides.
+    pub possible: Vec<u64>,
+}
+
+impl Answer {
+    /// Number of rows of which the metadata decides.
+    pub(crate) fn undecided(&self) -> usize {
+        bits::count(&self.possible) - bits::count(&self.passing)
+    }
+}
+
+/// The rows of the document with an id.
+pub(crate) type RowsOfId<'a> = &'a dyn Fn(&str) -> Vec<u32>;
+
+impl Filter {
+    /// The rows of a segment that pass, as far as its lists say.
+    pub(crate) fn answer(&self, lists: &FieldLists<'_>, rows_of_id: RowsOfId<'_>) -> Result<Answer> {
+        match &self.node {
+            Node::Test { test, negated } => {
+                let Some(passing) = lists.passing(test, rows_of_id)? else {
+                    return Ok(Answer { passing: bits::none(lists.rows), possible: bits::all(lists.rows) });
+                };
+                let passing = if *negated { lists.others(passing) } else { passing };
+                Ok(Answer { possible: passing.clone(), passing })
+            }
+            Node::Join { join, parts } => {
+                let (start, change): (_, fn(u64, u64) -> u64) = match join {
+                    Join::All => (bits::all(lists.rows), |a, b| a & b),
+                    Join::Any => (bits::none(lists.rows), |a, b| a | b),
+                };
+                let mut joined = Answer { possible: start.clone(), passing: start };
+                for part in parts {
+                    let own = part.answer(lists, rows_of_id)?;
+                    bits::zip(&mut joined.passing, &own.passing, change);
+                    bits::zip(&mut joined.possible, &own.possible, change);
+                }
+                Ok(joined)
+            }
+        }
+    }
+}
+
+/// What is known of a field.
+enum Known {
+    /// The numbers of its lists; the first has the rows where it is present.
+    Listed(Range<usize>),
+    /// No document has it.
+    Absent,
+    /// The metadata decides.
+    Undecided,
+}
+
+impl<'a> FieldLists<'a> {
+    /// The named fields whose lists were left out.
+    pub(crate) fn left_out(&self) -> Result<Vec<String>> {
+        let is_left_out = |place: &usize| self.fields[*place][0] & LEFT_OUT != 0;
+        let name =
+            |place| Ok(String::from_utf8_lossy(entry(self.names, self.name_ends, place)?).into_owned());
+        (0..self.fields.len()).filter(is_left_out).map(name).collect()
+    }
+
+    /// The rows that pass a test; `None` if the metadata decides.
+    fn passing(&self, test: &Test, rows_of_id: RowsOfId<'_>) -> Result<Option<Vec<u64>>> {
+        let mut found = bits::none(self.rows);
+        let Some(field) = test.field() else {
+            if let Test::Ids(ids) = test {
+                ids.iter().for_each(|id| bits::set(&mut found, &rows_of_id(id)));
+            }
+            return Ok(Some(found));
+        };
+        let lists = match self.field(field)? {
+            Known::Undecided => return Ok(None),
+            Known::Listed(lists) => lists,
+            Known::Absent => 0..0,
+        };
+        let values = (lists.start + 1).min(lists.end)..lists.end;
+        match test {
+            Test::Ids(_) => {}
+            Test::Exists { .. } => lists.take(1).try_for_each(|list| self.add(list, &mut found))?,
+            Test::Compare { relation, value, .. } => {
+                for list in self.related(values, *relation, value)? {
+                    self.add(list, &mut found)?;
+                }
+            }
+            Test::OneOf { values: wanted, .. } => {
+                for value in wanted.iter() {
+                    // Arrays and objects have no list.
+                    let Some(key) = key(value) else { return Ok(None) };
+                    if let Ok(list) = self.find(values.clone(), &key)? {
+                        self.add(list, &mut found)?;
+                    }
+                    if key == NULL_KEY {
+                        let mut present = bits::none(self.rows);
+                        lists.clone().take(1).try_for_each(|list| self.add(list, &mut present))?;
+                        bits::zip(&mut found, &self.others(present), |a, b| a | b);
+                    }
+                }
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// All rows but these.
+    fn others(&self, mut rows: Vec<u64>) -> Vec<u64> {
+        bits::zip(&mut rows, &bits::all(self.rows), |own, all| all & !own);
+        rows
+    }
+
+    fn field(&self, name: &str) -> Result<Known> {
+        if self.more == EVERYTHING {
+            return Ok(Known::Undecided);
+        }
+        // A path through an array leads to each of its elements, or to one: the metadata has them.
+        for (dot, _) in name.match_indices('.') {
+            match self.place(&name[..dot])? {
+                Ok(place) if self.fields.get(place).ok_or(BadLists)?[0] & (HAS_ARRAYS | LEFT_OUT) != 0 => {
+                    return Ok(Known::Undecided);
+                }
+                Err(_) if self.more != 0 => return Ok(Known::Undecided),
+                _ => {}
+            }
+        }
+        let Ok(place) = self.place(name)? else {
+            return Ok(if self.more != 0 { Known::Undecided } else { Known::Absent });
+        };
+        let end = |place: usize| self.fields.get(place).ok_or(BadLists);
+        let &[state, last] = end(place)?;
+        if state & LEFT_OUT != 0 {
+            return Ok(Known::Undecided);
+        }
+        let first = if place == 0 { 0 } else { end(place - 1)?[1] };
+        let lists = first as usize..last as usize;
+        if lists.start < lists.end && lists.end <= self.lists.len() {
+            Ok(Known::Listed(lists))
+        } else {
+            Err(BadLists)
+        }
+    }
+
+    /// The place of a field, or else where it would be.
+    fn place(&self, name: &str) -> Result<std::result::Result<usize, usize>> {
+        search(0..self.fields.len(), |place| {
+            Ok(entry(self.names, self.name_ends, place)?.cmp(name.as_bytes()))
+        })
+    }
+
+    /// Among lists of a field, that of a key, or else where it would be.
+    fn find(&self, lists: Range<usize>, key: &[u8]) -> Result<std::result::Result<usize, usize>> {
+        search(lists, |list| Ok(entry(self.keys, self.key_ends, list)?.cmp(key)))
+    }
+
+    /// The lists whose keys have a relation to a value, among those of the same type.
+    fn related(&self, lists: Range<usize>, relation: Relation, value: &Value) -> Result<Range<usize>> {
+        let key = key(value).ok_or(BadLists)?;
+        let of_type = |list: usize| {
+            Ok(entry(self.keys, self.key_ends, list)?.first().copied().cmp(&key.first().copied()))
+        };
+        let start = search(lists.clone(), |list| Ok(of_type(list)?.then(Ordering::Greater)))?;
+        let end = search(lists.clone(), |list| Ok(of_type(list)?.then(Ordering::Less)))?;
+        let (Err(start), Err(end)) = (start, end) else { return Err(BadLists) };
+        let (below, above) = match self.find(lists, &key)? {
+            Ok(place) => (place, place + 1),
+            Err(place) => (place, place),
+        };
+        Ok(match relation {
+            Relation::Less => start..below,
+            Relation::LessOrEqual => start..above,
+            Relation::Greater => above..end,
+            Relation::GreaterOrEqual => below..end,
+        })
+    }
+
+    /// Adds the rows of a list.
+    fn add(&self, list: usize, found: &mut [u64]) -> Result<()> {
+        let &[count, start] = self.lists.get(list).ok_or(BadLists)?;
+        let (count, start) = (count as usize, start as usize);
+        if super::lists::is_dense(count, self.rows) {
+            let end = start.checked_add(found.len()).ok_or(BadLists)?;
+            bits::zip(found, self.bits.get(start..end).ok_or(BadLists)?, |a, b| a | b);
+        } else {
+            let end = start.checked_add(count).ok_or(BadLists)?;
+            bits::set(found, self.listed.get(start..end).ok_or(BadLists)?);
+        }
+        Ok(())
+    }
+}
+
+/// An entry of joined ones.
+fn entry<'a>(joined: &'a [u8], ends: &[u64], place: usize) -> Result<&'a [u8]> {
+    let start = if place == 0 { 0 } else { *ends.get(place - 1).ok_or(BadLists)? };
+    let end = *ends.get(place).ok_or(BadLists)?;
+    joined.get(start as usize..end as usize).ok_or(BadLists)
+}
+
+/// Binary search by an order that may fail.
+fn search(
+    places: Range<usize>,
+    order: impl Fn(usize) -> Result<Ordering>,
+) -> Result<std::result::Result<usize, usize>> {
+    let (mut low, mut high) = (places.start, places.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match order(middle)? {
+            Ordering::Equal => return Ok(Ok(middle)),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+        }
+    }
+    Ok(Err(low))
+}
