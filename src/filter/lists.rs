@@ -1,7 +1,7 @@
 //! Which rows have which values in the fields of their metadata: lists made when rows are sealed, which
 //! answer tests of a filter without the metadata.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
@@ -11,6 +11,8 @@ use super::matches::each_at;
 
 /// Most fields with lists.
 const MOST_FIELDS: usize = 1_000;
+/// Most bytes of the name of a field with lists.
+const MOST_NAME_BYTES: usize = 512;
 /// A list of more than one row in this many is a bit per row.
 const DENSE: usize = 32;
 /// Lists may take one in this many of the bytes that documents and embeddings take.
@@ -61,71 +63,86 @@ struct Field {
 }
 
 /// Builds lists from the metadata of documents.
-#[derive(Default)]
 pub(crate) struct ListBuilder {
     fields: BTreeMap<String, Field>,
     more: u64,
-    documents: usize,
+    rows: usize,
+    /// Rows of a document, on average.
+    rows_per_document: usize,
+    /// Bytes that lists may take, and the bytes that those of all fields would take.
+    most: usize,
+    size: usize,
 }
 
 impl ListBuilder {
+    /// For `rows` rows of `documents` documents, which take `bytes` bytes with their embeddings. Lists take
+    /// at most a tenth of that: those of the fields with the largest are left out.
+    pub(crate) fn new(rows: usize, documents: usize, bytes: u64) -> Self {
+        let rows_per_document = rows.div_ceil(documents.max(1));
+        let most = ((bytes / LARGEST_SHARE) as usize).max(FEWEST_BYTES);
+        Self { fields: BTreeMap::new(), more: 0, rows, rows_per_document, most, size: 0 }
+    }
+
     /// Adds the metadata of a document, as stored, given by its head; heads ascend. If it cannot be read, the
     /// lists decide nothing.
     pub(crate) fn add(&mut self, head: u32, metadata: &[u8]) {
-        self.documents += 1;
         if metadata.is_empty() {
             return;
         }
-        let Some(metadata) = serde_json::from_slice(metadata).ok().filter(|own: &Value| !own.is_array())
-        else {
-            self.more = EVERYTHING;
-            return;
-        };
-        let mut names = BTreeMap::new();
-        paths(&metadata, None, &mut names);
-        for (name, is_array) in names {
-            if self.fields.len() == MOST_FIELDS && !self.fields.contains_key(&name) {
+        match serde_json::from_slice::<Value>(metadata) {
+            Ok(metadata) if !metadata.is_array() => self.add_below(head, &metadata, &metadata, None),
+            _ => self.more = EVERYTHING,
+        }
+        while self.size > 2 * self.most && self.leave_largest_out() {}
+    }
+
+    /// Adds every path of keys through the objects of `value`, which is at `path` in the metadata.
+    fn add_below(&mut self, head: u32, metadata: &Value, value: &Value, path: Option<&str>) {
+        let Value::Object(fields) = value else { return };
+        for (key, value) in fields {
+            let len = path.map_or(0, |path| path.len() + 1) + key.len();
+            let name = path.filter(|_| len <= MOST_NAME_BYTES).map(|path| format!("{path}.{key}"));
+            let name = name.unwrap_or_else(|| key.clone());
+            let is_known = self.fields.contains_key(&name);
+            if len > MOST_NAME_BYTES || !is_known && self.fields.len() == MOST_FIELDS {
                 self.more = self.more.max(OTHERS);
-                continue;
+            } else {
+                let (rows, per_document) = (self.rows, self.rows_per_document);
+                let field = self.fields.entry(name.clone()).or_default();
+                field.state |= if value.is_array() { HAS_ARRAYS } else { 0 };
+                let before = if is_known { field.size(&name, rows, per_document) } else { 0 };
+                field.add(head, metadata, &name);
+                self.size = self.size + field.size(&name, rows, per_document) - before;
             }
-            let field = self.fields.entry(name.clone()).or_default();
-            field.state |= if is_array { HAS_ARRAYS } else { 0 };
-            field.add(head, &metadata, &name);
+            if len <= MOST_NAME_BYTES {
+                self.add_below(head, metadata, value, Some(&name));
+            }
         }
     }
 
-    /// The lists of `rows` rows, of which `rows_of` adds those of the document with a head, in any order.
-    /// Lists take at most about a tenth of `bytes`: those of the fields with the largest are left out.
-    pub(crate) fn build(
-        mut self,
-        rows: usize,
-        bytes: u64,
-        rows_of: &dyn Fn(u32, &mut Vec<u32>),
-    ) -> BuiltLists {
-        let rows_per_document = rows.div_ceil(self.documents.max(1));
-        let size = |field: &Field| {
-            field.key_bytes + 24 * field.keys.len() + 4 * field.found.len() * rows_per_document
-        };
-        let mut sizes: Vec<(usize, &String)> =
-            self.fields.iter().map(|(name, field)| (size(field), name)).collect();
-        sizes.sort_unstable();
-        let mut room = ((bytes / LARGEST_SHARE) as usize).max(FEWEST_BYTES);
-        let mut left_out = HashSet::new();
-        for (size, name) in sizes {
-            match room.checked_sub(size) {
-                Some(rest) => room = rest,
-                None => {
-                    left_out.insert(name.clone());
-                }
-            }
-        }
+    /// Leaves out the lists of the field with the largest, of equal ones the last by name; `false` if there
+    /// is none with lists.
+    fn leave_largest_out(&mut self) -> bool {
+        let (rows, per_document) = (self.rows, self.rows_per_document);
+        let listed = self.fields.iter_mut().filter(|(_, field)| field.state & LEFT_OUT == 0);
+        let sized = listed.map(|(name, field)| (field.size(name, rows, per_document), name, field));
+        let Some((size, name, field)) = sized.max_by_key(|(size, ..)| *size) else { return false };
+        *field = Field { state: field.state | LEFT_OUT, ..Field::default() };
+        self.size = self.size - size + field.size(name, rows, per_document);
+        true
+    }
+
+    /// The lists; `rows_of` adds the rows of the document with a head, in any order.
+    pub(crate) fn build(mut self, rows_of: &dyn Fn(u32, &mut Vec<u32>)) -> BuiltLists {
+        while self.size > self.most && self.leave_largest_out() {}
+        let rows = self.rows;
         let mut built = BuiltLists { more: self.more, ..BuiltLists::default() };
         let mut of_list = Vec::new();
         for (name, field) in &mut self.fields {
             built.names.extend_from_slice(name.as_bytes());
             built.name_ends.push(built.names.len() as u64);
-            if left_out.contains(name) {
-                built.fields.push([field.state | LEFT_OUT, built.lists.len() as u32]);
+            if field.state & LEFT_OUT != 0 {
+                built.fields.push([field.state, built.lists.len() as u32]);
                 continue;
             }
             let mut list = |key: &[u8], heads: &mut dyn Iterator<Item = u32>| {
@@ -152,7 +169,20 @@ impl ListBuilder {
 }
 
 impl Field {
+    /// Bytes that its name and its lists take at most.
+    fn size(&self, name: &str, rows: usize, rows_per_document: usize) -> usize {
+        if self.state & LEFT_OUT != 0 {
+            return name.len() + 16;
+        }
+        let present = (4 * self.present.len() * rows_per_document).min(rows / 8);
+        let values = self.key_bytes + 24 * self.keys.len() + 4 * self.found.len() * rows_per_document;
+        name.len() + 40 + present + values
+    }
+
     fn add(&mut self, head: u32, metadata: &Value, name: &str) {
+        if self.state & LEFT_OUT != 0 {
+            return;
+        }
         each_at(Some(metadata), name, |found| {
             let Some(value) = found else { return false };
             if self.present.last() != Some(&head) {
@@ -219,14 +249,3 @@ pub(super) fn is_dense(count: usize, rows: usize) -> bool {
 
 /// Number of sections.
 pub(crate) const SECTIONS: usize = 9;
-
-/// Every path of keys through objects, joined by dots, as a filter names it; with whether it leads to an
-/// array.
-fn paths(value: &Value, prefix: Option<&str>, out: &mut BTreeMap<String, bool>) {
-    let Value::Object(fields) = value else { return };
-    for (key, value) in fields {
-        let name = prefix.map_or_else(|| key.clone(), |prefix| format!("{prefix}.{key}"));
-        paths(value, Some(&name), out);
-        *out.entry(name).or_default() |= value.is_array();
-    }
-}

@@ -431,9 +431,10 @@ impl<'a> Run<'a> {
     /// metadata say; `None` for rows without lists. Lists that are damaged say nothing, with a warning.
     pub(crate) fn answer(&self, filter: &Filter) -> Option<Answer> {
         let segment = self.part.segment()?;
-        let rows_of_id = |id: &str| {
-            let head = self.part.find(id).ok().flatten();
-            head.and_then(|head| self.part.rows_of(head).ok()).unwrap_or_default()
+        // Dead ones, too: what is said of a segment holds for every view of it.
+        let rows_of_id = |id: &str| match (**self.part).find(id).ok()? {
+            Some(head) => self.part.rows_of(head).ok(),
+            None => Some(Vec::new()),
         };
         segment.answer(filter, &rows_of_id).unwrap_or_else(|error| {
             tracing::warn!(%error, "a filter is evaluated on the metadata of each document");

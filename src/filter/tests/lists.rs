@@ -4,15 +4,15 @@ use super::super::{Answer, BuiltLists, Filter, ListBuilder, bits};
 
 /// One row for each document.
 fn built(documents: &[Value], bytes: u64) -> BuiltLists {
-    let mut builder = ListBuilder::default();
+    let mut builder = ListBuilder::new(documents.len(), documents.len(), bytes);
     for (head, metadata) in (0..).zip(documents) {
         builder.add(head, &serde_json::to_vec(metadata).unwrap());
     }
-    builder.build(documents.len(), bytes, &|head, out| out.push(head))
+    builder.build(&|head, out| out.push(head))
 }
 
 fn answer(built: &BuiltLists, rows: usize, filter: &Value) -> Answer {
-    Filter::from_json(filter).unwrap().answer(&built.read(rows), &|_| vec![]).unwrap()
+    Filter::from_json(filter).unwrap().answer(&built.read(rows), &|_| Some(vec![])).unwrap()
 }
 
 #[test]
@@ -83,12 +83,27 @@ fn lists_have_a_budget() {
 }
 
 #[test]
+fn names_that_are_long_have_no_lists() {
+    let long = "k".repeat(500);
+    let documents =
+        [json!({ &long: { "a": 1, "a much longer name": 2, "b": { "c": { "d": 3 } } }, "x": 1 }), json!({})];
+    let built = built(&documents, 0);
+    let undecided = |filter: Value| answer(&built, documents.len(), &filter).undecided();
+    assert_eq!(undecided(json!({ format!("{long}.a"): 1 })), 0);
+    assert_eq!(undecided(json!({ "x": 1 })), 0);
+    for name in [format!("{long}.a much longer name"), format!("{long}.b.c.d.e.f.g.h"), "absent".to_owned()] {
+        assert_eq!(undecided(json!({ name: 1 })), documents.len());
+    }
+    assert!(built.sections().iter().map(|section| section.len()).sum::<usize>() < 8_000);
+}
+
+#[test]
 fn lists_of_unreadable_metadata_decide_nothing() {
     for bad in [&b"{"[..], b"[{\"a\": 1}]"] {
-        let mut builder = ListBuilder::default();
+        let mut builder = ListBuilder::new(2, 2, 0);
         builder.add(0, b"{\"a\": 1}");
         builder.add(1, bad);
-        let built = builder.build(2, 0, &|head, out| out.push(head));
+        let built = builder.build(&|head, out| out.push(head));
         assert_eq!(answer(&built, 2, &json!({ "a": 1 })).undecided(), 2);
     }
 }

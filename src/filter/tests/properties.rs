@@ -155,17 +155,17 @@ proptest! {
     #[test]
     fn lists_say_the_same_as_metadata(json in filter(), documents in vec(metadata(), 0..80)) {
         let (filter, count) = (read(&json), documents.len());
-        let mut builder = ListBuilder::default();
+        let mut builder = ListBuilder::new(2 * count, count, 0);
         for (head, metadata) in (0..).zip(&documents) {
             let stored = metadata.as_ref().map_or(vec![], |value| serde_json::to_vec(value).unwrap());
             builder.add(head, &stored);
         }
         let rows_of = |head: u32, out: &mut Vec<u32>| out.extend([head, head + count as u32]);
-        let built = builder.build(2 * count, 0, &rows_of);
+        let built = builder.build(&rows_of);
         let id = |place: usize| IDS.get(place).copied().unwrap_or("z");
         let rows_of_id = |id: &str| {
             let place = IDS.iter().position(|own| *own == id).filter(|place| *place < count);
-            place.map_or(vec![], |place| vec![place as u32, (place + count) as u32])
+            Some(place.map_or(vec![], |place| vec![place as u32, (place + count) as u32]))
         };
         let answer = filter.answer(&built.read(2 * count), &rows_of_id).unwrap();
         for (place, metadata) in documents.iter().enumerate() {

@@ -128,8 +128,7 @@ impl ActiveModel {
         plan: &Plan<'_>,
     ) -> Result<(Ranked, Vec<Further>)> {
         let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
-        let mut filter =
-            plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters)).transpose()?;
+        let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let rows = search.best(plan.k.get(), filter.as_mut())?;
         let scores = rows.iter().zip(1..).map(|(&(score, _), rank)| HitScores {
             lexical: Some(score),
@@ -203,8 +202,7 @@ impl ActiveModel {
         search: &mut WordSearch<'_>,
     ) -> Result<(Vec<WithBoth>, Ranked)> {
         let mut ranked = self.rank(view, &asked.vector, &Plan { k: depth, ..*plan })?;
-        let mut filter =
-            plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters)).transpose()?;
+        let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let mut by_words = search.best(depth.get(), filter.as_mut())?;
         by_words.sort_unstable_by_key(|&(_, row)| row);
         let by_embedding = view.heads(ranked.rows.iter().map(|&(_, row)| row))?;

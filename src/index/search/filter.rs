@@ -22,6 +22,14 @@ const CACHED_FILTERS: usize = 16;
 /// none.
 type Bits = Arc<[u64]>;
 
+/// What is known of the rows of a segment.
+#[derive(Clone)]
+enum Of {
+    All(Bits),
+    /// Of the others, the metadata decides.
+    Some(Arc<Answer>),
+}
+
 /// A cache of the last few filters.
 #[derive(Default)]
 pub(in crate::index) struct FilterCache(Mutex<VecDeque<(Filter, Known)>>);
@@ -30,7 +38,7 @@ pub(in crate::index) struct FilterCache(Mutex<VecDeque<(Filter, Known)>>);
 #[derive(Clone, Default)]
 struct Known {
     /// By number of the segment. Segments do not change, so an entry stays valid.
-    segments: HashMap<u64, Bits>,
+    segments: HashMap<u64, Of>,
     /// Whether few rows of a generation pass.
     rare: Option<(Generation, bool)>,
     /// Why no row of a generation passes, if that was asked.
@@ -89,28 +97,30 @@ pub(super) struct RowFilter<'a> {
 }
 
 impl<'a> RowFilter<'a> {
-    /// Segments whose lists decide of all but a few documents are evaluated at once.
-    ///
-    /// # Errors
-    /// Damage of the metadata of these.
-    pub fn new(view: &'a View, filter: &'a Filter, cache: &'a FilterCache) -> Result<Self> {
+    /// Segments whose lists decide of all but a few documents are evaluated at once, unless the filter names
+    /// the ids that can pass.
+    pub fn new(view: &'a View, filter: &'a Filter, cache: &'a FilterCache) -> Self {
         let mut new = Self { view, filter, cache, parts: view.parts(), known: cache.get(filter), checked: 0 };
+        if filter.candidate_ids().is_some() {
+            return new;
+        }
+        let here: HashSet<u64> = new.parts.iter().filter_map(Run::segment).collect();
+        new.known.segments.retain(|segment, _| here.contains(segment));
         let mut is_new = false;
         for part in new.parts.clone() {
-            let Some(segment) = part.segment().filter(|segment| !new.known.segments.contains_key(segment))
-            else {
+            let Some(segment) = part.segment().filter(|own| !new.known.segments.contains_key(own)) else {
                 continue;
             };
-            if let Some(answer) = part.answer(filter).filter(|answer| answer.undecided() <= SAMPLE) {
-                let bits = new.decide(&part, answer)?;
-                new.known.segments.insert(segment, bits);
-                is_new = true;
-            }
+            is_new = true;
+            let answer = part.answer(filter).unwrap_or_else(|| undecided(&part));
+            // An error concerns a document that the search may never reach.
+            let bits = (answer.undecided() <= SAMPLE).then(|| new.decide(&part, &answer).ok()).flatten();
+            new.known.segments.insert(segment, bits.map_or(Of::Some(answer.into()), Of::All));
         }
         if is_new {
             cache.put(filter, new.known.clone());
         }
-        Ok(new)
+        new
     }
 
     /// The only ids that can pass, if the filter names them.
@@ -133,12 +143,15 @@ impl<'a> RowFilter<'a> {
     }
 
     fn sample_is_rare(&mut self) -> Result<bool> {
-        let segments = &self.known.segments;
-        if !self.parts.iter().filter_map(Run::segment).all(|segment| segments.contains_key(&segment)) {
+        let count = |segment| match self.known.segments.get(&segment)? {
+            Of::All(bits) => Some(bits::count(bits)),
+            Of::Some(_) => None,
+        };
+        let Some(mut passed) = self.parts.iter().filter_map(Run::segment).map(count).sum::<Option<usize>>()
+        else {
             let (seen, passed) = self.sample(0..self.view.rows() as u32)?;
             return Ok(passed * RARE < seen);
-        }
-        let mut passed: usize = segments.values().map(|own| bits::count(own)).sum();
+        };
         let in_memory: Vec<Range<u32>> =
             self.parts.iter().filter(|part| part.segment().is_none()).map(rows_of).collect();
         for rows in in_memory {
@@ -163,13 +176,16 @@ impl<'a> RowFilter<'a> {
     pub fn passes(&mut self, row: Row) -> Result<bool> {
         let part = self.parts.partition_point(|part| part.first_row() <= row).checked_sub(1);
         let part = part.and_then(|place| self.parts.get(place));
-        if let Some((part, bits)) =
-            part.and_then(|part| Some((part, self.known.segments.get(&part.segment()?)?)))
-        {
-            let local = (row.0 - part.first_row().0) as usize;
-            return Ok(bits::has(bits, local));
+        let known =
+            part.and_then(|part| Some((part.first_row().0, self.known.segments.get(&part.segment()?)?)));
+        match known {
+            Some((first, Of::All(bits))) => Ok(bits::has(bits, (row.0 - first) as usize)),
+            Some((first, Of::Some(answer))) => match answer.of((row.0 - first) as usize) {
+                Some(passes) => Ok(passes),
+                None => self.evaluate(row),
+            },
+            None => self.evaluate(row),
         }
-        self.evaluate(row)
     }
 
     fn evaluate(&mut self, row: Row) -> Result<bool> {
@@ -184,31 +200,24 @@ impl<'a> RowFilter<'a> {
     pub fn all(&mut self) -> Result<Vec<(Run<'a>, Bits)>> {
         let mut all = Vec::with_capacity(self.parts.len());
         for part in self.parts.clone() {
-            let cached = part.segment().and_then(|segment| self.known.segments.get(&segment)).map(Arc::clone);
-            let bits = match cached {
-                Some(bits) => bits,
-                None => self.evaluate_part(&part)?,
+            let known = part.segment().and_then(|segment| self.known.segments.get(&segment)).cloned();
+            let bits = match known {
+                Some(Of::All(bits)) => bits,
+                Some(Of::Some(answer)) => self.decide(&part, &answer)?,
+                None => self.decide(&part, &undecided(&part))?,
             };
             if let Some(segment) = part.segment() {
-                self.known.segments.insert(segment, Arc::clone(&bits));
+                self.known.segments.insert(segment, Of::All(Arc::clone(&bits)));
             }
             all.push((part, bits));
         }
-        let here: HashSet<u64> = self.parts.iter().filter_map(Run::segment).collect();
-        self.known.segments.retain(|segment, _| here.contains(segment));
         self.cache.put(self.filter, self.known.clone());
         Ok(all)
     }
 
-    fn evaluate_part(&mut self, part: &Run<'a>) -> Result<Bits> {
-        let undecided = || Answer { passing: bits::none(part.len()), possible: bits::all(part.len()) };
-        self.decide(part, part.answer(self.filter).unwrap_or_else(undecided))
-    }
-
     /// Evaluates the filter on the metadata of the documents that an answer leaves undecided.
-    fn decide(&mut self, part: &Run<'a>, answer: Answer) -> Result<Bits> {
-        let Answer { mut passing, possible } = answer;
-        let mut undecided = possible;
+    fn decide(&mut self, part: &Run<'a>, answer: &Answer) -> Result<Bits> {
+        let (mut passing, mut undecided) = (answer.passing.clone(), answer.possible.clone());
         bits::zip(&mut undecided, &passing, |possible, passing| possible & !passing);
         let first = part.first_row().0;
         for local in bits::rows(&undecided) {
@@ -235,6 +244,11 @@ impl<'a> RowFilter<'a> {
         }
         Ok(passing.into())
     }
+}
+
+/// Nothing is known of any row.
+fn undecided(part: &Run<'_>) -> Answer {
+    Answer { passing: bits::none(part.len()), possible: bits::all(part.len()) }
 }
 
 fn rows_of(part: &Run<'_>) -> Range<u32> {

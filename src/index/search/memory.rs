@@ -89,7 +89,7 @@ impl ActiveModel {
         plan: &Plan<'_>,
     ) -> Result<Vec<RecalledDocument>> {
         let Some(filter) = plan.filter() else { return Ok(recalled) };
-        let mut filter = RowFilter::new(view, filter, &self.filters)?;
+        let mut filter = RowFilter::new(view, filter, &self.filters);
         let mut failed = None;
         recalled.retain(|document| {
             filter.passes(document.row).unwrap_or_else(|error| {

@@ -98,8 +98,7 @@ impl ActiveModel {
         let query = if self.similarity == Similarity::Cosine { &unit } else { vector };
         let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
         let started = Instant::now();
-        let mut filter =
-            plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters)).transpose()?;
+        let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let indexer = &self.model().indexer;
         let (mut beam, mut ids) = (self.beam(plan, view), None);
         match (plan.reach(), &mut filter) {

@@ -165,7 +165,7 @@ pub struct SearchStats {
     /// How many of their embeddings were read; codes ruled out the others.
     pub embeddings_read: usize,
     /// Documents whose id and metadata the filter was evaluated on; 0 without a filter, and fewer if its
-    /// results are cached.
+    /// results are cached or lists of values answer it.
     pub documents_checked: usize,
     /// Postings of terms that were scored; 0 if words are not used.
     pub postings_scored: usize,

@@ -77,9 +77,11 @@ impl SealedFile {
         pages: &[u64],
         sections: &BTreeMap<u32, Vec<u8>>,
     ) -> Result<()> {
-        let have_their_lengths =
-            sections.iter().all(|(&name, bytes)| self.count(name, 1) == bytes.len() as u64);
-        for &page in pages.iter().filter(|_| have_their_lengths) {
+        let have_their_lengths = |page: &&u64| {
+            let mut here = sections.iter().filter(|&(&name, _)| !self.overlap(**page, name).is_empty());
+            here.all(|(&name, bytes)| self.count(name, 1) == bytes.len() as u64)
+        };
+        for &page in pages.iter().filter(have_their_lengths) {
             let checked = self.read_page_with(page, &mut |own| {
                 for (&name, bytes) in sections {
                     let (on_page, from) = (self.overlap(page, name), self.section(name).start);

@@ -28,9 +28,10 @@ pub(in crate::store) struct NewSegment<'a> {
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
 ///
-/// Memory: about 40 bytes per document, their ids, and their one-bit codes if requested; embeddings (read
-/// three times if there are codes) and payloads are streamed. Ids must be unique, and each document must have
-/// all of its rows. `tick` is called twice for each row.
+/// Memory: about 40 bytes per document, their ids, their one-bit codes if requested, and while the lists of
+/// metadata are made about three times their bytes; embeddings (read three times if there are codes) and
+/// payloads are streamed. Ids must be unique, and each document must have all of its rows. `tick` is called
+/// twice for each row.
 pub(in crate::store) fn build(
     folder: SealedFolder<'_>,
     segment: NewSegment<'_>,
@@ -87,8 +88,8 @@ pub(in crate::store) fn build(
     for member in &members {
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }
-    let of_passages = passages.as_ref().map(|own| (&*own.heads, &*own.next));
-    let lists = list_fields(sources, &members, of_passages, embedding_bytes)?;
+    let heads = passages.as_ref().map(|own| &*own.heads);
+    let lists = list_fields(sources, &members, heads, embedding_bytes)?;
     for (place, (name, bytes)) in FIELD_LISTS.into_iter().zip(lists.sections()).enumerate() {
         if place == 0 {
             file.begin_apart(name)?
@@ -113,33 +114,36 @@ pub(in crate::store) fn build(
     Ok(SegmentFiles { number, rows, vectors, documents })
 }
 
-/// The lists of the values of metadata; `passages` has the head of each row and its document's next row.
+/// The lists of the values of metadata; `heads` has the head of each row if documents have passages.
 pub(super) fn list_fields(
     sources: &[&dyn RowSource],
     members: &[Member],
-    passages: Option<(&[u32], &[u32])>,
+    heads: Option<&[u32]>,
     embedding_bytes: u64,
 ) -> Result<BuiltLists> {
-    let (mut lists, mut bytes) = (ListBuilder::default(), embedding_bytes);
-    for (row, member) in members.iter().enumerate() {
-        if passages.is_none_or(|(heads, _)| heads[row] as usize == row) {
-            let source = sources[member.source as usize];
-            let metadata = source.metadata(member.row)?;
-            bytes += (source.payload(member.row)?.len() + metadata.len()) as u64;
-            // Metadata that cannot be read is damage, which is found where it is read.
-            lists.add(row as u32, metadata);
-        }
+    let documents =
+        (0..).zip(members).filter(|&(row, _)| heads.is_none_or(|heads| heads[row as usize] == row));
+    let (mut bytes, mut count) = (embedding_bytes, 0);
+    for (_, member) in documents.clone() {
+        let source = sources[member.source as usize];
+        bytes += (source.payload(member.row)?.len() + source.metadata(member.row)?.len()) as u64;
+        count += 1;
     }
-    let rows_of = |head: u32, out: &mut Vec<u32>| {
-        out.push(head);
-        let Some((_, next)) = passages else { return };
-        let (mut at, most) = (head, out.len() + next.len());
-        while let Some(&after) = next.get(at as usize).filter(|after| **after != at && out.len() < most) {
-            out.push(after);
-            at = after;
+    let mut lists = ListBuilder::new(members.len(), count, bytes);
+    for (row, member) in documents {
+        lists.add(row, sources[member.source as usize].metadata(member.row)?);
+    }
+    // Rows by their heads.
+    let mut by_head: Vec<(u32, u32)> = heads.unwrap_or_default().iter().copied().zip(0..).collect();
+    by_head.sort_unstable();
+    let rows_of = |head: u32, out: &mut Vec<u32>| match heads {
+        None => out.push(head),
+        Some(_) => {
+            let first = by_head.partition_point(|(other, _)| *other < head);
+            out.extend(by_head[first..].iter().take_while(|(other, _)| *other == head).map(|(_, row)| *row));
         }
     };
-    Ok(lists.build(members.len(), bytes, &rows_of))
+    Ok(lists.build(&rows_of))
 }
 
 /// The positions of rows in their documents, in their stored form.

@@ -4,7 +4,7 @@ use half::f16;
 
 use super::{Segment, build::list_fields};
 use crate::{
-    filter::{Answer, BuiltLists, FieldLists, Filter},
+    filter::{Answer, BuiltLists, FieldLists, Filter, bits},
     store::{
         error::Result,
         layout::segment::*,
@@ -30,10 +30,16 @@ impl Segment {
     pub(in crate::store) fn answer(
         &self,
         filter: &Filter,
-        rows_of_id: &dyn Fn(&str) -> Vec<u32>,
+        rows_of_id: &dyn Fn(&str) -> Option<Vec<u32>>,
     ) -> Result<Option<Answer>> {
         let Some(lists) = self.field_lists()? else { return Ok(None) };
-        filter.answer(&lists, rows_of_id).map(Some).map_err(|_| self.undecodable(LISTS, 0))
+        let mut answer = filter.answer(&lists, rows_of_id).map_err(|_| self.undecodable(LISTS, 0))?;
+        // Crafted lists may have more rows.
+        let all = bits::all(lists.rows);
+        for rows in [&mut answer.passing, &mut answer.possible] {
+            bits::zip(rows, &all, |own, all| own & all);
+        }
+        Ok(Some(answer))
     }
 
     /// The fields of metadata whose lists were left out.
@@ -84,9 +90,8 @@ impl Segment {
     /// The lists as they follow from the metadata.
     pub(super) fn made_lists(&self) -> Result<BuiltLists> {
         let members: Vec<Member> = (0..self.rows()).map(|row| Member { source: 0, row }).collect();
-        let passages = (self.documents.all(HEADS)?, self.documents.all(NEXT)?);
-        let passages = Some(passages).filter(|_| self.documents.has(HEADS));
+        let heads = Some(self.documents.all(HEADS)?).filter(|heads| !heads.is_empty());
         let embedding_bytes = u64::from(self.rows()) * (self.dim * size_of::<f16>()) as u64;
-        list_fields(&[self as &dyn RowSource], &members, passages, embedding_bytes)
+        list_fields(&[self as &dyn RowSource], &members, heads, embedding_bytes)
     }
 }

@@ -114,7 +114,9 @@ impl Segment {
         let members: Vec<Member> = (0..self.rows()).map(|row| Member { source: 0, row }).collect();
         let is_head = |row: usize| unchecked.head(row as u32).is_ok_and(|head| head as usize == row);
         let made = unchecked.made_lists().and_then(|lists| {
-            sections.extend(FIELD_LISTS.into_iter().zip(lists.sections().map(<[u8]>::to_vec)));
+            if self.list_bytes() > 0 {
+                sections.extend(FIELD_LISTS.into_iter().zip(lists.sections().map(<[u8]>::to_vec)));
+            }
             let Some(lexer) = lexer else { return Ok(()) };
             write_terms(&[unchecked], &members, &is_head, lexer, &mut |name, bytes| {
                 sections.entry(name).or_default().extend_from_slice(bytes);
