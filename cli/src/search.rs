@@ -165,7 +165,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// The score that `--threshold` is compared with, which does not depend on other hits.
+    /// The score compared with `--threshold`. It does not depend on other hits.
     fn score(hit: &Hit) -> f32 {
         hit.rerank_score.or(hit.scores.dense).unwrap_or(hit.score)
     }

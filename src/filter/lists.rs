@@ -22,12 +22,12 @@ const FEWEST_BYTES: usize = 64 << 10;
 
 /// In the state of a field: at least one document has an array there.
 pub(super) const HAS_ARRAYS: u32 = 1;
-/// There are fields that are not named.
-pub(super) const OTHERS: u64 = 1;
-/// The lists decide nothing: the metadata of a document is an array or cannot be read.
-pub(super) const EVERYTHING: u64 = 2;
 /// In the state of a field: its lists were left out.
 pub(super) const LEFT_OUT: u32 = 2;
+/// There are fields that are not named.
+const OTHERS: u64 = 1;
+/// The lists decide nothing: the metadata of a document is an array or cannot be read.
+pub(super) const EVERYTHING: u64 = 2;
 
 /// The sections of lists. A field's first list, with an empty key, has the rows where the field is present.
 #[derive(Debug, Default, PartialEq)]
@@ -50,7 +50,7 @@ pub(crate) struct BuiltLists {
     more: u64,
 }
 
-/// A field's values and who has them, while lists are built.
+/// The values of a field and the documents that have them, while lists are built.
 #[derive(Default)]
 struct Field {
     state: u32,

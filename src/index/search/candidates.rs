@@ -5,6 +5,7 @@ use half::f16;
 use super::filter::RowFilter;
 use crate::codes::BLOCK_ROWS;
 use crate::error::Result;
+use crate::filter::bits;
 use crate::ids::Row;
 use crate::store::Run;
 
@@ -42,9 +43,9 @@ impl<'a> RowCandidates<'a> {
     pub fn len(&self) -> usize {
         let Some(mask) = &self.mask else { return self.run.live() };
         if self.run.live() == self.run.len() {
-            return mask.iter().map(|word| word.count_ones() as usize).sum();
+            return bits::count(mask);
         }
-        (0..self.run.len()).filter(|&at| has(mask, at) && self.run.is_live(at)).count()
+        (0..self.run.len()).filter(|&at| bits::has(mask, at) && self.run.is_live(at)).count()
     }
 
     /// The candidates among the [`BLOCK_ROWS`] rows starting at `first`, one bit per row; they may include
@@ -59,7 +60,7 @@ impl<'a> RowCandidates<'a> {
 
     /// The live candidates.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        let passes = |at: usize| self.mask.as_ref().is_none_or(|mask| has(mask, at));
+        let passes = |at: usize| self.mask.as_ref().is_none_or(|mask| bits::has(mask, at));
         let live = (0..self.run.len()).filter(move |&at| passes(at) && self.run.is_live(at));
         live.map(|at| Row(self.run.first_row().0 + at as u32))
     }
@@ -75,7 +76,7 @@ impl<'a> RowCandidates<'a> {
         let mut at = start;
         for place in start..out.len() {
             let local = (out[place].0.0 - first) as usize;
-            if has(mask, local) {
+            if bits::has(mask, local) {
                 out[at] = out[place];
                 at += 1;
             }
@@ -83,11 +84,6 @@ impl<'a> RowCandidates<'a> {
         out.truncate(at);
         Ok(())
     }
-}
-
-/// Whether the bit of a row is set.
-fn has(mask: &[u64], at: usize) -> bool {
-    mask[at / 64] >> (at % 64) & 1 == 1
 }
 
 /// Selects the candidates of one search from runs of rows.
@@ -112,7 +108,7 @@ impl<'a> Selector<'a> {
                 out.push(RowCandidates::all(run));
                 continue;
             };
-            let mut mask = vec![0u64; run.len().div_ceil(64)];
+            let mut mask = bits::none(run.len());
             let before = found;
             for at in (0..run.len()).filter(|&at| run.is_live(at)) {
                 let passes = filter.passes(Row(run.first_row().0 + at as u32))?;
