@@ -83,17 +83,33 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     calibrate::after_insert(&index);
     let (folders, documents) = (counted(watched.len(), "folder"), counted(index.len(), "document"));
     eprintln!("note: watching {folders}; the index has {documents}; Ctrl-C ends it");
-    while changes.wait(&interrupts, || watched.iter().any(Watched::is_due)) {
+    match follow_all(&index, &mut watched, &mut changes, &interrupts, args.json, out) {
+        // What the signal left unread is read at the next start, as every change made while nothing watches.
+        Err(Failure::Stopped { .. }) => Ok(()),
+        result => result,
+    }
+}
+
+/// Follows changes until a signal.
+fn follow_all(
+    index: &Index,
+    watched: &mut [Watched],
+    changes: &mut Changes,
+    interrupts: &Interrupts,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    while changes.wait(interrupts, || watched.iter().any(Watched::is_due)) {
         let mut is_done = false;
         while !is_done {
             let mut removed = false;
-            for folder in &mut watched {
-                removed |= folder.follow(&index, &interrupts, &mut changes, args.json, out)?;
+            for folder in &mut *watched {
+                removed |= folder.follow(index, interrupts, changes, json, out)?;
             }
             // A file of a folder before may take the id of a document removed by a later one.
             is_done = !removed || watched.iter().all(|folder| folder.sync.taken.is_empty());
         }
-        calibrate::after_insert(&index);
+        calibrate::after_insert(index);
     }
     Ok(())
 }
