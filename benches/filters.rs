@@ -1,16 +1,18 @@
 //! Searches by vector with a filter that is new each time, against one that is repeated and against none.
 //!
-//!     cargo bench --bench filters -- BUNDLE DOCUMENTS
+//!     cargo bench --bench filters -- BUNDLE DOCUMENTS [tree]
 //!
-//! Documents have a year, a language (9:1), a price, three of 1,000 tags by Zipf, and a name of a third as
-//! many as there are documents. Vectors are drawn around 1,000 centres. Prints the time of insertion, the
-//! bytes of documents with and without metadata, and per filter the share of documents that it lets
-//! through, the median and the 99th percentile in microseconds, and the share of filtered exact search's
-//! hits found.
+//! Documents have a year, a language (9:1), a price, three of 1,000 tags by Zipf, one of 10,000 tenants, and
+//! a name of a third as many as there are documents. Vectors are drawn around 1,000 centres; with `tree`, the
+//! index makes a tree for them and measures its recall. Prints the time of insertion, the bytes of documents
+//! with and without metadata, and per filter the share of documents that it lets through, the median and the
+//! 99th percentile in microseconds, and the share of filtered exact search's hits found; then the times of
+//! counts and facets.
 
 use std::collections::HashSet;
 use std::time::Instant;
 
+use ehi::learn::TuneOptions;
 use ehi::{Bundle, Document, Filter, Index, SearchRequest};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -18,12 +20,13 @@ use serde_json::json;
 
 const CENTRES: usize = 1_000;
 const TAGS: usize = 1_000;
+const TENANTS: usize = 10_000;
 const ROUNDS: usize = 200;
 
 type Make = fn(&mut ChaCha8Rng, usize) -> Filter;
 
 /// Filters by how many documents pass, each with another value every time.
-const FILTERS: [(&str, Make); 8] = [
+const FILTERS: [(&str, Make); 10] = [
     ("price, 90%", |rng, _| Filter::lt("price", 900.0 + rng.random_range(0.0..1.0))),
     ("price, 50%", |rng, _| Filter::gte("price", 500.0 + rng.random_range(0.0..1.0))),
     ("price, 10%", |rng, _| {
@@ -44,6 +47,8 @@ const FILTERS: [(&str, Make); 8] = [
         let from = rng.random_range(0.0..999.0);
         Filter::gte("price", from).and(Filter::lt("price", from + 1.0))
     }),
+    ("two tags", |rng, _| Filter::has_all("tags", [tag(rng), tag(rng)])),
+    ("a tenant", |rng, _| Filter::eq("tenant", rng.random_range(0..TENANTS))),
     ("a name", |rng, count| Filter::eq("name", name(rng.random_range(0..count / 3)))),
 ];
 
@@ -52,11 +57,15 @@ fn name(number: usize) -> String {
 }
 
 fn metadata(rng: &mut ChaCha8Rng, count: usize) -> serde_json::Value {
-    let mut tag = || (TAGS as f64).powf(rng.random_range(0.0..1.0)) as usize;
-    let tags = [tag(), tag(), tag()].map(|tag| format!("tag {tag}"));
+    let tags = [tag(rng), tag(rng), tag(rng)];
     let (year, price) = (rng.random_range(1970..2020), rng.random_range(0.0..1_000.0));
     let lang = if rng.random_range(0..10) == 0 { "de" } else { "en" };
-    json!({ "year": year, "lang": lang, "price": price, "tags": tags, "name": name(rng.random_range(0..count / 3)) })
+    let (name, tenant) = (name(rng.random_range(0..count / 3)), rng.random_range(0..TENANTS));
+    json!({ "year": year, "lang": lang, "price": price, "tags": tags, "name": name, "tenant": tenant })
+}
+
+fn tag(rng: &mut ChaCha8Rng) -> String {
+    format!("tag {}", (TAGS as f64).powf(rng.random_range(0.0..1.0)) as usize)
 }
 
 fn vector(rng: &mut ChaCha8Rng, centre: &[f32]) -> Vec<f32> {
@@ -65,9 +74,13 @@ fn vector(rng: &mut ChaCha8Rng, centre: &[f32]) -> Vec<f32> {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [bundle, count] = arguments.as_slice() else {
-        println!("not run: see the head of benches/filters.rs");
-        return;
+    let (bundle, count, with_tree) = match arguments.as_slice() {
+        [bundle, count] => (bundle, count, false),
+        [bundle, count, tree] if tree == "tree" => (bundle, count, true),
+        _ => {
+            println!("not run: see the head of benches/filters.rs");
+            return;
+        }
     };
     let count: usize = count.parse().expect("DOCUMENTS is a number");
     let bundle = Bundle::from_encoder(bundle).expect("the model loads");
@@ -81,7 +94,7 @@ fn main() {
         let index = Index::create(dir.path().join(name), &bundle).expect("an index");
         let started = Instant::now();
         let mut documents = (0..count).map(|number| {
-            let document = Document::new(format!("{number:08}"), "", format!("sentence {number}"));
+            let document = Document::new(format!("{number:08}"), "", "");
             let metadata = metadata(&mut rng, count);
             let own = vector(&mut rng, &centres[number % CENTRES]);
             (if with { document.with_metadata(metadata) } else { document }, own)
@@ -104,6 +117,18 @@ fn main() {
     };
     drop(fill("without metadata", false));
     let index = fill("with metadata", true);
+    if with_tree {
+        let started = Instant::now();
+        let tuned = index.tune(&TuneOptions::default()).expect("a tree");
+        let curve = index.calibrate(&[]).expect("a curve");
+        let point = curve.reaching(0.95, 10).expect("a number of leaves");
+        let (leaves, beam, visited) = (tuned.leaves, point.beam, point.visited);
+        println!(
+            "a tree of {leaves} leaves, {beam} of them visited with {:.1}% of the documents: {:.0} s",
+            100.0 * visited,
+            started.elapsed().as_secs_f64()
+        );
+    }
     let questions: Vec<Vec<f32>> =
         (0..ROUNDS).map(|number| vector(&mut rng, &centres[number * 7 % CENTRES])).collect();
     let time = |request: &SearchRequest, question: &Vec<f32>| {
@@ -140,4 +165,37 @@ fn main() {
         show(name, share, new, found as f64 / all.max(1) as f64);
         show("  again", share, again, 1.0);
     }
+    let timed = |name: &str, run: &mut dyn FnMut(&mut ChaCha8Rng)| {
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        let mut times: Vec<f64> = (0..ROUNDS)
+            .map(|_| {
+                let started = Instant::now();
+                run(&mut rng);
+                started.elapsed().as_secs_f64() * 1e6
+            })
+            .collect();
+        let first = times[0];
+        times.sort_by(f64::total_cmp);
+        println!(
+            "{name:40} {:9.0} {:9.0}, the first {first:.0}",
+            times[ROUNDS / 2],
+            times[ROUNDS * 99 / 100]
+        );
+    };
+    for (name, make) in FILTERS {
+        timed(&format!("count, {name}"), &mut |rng| {
+            index.count_where(&make(rng, count)).expect("a count");
+        });
+    }
+    let facets = |name: &str, fields: &[&str], filter: Option<Make>| {
+        timed(name, &mut |rng| {
+            let filter = filter.map(|make| make(rng, count));
+            index.facets(fields.iter().copied(), filter.as_ref(), 10).expect("facets");
+        });
+    };
+    facets("facets, lang and year", &["lang", "year"], None);
+    facets("facets, lang and year, price 50%", &["lang", "year"], Some(FILTERS[1].1));
+    facets("facets, tags, price 50%", &["tags"], Some(FILTERS[1].1));
+    facets("facets, name", &["name"], None);
+    facets("facets, name, price 50%", &["name"], Some(FILTERS[1].1));
 }

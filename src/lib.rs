@@ -81,19 +81,19 @@ mod tree;
 pub use cluster::ClusterError;
 pub use document::Document;
 pub use error::{Error, InputError, Result};
-pub use filter::{Filter, FilterError};
+pub use filter::{Facet, FacetValue, Filter, FilterError};
 pub use ids::{Generation, LeafId};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use index::fuzz_current;
 pub use index::search::{
-    Fusion, Hit, HitPassage, HitScores, QueryEncoder, Question, RankBy, RankedBy, Reach, RecalledJudgment,
-    SearchRequest, SearchResult, SearchStats,
+    Fusion, GroupBy, Hit, HitPassage, HitScores, QueryEncoder, Question, RankBy, RankedBy, Reach,
+    RecalledJudgment, SearchRequest, SearchResult, SearchStats,
 };
 pub use index::{
     CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
     LearnedFusion, LearnedMemory, LoggedQuestion, MOST_LOG_BYTES, MemoryByNearness, ModelChange, Recorded,
-    RefusedDocument, RepairOptions, Standing, WithProgress,
+    RefusedDocument, RepairOptions, Scoped, Standing, WithProgress,
 };
 #[cfg(feature = "eval")]
 pub use index::{FEWEST_FUSION_QUESTIONS, Fused};

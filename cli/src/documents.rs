@@ -15,8 +15,8 @@ use crate::opening::{WaitArgs, open_read_only};
 use crate::printing;
 use crate::text::{counted, escaped};
 
-/// Ids deleted in one commit.
-const GROUP: usize = 10_000;
+/// Ids deleted in one commit, and documents read at once.
+const GROUP: usize = 1_000;
 
 #[derive(clap::Args)]
 pub struct GetArgs {
@@ -83,31 +83,44 @@ pub fn get(args: &GetArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 pub fn ids(args: &IdsArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    args.list.each(&mut |document| match args.json {
-        true => printing::json(out, &document.id),
-        false => writeln!(out, "{}", escaped(&document.id)).map_err(Failure::Output),
+    let index = open_read_only(&args.list.index)?;
+    let ids = match &args.list.filter {
+        Some(filter) => ids_where(&index, filter)?,
+        None => index.ids()?,
+    };
+    ids.iter().try_for_each(|id| match args.json {
+        true => printing::json(out, id),
+        false => writeln!(out, "{}", escaped(id)).map_err(Failure::Output),
     })
 }
 
 pub fn count(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut count = 0u64;
-    if args.filter.is_some() {
-        args.each(&mut |_| {
-            count += 1;
-            Ok(())
-        })?;
-    } else {
-        count = open_read_only(&args.index)?.len() as u64;
+    let index = open_read_only(&args.index)?;
+    let count = match &args.filter {
+        Some(filter) => index.count_where(filter)?,
+        None => index.len(),
+    };
+    if let Some(filter) = args.filter.as_ref().filter(|_| count == 0) {
+        say_notes(&index.why_nothing_passes(filter)?);
     }
     writeln!(out, "{count}").map_err(Failure::Output)
 }
 
 pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = open_read_only(&args.index)?;
     let mut without_text = 0u64;
-    args.each(&mut |document| {
+    let mut visit = |document: Document| {
         without_text += u64::from(document.is_empty());
         print(out, &document)
-    })?;
+    };
+    match &args.filter {
+        None => index.iter().try_for_each(|document| visit(document?))?,
+        Some(filter) => {
+            for ids in ids_where(&index, filter)?.chunks(GROUP) {
+                index.get_many(ids)?.into_iter().flatten().try_for_each(&mut visit)?;
+            }
+        }
+    }
     if without_text > 0 {
         tracing::warn!(
             documents = without_text,
@@ -127,13 +140,13 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
         let known: BTreeSet<&str> = read.trim_start_matches('\u{feff}').lines().collect();
         ids = known.into_iter().filter(|id| !id.is_empty()).map(str::to_owned).collect();
     }
-    if args.filter.is_some() {
-        each(&index, args.filter.as_ref(), &mut |document| {
-            ids.push(document.id);
-            Ok(())
-        })?;
-    }
     let mut deleted = 0;
+    if let Some(filter) = &args.filter {
+        deleted = index.delete_where(filter)?;
+        if deleted == 0 {
+            say_notes(&index.why_nothing_passes(filter)?);
+        }
+    }
     for group in ids.chunks(GROUP) {
         deleted += index.delete_batch(group)?;
     }
@@ -144,7 +157,7 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Some(id) => writeln!(out, "deleted {}, {} left", escaped(id), counted(left, "document"))
             .map_err(Failure::Output),
         None => {
-            let unknown = match ids.len() - deleted {
+            let unknown = match ids.len().saturating_sub(deleted) {
                 0 => String::new(),
                 unknown => format!(", {} without a document", counted(unknown, "id")),
             };
@@ -154,32 +167,14 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-impl ListArgs {
-    /// The documents that pass, in the byte order of their ids.
-    fn each(&self, visit: &mut dyn FnMut(Document) -> Result<(), Failure>) -> Result<(), Failure> {
-        each(&open_read_only(&self.index)?, self.filter.as_ref(), visit)
-    }
-}
-
-/// The documents that pass a filter, in the byte order of their ids. If none does, explains on standard error
-/// as far as the fields tell.
-fn each(
-    index: &Index,
-    filter: Option<&Filter>,
-    visit: &mut dyn FnMut(Document) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut has_passed = false;
-    for document in index.iter() {
-        let document = document?;
-        if filter.is_none_or(|filter| filter.matches(&document.id, document.metadata.as_ref())) {
-            has_passed = true;
-            visit(document)?;
-        }
-    }
-    if let Some(filter) = filter.filter(|_| !has_passed) {
+/// The ids of the documents that pass a filter. If none does, explains on standard error as far as the fields
+/// tell.
+fn ids_where(index: &Index, filter: &Filter) -> Result<Vec<String>, Failure> {
+    let ids = index.ids_where(filter)?;
+    if ids.is_empty() {
         say_notes(&index.why_nothing_passes(filter)?);
     }
-    Ok(())
+    Ok(ids)
 }
 
 fn print(out: &mut dyn Write, document: &Document) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ mod evaluation;
 mod explain;
 #[cfg(feature = "explore")]
 mod explore;
+mod facets;
 mod failure;
 mod fields;
 mod fuse;
@@ -103,6 +104,8 @@ enum Command {
     Ids(documents::IdsArgs),
     /// Print the number of documents, or of those that pass a filter
     Count(documents::ListArgs),
+    /// Print the values of fields of the metadata, with the number of documents that have each
+    Facets(facets::Args),
     /// Print all documents, or those that pass a filter, as JSON lines that `insert` reads
     Export(documents::ListArgs),
     /// Delete a document, those that pass a filter, or those whose ids are in a file
@@ -203,6 +206,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Get(args) => documents::get(&args, out),
         Command::Ids(args) => documents::ids(&args, out),
         Command::Count(args) => documents::count(&args, out),
+        Command::Facets(args) => facets::run(&args, out),
         Command::Export(args) => documents::export(&args, out),
         Command::Delete(args) => documents::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),

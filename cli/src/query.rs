@@ -48,6 +48,12 @@ pub struct QueryArgs {
     #[arg(long, value_name = "JSON", value_parser = filter)]
     #[serde(serialize_with = "as_json")]
     filter: Option<Filter>,
+    /// Hits in groups of documents with the same value of this field of the metadata, `-k` groups
+    #[arg(long, value_name = "FIELD")]
+    group_by: Option<String>,
+    /// Hits of each group, at most
+    #[arg(long, value_name = "COUNT", requires = "group_by")]
+    per_group: Option<usize>,
     /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, except
     /// for searches that score every document
     #[arg(long, value_name = "BOOL")]

@@ -50,7 +50,7 @@ pub struct Args {
     ids_only: bool,
     /// Leave out the first N hits, for the next page of a search. Beyond 48 hits, each page of a hybrid
     /// search has other candidates
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "group_by")]
     offset: usize,
     /// Leave out hits that are less similar to the question (`dense` in --json), or with --mode lexical and
     /// --rerank have a lower score

@@ -1,5 +1,7 @@
 //! Sets of rows, one bit for each.
 
+use std::ops::Range;
+
 /// Words that hold this many bits.
 pub(crate) fn words(rows: usize) -> usize {
     rows.div_ceil(64)
@@ -39,6 +41,21 @@ pub(crate) fn zip(bits: &mut [u64], other: &[u64], change: impl Fn(u64, u64) -> 
     for (word, &other) in bits.iter_mut().zip(other) {
         *word = change(*word, other);
     }
+}
+
+/// A range of rows as a set of its own.
+pub(crate) fn slice(bits: &[u64], range: Range<usize>) -> Vec<u64> {
+    let (first, shift) = (range.start / 64, range.start % 64);
+    let word = |place: usize| bits.get(place).copied().unwrap_or(0);
+    let mut slice: Vec<u64> = (first..first + words(range.len()))
+        .map(|place| match shift {
+            0 => word(place),
+            _ => word(place) >> shift | word(place + 1) << (64 - shift),
+        })
+        .collect();
+    let all = all(range.len());
+    zip(&mut slice, &all, |own, all| own & all);
+    slice
 }
 
 pub(crate) fn count(bits: &[u64]) -> usize {

@@ -1,8 +1,8 @@
 //! Errors in a filter written as JSON.
 
 /// The operators under a field.
-pub(super) const ON_FIELDS: [&str; 10] =
-    ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$not"];
+pub(super) const ON_FIELDS: [&str; 13] =
+    ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$all", "$size", "$regex", "$exists", "$not"];
 /// The operators next to fields.
 pub(super) const ON_FILTERS: [&str; 5] = ["$and", "$or", "$nor", "$not", "$ids"];
 

@@ -16,6 +16,10 @@ const SCALAR: &str = "a number, a string, true or false";
 const VALUES: &str = "an array of values, as in {\"lang\": {\"$in\": [\"en\", \"de\"]}}";
 const OPERATORS: &str = "an object of operators, as in {\"year\": {\"$not\": {\"$gt\": 2010}}}";
 const FILTERS: &str = "an array of filters, as in [{\"lang\": \"en\"}, {\"year\": 2010}]";
+const PREFIX: &str = "`^` and the beginning of a string, as in {\"path\": {\"$regex\": \"^docs/\"}}, with a backslash \
+                      before . * + ? ( ) [ ] { } | ^ $ and \\";
+/// Characters with a meaning in regular expressions, without the backslash.
+const SPECIAL: &str = ".*+?()[]{}|^$";
 const IDS: &str = "an array of strings, as in {\"$ids\": [\"id-1\", \"id-2\"]}";
 const UNDER: &str = "under a field, as in {\"year\": {\"$gte\": 2010}}";
 const BESIDE: &str = "beside fields, as in {\"lang\": \"en\", \"$or\": [{\"year\": 2010}, {\"year\": 2011}]}";
@@ -95,10 +99,17 @@ fn write_test(test: &Test, negated: bool) -> Value {
             }
         },
         Test::Compare { field, relation, value } => {
-            let compared = json!({ relation.operator(): value });
-            if negated { json!({ field: { "$not": compared } }) } else { json!({ field: compared }) }
+            write_operator(field, json!({ relation.operator(): value }), negated)
         }
+        Test::Prefix { field, prefix } => {
+            write_operator(field, json!({ "$regex": write_prefix(prefix) }), negated)
+        }
+        Test::Size { field, size } => write_operator(field, json!({ "$size": size }), negated),
     }
+}
+
+fn write_operator(field: &str, operator: Value, negated: bool) -> Value {
+    if negated { json!({ field: { "$not": operator } }) } else { json!({ field: operator }) }
 }
 
 fn read_filter(json: &Value) -> Result<Filter> {
@@ -162,6 +173,16 @@ fn read_operator(field: &str, operator: &str, value: &Value) -> Result<Filter> {
         ("$in", Value::Array(values)) => Ok(Filter::one_of(field, values.clone())),
         ("$nin", Value::Array(values)) => Ok(!Filter::one_of(field, values.clone())),
         ("$in" | "$nin", _) => wrong(operator, VALUES),
+        ("$all", Value::Array(values)) => Ok(Filter::has_all(field, values.clone())),
+        ("$all", _) => wrong(operator, "an array of values, as in {\"tags\": {\"$all\": [\"a\", \"b\"]}}"),
+        ("$size", _) => match value.as_u64().and_then(|size| size.try_into().ok()) {
+            Some(size) => Ok(Filter::size(field, size)),
+            None => wrong(operator, "a whole number, as in {\"tags\": {\"$size\": 2}}"),
+        },
+        ("$regex", _) => match value.as_str().and_then(read_prefix) {
+            Some(prefix) => Ok(Filter::starts_with(field, prefix)),
+            None => wrong(operator, PREFIX),
+        },
         ("$exists", Value::Bool(true)) => Ok(Filter::exists(field)),
         ("$exists", Value::Bool(false)) => Ok(!Filter::exists(field)),
         ("$exists", _) => wrong(operator, "true or false"),
@@ -170,6 +191,29 @@ fn read_operator(field: &str, operator: &str, value: &Value) -> Result<Filter> {
         (operator, _) if operator.starts_with('$') => misplaced(operator, &ON_FILTERS, BESIDE),
         _ => bare(field),
     }
+}
+
+/// The text that an expression such as `^docs/` looks for at the beginning; `None` for other expressions.
+fn read_prefix(expression: &str) -> Option<String> {
+    let mut prefix = String::new();
+    let mut rest = expression.strip_prefix('^')?.chars();
+    while let Some(next) = rest.next() {
+        prefix.push(match next {
+            '\\' => rest.next().filter(char::is_ascii_punctuation)?,
+            next if SPECIAL.contains(next) => return None,
+            next => next,
+        });
+    }
+    Some(prefix)
+}
+
+fn write_prefix(prefix: &str) -> String {
+    let mut expression = "^".to_owned();
+    for next in prefix.chars() {
+        expression.extend((next == '\\' || SPECIAL.contains(next)).then_some('\\'));
+        expression.push(next);
+    }
+    expression
 }
 
 fn malformed<T>(message: String) -> Result<T> {

@@ -9,6 +9,7 @@ const NULL: u8 = 0;
 const BOOLEAN: u8 = 1;
 const NUMBER: u8 = 2;
 const STRING: u8 = 3;
+const SIZE: u8 = 4;
 
 /// The key of a scalar; `None` for arrays and objects. Keys of equal values are equal, and between two
 /// numbers, two strings or two booleans, the smaller value has the smaller key.
@@ -24,12 +25,65 @@ pub(crate) fn key(value: &Value) -> Option<Vec<u8>> {
         Value::Null => vec![NULL],
         Value::Bool(value) => vec![BOOLEAN, u8::from(*value)],
         Value::Number(number) => number_key(number)?.to_vec(),
-        Value::String(text) => {
-            let time = time::key(text);
-            [&[STRING], time.as_deref().unwrap_or(text.as_bytes())].concat()
-        }
+        Value::String(text) => match time::key(text) {
+            Some(time) => [&[STRING], &*time].concat(),
+            None => text_key(text),
+        },
         Value::Array(_) | Value::Object(_) => return None,
     })
+}
+
+/// The key of a string that is not a time.
+pub(super) fn text_key(text: &str) -> Vec<u8> {
+    [&[STRING], text.as_bytes()].concat()
+}
+
+/// The key of arrays of this many elements: a byte that follows those of scalars, then 8 bytes, highest
+/// first.
+pub(super) fn size_key(size: usize) -> Vec<u8> {
+    [&[SIZE][..], &(size as u64).to_be_bytes()].concat()
+}
+
+/// Whether a key is that of a scalar.
+pub(super) fn is_scalar(key: &[u8]) -> bool {
+    key.first().is_some_and(|kind| *kind < SIZE)
+}
+
+/// The value of a key; a time is in UTC if its zone is known. `None` for other bytes.
+pub(crate) fn value(key: &[u8]) -> Option<Value> {
+    let (&kind, rest) = key.split_first()?;
+    match kind {
+        NULL if rest.is_empty() => Some(Value::Null),
+        BOOLEAN => Some(Value::Bool(rest == [1])),
+        NUMBER => number(rest.try_into().ok()?),
+        STRING => {
+            let text = std::str::from_utf8(rest).ok()?;
+            let time = text.strip_suffix("\0Z").map(|time| format!("{time}Z"));
+            let time = time.filter(|time| time::key(time).as_deref() == Some(rest));
+            Some(time.map_or_else(|| text.into(), Value::from))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a key is that of a number.
+pub(crate) fn is_number(key: &[u8]) -> bool {
+    key.first() == Some(&NUMBER)
+}
+
+/// A number by the bytes of its key after the first.
+fn number(key: &[u8; 10]) -> Option<Value> {
+    let (float, rest) = key.split_first_chunk()?;
+    let ordered = u64::from_be_bytes(*float);
+    let bits = if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered };
+    let (float, rest) = (f64::from_bits(bits), u16::from_be_bytes(rest.try_into().ok()?));
+    // A float of this size is an integer of the same value, if it has no fraction.
+    let whole = (float.fract() == 0.0 && float.abs() < 2e19).then(|| float as i128 + i128::from(rest));
+    let whole = whole.and_then(|whole| match i64::try_from(whole) {
+        Ok(whole) => Some(Number::from(whole)),
+        Err(_) => u64::try_from(whole).ok().map(Number::from),
+    });
+    whole.or_else(|| Number::from_f64(float)).map(Value::Number)
 }
 
 /// The key of null.
@@ -90,6 +144,15 @@ mod tests {
             let float = f64::from_bits((integer as f64).to_bits().saturating_add_signed(near));
             let (a, b) = (json!(integer), json!(float));
             prop_assert_eq!(key(&a).cmp(&key(&b)), order(&a, &b), "{} {}", a, b);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn keys_tell_their_values(a in scalar()) {
+            let found = value(&key(&a).unwrap()).unwrap();
+            prop_assert_eq!(order(&found, &a), std::cmp::Ordering::Equal, "{} {}", found, a);
+            prop_assert_eq!(key(&found), key(&a));
         }
     }
 

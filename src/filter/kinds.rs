@@ -37,6 +37,7 @@ impl Observed {
             let own = fields.iter_mut().find(|own| Some(&*own.name) == test.field());
             match (own, test) {
                 (Some(own), Test::Compare { value, .. }) => note(value, &mut own.wanted),
+                (Some(own), Test::Prefix { .. }) => own.wanted[1] = true,
                 (Some(own), Test::OneOf { values, .. }) => {
                     values.iter().for_each(|value| note(value, &mut own.wanted));
                 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 
 use super::bits;
-use super::key::key;
-use super::matches::each_at;
+use super::key::{key, size_key};
+use super::matches::{each_at, each_whole_at};
 
 /// Most fields with lists.
 const MOST_FIELDS: usize = 1_000;
@@ -189,17 +189,27 @@ impl Field {
                 self.present.push(head);
             }
             if let Some(key) = key(value) {
-                let (next, bytes) = (self.keys.len() as u32, key.len());
-                let number = *self.keys.entry(key).or_insert_with(|| {
-                    self.key_bytes += bytes;
-                    next
-                });
-                if self.found.last() != Some(&(number, head)) {
-                    self.found.push((number, head));
-                }
+                self.add_key(key, head);
             }
             false
         });
+        each_whole_at(Some(metadata), name, |found| {
+            if let Some(items) = found.and_then(Value::as_array) {
+                self.add_key(size_key(items.len()), head);
+            }
+            false
+        });
+    }
+
+    fn add_key(&mut self, key: Vec<u8>, head: u32) {
+        let (next, bytes) = (self.keys.len() as u32, key.len());
+        let number = *self.keys.entry(key).or_insert_with(|| {
+            self.key_bytes += bytes;
+            next
+        });
+        if self.found.last() != Some(&(number, head)) {
+            self.found.push((number, head));
+        }
     }
 }
 

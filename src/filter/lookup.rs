@@ -6,10 +6,11 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::bits;
-use super::key::{NULL_KEY, key};
+use super::key::{NULL_KEY, is_scalar, key, size_key, text_key};
 use super::lists::{EVERYTHING, HAS_ARRAYS, LEFT_OUT};
 use super::matches::{Relation, Test};
-use super::{Filter, Join, Node};
+use super::tally::Tally;
+use super::{Filter, Join, Node, time};
 
 /// The lists of a segment as they are stored; any of them may be damaged.
 #[derive(Clone, Copy)]
@@ -111,6 +112,38 @@ impl<'a> FieldLists<'a> {
         (0..self.fields.len()).filter(is_left_out).map(name).collect()
     }
 
+    /// The values of a field and how many of these rows have each; `None` if the metadata decides.
+    pub(crate) fn tally(&self, field: &str, among: &[u64]) -> Result<Option<Tally<'a>>> {
+        let lists = match self.field(field)? {
+            Known::Undecided => return Ok(None),
+            Known::Absent => return Ok(Some(Tally::default())),
+            Known::Listed(lists) => lists,
+        };
+        let is_all = bits::count(among) == self.rows;
+        let count = |list: usize| {
+            if is_all {
+                return Ok(self.lists.get(list).ok_or(BadLists)?[0] as usize);
+            }
+            Ok(match self.list(list)? {
+                List::Bits(bits) => bits.iter().zip(among).map(|(a, b)| (a & b).count_ones() as usize).sum(),
+                List::Rows(rows) => rows.iter().filter(|row| bits::has(among, **row as usize)).count(),
+            })
+        };
+        let mut tally = Tally { present: count(lists.start)?, values: Vec::new() };
+        for list in lists.start + 1..lists.end {
+            let key = entry(self.keys, self.key_ends, list)?;
+            // Sizes of arrays follow the scalars.
+            if !is_scalar(key) {
+                break;
+            }
+            let count = count(list)?;
+            if count > 0 {
+                tally.values.push((key.into(), count));
+            }
+        }
+        Ok(Some(tally))
+    }
+
     /// The rows that pass a test; `None` if the metadata decides.
     fn passing(&self, test: &Test, rows_of_id: RowsOfId<'_>) -> Result<Option<Vec<u64>>> {
         let mut found = bits::none(self.rows);
@@ -137,6 +170,28 @@ impl<'a> FieldLists<'a> {
             Test::Exists { .. } => lists.take(1).try_for_each(|list| self.add(list, &mut found))?,
             Test::Compare { relation, value, .. } => {
                 for list in self.related(values, *relation, value)? {
+                    self.add(list, &mut found)?;
+                }
+            }
+            Test::Prefix { prefix, .. } => {
+                // A key has a time in another form than the string.
+                if time::may_begin(prefix) {
+                    return Ok(None);
+                }
+                let prefix = text_key(prefix);
+                let start = search(values.clone(), |list| {
+                    Ok(entry(self.keys, self.key_ends, list)?.cmp(&prefix).then(Ordering::Greater))
+                });
+                let (Err(start) | Ok(start)) = start?;
+                for list in start..values.end {
+                    if !entry(self.keys, self.key_ends, list)?.starts_with(&prefix) {
+                        break;
+                    }
+                    self.add(list, &mut found)?;
+                }
+            }
+            Test::Size { size, .. } => {
+                if let Ok(list) = self.find(values, &size_key(*size))? {
                     self.add(list, &mut found)?;
                 }
             }
@@ -230,17 +285,33 @@ impl<'a> FieldLists<'a> {
 
     /// Adds the rows of a list.
     fn add(&self, list: usize, found: &mut [u64]) -> Result<()> {
-        let &[count, start] = self.lists.get(list).ok_or(BadLists)?;
-        let (count, start) = (count as usize, start as usize);
-        if super::lists::is_dense(count, self.rows) {
-            let end = start.checked_add(found.len()).ok_or(BadLists)?;
-            bits::zip(found, self.bits.get(start..end).ok_or(BadLists)?, |a, b| a | b);
-        } else {
-            let end = start.checked_add(count).ok_or(BadLists)?;
-            bits::set(found, self.listed.get(start..end).ok_or(BadLists)?);
+        match self.list(list)? {
+            List::Bits(bits) => bits::zip(found, bits, |a, b| a | b),
+            List::Rows(rows) => bits::set(found, rows),
         }
         Ok(())
     }
+
+    fn list(&self, list: usize) -> Result<List<'a>> {
+        let &[count, start] = self.lists.get(list).ok_or(BadLists)?;
+        let (count, start) = (count as usize, start as usize);
+        let is_dense = super::lists::is_dense(count, self.rows);
+        let len = if is_dense { bits::words(self.rows) } else { count };
+        let range = start..start.checked_add(len).ok_or(BadLists)?;
+        match is_dense {
+            true => self.bits.get(range).map(List::Bits),
+            false => self.listed.get(range).map(List::Rows),
+        }
+        .ok_or(BadLists)
+    }
+}
+
+/// The rows of a value.
+enum List<'a> {
+    /// One bit per row.
+    Bits(&'a [u64]),
+    /// Ascending.
+    Rows(&'a [u32]),
 }
 
 /// An entry of joined ones.

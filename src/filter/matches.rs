@@ -25,6 +25,16 @@ pub(super) enum Test {
         field: String,
         values: ValueSet,
     },
+    /// A string that begins with another.
+    Prefix {
+        field: String,
+        prefix: String,
+    },
+    /// An array of this many elements.
+    Size {
+        field: String,
+        size: usize,
+    },
 }
 
 /// How a field is to be ordered relative to a value.
@@ -49,6 +59,13 @@ impl Test {
             Self::OneOf { field, values } => {
                 each_at(metadata, field, |found| values.contains(found.unwrap_or(NULL)))
             }
+            Self::Prefix { field, prefix } => each_at(metadata, field, |found| {
+                found.and_then(Value::as_str).is_some_and(|text| text.starts_with(prefix))
+            }),
+            // An array in the array at the field is not the field's.
+            Self::Size { field, size } => each_whole_at(metadata, field, |found| {
+                found.and_then(Value::as_array).is_some_and(|items| items.len() == *size)
+            }),
         }
     }
 
@@ -64,7 +81,11 @@ impl Test {
     pub(super) fn field(&self) -> Option<&str> {
         match self {
             Self::Ids(_) => None,
-            Self::Exists { field } | Self::Compare { field, .. } | Self::OneOf { field, .. } => Some(field),
+            Self::Exists { field }
+            | Self::Compare { field, .. }
+            | Self::OneOf { field, .. }
+            | Self::Prefix { field, .. }
+            | Self::Size { field, .. } => Some(field),
         }
     }
 }
@@ -94,11 +115,23 @@ impl Relation {
 
 /// Whether `holds` for a value that `field` leads to, for an element of one, or for `None` if the path leads
 /// to nothing.
+pub(super) fn each_at(
+    metadata: Option<&Value>,
+    field: &str,
+    mut holds: impl FnMut(Option<&Value>) -> bool,
+) -> bool {
+    each_whole_at(metadata, field, |found| {
+        let mut items = found.and_then(Value::as_array).into_iter().flatten();
+        holds(found) || items.any(|item| holds(Some(item)))
+    })
+}
+
+/// As [`each_at`], without the elements of the values.
 ///
 /// A path through arrays can lead to several values. Elements that are not objects, and positions beyond the
 /// array, lead nowhere: neither to a value nor to nothing. Without recursion, because an application's
 /// metadata may be nested to any depth.
-pub(super) fn each_at(
+pub(super) fn each_whole_at(
     metadata: Option<&Value>,
     field: &str,
     mut holds: impl FnMut(Option<&Value>) -> bool,
@@ -111,9 +144,7 @@ pub(super) fn each_at(
     }
     while let Some((value, path)) = todo.pop() {
         let Some(path) = path else {
-            if holds(Some(value))
-                || value.as_array().is_some_and(|items| items.iter().any(|item| holds(Some(item))))
-            {
+            if holds(Some(value)) {
                 return true;
             }
             continue;

@@ -2,12 +2,14 @@
 
 pub(crate) mod bits;
 mod error;
+mod facet;
 mod json;
 mod key;
 mod kinds;
 mod lists;
 mod lookup;
 mod matches;
+mod tally;
 mod time;
 mod values;
 
@@ -19,11 +21,13 @@ use std::ops::Not;
 use serde_json::Value;
 
 pub use error::FilterError;
+pub use facet::{Facet, FacetValue};
 pub(crate) use json::kind;
 pub(crate) use kinds::Observed;
 pub(crate) use lists::{BuiltLists, ListBuilder, SECTIONS};
 pub(crate) use lookup::{Answer, FieldLists};
-use matches::{Relation, Test};
+use matches::{Relation, Test, each_at};
+pub(crate) use tally::Tally;
 #[cfg(feature = "folders")]
 pub(crate) use time::rfc3339;
 use values::ValueSet;
@@ -55,6 +59,9 @@ pub(crate) use values::depth;
 /// | `"field": {"$eq": value}`, `$ne` | the field equals the value; it does not |
 /// | `"field": {"$gt": value}`, `$gte`, `$lt`, `$lte` | the field is greater, ... |
 /// | `"field": {"$in": [value, ...]}`, `$nin` | the field equals one of the values; none of them |
+/// | `"field": {"$all": [value, ...]}` | the field, an array, has each of the values |
+/// | `"field": {"$size": number}` | the field is an array of this many elements |
+/// | `"field": {"$regex": "^text"}` | the field is a string that begins with the text |
 /// | `"field": {"$exists": true}` | the field is there, even as null; with `false`, is missing |
 /// | `"field": {"$not": {...}}` | the operators in the object do not all hold |
 /// | `"$and": [filter, ...]`, `$or`, `$nor` | all, at least one, none of the filters hold |
@@ -82,6 +89,9 @@ pub(crate) use values::depth;
 /// If the field is an array, a comparison holds if it does for the array as a whole or for any of its
 /// elements; two comparisons may hold for different elements. `$ne` and `$nin` are the exact opposites of
 /// `$eq` and `$in`, so for an array they hold if no element is equal.
+///
+/// The only regular expressions are `^` and a text, which is compared byte by byte. Characters with a meaning
+/// there, such as `.`, need a backslash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     node: Node,
@@ -148,6 +158,25 @@ impl Filter {
     pub fn one_of(field: impl Into<String>, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         let values = ValueSet::new(values.into_iter().map(Into::into));
         Self::test(Test::OneOf { field: field.into(), values })
+    }
+
+    /// The field, an array, has each of the values, or the field itself equals all of them; with an empty
+    /// list, the filter matches nothing.
+    pub fn has_all(field: impl Into<String>, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
+        let field = field.into();
+        let parts: Vec<Self> = values.into_iter().map(|value| Self::eq(&*field, value)).collect();
+        if parts.is_empty() { Self::any([]) } else { Self::all(parts) }
+    }
+
+    /// The field is an array of this many elements.
+    pub fn size(field: impl Into<String>, size: usize) -> Self {
+        Self::test(Test::Size { field: field.into(), size })
+    }
+
+    /// The field is a string that begins with this text, or an array with such a string; compared byte by
+    /// byte, also times.
+    pub fn starts_with(field: impl Into<String>, prefix: impl Into<String>) -> Self {
+        Self::test(Test::Prefix { field: field.into(), prefix: prefix.into() })
     }
 
     /// The field exists, even if it is null.
@@ -230,6 +259,18 @@ impl Filter {
                 Some(ids)
             }
         }
+    }
+
+    /// The only scalar at a field of a document, with its key; `None` if the field is missing, or has an
+    /// array or an object.
+    pub(crate) fn scalar_at(metadata: Option<&Value>, field: &str) -> Option<(Vec<u8>, Value)> {
+        let mut found = Vec::new();
+        each_at(metadata, field, |value| {
+            found.extend(value.cloned());
+            false
+        });
+        let [value] = <[Value; 1]>::try_from(found).ok()?;
+        Some((key::key(&value)?, value))
     }
 
     /// Passes each test to `visit`, in order.

@@ -3,6 +3,8 @@
 
 use std::cmp::Ordering;
 
+/// The form of the beginning of a time; a digit stands at each 0.
+const PATTERN: &[u8; SECONDS] = b"0000-00-00T00:00:00";
 /// Bytes of `2024-01-05T10:00:00`.
 const SECONDS: usize = 19;
 /// Bytes of `+02:00`.
@@ -22,10 +24,16 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
 
 /// Whether a string begins as `2024-01-05T10:00:00` does.
 fn is_time(text: &str) -> bool {
-    let pattern = b"0000-00-00T00:00:00";
-    let fits =
-        |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
-    text.len() >= SECONDS && text.as_bytes().iter().zip(pattern).all(fits)
+    text.len() >= SECONDS && PATTERN.iter().zip(text.as_bytes()).all(fits)
+}
+
+fn fits((wanted, byte): (&u8, &u8)) -> bool {
+    if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted }
+}
+
+/// Whether a time may begin with this text.
+pub(super) fn may_begin(text: &str) -> bool {
+    PATTERN.iter().zip(text.as_bytes()).all(fits)
 }
 
 /// What a time is ordered by: date and time to the second, in UTC if the zone is known, the point and the

@@ -107,7 +107,7 @@ impl Index {
         against_exact: bool,
     ) -> Result<Explanation> {
         self.check_process()?;
-        request.check_no_rerank("explain")?;
+        request.check_ungrouped("explain")?;
         let plan = request.plan(self)?;
         if matches!(request.reach, Some(Reach::Leaves(_))) {
             return Err(InputError::InapplicableOption { option: "leaves", call: "explain" }.into());

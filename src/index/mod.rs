@@ -19,6 +19,7 @@ mod judgments;
 mod leaf_changes;
 pub mod leaves;
 mod maintain;
+mod matching;
 mod measured;
 mod measuring;
 mod memory;
@@ -32,6 +33,7 @@ mod remedy;
 mod repair;
 pub(crate) mod root;
 mod routing_log;
+mod scoped;
 pub mod search;
 mod shared_memory;
 mod standing;
@@ -64,6 +66,7 @@ pub use question_log::{LoggedQuestion, MOST_LOG_BYTES};
 pub use repair::RepairOptions;
 #[cfg(feature = "fuzzing")]
 pub use root::fuzz_current;
+pub use scoped::Scoped;
 pub use standing::Standing;
 pub use with_progress::WithProgress;
 

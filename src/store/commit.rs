@@ -6,6 +6,7 @@ use super::{
     layout::log::MOST_COMMIT_BYTES,
     log::{self, Log, LogPlace, Room},
     version::Version,
+    view::View,
 };
 
 /// Size of documents in memory, and of a log, beyond which a commit seals them.
@@ -32,11 +33,45 @@ impl Store {
     pub fn commit(&self, batch: WriteBatch) -> Result<Committed> {
         // Before the lock: encoding a large batch blocks nobody.
         let checked = batch.check(self.config())?;
-        let commit = (self.options.durability != Durability::None)
-            .then(|| log::encode(&checked, self.config().passages.is_some()));
+        let commit = self.encoded(&checked);
         let mut writer = self.lock_writer()?;
+        self.commit_checked(&mut writer, &checked, commit)
+    }
+
+    /// Deletes the documents that `find` names in one commit. No other commit comes between.
+    ///
+    /// # Durability
+    ///
+    /// As [`Store::commit`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `find` and of [`Store::commit`]; then nothing is deleted.
+    pub fn delete_found<E: From<StoreError>>(
+        &self,
+        find: impl FnOnce(&View) -> std::result::Result<Vec<String>, E>,
+    ) -> std::result::Result<Committed, E> {
+        let mut writer = self.lock_writer()?;
+        let deletes = find(&self.read())?;
+        let checked = WriteBatch { puts: Vec::new(), deletes }.check(self.config())?;
+        let commit = self.encoded(&checked);
+        Ok(self.commit_checked(&mut writer, &checked, commit)?)
+    }
+
+    /// The bytes of a commit for the log; `None` without a log.
+    fn encoded(&self, checked: &CheckedBatch) -> Option<Vec<u8>> {
+        (self.options.durability != Durability::None)
+            .then(|| log::encode(checked, self.config().passages.is_some()))
+    }
+
+    fn commit_checked(
+        &self,
+        writer: &mut Writer,
+        checked: &CheckedBatch,
+        commit: Option<Vec<u8>>,
+    ) -> Result<Committed> {
         let before = self.state();
-        let (after, committed) = before.apply(self.config(), &checked)?;
+        let (after, committed) = before.apply(self.config(), checked)?;
         if after.generation == before.generation {
             return Ok(committed);
         }
@@ -47,15 +82,15 @@ impl Store {
             || logged + bytes > 2 * SEAL_AT_BYTES as u64;
         let done = if large {
             // Visible once sealed, so that a failure leaves the index as it was.
-            self.seal(&mut writer, &after)
+            self.seal(writer, &after)
         } else {
             let logged = match commit {
-                Some(commit) => self.write_down(&mut writer, &before, &after, &checked, &commit),
+                Some(commit) => self.write_down(writer, &before, &after, checked, &commit),
                 None => Ok(()),
             };
             logged.map(|()| self.publish(after))
         };
-        done.map_err(|error| self.with_numbers(&writer, error, checked.puts.len()))?;
+        done.map_err(|error| self.with_numbers(writer, error, checked.puts.len()))?;
         Ok(committed)
     }
 

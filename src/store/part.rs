@@ -9,11 +9,11 @@ use std::{
 use super::{
     error::{Damage, Result, StoreError},
     memtable::Memtable,
-    rows::Rows,
+    rows::{Rows, head_bits},
     segment::Segment,
     tombstones::{TombstoneFile, Tombstones},
 };
-use crate::ids::LeafId;
+use crate::{filter::bits, ids::LeafId};
 
 /// The storage of a part's rows.
 #[derive(Clone)]
@@ -135,6 +135,21 @@ impl VersionPart {
     /// The live rows, ascending.
     pub(super) fn live_rows(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.rows).filter(|row| !self.tombstones.contains(*row))
+    }
+
+    /// The live rows that represent their documents, one bit per row.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the mapping of rows to documents.
+    pub(super) fn live_heads(&self) -> Result<Vec<u64>> {
+        let mut heads = match &self.place {
+            _ if !self.has_several() => bits::all(self.rows as usize),
+            PartRows::Sealed(segment) => segment.head_bits()?.to_vec(),
+            PartRows::Memtable(memtable) => head_bits(&**memtable)?,
+        };
+        bits::zip(&mut heads, self.tombstones.words(), |own, dead| own & !dead);
+        Ok(heads)
     }
 
     /// Number of live rows in a range.

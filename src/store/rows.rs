@@ -12,6 +12,7 @@ use super::{
 use crate::{
     codes::StoredCodes,
     document::Document,
+    filter::bits,
     ids::{Generation, LeafId},
     lexical::List,
     passages::Span,
@@ -92,6 +93,21 @@ pub(super) trait Rows: RowSource {
         let detail = Damage::Undecodable { what: "the document of row", number: row.into() };
         document.ok_or_else(|| StoreError::corrupt(self.name().to_owned(), detail))
     }
+}
+
+/// The rows that represent their documents, one bit per row.
+///
+/// # Errors
+///
+/// Damage of the mapping of rows to documents.
+pub(super) fn head_bits(rows: &dyn Rows) -> Result<Vec<u64>> {
+    let mut heads = bits::none(rows.rows() as usize);
+    for row in 0..rows.rows() {
+        if rows.head(row)? == row {
+            bits::set(&mut heads, &[row]);
+        }
+    }
+    Ok(heads)
 }
 
 /// A row of a source that becomes part of the segment.

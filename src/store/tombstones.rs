@@ -43,6 +43,11 @@ impl Tombstones {
     pub(super) fn count(&self) -> u32 {
         self.count
     }
+
+    /// One bit for each row up to the last dead one.
+    pub(super) fn words(&self) -> &[u64] {
+        &self.words
+    }
 }
 
 impl TombstoneFile {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     codes::{self, StoredCodes},
     document::Document,
-    filter::{Answer, Filter},
+    filter::{Answer, Filter, Tally, bits},
     ids::{Generation, LeafId, Row},
     lexical::List,
     outline::Outline,
@@ -442,6 +442,35 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// The values of a field of metadata and how many of these rows have each; the rows are given one bit
+    /// per row, of all rows of a part. `None` if lists of values do not say it. Lists that are damaged say
+    /// nothing, with a warning.
+    pub(crate) fn tally(&self, field: &str, among: &[u64]) -> Option<Tally<'a>> {
+        self.part.segment()?.tally(field, among).unwrap_or_else(|error| {
+            tracing::warn!(%error, "values are counted on the metadata of each document");
+            None
+        })
+    }
+
+    /// The live rows that represent their documents, one bit per row, of all rows of a part.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the mapping of rows to documents.
+    pub(crate) fn live_heads(&self) -> Result<Vec<u64>> {
+        self.part.live_heads()
+    }
+
+    /// Id and stored metadata of a row that represents its document, counted from the first of these rows,
+    /// which must be all rows of a part.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that they are on.
+    pub(crate) fn tags(&self, at: usize) -> Result<(&'a str, &'a [u8])> {
+        Ok((self.part.id(at as u32)?, self.part.metadata(at as u32)?))
+    }
+
     /// A range of the rows, counted from the first of these.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         let first = self.rows.start;
@@ -461,6 +490,14 @@ impl<'a> Run<'a> {
     /// Number of live rows.
     pub fn live(&self) -> usize {
         self.part.live_in(self.rows.clone())
+    }
+
+    /// Number of live rows among these, one bit per row.
+    pub(crate) fn live_among(&self, rows: &[u64]) -> usize {
+        match self.live() == self.len() {
+            true => bits::count(rows),
+            false => bits::rows(rows).filter(|&at| self.is_live(at as usize)).count(),
+        }
     }
 
     /// The codes of the rows; `None` if they have none. The first row is at place [`Self::first_place`] of

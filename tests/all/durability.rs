@@ -68,14 +68,15 @@ fn norm(row: impl IntoIterator<Item = f64>) -> f64 {
     row.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// The unit row in its stored form: each value as the nearest f16; if its norm is then above 1, the first
-/// values that grew become the next f16 toward zero, until it is at most 1.
+/// The unit row in its stored form: each value of the f32 as the nearest f16; if its norm is then above 1,
+/// the first values that grew become the next f16 toward zero, until it is at most 1.
 fn stored_row(row: &[f32]) -> Vec<f64> {
     let length = norm(row.iter().copied().map(f64::from));
-    let unit: Vec<f64> = row.iter().map(|&x| f64::from(x) / length).collect();
-    let mut row: Vec<f16> = unit.iter().copied().map(f16::from_f64).collect();
+    // By way of f32, which can round to another f16 than f64 does.
+    let unit: Vec<f32> = row.iter().map(|&x| (f64::from(x) / length) as f32).collect();
+    let mut row: Vec<f16> = unit.iter().copied().map(f16::from_f32).collect();
     for (place, x) in unit.iter().enumerate() {
-        if norm(row.iter().copied().map(f64::from)) > 1.0 && f64::from(row[place]).abs() >= x.abs() {
+        if norm(row.iter().copied().map(f64::from)) > 1.0 && f32::from(row[place]).abs() >= x.abs() {
             row[place] = f16::from_bits(row[place].to_bits() - 1);
         }
     }

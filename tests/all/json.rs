@@ -134,6 +134,7 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let signed = ["--json", "--filter", r#"{"none": 1}"#, r#"+tree "the leaf" -quagga -"a zebra" -20"#];
     searched.push(printed(&flow, "search", &signed));
     check("search", &searched);
+    check("facets", &[printed(&flow, "facets", &["--json", "place", "none"])]);
     let of_passages = printed(&apart, "explain", &["--json", "--k", "3", "--beam", "8", "--exact", QUESTION]);
     let few = ["--json", "--filter", r#"{"place": 33}"#, QUESTION];
     let exact = printed(&flow, "explain", &["--json", "--beam", "8", "--exact", QUESTION]);

@@ -37,6 +37,7 @@ mod json;
 mod layouts;
 mod learn;
 mod lexical;
+mod matching;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod measured;

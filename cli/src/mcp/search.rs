@@ -41,9 +41,10 @@ pub struct Arguments {
     #[schemars(extend("enum" = MODES, "default" = "best"))]
     mode: Option<String>,
     /// Only documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}. Under a
-    /// field: $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $not. Beside fields: $and, $or, $nor, $not,
-    /// $ids (an array of ids). Where a field holds an array, one member that passes is enough: {"tags": "b"}
-    /// finds ["a", "b"]. Numbers and strings are never equal. `stats` names the fields.
+    /// field: $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $all, $size, $regex (only the beginning of a string,
+    /// "^docs/"), $exists, $not. Beside fields: $and, $or, $nor, $not, $ids (an array of ids). Where a field
+    /// holds an array, one member that passes is enough: {"tags": "b"} finds ["a", "b"]. Numbers and strings
+    /// are never equal. `stats` names the fields.
     #[serde(default)]
     #[schemars(with = "serde_json::Map<String, Value>")]
     filter: Option<Value>,

@@ -22,13 +22,13 @@ fn each_message_says_what_to_write() {
         (
             json!({"$price": 1}),
             "unknown operator `$price`, and a field's name cannot begin with `$`; write one of \
-             $eq $ne $gt $gte $lt $lte $in $nin $exists $not under a field, \
+             $eq $ne $gt $gte $lt $lte $in $nin $all $size $regex $exists $not under a field, \
              one of $and $or $nor $not $ids beside fields",
         ),
         (
-            json!({"lang": {"$gte": "a", "$regex": "x"}}),
-            "unknown operator `$regex`, and a field's name cannot begin with `$`; write one of \
-             $eq $ne $gt $gte $lt $lte $in $nin $exists $not under a field, \
+            json!({"lang": {"$gte": "a", "$near": "x"}}),
+            "unknown operator `$near`, and a field's name cannot begin with `$`; write one of \
+             $eq $ne $gt $gte $lt $lte $in $nin $all $size $regex $exists $not under a field, \
              one of $and $or $nor $not $ids beside fields",
         ),
         (
@@ -43,7 +43,7 @@ fn each_message_says_what_to_write() {
         (
             json!({"year": {"gte": 1}}),
             "the object under `year` is not an operator; write {\"$eq\": {...}} to compare with an object, or \
-             one of $eq $ne $gt $gte $lt $lte $in $nin $exists $not",
+             one of $eq $ne $gt $gte $lt $lte $in $nin $all $size $regex $exists $not",
         ),
         (json!({"year": {"$gt": null}}), "`$gt` takes a number, a string, true or false"),
         (json!({"$or": []}), "`$or` is empty; write at least one filter in it, or leave it out"),
@@ -61,6 +61,16 @@ fn a_wrong_value_names_its_operator() {
         ("$lte", json!([])),
         ("$in", json!("en")),
         ("$nin", json!({"0": "en"})),
+        ("$all", json!("en")),
+        ("$size", json!(-1)),
+        ("$size", json!(1.5)),
+        ("$size", json!({"$gt": 1})),
+        ("$regex", json!(1)),
+        ("$regex", json!("docs/")),
+        ("$regex", json!("^docs.*")),
+        ("$regex", json!("^docs$")),
+        ("$regex", json!("^docs\\d")),
+        ("$regex", json!("^docs\\")),
         ("$exists", json!(1)),
         ("$not", json!(5)),
         ("$not", json!([{"$gt": 1}])),

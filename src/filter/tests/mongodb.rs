@@ -111,6 +111,36 @@ fn null_at_the_end_of_a_path() {
     );
 }
 
+#[test]
+fn arrays_and_beginnings() {
+    check(
+        &[
+            json!({"v": {"$all": ["a", 1]}}),
+            json!({"v": {"$all": ["a"]}}),
+            json!({"v": {"$all": []}}),
+            json!({"v": {"$all": [["a"]]}}),
+            json!({"v": {"$size": 2}}),
+            json!({"v": {"$size": 0}}),
+            json!({"v": {"$not": {"$size": 2}}}),
+            json!({"v": {"$regex": "^a"}}),
+            json!({"v": {"$regex": "^a\\.b"}}),
+            json!({"v": {"$not": {"$regex": "^a"}}}),
+        ],
+        &[
+            (json!({}), ". . . . . . yes . . yes"),
+            (json!({"v": "a"}), ". yes . . . . yes yes . ."),
+            (json!({"v": "a.b"}), ". . . . . . yes yes yes ."),
+            (json!({"v": "a-b"}), ". . . . . . yes yes . ."),
+            (json!({"v": ["a", 1, 2]}), "yes yes . . . . yes yes . ."),
+            (json!({"v": ["a"]}), ". yes . yes . . yes yes . ."),
+            (json!({"v": [["a"], 2]}), ". . . yes yes . . . . yes"),
+            (json!({"v": [[1, 2]]}), ". . . . . . yes . . yes"),
+            (json!({"v": []}), ". . . . . yes yes . . yes"),
+            (json!({"v": 2}), ". . . . . . yes . . yes"),
+        ],
+    );
+}
+
 /// Documented differences from MongoDB, see docs/search.md.
 #[test]
 fn differences_are_the_ones_written_down() {

@@ -12,11 +12,8 @@ pub(super) fn matches(filter: &Value, id: &str, metadata: Option<&Value>) -> boo
         "$ids" => value.as_array().unwrap().contains(&json!(id)),
         field => {
             let path: Vec<&str> = field.split('.').collect();
-            let mut found = metadata.map_or(vec![None], |metadata| at(metadata, &path));
-            for value in found.clone().into_iter().flatten() {
-                found.extend(value.as_array().cloned().unwrap_or_default().into_iter().map(Some));
-            }
-            condition(value, &found)
+            let whole = metadata.map_or(vec![None], |metadata| at(metadata, &path));
+            condition(value, &whole)
         }
     })
 }
@@ -38,7 +35,12 @@ fn at(value: &Value, path: &[&str]) -> Vec<Option<Value>> {
     }
 }
 
-fn condition(condition: &Value, found: &[Option<Value>]) -> bool {
+/// For the values of a path, without their elements.
+fn condition(condition: &Value, whole: &[Option<Value>]) -> bool {
+    let mut found = whole.to_vec();
+    for value in whole.iter().flatten() {
+        found.extend(value.as_array().cloned().unwrap_or_default().into_iter().map(Some));
+    }
     let values: Vec<Value> = found.iter().map(|found| found.clone().unwrap_or(Value::Null)).collect();
     let any = |holds: &dyn Fn(&Value) -> bool| values.iter().any(holds);
     let Some(operators) = condition.as_object() else { return any(&|x| same(x, condition)) };
@@ -53,8 +55,16 @@ fn condition(condition: &Value, found: &[Option<Value>]) -> bool {
             "$lte" => any(&|x| less(x, value) || same(x, value)),
             "$in" => any(&one_of),
             "$nin" => !any(&one_of),
+            "$all" => {
+                value.as_array().unwrap().iter().all(|value| any(&|x| same(x, value))) && value != &json!([])
+            }
+            "$size" => whole
+                .iter()
+                .flatten()
+                .any(|x| x.as_array().map(Vec::len) == Some(value.as_u64().unwrap() as usize)),
+            "$regex" => any(&|x| x.as_str().is_some_and(|x| x.starts_with(&value.as_str().unwrap()[1..]))),
             "$exists" => found.iter().any(Option::is_some) == value.as_bool().unwrap(),
-            "$not" => !self::condition(value, found),
+            "$not" => !self::condition(value, whole),
             _ => unreachable!("{operator}"),
         }
     })

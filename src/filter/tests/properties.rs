@@ -51,6 +51,9 @@ fn operators() -> impl Strategy<Value = Value> {
         2 => (select(vec!["$eq", "$ne"]), value()),
         4 => (select(vec!["$gt", "$gte", "$lt", "$lte"]), ordered),
         2 => (select(vec!["$in", "$nin"]), vec(value(), 0..4).prop_map(Value::Array)),
+        1 => (Just("$all"), vec(value(), 0..3).prop_map(Value::Array)),
+        1 => (Just("$size"), (0..4).prop_map(Value::from)),
+        1 => (Just("$regex"), select(vec!["^", "^a", "^b", "^1", "^a1"]).prop_map(Value::from)),
         1 => (Just("$exists"), any::<bool>().prop_map(Value::Bool)),
     ];
     let several = vec(operator, 1..3).prop_map(|operators| {
@@ -107,6 +110,9 @@ fn made_field(field: &str, value: &Value) -> Filter {
         "$lte" => Filter::lte(field, value.clone()),
         "$in" => Filter::one_of(field, value.as_array().unwrap().clone()),
         "$nin" => !Filter::one_of(field, value.as_array().unwrap().clone()),
+        "$all" => Filter::has_all(field, value.as_array().unwrap().clone()),
+        "$size" => Filter::size(field, value.as_u64().unwrap() as usize),
+        "$regex" => Filter::starts_with(field, &value.as_str().unwrap()[1..]),
         "$exists" if value == true => Filter::exists(field),
         "$exists" => !Filter::exists(field),
         _ => !made_field(field, value),

@@ -157,8 +157,7 @@ impl ActiveModel {
         let further = further.filter_map(|(&row, score)| {
             Some(((score?, row), HitScores { lexical: score, ..HitScores::default() }))
         });
-        let ranked =
-            Ranked { rows, scores, ranked_by, stats, leaves: Vec::new(), sample: None, multiply_adds: 0 };
+        let ranked = Ranked { rows, scores, ranked_by, stats, ..Ranked::default() };
         Ok((ranked, further.collect()))
     }
 

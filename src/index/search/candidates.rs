@@ -42,10 +42,7 @@ impl<'a> RowCandidates<'a> {
     /// Number of live candidates.
     pub fn len(&self) -> usize {
         let Some(mask) = &self.mask else { return self.run.live() };
-        if self.run.live() == self.run.len() {
-            return bits::count(mask);
-        }
-        (0..self.run.len()).filter(|&at| bits::has(mask, at) && self.run.is_live(at)).count()
+        self.run.live_among(mask)
     }
 
     /// The candidates among the [`BLOCK_ROWS`] rows starting at `first`, one bit per row; they may include
@@ -108,17 +105,12 @@ impl<'a> Selector<'a> {
                 out.push(RowCandidates::all(run));
                 continue;
             };
-            let mut mask = bits::none(run.len());
-            let before = found;
-            for at in (0..run.len()).filter(|&at| run.is_live(at)) {
-                let passes = filter.passes(Row(run.first_row().0 + at as u32))?;
-                mask[at / 64] |= u64::from(passes) << (at % 64);
-                found += usize::from(passes);
-            }
-            if found > before {
-                // A single row needs no mask.
-                let mask = (run.len() > 1).then(|| mask.into_boxed_slice());
-                out.push(RowCandidates { run, mask });
+            let mask = Some(filter.mask(&run)?.into_boxed_slice());
+            let candidates = RowCandidates { run, mask };
+            let own = candidates.len();
+            if own > 0 {
+                found += own;
+                out.push(candidates);
             }
         }
         Ok(found)

@@ -76,12 +76,14 @@ pub(in crate::index) fn fetch(
             ..HitScores::default()
         });
         let (rerank_score, judged) = (None, None);
+        let group = ranked.groups.get(place).cloned().flatten();
         hits.push(Hit {
             id: document.id.clone(),
             score,
             scores,
             rerank_score,
             judged,
+            group,
             document,
             leaf,
             passages,

@@ -12,9 +12,6 @@ use crate::store::{Run, View};
 
 /// Documents evaluated to estimate how many pass a filter.
 const SAMPLE: usize = 512;
-/// A filter that fewer than one in this many documents pass is searched exactly: scoring so few is faster
-/// than finding their leaves.
-const RARE: usize = 100;
 /// Number of filters with cached results: which rows of segments pass, one bit per row.
 const CACHED_FILTERS: usize = 16;
 
@@ -39,8 +36,8 @@ pub(in crate::index) struct FilterCache(Mutex<VecDeque<(Filter, Known)>>);
 struct Known {
     /// By number of the segment. Segments do not change, so an entry stays valid.
     segments: HashMap<u64, Of>,
-    /// Whether few rows of a generation pass.
-    rare: Option<(Generation, bool)>,
+    /// The share of the live rows of a generation that pass.
+    share: Option<(Generation, f64)>,
     /// Why no row of a generation passes, if that was asked.
     notes: Option<(Generation, Arc<[String]>)>,
 }
@@ -128,29 +125,30 @@ impl<'a> RowFilter<'a> {
         self.filter.candidate_ids()
     }
 
-    /// Whether so few rows pass that scoring all of them is fastest.
-    pub fn is_rare(&mut self) -> Result<bool> {
+    /// The share of live rows that pass, from 0 to 1: estimated from some of them where the lists of values
+    /// do not say it.
+    pub fn share(&mut self) -> Result<f64> {
         let generation = self.view.generation();
-        if let Some((of, rare)) = self.known.rare
+        if let Some((of, share)) = self.known.share
             && of == generation
         {
-            return Ok(rare);
+            return Ok(share);
         }
-        let rare = self.sample_is_rare()?;
-        self.known.rare = Some((generation, rare));
+        let share = self.estimate()?;
+        self.known.share = Some((generation, share));
         self.cache.put(self.filter, self.known.clone());
-        Ok(rare)
+        Ok(share)
     }
 
-    fn sample_is_rare(&mut self) -> Result<bool> {
-        let count = |segment| match self.known.segments.get(&segment)? {
-            Of::All(bits) => Some(bits::count(bits)),
+    fn estimate(&mut self) -> Result<f64> {
+        let count = |part: &Run<'_>| match self.known.segments.get(&part.segment()?)? {
+            Of::All(bits) => Some(part.live_among(bits)),
             Of::Some(_) => None,
         };
-        let Some(mut passed) = self.parts.iter().filter_map(Run::segment).map(count).sum::<Option<usize>>()
-        else {
+        let sealed = self.parts.iter().filter(|part| part.segment().is_some());
+        let Some(mut passed) = sealed.map(count).sum::<Option<usize>>() else {
             let (seen, passed) = self.sample(0..self.view.rows() as u32)?;
-            return Ok(passed * RARE < seen);
+            return Ok(passed as f64 / seen.max(1) as f64);
         };
         let in_memory: Vec<Range<u32>> =
             self.parts.iter().filter(|part| part.segment().is_none()).map(rows_of).collect();
@@ -158,7 +156,7 @@ impl<'a> RowFilter<'a> {
             let (seen, own) = self.sample(rows.clone())?;
             passed += own * rows.len() / seen.max(1);
         }
-        Ok(passed * RARE < self.view.live_rows())
+        Ok(passed as f64 / self.view.live_rows().max(1) as f64)
     }
 
     /// The number of live rows evaluated in this range, and how many of them pass.
@@ -173,12 +171,31 @@ impl<'a> RowFilter<'a> {
         Ok((seen, passed))
     }
 
+    /// What is known of the part of a row, and the part's first row.
+    fn known_of(&self, row: Row) -> Option<(u32, &Of)> {
+        let place = self.parts.partition_point(|part| part.first_row() <= row).checked_sub(1)?;
+        let part = self.parts.get(place)?;
+        Some((part.first_row().0, self.known.segments.get(&part.segment()?)?))
+    }
+
+    /// Which rows of a run pass, one bit per row, including dead ones that may be wrong.
+    pub fn mask(&mut self, run: &Run<'a>) -> Result<Vec<u64>> {
+        let first = run.first_row();
+        if let Some((base, Of::All(bits))) = self.known_of(first) {
+            let first = (first.0 - base) as usize;
+            return Ok(bits::slice(bits, first..first + run.len()));
+        }
+        let mut mask = bits::none(run.len());
+        for at in (0..run.len()).filter(|&at| run.is_live(at)) {
+            if self.passes(Row(first.0 + at as u32))? {
+                bits::set(&mut mask, &[at as u32]);
+            }
+        }
+        Ok(mask)
+    }
+
     pub fn passes(&mut self, row: Row) -> Result<bool> {
-        let part = self.parts.partition_point(|part| part.first_row() <= row).checked_sub(1);
-        let part = part.and_then(|place| self.parts.get(place));
-        let known =
-            part.and_then(|part| Some((part.first_row().0, self.known.segments.get(&part.segment()?)?)));
-        match known {
+        match self.known_of(row) {
             Some((first, Of::All(bits))) => Ok(bits::has(bits, (row.0 - first) as usize)),
             Some((first, Of::Some(answer))) => match answer.of((row.0 - first) as usize) {
                 Some(passes) => Ok(passes),

@@ -13,11 +13,13 @@ mod encode;
 mod fetch;
 mod filter;
 mod fusion;
+mod groups;
 mod input;
 mod judged_texts;
 mod memory;
 mod notes;
 mod passages;
+mod passing;
 mod plan;
 mod rank;
 mod request;
@@ -45,11 +47,14 @@ pub(super) use input::check_vector;
 pub(super) use judged_texts::JudgedTexts;
 #[cfg(feature = "eval")]
 pub(crate) use memory::RecalledDocument;
+pub(super) use passing::Passing;
 pub(crate) use plan::Plan;
 pub(super) use rank::Ranked;
 #[cfg(feature = "eval")]
 pub(crate) use rank::best_of;
-pub use request::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, RankBy, Reach, Rerank, SearchRequest};
+pub use request::{
+    DEFAULT_K, DEFAULT_RECALL, GroupBy, MOST_EXACT_DOCUMENTS, RankBy, Reach, Rerank, SearchRequest,
+};
 pub use result::{Hit, HitPassage, MovedDocument, RankedBy, RecalledJudgment, SearchResult, SearchStats};
 pub use shards::{
     FusedCandidate, JudgedQuestions, Routed, SearchCandidate, SearchCandidates, fuse_candidates,

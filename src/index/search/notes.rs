@@ -1,10 +1,8 @@
 //! Notes on a result: why a filter found nothing, and which parts of the request were not followed.
 
-use serde_json::Value;
-
 use super::asked::Asked;
-use super::damage::damaged;
 use super::encode::QueryEncoder;
+use super::passing::metadata;
 use super::plan::Plan;
 use crate::error::Result;
 use crate::filter::{Filter, Observed};
@@ -26,7 +24,11 @@ impl ActiveModel {
         is_empty: bool,
     ) -> Result<Vec<String>> {
         let mut notes = match plan.filter() {
-            Some(filter) if is_empty => self.why_nothing_passes(view, filter)?,
+            Some(filter) if is_empty => match plan.scope {
+                // What is cached is of all documents.
+                Some(_) => why_filtered(view, filter, plan.scope)?,
+                None => self.why_nothing_passes(view, filter)?,
+            },
             _ => Vec::new(),
         };
         notes.extend(asked.note.clone());
@@ -37,7 +39,7 @@ impl ActiveModel {
     }
 
     fn why_nothing_passes(&self, view: &View, filter: &Filter) -> Result<Vec<String>> {
-        self.filters.notes(filter, view.generation(), || why_filtered(view, filter))
+        self.filters.notes(filter, view.generation(), || why_filtered(view, filter, None))
     }
 }
 
@@ -54,8 +56,8 @@ impl Index {
     }
 }
 
-/// Why no document passes a filter, as far as its fields tell; empty if one passes.
-fn why_filtered(view: &View, filter: &Filter) -> Result<Vec<String>> {
+/// Why no document passes a filter, as far as the fields of those in `scope` tell; empty if one passes.
+fn why_filtered(view: &View, filter: &Filter, scope: Option<&Filter>) -> Result<Vec<String>> {
     let mut observed = Observed::new(filter);
     let step = view.rows().div_ceil(MOST_LOOKED_AT).max(1);
     for row in (0..view.rows() as u32).step_by(step).map(Row).filter(|row| view.is_live(*row)) {
@@ -63,14 +65,11 @@ fn why_filtered(view: &View, filter: &Filter) -> Result<Vec<String>> {
         if view.head(row)? != row {
             continue;
         }
-        let (id, metadata) = view.tags(row)?;
-        let metadata: Option<Value> = match metadata {
-            [] => None,
-            json => {
-                let read = serde_json::from_slice(json);
-                Some(read.map_err(|_| damaged("segments", "the metadata of a document"))?)
-            }
-        };
+        let (id, stored) = view.tags(row)?;
+        let metadata = metadata(stored)?;
+        if scope.is_some_and(|scope| !scope.matches(id, metadata.as_ref())) {
+            continue;
+        }
         if filter.matches(id, metadata.as_ref()) {
             return Ok(Vec::new());
         }

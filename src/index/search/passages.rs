@@ -1,16 +1,22 @@
 //! Which passages of a hit answer the question.
 
+use std::collections::HashMap;
+
 use super::asked::Asked;
+use super::fusion::{Candidate, Fusion, fuse};
 use super::plan::Plan;
 use super::rank::Ranked;
 use super::request::RankBy;
 use super::result::{HitPassage, RankedBy};
-use super::words::WordSearch;
+use super::words::{WordSearch, Words};
 use crate::error::Result;
 use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
 use crate::passages::Span;
 use crate::store::View;
+
+/// Most passages of a hit whose words are counted.
+const PASSAGES_READ: usize = 16;
 
 impl ActiveModel {
     /// The best passages of each ranked row's document, best first, as many as the plan asks for; empty if
@@ -26,13 +32,18 @@ impl ActiveModel {
         if self.passages().is_none() || most == 0 {
             return Ok(vec![Vec::new(); ranked.rows.len()]);
         }
-        let words = match (asked.by, &asked.words) {
-            (RankBy::Lexical, Some(words)) => Some(WordSearch::new(view, words, self.analysis(), plan)?),
+        let words = match &asked.words {
+            Some(words) if ranked.ranked_by != RankedBy::Dense => {
+                Some(WordSearch::new(view, words, self.analysis(), plan)?)
+            }
             _ => None,
         };
+        // Every word that a question requires is in a hit, and so should it be in the passage.
+        let by_words = asked.by == RankBy::Lexical || asked.words.as_ref().is_some_and(Words::has_sequences);
         let passages = |(place, &(score, row)): (usize, &(f32, Row))| {
             let mut rows = match &words {
-                Some(words) => words.best_passages(row, &view.rows_of(row)?)?,
+                Some(words) if by_words => words.best_passages(row, &view.rows_of(row)?)?,
+                Some(words) => self.passages_by_both(view, asked, words, row)?,
                 None if most == 1 => {
                     let dense = ranked.scores.get(place).and_then(|scores| scores.dense);
                     vec![(dense.unwrap_or(score), row)]
@@ -54,10 +65,38 @@ impl ActiveModel {
         ranked.rows.iter().enumerate().map(passages).collect()
     }
 
-    /// The rows of a document that were candidates: in a search by embeddings alone, those in a visited leaf.
+    /// The passages of a document that are best by embeddings, best first by both scores in equal parts, each
+    /// with its score by embedding.
+    fn passages_by_both(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        words: &WordSearch<'_>,
+        row: Row,
+    ) -> Result<Vec<(f32, Row)>> {
+        let mut dense = self.scores_of(view, &asked.vector, &view.rows_of(row)?)?;
+        dense.truncate(PASSAGES_READ);
+        let rows: Vec<Row> = dense.iter().map(|&(_, row)| row).collect();
+        let by_words: HashMap<Row, f32> =
+            words.best_passages(row, &rows)?.into_iter().map(|(score, row)| (row, score)).collect();
+        let candidates: Vec<Candidate> = dense
+            .iter()
+            .map(|&(dense, row)| Candidate {
+                row,
+                dense,
+                lexical: by_words.get(&row).copied().unwrap_or_default(),
+                is_found: true,
+                moved: 0.0,
+            })
+            .collect();
+        let both = fuse(&candidates, Fusion::Convex(0.5), 0.5, &|a, b| a.cmp(&b));
+        Ok(both.into_iter().map(|(score, row, scores)| (scores.dense.unwrap_or(score), row)).collect())
+    }
+
+    /// The rows of a document that were candidates: those in a visited leaf.
     fn candidates_among(&self, view: &View, rows: Vec<Row>, ranked: &Ranked) -> Result<Vec<Row>> {
         // If words are used, all passages of a candidate are scored.
-        if ranked.leaves.is_empty() || ranked.ranked_by != RankedBy::Dense {
+        if ranked.leaves.is_empty() {
             return Ok(rows);
         }
         let mut found = Vec::with_capacity(rows.len());

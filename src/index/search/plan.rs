@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use tracing::Span;
 
-use super::request::{DEFAULT_RECALL, RankBy, Reach, SearchRequest};
+use super::request::{DEFAULT_RECALL, GroupBy, RankBy, Reach, SearchRequest};
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
 use crate::index::Index;
@@ -20,13 +20,15 @@ pub(crate) struct Plan<'a> {
     pub k: NonZeroUsize,
     /// Whether to run on the current rayon pool instead of the calling thread.
     pub parallel: bool,
+    /// Part of the filter: nothing is said of documents that do not pass it.
+    pub scope: Option<&'a Filter>,
     pub request: &'a SearchRequest,
 }
 
 impl<'a> Plan<'a> {
     /// Only for values that the caller has chosen itself: nothing is checked.
     pub fn new(k: NonZeroUsize, request: &'a SearchRequest) -> Self {
-        Self { k, parallel: request.parallel, request }
+        Self { k, parallel: request.parallel, scope: None, request }
     }
 
     /// How far embeddings are searched.
@@ -100,6 +102,14 @@ impl SearchRequest {
         }
         if let Some(given) = &self.statistics {
             given.check_kind(&index.serving().term_kind()).map_err(InputError::from)?;
+        }
+        if let Some(GroupBy { per_group, .. }) = &self.group_by {
+            if *per_group == 0 {
+                return Err(InputError::zero("the hits of a group").into());
+            }
+            if self.rerank.is_some() {
+                return Err(InputError::Conflict { options: ["group_by", "rerank"] }.into());
+            }
         }
         if self.passages.is_some() && index.passages().is_none() {
             let call = "an index without passages";

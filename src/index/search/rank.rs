@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::candidates::{RowCandidates, Selector};
 use super::cursor::LeafCursor;
 use super::damage::{damaged, scan_failed};
@@ -25,12 +27,14 @@ use crate::store::View;
 use crate::tree::ScoredLeaf;
 
 /// Rows ranked by score, before any document is read; only the best row of each document.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Ranked {
     pub rows: Vec<(f32, Row)>,
     /// One for each row; empty if embeddings alone rank.
     pub scores: Vec<HitScores>,
     pub ranked_by: RankedBy,
+    /// The value that each row's document has in common with its group; empty without groups.
+    pub groups: Vec<Option<Value>>,
     pub stats: SearchStats,
     /// The visited leaves, most probable first; empty if the tree was not used.
     pub leaves: Vec<ScoredLeaf>,
@@ -42,11 +46,16 @@ pub(crate) struct Ranked {
 
 /// Share of the documents above which scoring all of them in order is as cheap as visiting leaves.
 const MOST_VISITED: f64 = 0.5;
+/// Share of the documents below which those that pass a filter are scored without the tree.
+const RARE: f64 = 0.01;
 
 impl ActiveModel {
-    /// How many leaves to visit; `None` if every document is scored.
-    fn beam(&self, plan: &Plan<'_>, view: &View) -> Option<NonZeroUsize> {
+    /// How many leaves to visit, given the share of rows that pass the filter; `None` if every one of these
+    /// is scored.
+    fn beam(&self, plan: &Plan<'_>, view: &View, share: f64) -> Option<NonZeroUsize> {
         match plan.reach() {
+            // Scoring so few rows is faster than finding their leaves.
+            Reach::Beam(_) if share < RARE => None,
             Reach::Beam(beam) => NonZeroUsize::new(*beam),
             Reach::Leaves(leaves) => NonZeroUsize::new(leaves.len()),
             Reach::Exact => None,
@@ -56,8 +65,11 @@ impl ActiveModel {
                 }
                 let measured = self.measured();
                 let curve = measured.recall.as_ref().filter(|curve| curve.holds_for(view.live()))?;
-                let point = curve.reaching(*recall, plan.k.get())?;
-                NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)
+                // The best `k` of those that pass are about the best `k / share` of all, where it does not
+                // depend on the question which ones pass.
+                let among = (plan.k.get() as f64 / share).ceil();
+                let point = curve.reaching(*recall, among as usize)?;
+                NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED.min(share))
             }
         }
     }
@@ -100,16 +112,16 @@ impl ActiveModel {
         let started = Instant::now();
         let mut filter = plan.filter().map(|filter| RowFilter::new(view, filter, &self.filters));
         let indexer = &self.model().indexer;
-        let (mut beam, mut ids) = (self.beam(plan, view), None);
+        let (mut beam, mut ids) = (self.beam(plan, view, 1.0), None);
         match (plan.reach(), &mut filter) {
             // Regardless of the filter, so that hits do not depend on which documents are in this index.
             (Reach::Leaves(leaves), _) => check_leaves(leaves, indexer)?,
             (_, Some(filter)) => {
                 ids = filter.candidate_ids();
-                // If few rows pass a filter, they are scored without the tree.
-                if ids.is_some() || beam.is_some() && filter.is_rare()? {
-                    beam = None;
-                }
+                beam = match (&ids, beam) {
+                    (None, Some(_)) => self.beam(plan, view, filter.share()?),
+                    _ => None,
+                };
             }
             (_, None) => {}
         }
@@ -168,8 +180,8 @@ impl ActiveModel {
         };
         let sample = cursor.as_ref().and_then(|cursor| cursor.sample);
         let leaves = cursor.map_or_else(Vec::new, |cursor| cursor.visited);
-        let (scores, ranked_by) = (Vec::new(), RankedBy::Dense);
-        Ok(Ranked { rows, scores, ranked_by, stats, leaves, sample, multiply_adds })
+        let (scores, ranked_by, groups) = (Vec::new(), RankedBy::Dense, Vec::new());
+        Ok(Ranked { rows, scores, ranked_by, groups, stats, leaves, sample, multiply_adds })
     }
 }
 

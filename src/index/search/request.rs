@@ -92,6 +92,19 @@ pub enum Reach {
     Exact,
 }
 
+/// Groups of documents with the same value of a field: chunks of one text, or variants of one product.
+///
+/// The best hit of a group determines its rank. Its others, up to `per_group`, are those among the best
+/// `2 k per_group` documents, or more if it took more to find `k` groups. The value is a number, a string, a
+/// boolean or null; a document without the field, or with an array or an object there, is a group of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupBy {
+    /// A key of the metadata, or a path of keys separated by dots, as in a [`Filter`].
+    pub field: String,
+    /// Maximum number of hits of a group; 0 is [`InputError::OutOfRange`].
+    pub per_group: usize,
+}
+
 /// A cross-encoder that rescores the best hits, reading each together with the question.
 #[derive(Clone, Debug)]
 pub struct Rerank {
@@ -154,11 +167,18 @@ pub struct SearchRequest {
     /// Which documents may be hits.
     ///
     /// Returns `k` hits whenever that many documents pass: until then the search visits more leaves than the
-    /// reach asks for. If fewer than about one document in a hundred passes, all that pass are scored,
-    /// without the tree. [`SearchStats`](crate::SearchStats) says how far the search went. The filter is
-    /// evaluated on the metadata of each document of a visited leaf; results of the last few filters are
-    /// cached.
+    /// reach asks for. With [`Reach::Recall`] it visits the leaves that it would for `k` divided by the share
+    /// of documents that pass, or scores all that pass without the tree if that is less work. With
+    /// [`Reach::Beam`] it does the latter if fewer than one in a hundred pass.
+    /// [`SearchStats`](crate::SearchStats) says how far the search went.
+    ///
+    /// Lists of the values of metadata say which documents pass, where there are such lists
+    /// ([`Index::count_where`](crate::Index::count_where)); results of the last few filters are cached.
     pub filter: Option<Arc<Filter>>,
+    /// Whether the hits are those of groups of documents with the same value of a field: [`Self::k`] groups
+    /// then. [`InputError::InapplicableOption`] with a reranker, in [`Index::explain`](crate::Index::explain)
+    /// and in [`Index::candidates`](crate::Index::candidates).
+    pub group_by: Option<GroupBy>,
     /// Maximum passages per hit: its best ones among the candidates, best first; only the best if absent,
     /// and none with 0. If words are used, all of a candidate's passages are scored, otherwise those in
     /// visited leaves. [`InputError::InapplicableOption`] if the index has no passages
@@ -193,6 +213,7 @@ impl Default for SearchRequest {
             bm25: None,
             statistics: None,
             filter: None,
+            group_by: None,
             passages: None,
             ids_only: false,
             rerank: None,
@@ -283,6 +304,11 @@ impl SearchRequest {
         Self { filter: Some(Arc::new(filter.clone())), ..self }
     }
 
+    /// Sets [`Self::group_by`].
+    pub fn group_by(self, field: impl Into<String>, per_group: usize) -> Self {
+        Self { group_by: Some(GroupBy { field: field.into(), per_group }), ..self }
+    }
+
     /// Sets [`Self::passages`].
     pub fn passages(self, passages: usize) -> Self {
         Self { passages: Some(passages), ..self }
@@ -309,16 +335,16 @@ impl SearchRequest {
     }
 
     /// Reads a request from a JSON object: `k`, `mode`, `alpha` or `rrf` for [`RankBy::Hybrid`]; one of
-    /// `beam` (a number or `"all"`), `recall`, `exact` and `leaves`; `encoder`, `codes`,
-    /// `parallel`, `bm25`, `filter`, `passages`, `ids_only`, `no_memory` and `unlogged`. A null means an
-    /// absent entry. `alpha` and `rrf` imply the mode `hybrid` if none is given.
+    /// `beam` (a number or `"all"`), `recall`, `exact` and `leaves`; `encoder`, `codes`, `parallel`, `bm25`,
+    /// `filter`, `group_by` (a field), `per_group`, `passages`, `ids_only`, `no_memory` and `unlogged`. A
+    /// null means an absent entry. `alpha` and `rrf` imply the mode `hybrid` if none is given.
     ///
     /// # Errors
     /// [`InputError::Conflict`] for options that exclude each other; [`InputError::BadRequest`] for unknown
     /// names and values of another kind; [`FilterError`](crate::FilterError).
     pub fn from_json(json: Value) -> Result<Self> {
         let (mut request, mut mode, mut reaches) = (Self::default(), None, Vec::new());
-        let (mut alpha, mut rrf) = (None, None);
+        let (mut alpha, mut rrf, mut per_group) = (None, None, None);
         let fields: Map<String, Value> = read("a request", json)?;
         for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
             match &*name {
@@ -339,12 +365,22 @@ impl SearchRequest {
                     let filter = value.as_str().map_or_else(|| Filter::from_json(&value), str::parse);
                     request.filter = Some(Arc::new(filter?));
                 }
+                "group_by" => request.group_by = Some(GroupBy { field: read(&name, value)?, per_group: 1 }),
+                "per_group" => per_group = Some(read(&name, value)?),
                 "passages" => request.passages = Some(read(&name, value)?),
                 "ids_only" => request.ids_only = read(&name, value)?,
                 "no_memory" => request.no_memory = read(&name, value)?,
                 "unlogged" => request.unlogged = read(&name, value)?,
                 _ => return Err(InputError::BadRequest { reason: format!("unknown field `{name}`") }.into()),
             }
+        }
+        match (&mut request.group_by, per_group) {
+            (Some(group_by), Some(per_group)) => group_by.per_group = per_group,
+            (None, Some(_)) => {
+                let reason = "`per_group` needs `group_by`, the field that groups have in common".to_owned();
+                return Err(InputError::BadRequest { reason }.into());
+            }
+            (_, None) => {}
         }
         let fusion = match (alpha, rrf) {
             (Some(_), Some(_)) => return Err(InputError::Conflict { options: ["alpha", "rrf"] }.into()),
@@ -409,6 +445,8 @@ impl Serialize for SearchRequest {
         let given = json!({
             "k": self.k, "mode": self.mode.name(), "alpha": alpha, "rrf": rrf, name: reach,
             "encoder": self.encoder, "codes": self.codes, "bm25": self.bm25, "passages": self.passages,
+            "group_by": self.group_by.as_ref().map(|group_by| &group_by.field),
+            "per_group": self.group_by.as_ref().map(|group_by| group_by.per_group),
             "filter": self.filter.as_ref().map(|filter| filter.to_json()),
             "rerank_depth": self.rerank.as_ref().map(|rerank| rerank.depth),
             "parallel": self.parallel.then_some(true), "ids_only": self.ids_only.then_some(true),

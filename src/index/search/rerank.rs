@@ -36,11 +36,12 @@ impl SearchRequest {
         Ok(result)
     }
 
-    /// Refuses a reranker for a call that does not use one.
-    pub(in crate::index) fn check_no_rerank(&self, call: &'static str) -> Result<()> {
-        match self.rerank {
-            Some(_) => Err(InputError::InapplicableOption { option: "rerank", call }.into()),
-            None => Ok(()),
+    /// Refuses what a call does not use: a reranker, and groups.
+    pub(in crate::index) fn check_ungrouped(&self, call: &'static str) -> Result<()> {
+        match (&self.rerank, &self.group_by) {
+            (Some(_), _) => Err(InputError::InapplicableOption { option: "rerank", call }.into()),
+            (_, Some(_)) => Err(InputError::InapplicableOption { option: "group_by", call }.into()),
+            (None, None) => Ok(()),
         }
     }
 }

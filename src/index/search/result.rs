@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde_json::Value;
 
 use super::encode::QueryEncoder;
 use super::fusion::HitScores;
@@ -15,8 +16,8 @@ use crate::serialize::milliseconds;
 
 /// A document found by a search.
 ///
-/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the five of [`HitScores`], `judged`, `title`,
-/// `text` and `metadata` of the document, and `passages`; all are always present.
+/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the five of [`HitScores`], `judged`, `group`,
+/// `title`, `text` and `metadata` of the document, and `passages`; all are always present.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
@@ -31,6 +32,9 @@ pub struct Hit {
     pub rerank_score: Option<f32>,
     /// The judgment that moved it most, of the question asked or of a near one; `None` if no judgment did.
     pub judged: Option<RecalledJudgment>,
+    /// The value that the documents of its group have in common; `None` for a document that is a group of its
+    /// own, and without groups ([`SearchRequest::group_by`](crate::SearchRequest::group_by)).
+    pub group: Option<Value>,
     /// The document as it was inserted; with [`SearchRequest::ids_only`](crate::SearchRequest::ids_only),
     /// only its id.
     pub document: Document,
@@ -129,9 +133,9 @@ impl HitPassage {
 
 impl Serialize for Hit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { id, score, scores, rerank_score, judged, document, leaf, passages } = self;
+        let Self { id, score, scores, rerank_score, judged, group, document, leaf, passages } = self;
         let HitScores { dense, lexical, dense_rank, lexical_rank, memory } = scores;
-        let mut fields = serializer.serialize_struct("Hit", 14)?;
+        let mut fields = serializer.serialize_struct("Hit", 15)?;
         fields.serialize_field("id", id)?;
         fields.serialize_field("score", score)?;
         fields.serialize_field("rerank_score", rerank_score)?;
@@ -142,6 +146,7 @@ impl Serialize for Hit {
         fields.serialize_field("lexical_rank", lexical_rank)?;
         fields.serialize_field("memory", memory)?;
         fields.serialize_field("judged", judged)?;
+        fields.serialize_field("group", group)?;
         fields.serialize_field("title", &document.title)?;
         fields.serialize_field("text", &document.text)?;
         fields.serialize_field("metadata", &document.metadata)?;

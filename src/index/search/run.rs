@@ -10,6 +10,7 @@ use super::plan::Plan;
 use super::request::SearchRequest;
 use super::result::SearchResult;
 use crate::error::{InputError, Result};
+use crate::filter::Filter;
 use crate::index::Index;
 
 impl Index {
@@ -57,9 +58,20 @@ impl Index {
         questions: impl IntoIterator<Item: Into<Question<'q>>>,
         request: &SearchRequest,
     ) -> Result<Vec<SearchResult>> {
+        self.search_within(None, questions, request)
+    }
+
+    /// As [`Self::search_many`], with notes only about documents that pass `scope`, which is part of the
+    /// filter.
+    pub(in crate::index) fn search_within<'q>(
+        &self,
+        scope: Option<&Filter>,
+        questions: impl IntoIterator<Item: Into<Question<'q>>>,
+        request: &SearchRequest,
+    ) -> Result<Vec<SearchResult>> {
         self.check_process()?;
         let questions: Vec<Question<'q>> = questions.into_iter().map(Into::into).collect();
-        let plan = request.plan(self)?;
+        let plan = Plan { scope, ..request.plan(self)? };
         let serving = self.serving();
         // First: when this model is no longer in service, its store may be removed.
         let view = serving.view();
@@ -70,7 +82,10 @@ impl Index {
         self.log(request, &asked);
         self.recall(&serving, &view, &plan, &mut asked);
         let once = |asked: &Asked<'_>, plan: &Plan<'_>| {
-            let ranked = serving.rank_asked(&view, asked, plan)?;
+            let ranked = match &request.group_by {
+                Some(group_by) => serving.rank_groups(&view, asked, plan, group_by)?,
+                None => serving.rank_asked(&view, asked, plan)?,
+            };
             request.reranked(asked, serving.answer(&view, asked, plan, &ranked, encode)?)
         };
         let search = |asked: &Asked<'_>, plan: &Plan<'_>| match once(asked, plan) {

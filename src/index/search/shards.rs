@@ -288,7 +288,7 @@ impl Index {
         request: &SearchRequest,
     ) -> Result<SearchCandidates> {
         self.check_process()?;
-        request.check_no_rerank("candidates")?;
+        request.check_ungrouped("candidates")?;
         let plan = request.plan(self)?;
         check_mode(request.mode)?;
         let depth = NonZeroUsize::new(depth).ok_or(InputError::zero("k"))?;

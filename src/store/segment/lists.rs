@@ -4,7 +4,7 @@ use half::f16;
 
 use super::{Segment, build::list_fields};
 use crate::{
-    filter::{Answer, BuiltLists, FieldLists, Filter, bits},
+    filter::{Answer, BuiltLists, FieldLists, Filter, Tally, bits},
     store::{
         error::Result,
         layout::segment::*,
@@ -40,6 +40,17 @@ impl Segment {
             bits::zip(rows, &all, |own, all| own & all);
         }
         Ok(Some(answer))
+    }
+
+    /// The values of a field and how many of these rows have each, one bit per row; `None` if the lists do
+    /// not say it.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the lists.
+    pub(in crate::store) fn tally(&self, field: &str, among: &[u64]) -> Result<Option<Tally<'_>>> {
+        let Some(lists) = self.field_lists()? else { return Ok(None) };
+        lists.tally(field, among).map_err(|_| self.undecodable(LISTS, 0))
     }
 
     /// The fields of metadata whose lists were left out.

@@ -1,6 +1,6 @@
 //! Reads a segment.
 
-use std::ops::Range;
+use std::{ops::Range, sync::OnceLock};
 
 use half::f16;
 
@@ -14,7 +14,7 @@ use crate::{
     store::{
         error::{Damage, Result, StoreError},
         layout::segment::*,
-        rows::{Passage, RowSource, Rows},
+        rows::{Passage, RowSource, Rows, head_bits},
         sealed::{Seal, SealedFile, SealedFolder, SealedKind, SealedName},
         terms::{Lexer, TermLists},
     },
@@ -42,6 +42,8 @@ pub(in crate::store) struct Segment {
     /// `None` only during a repair.
     pub(super) vectors: Option<SealedFile>,
     pub(super) documents: SealedFile,
+    /// See [`Self::head_bits`].
+    heads: OnceLock<Vec<u64>>,
 }
 
 impl SegmentFiles {
@@ -108,7 +110,22 @@ impl Segment {
                 ("the number of total lengths", TOTAL_LENGTH, 8, 1),
             ])?;
         }
-        Ok(Self { files, dim: dim as usize, damaged, vectors, documents })
+        Ok(Self { files, dim: dim as usize, damaged, vectors, documents, heads: OnceLock::new() })
+    }
+
+    /// The rows that represent their documents, one bit per row; kept, if documents have passages.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the mapping of rows to documents.
+    pub(in crate::store) fn head_bits(&self) -> Result<&[u64]> {
+        match self.heads.get() {
+            Some(heads) => Ok(heads),
+            None => {
+                let heads = head_bits(self)?;
+                Ok(self.heads.get_or_init(|| heads))
+            }
+        }
     }
 
     pub(in crate::store) fn files(&self) -> SegmentFiles {

@@ -1,0 +1,112 @@
+//! Searches, counts and deletes within the documents that pass a filter.
+
+use std::sync::Arc;
+
+use super::Index;
+use super::search::{Question, SearchRequest, SearchResult};
+use crate::document::Document;
+use crate::error::{InputError, Result};
+use crate::filter::{Facet, Filter};
+
+/// An index as if it had only the documents that pass a filter: those of one tenant, or those that a user may
+/// read. Made by [`Index::scoped`].
+///
+/// No call returns, counts or deletes another document, and no note tells of one. Scores by words depend on
+/// how frequent words are in the whole index. Documents are inserted into the index itself: one with the id
+/// of another tenant's document replaces it.
+#[derive(Clone, Debug)]
+pub struct Scoped<'a> {
+    index: &'a Index,
+    scope: Filter,
+}
+
+impl Index {
+    /// A handle for the documents that pass a filter.
+    pub fn scoped(&self, scope: Filter) -> Scoped<'_> {
+        Scoped { index: self, scope }
+    }
+}
+
+impl Scoped<'_> {
+    /// As [`Index::search`].
+    ///
+    /// # Errors
+    /// Those of [`Index::search`].
+    pub fn search(&self, query: &str, k: usize, beam: usize) -> Result<SearchResult> {
+        self.search_with(query, &SearchRequest::dense().k(k).beam(beam))
+    }
+
+    /// As [`Index::search_with`]; the filter of the request applies too.
+    ///
+    /// # Errors
+    /// Those of [`Index::search_with`].
+    pub fn search_with<'q>(
+        &self,
+        question: impl Into<Question<'q>>,
+        request: &SearchRequest,
+    ) -> Result<SearchResult> {
+        let filter = Some(Arc::new(self.within(request.filter.as_deref())));
+        let within = SearchRequest { filter, ..request.clone() };
+        let mut answers = self.index.search_within(Some(&self.scope), [question], &within)?;
+        let answer = answers.pop().ok_or(InputError::EmptyQuery)?;
+        Ok(SearchResult { request: request.clone(), ..answer })
+    }
+
+    /// As [`Index::get`].
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn get(&self, id: &str) -> Result<Option<Document>> {
+        let document = self.index.get(id)?;
+        Ok(document.filter(|document| self.scope.matches(&document.id, document.metadata.as_ref())))
+    }
+
+    /// Number of documents that pass a filter, or of all in the scope.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn count(&self, filter: Option<&Filter>) -> Result<usize> {
+        self.index.count_where(&self.within(filter))
+    }
+
+    /// Ids of the documents that pass a filter, or of all in the scope, in byte order.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn ids(&self, filter: Option<&Filter>) -> Result<Vec<String>> {
+        self.index.ids_where(&self.within(filter))
+    }
+
+    /// As [`Index::facets`].
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn facets<'f>(
+        &self,
+        fields: impl IntoIterator<Item = &'f str>,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<Vec<Facet>> {
+        self.index.facets(fields, Some(&self.within(filter)), most)
+    }
+
+    /// As [`Index::delete`]; a document outside the scope does not exist.
+    ///
+    /// # Errors
+    /// Failures of reading and of the disk.
+    pub fn delete(&self, id: &str) -> Result<bool> {
+        Ok(self.delete_where(&Filter::ids([id]))? > 0)
+    }
+
+    /// As [`Index::delete_where`].
+    ///
+    /// # Errors
+    /// Failures of reading and of the disk; then nothing is deleted.
+    pub fn delete_where(&self, filter: &Filter) -> Result<usize> {
+        self.index.delete_where(&self.within(Some(filter)))
+    }
+
+    fn within(&self, filter: Option<&Filter>) -> Filter {
+        Filter::all([self.scope.clone()].into_iter().chain(filter.cloned()))
+    }
+}
