@@ -56,8 +56,8 @@ pub struct Args {
     /// --rerank have a lower score
     #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
     threshold: Option<f64>,
-    /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or with the desktop's
-    /// program for HTML and files without lines
+    /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or HTML, PDF, office
+    /// files and e-mail with the desktop's program
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "questions", "ids_only"],
         value_parser = clap::value_parser!(u32).range(1..))]
     open: Option<u32>,
