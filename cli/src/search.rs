@@ -225,6 +225,8 @@ fn answer_all(
             *first = first.trim_start_matches('\u{feff}').to_owned();
         }
         questions.retain(|line| line.as_ref().map_or(true, |question| !question.trim().is_empty()));
+        // The program may run for long.
+        index.refresh()?;
         let read = || questions.iter().flatten().map(|question| question.trim());
         let together = index.search_many(read(), request);
         // One of them failed: which one?
