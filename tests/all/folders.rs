@@ -293,8 +293,13 @@ fn a_hit_is_opened_at_its_line() {
     flow.run("insert", &[text(&lines)]).ok();
     for (question, name) in [("okapi", "okapi.md"), ("giraffe", "run.sh")] {
         let said = open("echo", &["1", "--mode", "lexical", question]).ok();
-        assert_eq!(said, format!("+1 {}\n", source.join(name).display()));
-        assert!(open(" ", &["1", "--mode", "lexical", question]).failure().contains("EDITOR names no editor"));
+        let file = source.join(name).display().to_string();
+        assert_eq!(said, format!("+1 {file}\n"));
+        let said = flow.run("search", &["--mode", "lexical", question]).ok();
+        assert!(said.lines().any(|line| line.trim() == file), "{said}");
+        assert!(
+            open(" ", &["1", "--mode", "lexical", question]).failure().contains("EDITOR names no editor")
+        );
     }
     // A document can claim anything.
     for (id, source, expected) in [
