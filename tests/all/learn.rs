@@ -237,6 +237,13 @@ fn questions_are_logged_where_that_is_wanted_alone() {
     index.log_questions(false).unwrap();
     reader.search("gone", 1, 1).unwrap();
     assert!(logged().is_empty() && !path.join("QUESTIONS").exists());
+    // Searches go on without a log that cannot be written to, with a warning for all of them.
+    fs::create_dir(path.join("QUESTIONS")).unwrap();
+    let file = dir.path().join("questions");
+    fs::write(&file, "leaf\ntree\n").unwrap();
+    let ran = run(&path, "search", &["--questions", text(&file)]);
+    assert_eq!(ran.err.matches("ehi: warning: questions are not logged: ").count(), 1, "{}", ran.err);
+    assert_eq!(ran.ok().lines().count(), 2);
 }
 
 #[test]
