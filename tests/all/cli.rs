@@ -489,8 +489,13 @@ fn a_question_has_words_pages_and_a_threshold() {
     assert!(!near.is_empty() && near.iter().all(|hit| similar.iter().any(|other| other.0 == hit.0)));
     // What is shown lets its hit pass.
     let said = flow.run("search", &["--beam", "all", "--mode", "dense", "tree leaf"]).ok();
-    let scores = said.lines().filter_map(|line| line.strip_prefix("  ")?.split("  ").nth(1));
-    for (place, score) in scores.take(9).enumerate() {
+    let score = |line: &str| {
+        let mut parts = line.split_whitespace();
+        parts.next()?.parse::<usize>().ok().and(parts.next()).map(str::to_owned)
+    };
+    let scores: Vec<String> = said.lines().filter_map(score).collect();
+    assert_eq!(scores.len(), 10, "{said}");
+    for (place, score) in scores.iter().enumerate() {
         assert!(
             ids(&["--mode", "dense", "--threshold", score, "tree leaf"]).len() > place,
             "{score}: {said}"
