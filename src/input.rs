@@ -74,10 +74,10 @@ pub enum InputError {
         /// What is allowed.
         expected: &'static str,
     },
-    /// Two mutually exclusive options of a search.
-    #[error("`{}` and `{}` exclude each other", options[0], options[1])]
+    /// Two mutually exclusive options of a search, or an option and a mode without a use for it.
+    #[error("{}", conflict(options))]
     Conflict {
-        /// The options.
+        /// The options; a mode by its name, or as `mode` if only another one has a use for the option.
         options: [&'static str; 2],
     },
     /// Codes were requested, but the similarity is not a dot product.
@@ -261,6 +261,14 @@ impl InputError {
     /// A count of 0.
     pub(crate) fn zero(what: &'static str) -> Self {
         Self::OutOfRange { what, found: 0.0, expected: "at least 1" }
+    }
+}
+
+fn conflict([one, other]: &[&str; 2]) -> String {
+    match (*one, *other) {
+        (option, "mode") => format!("`{option}` needs the mode hybrid"),
+        (mode @ ("dense" | "lexical"), option) => format!("`{option}` has no meaning in the mode {mode}"),
+        (one, other) => format!("`{one}` and `{other}` exclude each other"),
     }
 }
 

@@ -6,14 +6,28 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use ehi::search::{QuestionWords, Signs, Snippet};
-use ehi::{Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats};
+use ehi::{
+    GroupBy, Hit, HitPassage, Index, QueryEncoder, RankedBy, RecalledJudgment, SearchResult, SearchStats,
+};
 
 use crate::text::{MARK, UNMARK, escaped, flowing, line_of, one_line};
 
 /// Bytes shown of a hit's text.
 pub const SHOWN: usize = 320;
 
-/// Rank, score (in a hybrid search also the similarity), id, leaf, title and the parts of the text of each
+/// The score that `--threshold` is compared with: that of the reranker, else the similarity, else that by
+/// words. Except with judgments, it does not depend on other hits.
+pub fn compared(hit: &Hit) -> f32 {
+    hit.rerank_score.or(hit.scores.dense).unwrap_or(hit.score)
+}
+
+/// A compared score, rounded down: given as `--threshold`, it lets its hit pass.
+pub fn floored(score: f32, digits: usize) -> String {
+    let scale = 10_f64.powi(digits as i32);
+    format!("{:.digits$}", (f64::from(score) * scale).floor() / scale)
+}
+
+/// Rank, score (and the similarity where that is another), id, leaf, title and the parts of the text of each
 /// hit that have the most words of the question, then the cost of the search. `offset` hits were left out
 /// before the first.
 pub fn write_hits(
@@ -26,23 +40,32 @@ pub fn write_hits(
     let words = QuestionWords::of(question);
     let has_tree = index.bundle().has_tree();
     let is_hybrid = matches!(result.ranked_by, RankedBy::Hybrid { .. });
+    let similarity = |hit: &Hit| hit.scores.dense.filter(|dense| is_hybrid || *dense != hit.score);
     if result.is_empty() {
         writeln!(out, "no hits")?;
     }
     write_signs(out, &result.signs)?;
+    let mut group = None;
     for (place, hit) in result.iter().enumerate() {
+        if let (Some(GroupBy { field, .. }), Some(value)) = (&result.request.group_by, &hit.group)
+            && group != Some(value)
+        {
+            writeln!(out, "{}: {}", escaped(field), escaped(&value.to_string()))?;
+        }
+        group = hit.group.as_ref();
         let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
         let title = line_of(&hit.document.title);
-        let score = match (hit.rerank_score, hit.scores.dense) {
-            (Some(own), _) => format!("{own:.4} (first {:.4})", hit.score),
-            (None, Some(dense)) if is_hybrid => format!("{:.4} ({dense:.2})", hit.score),
-            (None, _) => format!("{:.4}", hit.score),
+        let score = match (hit.rerank_score, similarity(hit)) {
+            (Some(own), _) => format!("{} (first {:.4})", floored(own, 4), hit.score),
+            (None, Some(dense)) => format!("{:.4} ({})", hit.score, floored(dense, 2)),
+            (None, None) => floored(hit.score, 4),
         };
         let line = format!("{:>3}  {score}  {}{leaf}  {title}", offset + place + 1, escaped(&hit.id));
         writeln!(out, "{}", line.trim_end())?;
         if hit.judged.as_ref().is_some_and(RecalledJudgment::is_noticeable) {
             write_judgment(out, hit, "     ")?;
         }
+        let mut has_place = false;
         let whole = Some(0..hit.document.text.len()).filter(|_| hit.passages.is_empty());
         for part in hit.passages.iter().map(HitPassage::range).chain(whole) {
             let snippet = hit.document.snippet(part.clone(), &words, SHOWN);
@@ -50,9 +73,14 @@ pub fn write_hits(
                 let is_part = part != (0..hit.document.text.len());
                 if let Some(place) = whereabouts(hit, &snippet, is_part) {
                     writeln!(out, "     {place}")?;
+                    has_place = true;
                 }
                 writeln!(out, "     {}", marked(&hit.document.text, &part, &snippet))?;
             }
+        }
+        // A file that is only a title.
+        if let Some(file) = file(hit).filter(|_| !has_place) {
+            writeln!(out, "     {}", from_here(&file))?;
         }
     }
     if result.stats.reranked > 0 {
@@ -75,6 +103,9 @@ pub fn write_hits(
             writeln!(out, "ranked by the ranks by embeddings and by words; in brackets the similarity")?;
         }
         RankedBy::Lexical => writeln!(out, "ranked by words")?,
+        _ if result.iter().any(|hit| hit.rerank_score.is_none() && similarity(hit).is_some()) => {
+            writeln!(out, "ranked by embeddings and judgments; in brackets the similarity")?;
+        }
         _ => {}
     }
     write_cost(out, index, result.ranked_by, &result.stats)
@@ -235,5 +266,15 @@ mod tests {
         assert!(found.chars().count() < 2 * SHOWN);
         assert!(shown(&long, &QuestionWords::default()).starts_with("nothing of it."));
         assert_eq!(shown("", &words), "");
+    }
+
+    #[test]
+    fn a_score_that_is_shown_is_not_above_the_own() {
+        for (score, digits, expected) in
+            [(0.999_96, 4, "0.9999"), (0.5, 2, "0.50"), (-0.121, 2, "-0.13"), (6.987_66, 4, "6.9876")]
+        {
+            assert_eq!(floored(score, digits), expected);
+            assert!(expected.parse::<f64>().unwrap() as f32 <= score);
+        }
     }
 }

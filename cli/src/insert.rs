@@ -155,21 +155,27 @@ impl<'a> Inserter<'a> {
     /// Stores the documents of new and changed files, then removes those of missing files.
     pub fn sync(&mut self, path: &Path, sync: &mut Sync) -> Result<(), Failure> {
         let documents = sync.changed(self.index)?;
-        let reading = self.read(path, Box::new(move || Ok(documents)), Some(&sync.folder))?;
+        let opener = Box::new(move || Ok(documents));
+        let mut reading = Reading::begin(path, origin::name(path), opener, true, self.before)?;
+        let read = self.store(path, &mut reading, Some(&sync.folder));
         sync.taken.append(&mut self.taken);
-        if let Some(report) = reading.folder() {
-            sync.failed(report);
-            let (removed, left_out) = sync.remove(self.index, path, report)?;
-            self.tally.removed += removed;
-            left_out.iter().for_each(|line| self.note(line));
-        }
+        let Some(report) = reading.folder() else { return read };
+        sync.failed(report);
+        let removed = read.and_then(|()| sync.remove(self.index, path, report));
+        let (removed, left_out) = removed.inspect_err(|_| sync.forget(&report.empty))?;
+        self.tally.removed += removed;
+        left_out.iter().for_each(|line| self.note(line));
         Ok(())
     }
 
     /// Stores the documents of one input. `folder` is given for text files.
-    fn read(&mut self, path: &Path, opener: Opener, folder: Option<&Folder>) -> Result<Reading, Failure> {
+    fn read(&mut self, path: &Path, opener: Opener, folder: Option<&Folder>) -> Result<(), Failure> {
+        let mut reading = Reading::begin(path, origin::name(path), opener, folder.is_some(), self.before)?;
+        self.store(path, &mut reading, folder)
+    }
+
+    fn store(&mut self, path: &Path, reading: &mut Reading, folder: Option<&Folder>) -> Result<(), Failure> {
         let name = origin::name(path);
-        let mut reading = Reading::begin(path, name.clone(), opener, folder.is_some(), self.before)?;
         let mut group = Group::default();
         while let Some(read) = reading.next(&self.interrupts) {
             let document = match read.document {
@@ -180,8 +186,8 @@ impl<'a> Inserter<'a> {
                     continue;
                 }
                 Err(error) => {
-                    self.say_notes(&name, &mut reading);
-                    self.group(group, &reading)?;
+                    self.say_notes(&name, reading);
+                    self.group(group, reading)?;
                     if read.line > 0 {
                         self.tally.bad_line(&error);
                     }
@@ -202,13 +208,13 @@ impl<'a> Inserter<'a> {
             }
             group.push(document, read.line, read.position);
             if group.is_full() {
-                self.group(std::mem::take(&mut group), &reading)?;
+                self.group(std::mem::take(&mut group), reading)?;
             }
         }
         self.check_interrupts()?;
-        self.group(group, &reading)?;
+        self.group(group, reading)?;
         self.before += bytes_of([path]).unwrap_or_default();
-        self.say_notes(&name, &mut reading);
+        self.say_notes(&name, reading);
         for field in reading.unseen() {
             self.note(&format!("no record of {name} has the field `{field}`"));
         }
@@ -216,7 +222,7 @@ impl<'a> Inserter<'a> {
             self.tally.folder(report);
             report.notes.iter().for_each(|note| self.note(note));
         }
-        Ok(reading)
+        Ok(())
     }
 
     /// Reports decisions about an input once reading it has ended.

@@ -172,8 +172,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     index.flush()?;
     let stored = Stored { recorded, notes, fused: index.finish_fit() };
     let all = index.judgments()?.len();
+    let mut unheld = judgments.iter().filter(|own| index.contains(&own.id).is_ok_and(|is_held| !is_held));
+    let unheld = if recorded.without_document == 1 { unheld.next() } else { None };
     printing::report(out, *json, &stored, |out| {
-        write_recorded(out, stored.recorded, all)?;
+        write_recorded(out, stored.recorded, all, unheld)?;
         match stored.fused.as_ref().filter(|fused| fused.fusion.is_some()) {
             Some(fused) => writeln!(out, "{}", fused.sentence),
             None => Ok(()),
@@ -338,16 +340,25 @@ pub fn read(path: &Path, format: Option<JudgmentFormat>) -> Result<(Vec<Judgment
     Ok((judgments, notes))
 }
 
-fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Result<()> {
+/// `unheld` is the judgment of a document that the index does not hold, if it is the only one.
+fn write_recorded(
+    out: &mut dyn Write,
+    recorded: Recorded,
+    all: usize,
+    unheld: Option<&Judgment>,
+) -> io::Result<()> {
     let Recorded { added, replaced, repeated, without_document, .. } = recorded;
     let added = counted(added, "judgment");
     let repeated = match repeated {
         0 => String::new(),
         more => format!("; {more} not stored, because a later line has the same question and id"),
     };
-    let unheld = match without_document {
-        0 => String::new(),
-        more => format!("; {more} of documents that the index does not hold, to count once it does"),
+    let unheld = match (without_document, unheld) {
+        (0, _) => String::new(),
+        (_, Some(Judgment { id, .. })) => {
+            format!("; no document has the id `{}` yet; the judgment counts once one has", escaped(id))
+        }
+        (more, None) => format!("; {more} of documents that the index does not hold yet count once it does"),
     };
     writeln!(out, "{added} added, {replaced} replaced, {all} in all{repeated}{unheld}")
 }

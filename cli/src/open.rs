@@ -21,6 +21,9 @@ const GOTO_EDITORS: [&str; 5] = ["code", "code-insiders", "codium", "cursor", "w
 /// Editors that take `FILE:LINE`; all others take `+LINE FILE`.
 const COLON_EDITORS: [&str; 3] = ["hx", "subl", "zed"];
 
+/// Endings of files that open on the desktop, which may run others, such as source code.
+const ON_DESKTOP: [&str; 7] = ["html", "htm", "pdf", "docx", "odt", "epub", "eml"];
+
 /// Opens an address in the browser; `false` if there is no program that does.
 pub fn address(address: &str) -> bool {
     OPENERS.iter().any(|opener| silent(opener, address.as_ref()).spawn().is_ok())
@@ -39,8 +42,8 @@ fn silent(opener: &str, what: &OsStr) -> Command {
     command
 }
 
-/// Opens the file of a hit: in the editor, at the line of its snippet, or on the desktop if the file has no
-/// lines or there is no editor.
+/// Opens the file of a hit: in the editor, at the line of its snippet, or one of [`ON_DESKTOP`] on the
+/// desktop.
 pub fn hit(hit: &Hit, words: &QuestionWords) -> Result<(), Failure> {
     let Some(file) = hits::file(hit) else {
         return Err(Failure::Usage(format!(
@@ -54,11 +57,10 @@ pub fn hit(hit: &Hit, words: &QuestionWords) -> Result<(), Failure> {
         let what = "is not a file of a kind that `ehi` reads; open it yourself";
         return Err(Failure::Usage(format!("{} {what}", printing::path(&file))));
     }
-    let line = hit.snippet(words, hits::SHOWN).line.filter(|_| !is_page(&file));
-    let editor =
-        ["VISUAL", "EDITOR"].iter().find_map(|name| env::var(name).ok().filter(|own| !own.trim().is_empty()));
-    if let Some(line) = line {
-        // The desktop may run source code.
+    if !file.extension().is_some_and(|own| ON_DESKTOP.iter().any(|ending| own.eq_ignore_ascii_case(ending))) {
+        let line = hit.snippet(words, hits::SHOWN).line.unwrap_or(1);
+        let mut editors = ["VISUAL", "EDITOR"].iter().filter_map(|name| env::var(name).ok());
+        let editor = editors.find(|own| !own.trim().is_empty());
         let none = || Failure::Usage(format!("EDITOR names no editor for {}:{line}", printing::path(&file)));
         return edit(&editor.ok_or_else(none)?, &file, line);
     }
@@ -67,11 +69,6 @@ pub fn hit(hit: &Hit, words: &QuestionWords) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!("the desktop has no program that opens {}", printing::path(&file))))
-}
-
-fn is_page(file: &Path) -> bool {
-    let ending = file.extension().map(|ending| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| ending == "html" || ending == "htm")
 }
 
 /// Waits for the editor, which may be in this terminal.

@@ -10,7 +10,8 @@ use crate::failure::Failure;
 /// By the names of [`SearchRequest::from_json`], which says what can be combined.
 #[derive(clap::Args, Serialize)]
 pub struct QueryArgs {
-    /// Hits at most
+    /// Hits at most. A hybrid search scales scores to its candidates, so a number above 48 can change the
+    /// order of the first hits
     #[arg(
         long,
         short,

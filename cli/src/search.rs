@@ -48,16 +48,16 @@ pub struct Args {
     /// Print the ids of the hits without their titles and texts
     #[arg(long)]
     ids_only: bool,
-    /// Leave out the first N hits, for the next page of a search. Beyond 48 hits, each page of a hybrid
-    /// search has other candidates
+    /// Leave out the first N hits, for the next page of a search. Beyond hit 48 of a hybrid search, pages may
+    /// repeat or skip hits
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "group_by")]
     offset: usize,
-    /// Leave out hits that are less similar to the question (`dense` in --json), or with --mode lexical and
-    /// --rerank have a lower score
+    /// Leave out those of the -n hits that are less similar to the question (`dense` in --json), or with
+    /// --mode lexical and --rerank have a lower score. Hits that judgments raise stay
     #[arg(long, value_name = "SCORE", value_parser = finite, allow_negative_numbers = true)]
     threshold: Option<f64>,
-    /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or with the desktop's
-    /// program for HTML and files without lines
+    /// Open the file of hit N: at its line in the editor that VISUAL or EDITOR names, or HTML, PDF, office
+    /// files and e-mail with the desktop's program
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "questions", "ids_only"],
         value_parser = clap::value_parser!(u32).range(1..))]
     open: Option<u32>,
@@ -131,8 +131,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let question = args.question.join(" ");
     let result = index.search_with(&question, &request)?;
-    let (found, best) = (result.len(), result.iter().map(Args::score).fold(f32::NEG_INFINITY, f32::max));
-    let result = args.shown(result);
+    let result = args.shown(&index, result);
     if let Some(number) = args.open {
         let Some(hit) =
             (number as usize).checked_sub(args.offset + 1).and_then(|place| result.hits.get(place))
@@ -149,36 +148,47 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     } else {
         hits::write_hits(out, &index, &question, &result, args.offset).map_err(Failure::Output)?;
         hits::say_notes(&result.notes);
-        if result.is_empty() && found > 0 {
-            let hits = counted(found, "hit");
-            let options = match (args.offset, args.threshold) {
-                (0, _) => "--threshold leaves",
-                (_, None) => "--offset leaves",
-                _ => "--offset and --threshold leave",
-            };
-            eprintln!("note: {options} out the {hits} found; the best scores {best:.4}");
-        } else if let Some(note) = args.options.note_on_none(&index).filter(|_| result.is_empty()) {
-            eprintln!("note: {note}");
-        }
         Ok(())
     }
 }
 
 impl Args {
-    /// The score compared with `--threshold`. It does not depend on other hits.
-    fn score(hit: &Hit) -> f32 {
-        hit.rerank_score.or(hit.scores.dense).unwrap_or(hit.score)
+    /// Without the hits of `--offset` and `--threshold`, and with a note if none is left.
+    fn shown(&self, index: &Index, mut result: SearchResult) -> SearchResult {
+        let found = result.len();
+        let mut hits: Vec<Hit> = result.hits.drain(..).skip(self.offset).collect();
+        let note = if found == 0 {
+            self.options.note_on_none(index).map(str::to_owned)
+        } else if hits.is_empty() {
+            let are = if found == 1 { "is" } else { "are" };
+            Some(format!("there {are} only {}", counted(found, "hit")))
+        } else {
+            self.threshold.and_then(|least| self.leave_out(least, &mut hits))
+        };
+        result.notes.extend(note);
+        result.hits = hits;
+        result
     }
 
-    /// Without the hits of `--offset` and `--threshold`.
-    fn shown(&self, mut result: SearchResult) -> SearchResult {
-        let hits = result.hits.drain(..).skip(self.offset);
+    /// Leaves out hits below the threshold, and says so if these are all.
+    fn leave_out(&self, least: f64, hits: &mut Vec<Hit>) -> Option<String> {
         // A reranker does not read hits beyond its depth.
         let is_read = |hit: &Hit| self.rerank.is_none() || hit.rerank_score.is_some();
-        let is_above =
-            |hit: &Hit| self.threshold.is_none_or(|least| is_read(hit) && Self::score(hit) >= least as f32);
-        result.hits = hits.filter(is_above).collect();
-        result
+        let highest = hits.iter().filter(|hit| is_read(hit)).map(hits::compared).max_by(f32::total_cmp);
+        let (count, by) = (counted(hits.len(), "hit"), hits.iter().find_map(|hit| hit.scores.dense));
+        let is_confirmed =
+            |hit: &Hit| hit.judged.as_ref().is_some_and(|own| own.is_noticeable() && own.moved > 0.0);
+        hits.retain(|hit| is_read(hit) && hits::compared(hit) >= least as f32 || is_confirmed(hit));
+        if !hits.is_empty() {
+            return None;
+        }
+        let place = if self.offset > 0 { format!(" after --offset {}", self.offset) } else { String::new() };
+        let what = if by.is_some() && self.rerank.is_none() { "similarity" } else { "score" };
+        let why = match highest {
+            Some(highest) => format!("the highest {what} is {}", hits::floored(highest, 4)),
+            None => "the reranker reads hits up to --rerank-depth".to_owned(),
+        };
+        Some(format!("--threshold {least} leaves out all {count}{place}; {why}"))
     }
 }
 
@@ -225,6 +235,8 @@ fn answer_all(
             *first = first.trim_start_matches('\u{feff}').to_owned();
         }
         questions.retain(|line| line.as_ref().map_or(true, |question| !question.trim().is_empty()));
+        // The program may run for long.
+        index.refresh()?;
         let read = || questions.iter().flatten().map(|question| question.trim());
         let together = index.search_many(read(), request);
         // One of them failed: which one?
@@ -237,7 +249,7 @@ fn answer_all(
                 Err(unreadable) => (unreadable.as_str(), None),
             };
             let (result, error) = match result {
-                Some(Ok(result)) => (Some(args.shown(result)), None),
+                Some(Ok(result)) => (Some(args.shown(index, result)), None),
                 Some(Err(error @ Error::Input(_))) => (None, Some(Failure::from(error).line())),
                 Some(Err(error)) => return Err(error.into()),
                 None => (None, Some(format!("not UTF-8, or longer than {MOST_QUESTION_BYTES} bytes"))),

@@ -47,6 +47,7 @@ mod with_progress;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
@@ -124,6 +125,8 @@ pub struct Index {
     #[cfg(feature = "eval")]
     fits: fit::Fits,
     options: HandleOptions,
+    /// Whether a warning said that questions are not logged.
+    warned_of_log: AtomicBool,
     /// Names the model in service, and holds the lock. Last, so that it is closed last.
     root: Root,
 }
@@ -192,6 +195,7 @@ impl Index {
             #[cfg(feature = "eval")]
             fits: fit::Fits::default(),
             options,
+            warned_of_log: AtomicBool::new(false),
             root,
         }
     }

@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde::{Deserialize, Serialize};
 
@@ -120,15 +121,21 @@ impl Index {
         Ok(asked.filter(|question| seen.insert(question.clone())).take(most).collect())
     }
 
-    /// Logs a question if logging is on. A search never fails because of it.
+    /// Logs a question if logging is on. A search never fails because of it; the first failure is a warning.
     pub(super) fn log_question(&self, question: &str) {
         if question.len() > LONGEST_QUESTION {
             return;
         }
-        if let Err(error) = append(self.path(), question)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::debug!(index = %self.path().display(), %error, "a question was not logged");
+        use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+        let Err(error) = append(self.path(), question) else { return };
+        match error.kind() {
+            NotFound => {}
+            // The log is its owner's: others who may read the index do not write to it.
+            PermissionDenied | ReadOnlyFilesystem => {
+                tracing::debug!(index = %self.path().display(), %error, "a question was not logged");
+            }
+            _ if self.warned_of_log.swap(true, Relaxed) => {}
+            _ => tracing::warn!(index = %self.path().display(), %error, "questions are not logged"),
         }
     }
 }

@@ -487,7 +487,32 @@ fn a_question_has_words_pages_and_a_threshold() {
     // By default the same, though words change the order.
     let (near, similar) = (ids(&["--threshold", &least, "tree leaf"]), &dense[..5]);
     assert!(!near.is_empty() && near.iter().all(|hit| similar.iter().any(|other| other.0 == hit.0)));
-    assert!(flow.run("search", &["--threshold", "2", "tree"]).ok().starts_with("no hits"));
+    // What is shown lets its hit pass.
+    let said = flow.run("search", &["--beam", "all", "--mode", "dense", "tree leaf"]).ok();
+    let score = |line: &str| {
+        let mut parts = line.split_whitespace();
+        parts.next()?.parse::<usize>().ok().and(parts.next()).map(str::to_owned)
+    };
+    let scores: Vec<String> = said.lines().filter_map(score).collect();
+    assert_eq!(scores.len(), 10, "{said}");
+    for (place, score) in scores.iter().enumerate() {
+        assert!(
+            ids(&["--mode", "dense", "--threshold", score, "tree leaf"]).len() > place,
+            "{score}: {said}"
+        );
+    }
+    // A search that is left without hits says why, in each form.
+    let ran = flow.run("search", &["--beam", "all", "--threshold", "2", "tree"]);
+    let said = "note: --threshold 2 leaves out all 10 hits; the highest similarity is 0.";
+    assert!(ran.out.starts_with("no hits") && ran.err.starts_with(said), "{}{}", ran.out, ran.err);
+    let notes = |rest: &[&str]| {
+        let found = flow.run("search", &[&["--json", "-n", "5"], rest].concat()).json();
+        assert_eq!(found["hits"], json!([]));
+        found["notes"][0].as_str().unwrap().to_owned()
+    };
+    let said = notes(&["--mode", "lexical", "--threshold", "99", "--offset", "1", "tree"]);
+    assert!(said.starts_with("--threshold 99 leaves out all 5 hits after --offset 1; the highest score is "));
+    assert_eq!(notes(&["--offset", "100", "--mode", "dense", "tree"]), "there are only 60 hits");
 
     let file = flow.path("questions.txt");
     fs::write(&file, "tree leaf\n\n  gene  \n").unwrap();
@@ -496,6 +521,8 @@ fn a_question_has_words_pages_and_a_threshold() {
     assert_eq!([&answers[0]["question"], &answers[1]["question"]], ["tree leaf", "gene"]);
     assert_eq!((answers.len(), answers[0]["hits"].as_array().unwrap().len()), (2, 10));
     assert_eq!(answers[0]["hits"][0]["id"], ten[0].0);
+    let ran = flow.run("search", &["--offset", "100", "--beam", "all", "--questions", text(&file)]).ok();
+    assert_eq!(ran.matches(r#""notes":["there are only 60 hits"]"#).count(), 2, "{ran}");
     // A question that cannot be answered does not end the others.
     let long = "x".repeat(3 << 20);
     fs::write(&file, [b"-gene\nb\xffd\n", long.as_bytes(), b"\ntree\n"].concat()).unwrap();
@@ -508,6 +535,18 @@ fn a_question_has_words_pages_and_a_threshold() {
     for bad in [vec!["--questions", text(&file), "tree"], vec![], vec!["--threshold", "x", "tree"]] {
         assert_eq!(flow.run("search", &bad).code, Some(2), "{bad:?}");
     }
+
+    // Somebody has said that it answers, so it stays, with its similarity beside the score.
+    let worst = &dense[9].0;
+    flow.run("judge", &["tree leaf", worst]).ok();
+    for mode in ["dense", "hybrid"] {
+        let kept = ids(&["--mode", mode, "--threshold", "2", "tree leaf"]);
+        assert!(kept.len() == 1 && kept[0].0 == *worst, "{mode}: {kept:?}");
+    }
+    let said = flow.run("search", &["--beam", "all", "--mode", "dense", "tree leaf"]).ok();
+    let line = said.lines().find(|line| line.contains(&format!("  {worst}"))).unwrap();
+    let shown = format!(" ({:.2})  ", (dense[9].1 * 100.0).floor() / 100.0);
+    assert!(line.contains(&shown) && said.contains("in brackets the similarity"), "{said}");
 }
 
 /// A program that asks and reads in turns is answered, and a byte order mark is not part of a question.
@@ -524,13 +563,16 @@ fn a_question_is_answered_before_the_next_is_written() {
     let mut input = child.stdin.take().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut answered = |expected: &[&str]| {
+        let mut best = Value::Null;
         for question in expected {
             let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
             assert_eq!(
                 (&answer["question"], answer["hits"].as_array().unwrap().len()),
                 (&json!(question), 2)
             );
+            best = answer["hits"][0]["id"].clone();
         }
+        best
     };
     input.write_all("\u{feff}tree leaf\n".as_bytes()).unwrap();
     answered(&["tree leaf"]);
@@ -538,6 +580,13 @@ fn a_question_is_answered_before_the_next_is_written() {
     answered(&["gene", "leaf"]);
     input.write_all(b" a line\n\nlast").unwrap();
     answered(&["beginning of a line"]);
+    // What was inserted meanwhile is found.
+    let lines = flow.path("lines.jsonl");
+    fs::write(&lines, r#"{"_id": "okapi", "title": "", "text": "okapi"}"#).unwrap();
+    flow.run("insert", &[text(&lines)]).ok();
+    input.write_all(b"\nokapi\n").unwrap();
+    assert_eq!(answered(&["last", "okapi"]), "okapi");
+    input.write_all(b"last").unwrap();
     drop(input);
     answered(&["last"]);
     assert!(child.wait().unwrap().success() && output.next().is_none());

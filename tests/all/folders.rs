@@ -282,6 +282,25 @@ fn a_hit_is_opened_at_its_line() {
     assert_eq!(open("echo '' \"a b\"", &["1", "zebra"]).ok(), format!(" a b +7 {}\n", file.display()));
     fs::remove_file(&file).unwrap();
     assert!(open("echo", &["1", "zebra"]).failure().contains("cannot open "));
+    // The desktop could run a script, and has nothing better for a file that has no text but a title.
+    write(&folder, "okapi.md", "# Okapi\n");
+    write(&folder, "run.sh", "true");
+    flow.run("insert", &[text(&folder.join("okapi.md"))]).ok();
+    let source = fs::canonicalize(&folder).unwrap();
+    let line = json!({ "_id": "run.sh", "text": "giraffe", "metadata": { "source": source } });
+    let lines = flow.path("lines.jsonl");
+    fs::write(&lines, line.to_string()).unwrap();
+    flow.run("insert", &[text(&lines)]).ok();
+    for (question, name) in [("okapi", "okapi.md"), ("giraffe", "run.sh")] {
+        let said = open("echo", &["1", "--mode", "lexical", question]).ok();
+        let file = source.join(name).display().to_string();
+        assert_eq!(said, format!("+1 {file}\n"));
+        let said = flow.run("search", &["--mode", "lexical", question]).ok();
+        assert!(said.lines().any(|line| line.trim() == file), "{said}");
+        assert!(
+            open(" ", &["1", "--mode", "lexical", question]).failure().contains("EDITOR names no editor")
+        );
+    }
     // A document can claim anything.
     for (id, source, expected) in [
         ("etc/passwd", "/", "not a file of a kind that `ehi` reads"),
@@ -290,7 +309,6 @@ fn a_hit_is_opened_at_its_line() {
     ] {
         let line =
             json!({ "_id": id, "text": "zebra", "metadata": { "source": source }, "_outline": [[0, 1, 0]] });
-        let lines = flow.path("lines.jsonl");
         fs::write(&lines, line.to_string()).unwrap();
         flow.run("insert", &[text(&lines)]).ok();
         let filter = json!({ "source": source }).to_string();

@@ -237,6 +237,13 @@ fn questions_are_logged_where_that_is_wanted_alone() {
     index.log_questions(false).unwrap();
     reader.search("gone", 1, 1).unwrap();
     assert!(logged().is_empty() && !path.join("QUESTIONS").exists());
+    // Searches go on without a log that cannot be written to, with a warning for all of them.
+    fs::create_dir(path.join("QUESTIONS")).unwrap();
+    let file = dir.path().join("questions");
+    fs::write(&file, "leaf\ntree\n").unwrap();
+    let ran = run(&path, "search", &["--questions", text(&file)]);
+    assert_eq!(ran.err.matches("ehi: warning: questions are not logged (").count(), 1, "{}", ran.err);
+    assert_eq!(ran.ok().lines().count(), 2);
 }
 
 #[test]
@@ -571,7 +578,8 @@ fn the_program_judges_lists_and_learns() {
     let said = run(&path, "judge", &["what is a tree?", &id(0)]).ok();
     assert_eq!(said, "1 judgment added, 0 replaced, 1 in all\n");
     let said = run(&path, "judge", &["what is a tree?", "absent", "--grade", "-1", "--weight", "0.5"]).ok();
-    assert!(said.contains("1 of documents that the index does not hold"), "{said}");
+    let end = "2 in all; no document has the id `absent` yet; the judgment counts once one has\n";
+    assert!(said.ends_with(end), "{said}");
     let listed = run(&path, "judgments", &[]).ok();
     assert!(listed.contains("absent  (no such document)"), "{listed}");
     assert!(listed.ends_with("\n1 of 2 do not count: 1 no such document\n"), "{listed}");

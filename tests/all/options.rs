@@ -148,9 +148,9 @@ fn embedded(index: &Index) -> Vec<Vec<f32>> {
 #[test]
 fn options_that_exclude_each_other_are_refused() {
     let conflict = |json: Value| match SearchRequest::from_json(json) {
-        Err(Error::Input(InputError::Conflict { mut options })) => {
+        Err(Error::Input(error @ InputError::Conflict { mut options })) => {
             options.sort_unstable();
-            options
+            (options, error.to_string())
         }
         other => panic!("{other:?}"),
     };
@@ -163,7 +163,10 @@ fn options_that_exclude_each_other_are_refused() {
         (json!({ "mode": "dense", "alpha": 0.5 }), ["alpha", "mode"]),
         (json!({ "mode": "best", "rrf": 60 }), ["mode", "rrf"]),
     ] {
-        assert_eq!(conflict(json), options);
+        let (found, said) = conflict(json);
+        assert_eq!(found, options);
+        let says = if options.contains(&"mode") { "` needs the mode hybrid" } else { " exclude each other" };
+        assert!(said.ends_with(says), "{said}");
     }
     let (_dir, manhattan) = index(Shape::of_height(1), Similarity::Manhattan);
     let refused = manhattan.search_with("tree", &SearchRequest::dense().codes(true));

@@ -292,6 +292,25 @@ fn a_file_that_is_emptied_for_a_while_gets_its_document_back() {
     assert_eq!(watching.end().code, Some(0));
 }
 
+/// The round that finds the folder without text fails, and must not be the last to look at the empty file.
+#[test]
+fn a_file_emptied_in_a_failed_round_loses_its_document_in_the_next() {
+    let flow = Flow::new();
+    let folder = flow.path("notes");
+    fs::create_dir(&folder).unwrap();
+    for name in ["a.md", "b.md"] {
+        fs::write(folder.join(name), "Steep it.").unwrap();
+    }
+    let watching = Watching::begin(&flow, &[text(&folder)]);
+    fs::remove_file(folder.join("a.md")).unwrap();
+    fs::write(folder.join("b.md"), "").unwrap();
+    watching.notes("warning: ");
+    assert!(stored(&flow).contains_key("b.md"));
+    fs::write(folder.join("c.md"), "Steep it.").unwrap();
+    wait_until(&flow, &BTreeMap::from([("c.md".to_owned(), "Steep it.".to_owned())]));
+    assert_eq!(watching.end().code, Some(0));
+}
+
 /// The system does not report what happens above a folder.
 #[test]
 fn another_folder_in_the_place_of_one_is_followed_and_behind_a_link_it_is_not() {

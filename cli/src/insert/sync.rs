@@ -89,9 +89,8 @@ impl Sync {
             }
         }
         if self.is_due() {
-            for id in mem::take(&mut self.failed) {
-                self.known().entry(id).and_modify(|known| known.version = FileVersion::default());
-            }
+            let failed = mem::take(&mut self.failed);
+            self.forget(&failed);
             self.retry = None;
         }
         let (versions, by) = (Arc::clone(&self.known), self.by);
@@ -114,6 +113,16 @@ impl Sync {
                 .get_mut(&document.id)
                 .is_some_and(|known| mem::replace(&mut known.content, content) == content)
         }))
+    }
+
+    /// Makes the next round read these files again.
+    pub fn forget(&self, ids: &BTreeSet<String>) {
+        let mut known = self.known();
+        for id in ids {
+            if let Some(known) = known.get_mut(id) {
+                known.version = FileVersion::default();
+            }
+        }
     }
 
     /// Remembers files that could not be read, to read them again.

@@ -156,7 +156,7 @@ fn an_explanation_is_that_of_the_program() {
     assert_eq!(answer["documents_visited"], program["stats"]["documents_visited"]);
     assert_eq!(answer["missed"], json!([]), "every document is scored");
     let lexical = json!({ "question": QUESTION, "mode": "lexical", "exact": true });
-    assert!(session.failure("explain", lexical).contains("exclude each other"));
+    assert!(session.failure("explain", lexical).contains("`exact` has no meaning in the mode lexical"));
     session.done();
 }
 
