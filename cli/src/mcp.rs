@@ -2,6 +2,7 @@
 
 mod delete;
 mod explain;
+mod facets;
 mod get;
 mod insert;
 mod judge;

@@ -20,6 +20,9 @@ pub struct Ask {
     /// Whether hits include their judged grades for this question.
     #[serde(default)]
     pub grades: bool,
+    /// Whether values of the hits' fields are counted.
+    #[serde(default)]
+    pub facets: bool,
     /// Filters that must all pass, each as JSON in a string. The page returns those it received with the hits
     /// unread, because JavaScript would round large integers.
     #[serde(default)]

@@ -1,9 +1,11 @@
 //! Hits with excerpts.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ehi::search::QuestionWords;
-use ehi::{Document, Hit, RecalledJudgment};
+use ehi::{Document, Facet, FacetValue, Filter, Hit, Index, RecalledJudgment};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +24,9 @@ const DEEPEST: usize = 3;
 const MOST_VALUE: usize = 200;
 const MOST_NAME: usize = 100;
 pub const MOST_TITLE: usize = 1_000;
+/// Most fields whose values are counted, and values shown of each.
+const MOST_FACETS: usize = 8;
+const FACET_VALUES: usize = 8;
 
 /// A value of the metadata.
 #[derive(Debug, PartialEq, Serialize)]
@@ -31,6 +36,21 @@ pub struct Field {
     /// The filter for this value, as JSON; `None` if the field cannot be named in a filter, or the value is
     /// too long.
     filter: Option<String>,
+}
+
+/// The values of a field among the documents that pass the filters.
+#[derive(Serialize)]
+struct FieldValues {
+    name: String,
+    values: Vec<Counted>,
+    distinct: usize,
+}
+
+#[derive(Serialize)]
+struct Counted {
+    #[serde(flatten)]
+    field: Field,
+    documents: usize,
 }
 
 pub fn search(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
@@ -47,20 +67,54 @@ pub fn search(site: &Site, body: &[u8]) -> Result<Reply, Refusal> {
         false => vec![None; result.len()],
     };
     let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
-    let shown: Vec<Value> =
+    let shown: Vec<Shown> =
         result.hits.iter_mut().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect();
+    let facets = if ask.facets { facets(&index, request.filter.as_deref(), &shown)? } else { Vec::new() };
     let mut answer = printing::value(&result)?;
+    answer["facets"] = json!(facets);
     answer["embeddings"] = json!(index.embeddings());
     for (hit, shown) in answer["hits"].as_array_mut().into_iter().flatten().zip(shown) {
-        let fields = shown.as_object().into_iter().flatten();
-        fields.for_each(|(name, value)| hit[name] = value.clone());
+        let shown = printing::value(&shown)?;
+        shown.as_object().into_iter().flatten().for_each(|(name, value)| hit[name] = value.clone());
     }
     Ok(Reply::json(&answer))
 }
 
-/// What a hit shows in place of its text and metadata, which are taken out of it; as is a judgment that
-/// hardly moved it.
-fn shown(hit: &mut Hit, words: &QuestionWords, grade: Option<i32>) -> Value {
+/// The values of the fields that most hits have, without fields of which all values differ.
+fn facets(index: &Index, filter: Option<&Filter>, hits: &[Shown]) -> Result<Vec<FieldValues>, Refusal> {
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for Shown { fields, .. } in hits {
+        let own: BTreeSet<&str> =
+            fields.iter().filter(|field| field.filter.is_some()).map(|field| &*field.name).collect();
+        own.into_iter().for_each(|name| *names.entry(name).or_default() += 1);
+    }
+    let mut names: Vec<(&str, usize)> = names.into_iter().collect();
+    names.sort_by_key(|&(_, hits)| Reverse(hits));
+    let names = names.into_iter().map(|(name, _)| name).take(MOST_FACETS);
+    let mut found = Vec::new();
+    for Facet { field: name, values, distinct, .. } in index.facets(names, filter, FACET_VALUES)? {
+        let path: Vec<&str> = name.split('.').collect();
+        let counted =
+            |own: &FacetValue| Counted { field: field(&own.value, &path), documents: own.documents };
+        let values: Vec<Counted> = values.iter().filter(|own| own.documents > 1).map(counted).collect();
+        if distinct > 1 && !values.is_empty() {
+            found.push(FieldValues { name, values, distinct });
+        }
+    }
+    Ok(found)
+}
+
+/// What a hit shows in place of its text and metadata.
+#[derive(Serialize)]
+struct Shown {
+    excerpt: Value,
+    bytes: usize,
+    fields: Vec<Field>,
+    grade: Option<i32>,
+}
+
+/// Takes text and metadata out of a hit, and a judgment that hardly moved it.
+fn shown(hit: &mut Hit, words: &QuestionWords, grade: Option<i32>) -> Shown {
     let excerpt = json!(excerpt(hit, words));
     let mut fields = Vec::new();
     if let Some(metadata) = hit.document.metadata.take() {
@@ -70,7 +124,7 @@ fn shown(hit: &mut Hit, words: &QuestionWords, grade: Option<i32>) -> Value {
     let Document { title, text, .. } = &mut hit.document;
     title.truncate(floor(title, MOST_TITLE));
     let bytes = std::mem::take(text).len();
-    json!({ "excerpt": excerpt, "bytes": bytes, "fields": fields, "grade": grade })
+    Shown { excerpt, bytes, fields, grade }
 }
 
 /// The scalar values of a document's metadata, with arrays flattened.

@@ -39,6 +39,9 @@ pub const ALL_HITS: usize = 500;
 pub const PASSAGE: usize = 4_000;
 /// Bytes of a document in one answer, before they are written as JSON.
 pub const PART: usize = 64 << 10;
+/// Fields whose values are counted in a call, and values of each.
+pub const FIELDS: usize = 20;
+pub const FACETS: usize = 100;
 /// Documents of an insert, ids of a delete.
 pub const BATCH: usize = 1_000;
 /// Documents that are listed as resources.

@@ -57,6 +57,11 @@ fn answers_are_bounded_whatever_documents_hold() {
         ("search", json!({ "question": "gene", "filter": many })),
         ("explain", json!({ "question": "gene", "k": 20, "exact": true, "beam": 1 })),
         ("stats", json!({})),
+        ("facets", json!({ "fields": vec!["\u{1}".repeat(1_000); 20], "most": 100 })),
+        (
+            "facets",
+            json!({ "fields": (0..20).map(|n| format!("0{n}{}", "\u{2}".repeat(150))).collect::<Vec<_>>(), "most": 100 }),
+        ),
         ("get", json!({ "id": id, "limit": 65_536 })),
         ("get", json!({ "id": id, "part": "metadata", "limit": 65_536 })),
         ("insert", json!({ "documents": refused })),

@@ -19,8 +19,11 @@ fn a_client_of_either_lifecycle_finds_the_tools() {
     let flow = Flow::new();
     for discovers in [false, true] {
         for (options, tools) in [
-            (&["--about", "Notes on tea"][..], &["search", "get", "explain", "stats"][..]),
-            (&["--write"][..], &["search", "get", "explain", "stats", "insert", "delete", "judge"][..]),
+            (&["--about", "Notes on tea"][..], &["search", "get", "explain", "facets", "stats"][..]),
+            (
+                &["--write"][..],
+                &["search", "get", "explain", "facets", "stats", "insert", "delete", "judge"][..],
+            ),
         ] {
             let session = match discovers {
                 true => Session::discover(&flow, options),
@@ -40,7 +43,7 @@ fn a_client_of_either_lifecycle_finds_the_tools() {
                 let text = Value::Object(input.as_ref().clone()).to_string();
                 assert!(!text.contains("\"format\"") && !text.contains("\"default\":null"), "{text}");
                 let hints = tool.annotations.as_ref().unwrap();
-                let reads = ["search", "get", "explain", "stats"].contains(&&*tool.name);
+                let reads = ["search", "get", "explain", "facets", "stats"].contains(&&*tool.name);
                 assert_eq!(hints.read_only_hint, Some(reads), "{}", tool.name);
                 assert_eq!(hints.destructive_hint, Some(!reads), "{}", tool.name);
                 let description = tool.description.as_ref().unwrap();
@@ -251,6 +254,12 @@ fn statistics_name_the_fields_to_filter_by() {
     let place = fields.iter().find(|field| field["field"] == "place").unwrap();
     assert_eq!((&place["documents"], &place["examples"]), (&json!(DOCUMENTS), &json!([0, 1, 2])));
     assert_eq!(fields.len(), 2);
+    let filter = json!({ "place": { "$lt": 5 } });
+    let answer = session.call("facets", json!({ "fields": ["place", "none"], "filter": filter, "most": 2 }));
+    let places = json!([{ "value": 0, "documents": 1 }, { "value": 1, "documents": 1 }]);
+    let place = json!({ "field": "place", "values": places, "distinct": 5, "missing": 0, "range": [0, 4] });
+    let none = json!({ "field": "none", "values": [], "distinct": 0, "missing": 5 });
+    assert_eq!(answer, json!({ "documents": 5, "facets": [place, none] }));
     session.done();
 }
 
@@ -286,6 +295,9 @@ fn wrong_arguments_are_told_to_the_model() {
         ("get", json!({ "id": id(1), "offset": 100_000 }), "`offset` is 100000"),
         ("get", json!({ "id": id(1), "limit": 15 }), "from 16 to 65536"),
         ("stats", json!({ "all": true }), "unknown field `all`"),
+        ("facets", json!({ "fields": [] }), "from 1 to 20"),
+        ("facets", json!({ "fields": ["a"], "most": 0 }), "from 1 to 100"),
+        ("facets", json!({ "fields": ["a"], "filter": { "a": { "$near": 1 } } }), "$near"),
     ] {
         let said = session.failure(tool, arguments.clone());
         assert!(said.contains(says) && said.len() < 4_000, "{tool} {arguments}: {said}");

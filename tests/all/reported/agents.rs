@@ -65,7 +65,7 @@ fn a_client_need_not_say_that_it_is_ready() {
     wire.send(&request(1, "ping"));
     assert_eq!(wire.answer()["result"], json!({}));
     wire.send(&request(2, "tools/list"));
-    assert_eq!(wire.answer()["result"]["tools"].as_array().unwrap().len(), 4);
+    assert_eq!(wire.answer()["result"]["tools"].as_array().unwrap().len(), 5);
     for method in ["notifications/roots/list_changed", "notifications/message", "notifications/unknown"] {
         wire.send(&json!({ "jsonrpc": "2.0", "method": method, "params": {} }));
     }

@@ -2,7 +2,7 @@
 
 import { post } from "./ask.js";
 import { questionForm } from "./controls.js";
-import { by, command, count, el, ms, percent, plural, tip } from "./dom.js";
+import { by, command, count, el, foreign, ms, percent, plural, tip } from "./dom.js";
 import { GRADES, hit, judging, remarks } from "./hit.js";
 
 /** Rest after a key after which the question counts as asked. */
@@ -21,7 +21,8 @@ export function search(app, main) {
     const end = el("p", { class: "small faint", hidden: true }, `These are the first ${MOST} hits, and more are not shown. A filter or a narrower question shows others.`);
     const list = el("ol", { class: "hits", "aria-label": "Hits" });
     const more = el("button", { type: "button", hidden: true, onclick: () => further() }, "More hits");
-    main.append(form, chips, start, said, cost, list, more, end);
+    const narrow = el("details", { class: "narrow", hidden: true });
+    main.append(form, chips, start, narrow, said, cost, list, more, end);
 
     let k = FIRST;
     let shown = null;
@@ -87,7 +88,7 @@ export function search(app, main) {
     async function once({ rests, ...how }) {
         const question = ask.question;
         if (question.trim() === "") return empty();
-        const found = await app.try(() => post("/api/search", { ...app.asked(k), ...how, grades: app.about.judge && rests }));
+        const found = await app.try(() => post("/api/search", { ...app.asked(k), ...how, grades: app.about.judge && rests, facets: rests }));
         if (question !== ask.question) return;
         if (found) show(found, rests, question);
         // The list shows the hits of another question.
@@ -99,7 +100,7 @@ export function search(app, main) {
         app.alert(null);
         list.replaceChildren();
         cost.textContent = said.textContent = "";
-        more.hidden = end.hidden = cost.hidden = said.hidden = true;
+        more.hidden = end.hidden = cost.hidden = said.hidden = narrow.hidden = true;
         start.hidden = false;
         start.replaceChildren(...beginning(app, example));
     }
@@ -127,6 +128,7 @@ export function search(app, main) {
         start.hidden = true;
         cost.hidden = said.hidden = false;
         draw();
+        if (rests) values(narrow, found.facets, ask.filters, filter);
         if (had !== undefined) focus(had, grade);
         cost.textContent = costs(app, found);
         const all = found.hits.length < k || found.hits.length >= app.about.documents;
@@ -231,6 +233,20 @@ export function search(app, main) {
     changed();
     input.focus();
     return { leave: () => { clearTimeout(timer); sees.disconnect(); }, changed: elsewhere };
+}
+
+/** The values of the hits' fields among all documents that pass the filters. */
+function values(narrow, facets, filters, filter) {
+    const held = new Set(filters.map(own => own.filter));
+    const chip = ({ name, value, filter: own, documents }) => el("li", {}, own === null || held.has(own)
+        ? foreign("span", { class: "chip" }, `${value} ${count(documents)}`)
+        : foreign("button", { type: "button", class: "chip", title: "Only documents with this value", onclick: () => filter({ name, value, filter: own }) }, `${value} ${count(documents)}`));
+    const row = ({ name, values, distinct }) => [
+        foreign("dt", {}, name),
+        el("dd", {}, el("ul", { class: "chips" }, values.map(chip), distinct > values.length ? el("li", { class: "small faint" }, `${count(distinct)} values in all`) : null)),
+    ];
+    narrow.hidden = facets.length === 0;
+    narrow.replaceChildren(el("summary", { class: "small" }, "Values in the documents"), el("dl", {}, facets.map(row)));
 }
 
 const UNSURE = " The fast encoder was unsure, so the full encoder read the question at once.";
