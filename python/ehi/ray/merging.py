@@ -200,6 +200,10 @@ class Entry:
 
     def request(self, query: Any, k: int = 10, **options: Any) -> Json:
         """What shards are asked for a text or an embedding, which is encoded and routed."""
+        is_joined = any(options.get(name) is not None for name in ("alpha", "rrf"))
+        if not isinstance(query, str) and options.get("mode") in (None, "best") and not is_joined:
+            # As in a single index: an embedding has no words.
+            options["mode"] = "dense"
         plan = plan_of(self.manifest, k, **options)
         text, vector = None, None
         if isinstance(query, str):
