@@ -81,7 +81,7 @@ def test_what_cannot_be(filled, divided, statistics):
     with pytest.raises(ehi.InputError) as refused:
         filled.search(vector, 5, leaves=[10**6])
     assert refused.value.kind == "UnknownLeaf"
-    with pytest.raises(ehi.InputError, match="`dense` and `statistics`"):
+    with pytest.raises(ehi.InputError, match="`statistics` has no meaning in the mode dense"):
         filled.search(vector, 5, mode="dense", statistics=statistics)
     with pytest.raises(ValueError, match="give a text, an embedding or both"):
         shards.candidates(filled, None, None, 3, mode="dense")
