@@ -46,11 +46,6 @@ def check(summary: Mapping[str, Any]) -> None:
         )
 
 
-def delete_all(index: Index) -> None:
-    """Deletes all documents."""
-    index.delete([document["id"] for document in index.iter()])
-
-
 def fields_of(title: str, metadata: Any) -> dict[str, Any]:
     """Metadata for tools that have no place for a title, nor for metadata that is not a dictionary; documents
     that others have stored may have both.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import Encoder, Hit, Index, Model
-from ._shared import Path, check, delete_all, fields_of, opened
+from ._shared import Path, check, fields_of, opened
 
 try:
     from langchain_core.documents import Document
@@ -118,7 +118,7 @@ class EhiVectorStore(VectorStore):
         if isinstance(ids, str):
             raise TypeError("`ids` is a list of strings, not one string")
         if ids is None:
-            delete_all(self.index)
+            self.index.delete(filter={})
         else:
             self.index.delete(list(ids))
         return True

@@ -25,7 +25,7 @@ mod _ehi {
         StoreError, TrainError,
     };
     #[pymodule_export]
-    use super::index::{AutoTune, Documents, Index};
+    use super::index::{AutoTune, Documents, Index, ScopedIndex};
     #[pymodule_export]
     use super::model::{Encoder, Model, Reranker};
     #[pymodule_export]

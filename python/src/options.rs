@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use serde::Deserialize;
 
+use crate::columns::one_or_more;
 use crate::errors::exception;
 use crate::model::model;
 use crate::value::from_python;
@@ -44,6 +45,29 @@ pub fn filter(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Filter> {
     let json = from_python(value)?;
     let filter = json.as_str().map_or_else(|| Filter::from_json(&json), str::parse);
     filter.map_err(|error| exception(py, error.into()))
+}
+
+pub fn filter_or_none(py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Filter>> {
+    value.map(|value| filter(py, value)).transpose()
+}
+
+/// Documents to delete.
+pub enum Chosen {
+    Ids(Vec<String>),
+    Passing(Filter),
+}
+
+/// The documents of one id or several, or those that pass a filter.
+pub fn chosen(
+    py: Python<'_>,
+    ids: Option<&Bound<'_, PyAny>>,
+    passing: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Chosen> {
+    match (ids, passing) {
+        (Some(ids), None) => Ok(Chosen::Ids(one_or_more("ids", ids)?.0)),
+        (None, Some(passing)) => Ok(Chosen::Passing(filter(py, passing)?)),
+        _ => Err(PyTypeError::new_err("give either `ids` or `filter`")),
+    }
 }
 
 /// Fields of a judgment given as a dictionary.

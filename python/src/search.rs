@@ -68,6 +68,13 @@ impl Hit {
         self.hit.score
     }
 
+    /// With `group_by`, the value that the documents of its group have in common, or `None` for a document
+    /// that is a group of its own.
+    #[getter]
+    fn group(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.hit.group.as_ref().map(|group| to_python(py, group)).transpose()
+    }
+
     /// Title of the document; empty with `ids_only`.
     #[getter]
     fn title(&self) -> &str {

@@ -28,8 +28,8 @@ use crate::value::{Matrix, plain};
 pub mod _shards {
     #[pymodule_export]
     use super::{
-        Judgments, Records, TermStatistics, candidates, check, compare, copy, fuse, ids, is_held_out,
-        make_tree, plain_question, read, route, term_statistics,
+        Judgments, Records, TermStatistics, candidates, check, compare, copy, fuse, is_held_out, make_tree,
+        plain_question, read, route, term_statistics,
     };
 }
 
@@ -241,13 +241,6 @@ fn make_tree(
 ) -> PyResult<Py<PyAny>> {
     let options = TuneOptions { leaves, passes, ..TuneOptions::default() };
     index.long(py, None, |index| index.make_tree(path, &options))
-}
-
-/// The ids of an index's documents, in their byte order.
-#[pyfunction]
-fn ids(py: Python<'_>, index: &Index) -> PyResult<Vec<String>> {
-    let index = index.inner()?;
-    run(py, move || index.ids())
 }
 
 /// Copies documents of one index to another with their embeddings, all or those of `ids`, without encoding.

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use ehi::Document;
+use ehi::{Document, Facet};
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde::Serialize;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 
 /// Most nesting of metadata or a filter.
 const DEEPEST: usize = 128;
@@ -162,6 +162,16 @@ pub fn document_to_python(py: Python<'_>, document: &Document) -> PyResult<Py<Py
     let metadata = document.metadata.as_ref().map(|metadata| to_python(py, metadata)).transpose()?;
     fields.set_item("metadata", metadata)?;
     Ok(fields.into_any().unbind())
+}
+
+/// By field, in the order of the facets.
+pub fn facets_to_python(py: Python<'_>, facets: &[Facet]) -> PyResult<Py<PyDict>> {
+    let by_field = PyDict::new(py);
+    for Facet { field, values, distinct, missing, range, .. } in facets {
+        let rest = json!({ "values": values, "distinct": distinct, "missing": missing, "range": range });
+        by_field.set_item(field, to_python(py, &rest)?)?;
+    }
+    Ok(by_field.unbind())
 }
 
 /// Rows of an array of numpy, f32 or f16, `[n, dim]`, or `[dim]` for one.

@@ -214,6 +214,24 @@ def test_what_cannot_be_stored_is_refused_and_nothing_written(document_store):
         EhiRetriever("no store")
 
 
+def test_values_are_told_apart_as_they_were_written(document_store):
+    """An index counts 1 and 1.0 as one value, and a list as its elements."""
+    times = ["2024-01-05T12:00:00+02:00", "2024-01-05T10:00:00Z"]
+    values = [1, 1.0, True, "1", [1, 2], [1], {"a": 1}, None, *times]
+    written = [Document(id=f"{at}", content="text", meta={"of": each, "a.b": at}) for at, each in enumerate(values)]
+    document_store.write_documents(written)
+    everything = {"field": "id", "operator": "!=", "value": "none"}
+    count = document_store.count_unique_metadata_by_filter(everything, ["meta.of", "a.b"])
+    assert count == {"of": 9, "a.b": 10}
+    found, size = document_store.get_metadata_field_unique_values("of", size=20)
+    assert size == 9 and set(times) < {each for each in found if isinstance(each, str)}
+    assert document_store.get_metadata_field_min_max("a.b") == {"min": 0, "max": 9}
+    assert document_store.count_documents_by_filter({}) == 10
+    one = {"field": "of", "operator": "==", "value": 1}
+    assert document_store.count_documents_by_filter(one) == 4 == document_store.delete_by_filter(one)
+    assert document_store.delete_by_filter({}) == 6 and document_store.count_documents() == 0
+
+
 def test_the_example_of_the_module(example):
     import ehi.haystack
 

@@ -129,6 +129,117 @@ def test_adding_replacing_deleting(empty):
     assert sorted(document["id"] for document in empty) == ["b", "v", "w"]
 
 
+MIXED = [1, 1.0, "1", True, None, [1, "a", "a"], {"of": 2}, "2024-01-05T12:00:00+02:00"]
+
+
+def test_counts_ids_and_facets_are_those_of_the_documents_that_pass(empty):
+    """Partly from the lists of values, partly from the documents that are not flushed."""
+    for number, value in enumerate(MIXED):
+        empty.add([{"id": f"m{number}", "text": "a text", "metadata": {"of": value, "by": {"name": "x"}}}])
+        if number == 3:
+            empty.flush()
+    empty.add(["n"], ["a text"])
+    assert [empty.count(filter={"of": 1}), empty.count('{"of": 9}')] == [3, 0]
+    assert empty.count() == empty.count({}) == 9
+    assert empty.ids() == [f"m{number}" for number in range(8)] + ["n"]
+    assert empty.ids({"of": None}) == ["m4", "n"] and empty.ids({"of": True}) == ["m3"]
+    found = empty.facets(["of", "by.name", "none"], most=2)
+    assert list(found) == ["of", "by.name", "none"]
+    of, by, none = found.values()
+    assert [(repr(own["value"]), own["documents"]) for own in of["values"]] == [("1", 3), ("None", 1)]
+    assert (of["distinct"], of["missing"], of["range"]) == (6, 1, [1, 1])
+    assert by == {"values": [{"value": "x", "documents": 8}], "distinct": 1, "missing": 1, "range": None}
+    assert none == {"values": [], "distinct": 0, "missing": 9, "range": None}
+    values = empty.facets("of", {"$ids": ["m2", "m3", "m7"]})["of"]["values"]
+    assert [own["value"] for own in values] == [True, "1", "2024-01-05T10:00:00Z"]
+    assert empty.facets("of", most=0)["of"]["values"] == [] and empty.facets([]) == {}
+    for call in (empty.count, empty.ids, lambda filter: empty.facets("of", filter), empty.scoped):
+        with pytest.raises(ehi.FilterError):
+            call({"of": {"$no": 1}})
+    for call in (lambda: empty.facets("of", most=-1), lambda: empty.facets(None), lambda: empty.facets([1])):
+        with pytest.raises((TypeError, OverflowError)):
+            call()
+
+
+def test_documents_are_deleted_by_ids_or_by_a_filter(empty):
+    ids = [f"d{number}" for number in range(10)]
+    empty.add(ids, ["a text"] * 10, metadata=[{"n": number} for number in range(10)])
+    for given in ({}, {"ids": "d1", "filter": {}}, {"ids": None}, {"filter": None}):
+        with pytest.raises(TypeError, match="give either `ids` or `filter`"):
+            empty.delete(**given)
+    with pytest.raises(ehi.FilterError):
+        empty.delete(filter={"n": {"$no": 1}})
+    assert len(empty) == 10
+    assert empty.delete(filter={"n": {"$gte": 7}}) == 3 and empty.ids() == ids[:7]
+    assert empty.delete(ids="d0") == 1 and empty.delete(ids=["d1", "d9"]) == 1 and empty.delete([]) == 0
+    assert empty.delete(filter='{"n": 77}') == 0 and empty.delete(filter={}) == 5 and len(empty) == 0
+
+
+def test_documents_that_no_longer_pass_are_left_out_of_an_iteration(empty):
+    ids = [f"d{number:03}" for number in range(600)]
+    rows = np.eye(600, 384, dtype=np.float32) + 1
+    empty.add_vectors(ids, rows, ids, metadata=[{"n": number % 2} for number in range(600)])
+    odd = empty.iter(filter={"n": 1})
+    first = next(odd)
+    assert first["id"] == "d001"
+    # Behind the pages read so far.
+    empty.delete(["d597", "d000"])
+    empty.add(["d599", "d595", "e"], ["a", "b", "came later"], metadata=[{"n": 0}, {"n": 1}, {"n": 1}])
+    rest = list(odd)
+    expected = [id for id in ids[3::2] if id not in ("d597", "d599")]
+    assert [own["id"] for own in rest] == expected and rest[-1]["text"] == "b"
+    assert list(odd) == [] and [own["id"] for own in empty.iter({"n": 1})] == ["d001", *expected, "e"]
+    with pytest.raises(ehi.FilterError):
+        empty.iter({"n": {"$no": 1}})
+
+
+def test_hits_come_in_groups(filled, documents, empty):
+    texts = ["mice and cells", "cells in mice", "cells", "a text of mice"]
+    empty.add(list("abcd"), texts, metadata=[{"of": 1}, {"of": 1.0}, {"of": "x"}, None])
+    for options, per_group in (({}, 1), ({"per_group": 2}, 2)):
+        (result,) = empty.search(["cells in mice"], k=3, group_by="of", **options)
+        groups = {}
+        for hit in result:
+            groups.setdefault(hit.id if hit.group is None else hit.group, []).append(hit.id)
+            assert hit.as_dict()["group"] == hit.group
+        assert groups.keys() == {1, "x", "d"} and len(groups[1]) == per_group
+        assert result.request["group_by"] == "of" and result.request["per_group"] == per_group
+    assert filled.search("cells", k=1)[0].group is None
+    vector = ehi.Encoder(MODEL, precision="int8").encode_query("cells")
+    assert filled.search(vector, k=2, group_by="place")[1].group in range(200)
+    with pytest.raises(ehi.InputError, match="per_group"):
+        empty.search("cells", per_group=2)
+    with pytest.raises(ehi.InputError, match="group_by"):
+        empty.explain("cells", group_by="of")
+
+
+def test_a_scope_has_its_documents_alone(empty):
+    both = {"a": ["a1", "a2", "a3"], "b": ["b1", "b2"]}
+    for tenant, ids in both.items():
+        metadata = [{"tenant": tenant, "n": n} for n in range(len(ids))]
+        empty.add(ids, [f"cells of {id}" for id in ids], metadata=metadata)
+    own = empty.scoped({"tenant": "b"})
+    assert own.ids() == both["b"] and own.count() == 2 and own.count({"n": {"$lt": 1}}) == 1
+    assert sorted(own.search("cells", k=10).ids) == both["b"]
+    one, other = own.search(["cells of a1", "cells"], k=5, filter={"$ids": ["a1", "b1"]}, mode="lexical")
+    assert one.ids == other.ids == ["b1"]
+    vector = ehi.Encoder(MODEL, precision="int8").encode_query("cells")
+    assert sorted(own.search(vector, k=5, exact=True).ids) == both["b"]
+    assert [len(result) for result in own.search(np.stack([vector] * 3), k=1)] == [1, 1, 1]
+    assert own.get("a1") is None and [each and each["id"] for each in own.get(["b1", "a1"])] == ["b1", None]
+    facets = own.facets(["tenant", "n"])
+    assert [each["value"] for each in facets["tenant"]["values"]] == ["b"] and facets["n"]["range"] == [0, 1]
+    assert own.delete(["a1", "b1"]) == 1 and own.delete(filter={"tenant": "a"}) == 0
+    with pytest.raises(TypeError, match="give either `ids` or `filter`"):
+        own.delete()
+    with pytest.raises(ValueError, match="`parallel` is for one question"):
+        own.search(["a", "b"], parallel=True)
+    assert own.delete(filter={}) == 1 and own.count() == 0 and empty.ids() == both["a"]
+    empty.close()
+    with pytest.raises(ehi.InputError, match="is closed"):
+        own.count()
+
+
 def test_one_writer_and_any_number_of_readers(tmp_path):
     with ehi.Index.create(tmp_path / "index", MODEL, precision="int8") as index:
         with pytest.raises(ehi.LockedError):

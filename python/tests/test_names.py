@@ -16,14 +16,16 @@ ELSEWHERE = {
     "builder": "create, open",
     "candidates": "shards.candidates",
     "contains": "in",
+    "count_where": "count",
     "embeddings": "stats",
     "create": "create",
     "delete_batch": "delete",
+    "delete_where": "delete",
     "finish_fit": "fuse",
     "forget_where": "forget",
     "fusion": "stats",
     "get_many": "get",
-    "ids": "shards.ids",
+    "ids_where": "ids",
     "insert": "add",
     "insert_all_or_none": "add",
     "insert_batch": "add",
@@ -113,6 +115,12 @@ def test_every_call_of_an_index_has_a_name_here():
     names = rust_names("Index", "index", "learn")
     assert len(names) > 50
     compare(names, lambda name: hasattr(ehi.Index, name), ELSEWHERE)
+
+
+def test_every_call_of_a_scope_has_a_name_here():
+    names = rust_names("Scoped", "index")
+    elsewhere = {"search_with": "search", "delete_where": "delete"}
+    compare(names, lambda name: hasattr(ehi.ScopedIndex, name), elsewhere)
 
 
 def test_every_option_has_a_name_here():

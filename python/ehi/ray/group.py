@@ -193,6 +193,17 @@ class Group:
         with self._reading(place):
             return parts.candidates(index, *question, **options)
 
+    def each(self, call: Callable[[ehi.Index], T]) -> list[T]:
+        """The results of a call on every shard; `ShardError` where one cannot be used."""
+        self._check_open()
+        futures = [self._submit(self._call, place, call) for place in self.places]
+        return [future.result() for future in futures]
+
+    def _call(self, place: int, call: Callable[[ehi.Index], T]) -> T:
+        index = self._index(place)
+        with self._reading(place):
+            return call(index)
+
     @contextlib.contextmanager
     def _reading(self, place: int) -> Iterator[None]:
         """Damage that is met while reading, as the error of a shard."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -125,6 +127,43 @@ def plan_of(manifest: Json, k: int = 10, **options: Any) -> Json:
     return plan
 
 
+# A time as `Index.facets` gives one whose zone is known.
+_UTC = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)Z")
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """What values of a field are told apart and ordered by, as in a single index: 1 is not true, and a time
+    comes before the later ones.
+    """
+    if value is None:
+        return 0, 0
+    if isinstance(value, str):
+        time = _UTC.fullmatch(value)
+        return 3, f"{time[1]}\0Z" if time else value
+    return 1 if isinstance(value, bool) else 2, value
+
+
+def merged_facets(fields: Sequence[str], found: Sequence[dict[str, Json]], most: int) -> dict[str, Json]:
+    """The facets of several indexes together, of which each gives all values."""
+    merged: dict[str, Json] = {}
+    for field in fields:
+        own = [part[field] for part in found]
+        values: dict[tuple[int, Any], Any] = {}
+        counts: collections.Counter[tuple[int, Any]] = collections.Counter()
+        for each in (each for facet in own for each in facet["values"]):
+            values[_order(each["value"])] = each["value"]
+            counts[_order(each["value"])] += each["documents"]
+        ends = [end for facet in own for end in facet["range"] or ()]
+        best = sorted(counts, key=lambda key: (-counts[key], key))[:most]
+        merged[field] = {
+            "values": [{"value": values[key], "documents": counts[key]} for key in best],
+            "distinct": len(counts),
+            "missing": sum(facet["missing"] for facet in own),
+            "range": [min(ends), max(ends)] if ends else None,
+        }
+    return merged
+
+
 def _embedding(query: Any) -> Any:
     several = "one question at a time; several: `ehi.ray.search_batch`"
     try:
@@ -161,6 +200,10 @@ class Entry:
 
     def request(self, query: Any, k: int = 10, **options: Any) -> Json:
         """What shards are asked for a text or an embedding, which is encoded and routed."""
+        is_joined = any(options.get(name) is not None for name in ("alpha", "rrf"))
+        if not isinstance(query, str) and options.get("mode") in (None, "best") and not is_joined:
+            # As in a single index: an embedding has no words.
+            options["mode"] = "dense"
         plan = plan_of(self.manifest, k, **options)
         text, vector = None, None
         if isinstance(query, str):

@@ -265,7 +265,7 @@ def opened(
     shard.fetch(storage, entry, folder, model)
     index = ehi.Index.open_read_only(folder, lazy_encoder=True)
     deleted = deleted_from(storage, entry, tombstones)
-    return index, [id for id in parts.ids(index) if id not in deleted]
+    return index, [id for id in index.ids() if id not in deleted]
 
 
 def clean(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from . import manifest as manifests
@@ -14,7 +16,7 @@ from . import models, publishing
 from .basics import Json, Options, ShardsError, Uri, whole_number
 from .cache import Cache
 from .group import Group
-from .merging import Answer, Entry, Hit
+from .merging import Answer, Entry, Hit, merged_facets
 from .storage import Storage, connect
 
 __all__ = ["Answer", "Hit", "Searcher", "open"]
@@ -136,6 +138,22 @@ class Searcher:
                     self._warned.add(key)
                     warnings.warn(f"shard {key} is left out: {why}", RuntimeWarning, stacklevel=2)
         return answer
+
+    def count(self, filter: Any = None) -> int:
+        """Number of documents that pass a filter, or of all, without those that were deleted. Unlike a search
+        it needs every shard: `ShardError` where one cannot be used.
+        """
+        return sum(self._open_state()[1].each(lambda index: index.count(filter)))
+
+    def facets(self, fields: str | Sequence[str], filter: Any = None, most: int = 10) -> dict[str, Json]:
+        """The values of fields among the documents that pass a filter, or among all, as `Index.facets` gives
+        them. It needs every shard, as `count` does.
+        """
+        whole_number("most", most, 0)
+        names = [fields] if isinstance(fields, str) else list(fields)
+        # What is rare in one shard may be frequent in all.
+        found = self._open_state()[1].each(lambda index: index.facets(names, filter, sys.maxsize))
+        return merged_facets(names, found, most)
 
     def close(self) -> None:
         """Gives the shards up. Safe to call twice."""

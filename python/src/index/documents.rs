@@ -1,18 +1,18 @@
 //! Storing, reading and deleting documents.
 
 use std::ffi::CString;
-use std::sync::Arc;
 
 use ehi::{CutTexts, Document, Filter};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::Index;
 use crate::call::{run, watched};
 use crate::columns::{columns, dictionaries, one_or_list, one_or_more};
-use crate::options;
-use crate::value::{Matrix, document_to_python, plain};
+use crate::options::{self, Chosen};
+use crate::value::{Matrix, document_to_python, facets_to_python, plain};
 
 /// Documents per page while iterating an index.
 const PAGE: usize = 256;
@@ -117,13 +117,73 @@ impl Index {
         one_or_list(py, found.collect::<PyResult<Vec<_>>>()?, is_one)
     }
 
-    /// Deletes the document of an id, or those of a list; returns the number of deleted documents.
+    /// Deletes the document of an id, those of a list, or those that pass a filter, in one commit; returns
+    /// the number of deleted documents. `filter={}` deletes all.
     ///
     /// >>> index.delete(["tea", "nothing"]), len(index)
     /// (1, 2)
-    fn delete(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let (ids, _) = one_or_more("ids", ids)?;
-        self.report(py, |index| index.delete_batch(ids))
+    /// >>> index.delete(filter={"year": {"$gte": 2022}}), index.ids()
+    /// (1, ['tyre'])
+    #[pyo3(signature = (ids = None, *, filter = None))]
+    fn delete(
+        &self,
+        py: Python<'_>,
+        ids: Option<&Bound<'_, PyAny>>,
+        filter: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let chosen = options::chosen(py, ids, filter)?;
+        let index = self.inner()?;
+        run(py, || match chosen {
+            Chosen::Ids(ids) => index.delete_batch(ids),
+            Chosen::Passing(filter) => index.delete_where(&filter),
+        })
+    }
+
+    /// Number of documents that pass a filter, or of all.
+    ///
+    /// >>> index.count(), index.count({"year": {"$gte": 2022}})
+    /// (3, 1)
+    #[pyo3(signature = (filter = None))]
+    fn count(&self, py: Python<'_>, filter: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
+        let filter = options::filter_or_none(py, filter)?;
+        let index = self.inner()?;
+        run(py, || filter.map_or_else(|| Ok(index.len()), |filter| index.count_where(&filter)))
+    }
+
+    /// Ids of the documents that pass a filter, or of all, in byte order.
+    ///
+    /// >>> index.ids(), index.ids({"year": 2021})
+    /// (['coffee', 'tea', 'tyre'], ['tea'])
+    #[pyo3(signature = (filter = None))]
+    fn ids(&self, py: Python<'_>, filter: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
+        let filter = options::filter_or_none(py, filter)?;
+        let index = self.inner()?;
+        run(py, || filter.map_or_else(|| index.ids(), |filter| index.ids_where(&filter)))
+    }
+
+    /// The `most` most frequent values of a field, or of each of a list of fields, among the documents that
+    /// pass a filter or among all. Returns a dictionary by field, each a dictionary of `values` (each with
+    /// the number of `documents` that have it), `distinct` (how many values there are), `missing` (documents
+    /// without the field) and `range` (the least and the greatest number, or `None`).
+    ///
+    /// 1 and 1.0 are one value, and so are two forms of one time; a list has each of its values.
+    ///
+    /// >>> year = index.facets("year", most=1)["year"]
+    /// >>> year["values"], year["distinct"], year["missing"], year["range"]
+    /// ([{'documents': 1, 'value': 2021}], 2, 1, [2021, 2024])
+    #[pyo3(signature = (fields, filter = None, most = 10))]
+    fn facets(
+        &self,
+        py: Python<'_>,
+        fields: &Bound<'_, PyAny>,
+        filter: Option<&Bound<'_, PyAny>>,
+        most: usize,
+    ) -> PyResult<Py<PyDict>> {
+        let (fields, _) = one_or_more("fields", fields)?;
+        let filter = options::filter_or_none(py, filter)?;
+        let index = self.inner()?;
+        let facets = run(py, || index.facets(fields.iter().map(String::as_str), filter.as_ref(), most))?;
+        facets_to_python(py, &facets)
     }
 
     /// Documents in the order of their ids, starting after the id `after`, at most `limit`.
@@ -137,14 +197,22 @@ impl Index {
         page.iter().map(|document| document_to_python(py, document)).collect()
     }
 
-    /// All documents in the order of their ids, or those that pass a filter, read lazily.
+    /// All documents in the order of their ids, or those that pass a filter, read lazily: with a filter those
+    /// that pass it now, without the ones that no longer do when they are read.
     ///
     /// >>> [document["id"] for document in index.iter(filter={"year": {"$gte": 2022}})]
     /// ['coffee']
     #[pyo3(signature = (filter = None))]
     fn iter(slf: Py<Self>, py: Python<'_>, filter: Option<&Bound<'_, PyAny>>) -> PyResult<Documents> {
-        let filter = filter.map(|filter| options::filter(py, filter)).transpose()?.map(Arc::new);
-        Ok(Documents { index: slf, filter, after: None, is_over: false, page: Vec::new().into_iter() })
+        let rest = match options::filter_or_none(py, filter)? {
+            Some(filter) => {
+                let index = slf.get().inner()?;
+                let ids = run(py, || index.ids_where(&filter))?;
+                Rest::Passing { filter, ids: ids.into_iter() }
+            }
+            None => Rest::All { after: None },
+        };
+        Ok(Documents { index: slf, rest, is_over: false, page: Vec::new().into_iter() })
     }
 
     fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Documents> {
@@ -170,11 +238,42 @@ fn warn_of_cut_texts(py: Python<'_>, cut: &CutTexts) -> PyResult<()> {
 #[pyclass(module = "ehi")]
 pub struct Documents {
     index: Py<Index>,
-    filter: Option<Arc<Filter>>,
-    /// Id of the last document that was read.
-    after: Option<String>,
+    rest: Rest,
     is_over: bool,
     page: std::vec::IntoIter<Document>,
+}
+
+/// What is not read yet.
+enum Rest {
+    /// All after the id of the last document that was read.
+    All { after: Option<String> },
+    /// The documents of ids, if they still pass.
+    Passing { filter: Filter, ids: std::vec::IntoIter<String> },
+}
+
+impl Rest {
+    /// The next documents; `None` after the last.
+    fn page(&mut self, index: &ehi::Index) -> ehi::Result<Option<Vec<Document>>> {
+        match self {
+            Self::All { after } => {
+                let page = index.page(after.as_deref(), PAGE)?;
+                let last = page.last().map(|document| document.id.clone());
+                Ok(last.map(|last| {
+                    *after = Some(last);
+                    page
+                }))
+            }
+            Self::Passing { filter, ids } => {
+                let next: Vec<String> = ids.take(PAGE).collect();
+                if next.is_empty() {
+                    return Ok(None);
+                }
+                let mut page: Vec<Document> = index.get_many(&next)?.into_iter().flatten().collect();
+                page.retain(|document| filter.matches(&document.id, document.metadata.as_ref()));
+                Ok(Some(page))
+            }
+        }
+    }
 }
 
 #[pymethods]
@@ -187,18 +286,10 @@ impl Documents {
         while self.page.as_slice().is_empty() && !self.is_over {
             py.check_signals()?;
             let index = self.index.get().inner()?;
-            let (after, filter) = (self.after.clone(), self.filter.clone());
-            let (page, last) = run(py, move || {
-                let mut page = index.page(after.as_deref(), PAGE)?;
-                let last = page.last().map(|document| document.id.clone());
-                if let Some(filter) = filter {
-                    page.retain(|document| filter.matches(&document.id, document.metadata.as_ref()));
-                }
-                Ok((page, last))
-            })?;
-            self.is_over = last.is_none();
-            self.after = last.or_else(|| self.after.take());
-            self.page = page.into_iter();
+            let rest = &mut self.rest;
+            let page = run(py, || rest.page(&index))?;
+            self.is_over = page.is_none();
+            self.page = page.unwrap_or_default().into_iter();
         }
         self.page.next().map(|document| document_to_python(py, &document)).transpose()
     }

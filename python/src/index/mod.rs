@@ -1,9 +1,11 @@
 //! The store: how it is opened and closed. `documents.rs` handles documents, `searches.rs` searches,
-//! `maintain.rs` maintenance, and `learn.rs` learning from judged questions.
+//! `scoped.rs` the documents that pass a filter, `maintain.rs` maintenance, and `learn.rs` learning from
+//! judged questions.
 
 mod documents;
 mod learn;
 mod maintain;
+mod scoped;
 mod searches;
 
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ use crate::value::plain;
 
 pub use documents::Documents;
 pub use learn::AutoTune;
+pub use scoped::ScopedIndex;
 
 /// An index: documents, their embeddings and postings, and the model, in one folder.
 ///

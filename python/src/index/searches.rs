@@ -1,5 +1,6 @@
 //! Searches.
 
+use ehi::{Question, SearchRequest};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -22,13 +23,17 @@ impl Index {
     /// except dense a hit must contain `+word` and `"a phrase"`, and must not contain `-word`; the result's
     /// `signs` show the interpretation. `filter` is a dictionary in MongoDB's form. A `reranker` reorders the
     /// best `rerank_depth` hits. `no_memory` leaves judgments out. `unlogged` keeps the question out of the
-    /// log. `leaves` and `statistics` are for one search over several indexes: `ehi.shards`.
+    /// log. With `group_by`, a field, `k` counts groups of documents that have a value of it in common, each
+    /// with its best `per_group` hits (1 by default). `leaves` and `statistics` are for one search over
+    /// several indexes: `ehi.shards`.
     ///
     /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
     /// >>> hit.id, hit.text, hit.metadata
     /// ('tea', 'Green tea has caffeine.', {'year': 2021})
     /// >>> index.search("a drink", filter={"year": {"$gte": 2022}}).ids
     /// ['coffee']
+    /// >>> {hit.id: hit.group for hit in index.search("tea", k=3, group_by="year")}["tea"]
+    /// 2021
     /// >>> batch = index.search(["mending a tyre", "roasting"], k=2)
     /// >>> [result.ids[0] for result in batch]
     /// ['tyre', 'coffee']
@@ -37,8 +42,9 @@ impl Index {
     /// ['tyre']
     #[pyo3(signature = (query, k = 10, **options), text_signature = "($self, query, k=10, *, beam=None, \
         recall=None, exact=False, mode=None, alpha=None, rrf=None, bm25=None, filter=None, \
-        codes=None, encoder=None, ids_only=False, passages=None, reranker=None, rerank_depth=100, \
-        parallel=False, no_memory=False, unlogged=False, leaves=None, statistics=None)")]
+        codes=None, encoder=None, ids_only=False, passages=None, group_by=None, per_group=None, \
+        reranker=None, rerank_depth=100, parallel=False, no_memory=False, unlogged=False, leaves=None, \
+        statistics=None)")]
     fn search(
         &self,
         py: Python<'_>,
@@ -46,29 +52,8 @@ impl Index {
         k: usize,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        let array = query.cast::<PyUntypedArray>().ok();
-        let is_one = array.map_or(query.is_instance_of::<PyString>(), |array| array.ndim() == 1);
-        let request = request(py, k, options)?;
-        if request.parallel && !is_one {
-            return Err(PyValueError::new_err("`parallel` is for one question; several have a thread each"));
-        }
         let index = self.inner()?;
-        // A reranker reads a hundred documents for each question.
-        let each = if request.rerank.is_some() { 1 } else { QUESTIONS };
-        let results = match array {
-            Some(array) => {
-                let matrix = Matrix::new(array)?;
-                let search = |_, part: &[&[f32]]| index.search_many(part.iter().copied(), &request);
-                in_parts(py, &matrix.rows()?, each, search)?
-            }
-            None => {
-                let (texts, _) = one_or_more("query", query)?;
-                in_parts(py, &texts, each, |_, part| index.search_many(part, &request))?
-            }
-        };
-        let results = results.into_iter();
-        let results = results.map(|result| Ok(Py::new(py, SearchResult::new(py, result)?)?.into_any()));
-        one_or_list(py, results.collect::<PyResult<Vec<_>>>()?, is_one)
+        search(py, query, k, options, |part, request| index.search_many(part.iter().copied(), request))
     }
 
     /// Explains the hits of a search, as a dictionary; with `against_exact` compared with exact search.
@@ -90,6 +75,39 @@ impl Index {
         let request = request(py, k, options)?;
         self.report(py, |index| index.explain(&query, &request, against_exact))
     }
+}
+
+/// The results of one question or several; `search` gives those of some of them.
+pub fn search(
+    py: Python<'_>,
+    query: &Bound<'_, PyAny>,
+    k: usize,
+    options: Option<&Bound<'_, PyDict>>,
+    search: impl Fn(&[Question<'_>], &SearchRequest) -> ehi::Result<Vec<ehi::SearchResult>> + Sync,
+) -> PyResult<Py<PyAny>> {
+    let array = query.cast::<PyUntypedArray>().ok();
+    let is_one = array.map_or(query.is_instance_of::<PyString>(), |array| array.ndim() == 1);
+    let request = request(py, k, options)?;
+    if request.parallel && !is_one {
+        return Err(PyValueError::new_err("`parallel` is for one question; several have a thread each"));
+    }
+    let (matrix, texts);
+    let questions: Vec<Question<'_>> = match array {
+        Some(array) => {
+            matrix = Matrix::new(array)?;
+            matrix.rows()?.into_iter().map(Question::Vector).collect()
+        }
+        None => {
+            (texts, _) = one_or_more("query", query)?;
+            texts.iter().map(|text| Question::Text(text)).collect()
+        }
+    };
+    // A reranker reads a hundred documents for each question.
+    let each = if request.rerank.is_some() { 1 } else { QUESTIONS };
+    let results = in_parts(py, &questions, each, |_, part| search(part, &request))?;
+    let results = results.into_iter();
+    let results = results.map(|result| Ok(Py::new(py, SearchResult::new(py, result)?)?.into_any()));
+    one_or_list(py, results.collect::<PyResult<Vec<_>>>()?, is_one)
 }
 
 /// Questions per thread between checks for Ctrl-C.

@@ -1,5 +1,6 @@
 """A set of shards answers as one index does."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
 
+from local import made
+from places import SMALL
 from sets import COUNT, MODEL
 
 import ehi
@@ -67,6 +70,51 @@ def test_filters_and_embeddings(shards, single, questions):
     assert bits(answer.hits) == bits(shards.search(questions[0], 10, beam=3, mode="dense").hits)
     # No small set is searched by less than all of it unless that is asked for.
     assert shards.search(questions[0]).leaves == 0
+
+
+def test_counts_and_facets_are_those_of_one_index(shards, single):
+    for filter in (None, {}, {"place": {"$lt": 60}}, {"place": -1}):
+        assert shards.count(filter) == single.count(filter)
+        for most in (0, 7, COUNT):
+            fields = ["place", "none"]
+            assert shards.facets(fields, filter, most) == single.facets(fields, filter, most)
+    assert shards.facets("place")["place"]["range"] == [0, COUNT - 1]
+    with pytest.raises(ehi.FilterError):
+        shards.count({"place": {"$no": 1}})
+    with pytest.raises(ValueError, match="`most`"):
+        shards.facets("place", most=-1)
+
+
+def test_facets_of_any_values_are_those_of_one_index(tmp_path):
+    values = [None, True, 1, False, 0, "1", 1.5, 1e20, 2**53 + 1, float(2**53), [1, "a", 2], {"of": 1}]
+    values += ["\U0001f375", "\uffff", "2024-01-05T10:00:00Z", "2024-01-05T10:00:00.50Z", "2024-01-05T12:00:00+02:00", "2024-01-05"]
+    places = [*range(len(values)), 3, 1, 4, 1, 5]
+    documents = [
+        {"id": str(number), "text": "word", "metadata": {"of": values[place]}} for number, place in enumerate(places)
+    ]
+    documents.append({"id": "none", "text": "word"})
+    made(tmp_path / "set", documents, shards=3)
+    ehi.ray.delete(tmp_path / "set", "0")
+    with ehi.Index.create(tmp_path / "one", SMALL, passages=False) as one:
+        one.add(documents[1:])
+        with ehi.ray.open(tmp_path / "set", cache=tmp_path / "cache") as shards:
+            assert shards.count() == one.count() == len(documents) - 1
+            for filter in (None, {"of": {"$gte": 1}}):
+                for most in (3, 10, 100):
+                    found, expected = (each.facets("of", filter, most) for each in (shards, one))
+                    # As text, in which 1, 1.0 and true differ.
+                    assert json.dumps(found, sort_keys=True) == json.dumps(expected, sort_keys=True)
+
+
+def test_no_count_leaves_a_shard_out(tmp_path):
+    made(tmp_path / "set", [{"id": str(number), "text": "word"} for number in range(9)], shards=3)
+    with ehi.ray.open(tmp_path / "set", cache=tmp_path / "cache") as shards:
+        (folder, *_) = (tmp_path / "set" / "shards").iterdir()
+        shutil.rmtree(folder)
+        with pytest.raises(ehi.ray.ShardError):
+            shards.count()
+        with pytest.raises(ehi.ray.ShardError):
+            shards.facets("of")
 
 
 def test_judgments_count_as_in_one_index(published, single, questions, tmp_path):
@@ -147,6 +195,8 @@ def test_options_that_cannot_be(shards, questions):
             shards.search(query, **options)
     with pytest.raises(TypeError, match="`top_k` is not an option; known are k, beam, exact"):
         shards.search(question, top_k=2)
+    with pytest.raises(TypeError, match="`group_by` is not an option"):
+        shards.search(question, group_by="place")
     for several in (["a", "b"], np.ones((2, 384)), {"a": 1}):
         with pytest.raises(ehi.InputError, match="one question at a time; several: `ehi.ray.search_batch`"):
             shards.search(several)
