@@ -43,7 +43,7 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     let documents = [
         json!({ "_id": "long", "title": "Tree", "text": format!("{}tree leaf ", "nothing ".repeat(700_000)), "metadata": { "lang": "en" } }),
         json!({ "_id": "word", "text": "tree", "metadata": { "lang": "de", "tags": ["a", "b"] } }),
-        json!({ "_id": "hostile", "title": hostile, "text": hostile }),
+        json!({ "_id": "hostile", "title": hostile, "text": hostile, "metadata": { "lang": "en" } }),
     ];
     store(&flow, &documents);
     let explorer = Explorer::new(&flow.index(), &[]);
@@ -68,6 +68,11 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
         session.post("/api/search", &ask)
     };
     assert_eq!(ask(json!({ "mode": "lexical" })).ok()["ranked_by"]["mode"], "lexical");
+    // Values that only one document has are not offered.
+    let english =
+        json!({ "name": "lang", "value": "en", "filter": r#"{"lang":{"$eq":"en"}}"#, "documents": 2 });
+    let lang = json!({ "name": "lang", "values": [english], "distinct": 2 });
+    assert_eq!(ask(json!({ "facets": true })).ok()["facets"], json!([lang]));
     assert_eq!(ask(json!({ "beam": 1 })).ok()["stats"]["leaves_visited"], 1);
     assert_eq!(ask(json!({ "exact": true })).ok()["stats"]["leaves_visited"], 0);
     assert!(ask(json!({ "encoder": "full" })).ok()["stats"]["encoder"] == "full");

@@ -238,9 +238,13 @@ export function search(app, main) {
 /** The values of the hits' fields among all documents that pass the filters. */
 function values(narrow, facets, filters, filter) {
     const held = new Set(filters.map(own => own.filter));
-    const chip = ({ name, value, filter: own, documents }) => el("li", {}, own === null || held.has(own)
-        ? foreign("span", { class: "chip" }, `${value} ${count(documents)}`)
-        : foreign("button", { type: "button", class: "chip", title: "Only documents with this value", onclick: () => filter({ name, value, filter: own }) }, `${value} ${count(documents)}`));
+    const chip = ({ name, value, filter: own, documents }) => {
+        const text = [foreign("span", {}, value), " ", el("span", { class: "faint" }, count(documents))];
+        const free = own !== null && !held.has(own);
+        return el("li", {}, free
+            ? el("button", { type: "button", class: "chip", title: "Only documents with this value", onclick: () => filter({ name, value, filter: own }) }, text)
+            : el("span", { class: "chip" }, text));
+    };
     const row = ({ name, values, distinct }) => [
         foreign("dt", {}, name),
         el("dd", {}, el("ul", { class: "chips" }, values.map(chip), distinct > values.length ? el("li", { class: "small faint" }, `${count(distinct)} values in all`) : null)),
