@@ -119,7 +119,13 @@ fn main() {
     let index = fill("with metadata", true);
     if with_tree {
         let started = Instant::now();
-        let tuned = index.tune(&TuneOptions::default()).expect("a tree");
+        let options = TuneOptions {
+            leaves: Some(CENTRES as u32),
+            passes: Some(4),
+            always: true,
+            ..TuneOptions::default()
+        };
+        let tuned = index.tune(&options).expect("a tree");
         let curve = index.calibrate(&[]).expect("a curve");
         let point = curve.reaching(0.95, 10).expect("a number of leaves");
         let (leaves, beam, visited) = (tuned.leaves, point.beam, point.visited);

@@ -15,8 +15,10 @@ use crate::opening::{WaitArgs, open_read_only};
 use crate::printing;
 use crate::text::{counted, escaped};
 
-/// Ids deleted in one commit, and documents read at once.
-const GROUP: usize = 1_000;
+/// Ids deleted in one commit.
+const GROUP: usize = 10_000;
+/// Documents read at once.
+const READ: usize = 256;
 
 #[derive(clap::Args)]
 pub struct GetArgs {
@@ -116,7 +118,7 @@ pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.filter {
         None => index.iter().try_for_each(|document| visit(document?))?,
         Some(filter) => {
-            for ids in ids_where(&index, filter)?.chunks(GROUP) {
+            for ids in ids_where(&index, filter)?.chunks(READ) {
                 index.get_many(ids)?.into_iter().flatten().try_for_each(&mut visit)?;
             }
         }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::arguments::filter;
 use crate::failure::Failure;
+use crate::hits::say_notes;
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::store::ReportArgs;
@@ -39,7 +40,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.report.json {
         return printing::json(out, &Facets { facets: &facets });
     }
-    facets.iter().try_for_each(|facet| write(facet, out)).map_err(Failure::Output)
+    facets.iter().try_for_each(|facet| write(facet, out)).map_err(Failure::Output)?;
+    if let Some(filter) = &args.filter {
+        say_notes(&index.why_nothing_passes(filter)?);
+    }
+    Ok(())
 }
 
 fn write(facet: &Facet, out: &mut dyn Write) -> std::io::Result<()> {
@@ -53,9 +58,7 @@ fn write(facet: &Facet, out: &mut dyn Write) -> std::io::Result<()> {
         missing => writeln!(out, "; {} without the field", counted(*missing, "document"))?,
     }
     for value in values {
-        let shown =
-            value.value.as_str().map_or_else(|| value.value.to_string(), |text| escaped(text).to_string());
-        writeln!(out, "{:>8}  {shown}", value.documents)?;
+        writeln!(out, "{:>8}  {}", value.documents, escaped(&value.value.to_string()))?;
     }
     Ok(())
 }

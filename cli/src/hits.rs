@@ -47,12 +47,17 @@ pub fn write_hits(
     write_signs(out, &result.signs)?;
     let mut group = None;
     for (place, hit) in result.iter().enumerate() {
-        if let (Some(GroupBy { field, .. }), Some(value)) = (&result.request.group_by, &hit.group)
-            && group != Some(value)
-        {
-            writeln!(out, "{}: {}", escaped(field), escaped(&value.to_string()))?;
+        if let Some(GroupBy { field, .. }) = &result.request.group_by {
+            let field = escaped(field);
+            match &hit.group {
+                None => writeln!(out, "without {field}")?,
+                Some(value) if group == Some(value) => {}
+                Some(value) => {
+                    writeln!(out, "{field}: {}", line_of(&value.to_string()))?;
+                }
+            }
+            group = hit.group.as_ref();
         }
-        group = hit.group.as_ref();
         let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
         let title = line_of(&hit.document.title);
         let score = match (hit.rerank_score, similarity(hit)) {

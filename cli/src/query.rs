@@ -52,7 +52,7 @@ pub struct QueryArgs {
     /// Hits in groups of documents with the same value of this field of the metadata, `-k` groups
     #[arg(long, value_name = "FIELD")]
     group_by: Option<String>,
-    /// Hits of each group, at most
+    /// Hits of each group, at most, of those among the best documents: twice as many as all groups can show
     #[arg(long, value_name = "COUNT", requires = "group_by")]
     per_group: Option<usize>,
     /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, except

@@ -53,9 +53,17 @@ pub(crate) fn slice(bits: &[u64], range: Range<usize>) -> Vec<u64> {
             _ => word(place) >> shift | word(place + 1) << (64 - shift),
         })
         .collect();
-    let all = all(range.len());
-    zip(&mut slice, &all, |own, all| own & all);
+    if let Some(last) = slice.last_mut()
+        && !range.len().is_multiple_of(64)
+    {
+        *last &= (1 << (range.len() % 64)) - 1;
+    }
     slice
+}
+
+/// Number of rows in both of two sets.
+pub(crate) fn shared(bits: &[u64], other: &[u64]) -> usize {
+    bits.iter().zip(other).map(|(a, b)| (a & b).count_ones() as usize).sum()
 }
 
 pub(crate) fn count(bits: &[u64]) -> usize {

@@ -175,7 +175,7 @@ fn read_operator(field: &str, operator: &str, value: &Value) -> Result<Filter> {
         ("$in" | "$nin", _) => wrong(operator, VALUES),
         ("$all", Value::Array(values)) => Ok(Filter::has_all(field, values.clone())),
         ("$all", _) => wrong(operator, "an array of values, as in {\"tags\": {\"$all\": [\"a\", \"b\"]}}"),
-        ("$size", _) => match value.as_u64().and_then(|size| size.try_into().ok()) {
+        ("$size", _) => match whole(value).and_then(|size| size.try_into().ok()) {
             Some(size) => Ok(Filter::size(field, size)),
             None => wrong(operator, "a whole number, as in {\"tags\": {\"$size\": 2}}"),
         },
@@ -191,6 +191,12 @@ fn read_operator(field: &str, operator: &str, value: &Value) -> Result<Filter> {
         (operator, _) if operator.starts_with('$') => misplaced(operator, &ON_FILTERS, BESIDE),
         _ => bare(field),
     }
+}
+
+/// A number from 0 without a fraction, also as `2.0`.
+fn whole(value: &Value) -> Option<u64> {
+    let float = || value.as_f64().filter(|size| *size >= 0.0 && size.fract() == 0.0 && *size < 1e15);
+    value.as_u64().or_else(|| float().map(|size| size as u64))
 }
 
 /// The text that an expression such as `^docs/` looks for at the beginning; `None` for other expressions.

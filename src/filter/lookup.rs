@@ -122,10 +122,10 @@ impl<'a> FieldLists<'a> {
         let is_all = bits::count(among) == self.rows;
         let count = |list: usize| {
             if is_all {
-                return Ok(self.lists.get(list).ok_or(BadLists)?[0] as usize);
+                return Ok((self.lists.get(list).ok_or(BadLists)?[0] as usize).min(self.rows));
             }
             Ok(match self.list(list)? {
-                List::Bits(bits) => bits.iter().zip(among).map(|(a, b)| (a & b).count_ones() as usize).sum(),
+                List::Bits(own) => bits::shared(own, among),
                 List::Rows(rows) => rows.iter().filter(|row| bits::has(among, **row as usize)).count(),
             })
         };

@@ -160,8 +160,8 @@ impl Filter {
         Self::test(Test::OneOf { field: field.into(), values })
     }
 
-    /// The field, an array, has each of the values, or the field itself equals all of them; with an empty
-    /// list, the filter matches nothing.
+    /// The field is an array that has each of the values, or a single value that equals each of them; with an
+    /// empty list, the filter matches nothing.
     pub fn has_all(field: impl Into<String>, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         let field = field.into();
         let parts: Vec<Self> = values.into_iter().map(|value| Self::eq(&*field, value)).collect();
@@ -174,7 +174,7 @@ impl Filter {
     }
 
     /// The field is a string that begins with this text, or an array with such a string; compared byte by
-    /// byte, also times.
+    /// byte, even if it is a time.
     pub fn starts_with(field: impl Into<String>, prefix: impl Into<String>) -> Self {
         Self::test(Test::Prefix { field: field.into(), prefix: prefix.into() })
     }
@@ -261,16 +261,17 @@ impl Filter {
         }
     }
 
-    /// The only scalar at a field of a document, with its key; `None` if the field is missing, or has an
-    /// array or an object.
+    /// The only scalar at a field of a document, with its key; `None` if the field is missing or null, or has
+    /// an array or an object.
     pub(crate) fn scalar_at(metadata: Option<&Value>, field: &str) -> Option<(Vec<u8>, Value)> {
-        let mut found = Vec::new();
+        let (mut found, mut is_other) = (None, false);
         each_at(metadata, field, |value| {
-            found.extend(value.cloned());
-            false
+            let own = value.and_then(key::key).zip(value.cloned());
+            is_other = found.is_some() || value.is_some() && own.is_none();
+            found = own;
+            is_other
         });
-        let [value] = <[Value; 1]>::try_from(found).ok()?;
-        Some((key::key(&value)?, value))
+        found.filter(|(_, value)| !is_other && !value.is_null())
     }
 
     /// Passes each test to `visit`, in order.

@@ -21,8 +21,8 @@ impl Index {
         Ok(serving.matching(&serving.view(), Some(filter))?.len())
     }
 
-    /// The ids of the documents that pass a filter, in byte order, all of one generation. Costs as
-    /// [`Self::count_where`], and reading the ids.
+    /// The ids of the documents that pass a filter, in byte order, all of one generation. Costs what
+    /// [`Self::count_where`] does, plus reading the ids.
     ///
     /// # Errors
     /// Failures of reading.
@@ -47,8 +47,7 @@ impl Index {
     /// The values of some fields among the documents that pass a filter, or among all, with the number of
     /// documents that have each: in the order of `fields`, each with its `most` most frequent values.
     ///
-    /// Costs as [`Self::count_where`], and one step for each value of the fields, or for each document and
-    /// value that few documents have.
+    /// Costs what [`Self::count_where`] does, plus a pass over the lists of the fields' values.
     ///
     /// # Errors
     /// Failures of reading.

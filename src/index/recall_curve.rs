@@ -69,6 +69,15 @@ impl RecallCurve {
         curve.points.iter().find(|point| point.recall >= recall)
     }
 
+    /// As [`Self::reaching`]: the number of leaves, and the share of documents in them. More hits than were
+    /// measured are taken to lie in more leaves, in proportion.
+    pub(crate) fn among(&self, recall: f64, hits: f64) -> Option<(usize, f64)> {
+        let deepest = self.depths.last()?.depth as f64;
+        let wider = (hits / deepest).max(1.0);
+        let point = self.reaching(recall, hits.min(deepest) as usize)?;
+        Some(((point.beam as f64 * wider).ceil() as usize, point.visited * wider))
+    }
+
     /// Whether it applies to a collection of `documents` documents.
     pub(crate) fn holds_for(&self, documents: usize) -> bool {
         documents <= self.documents.saturating_mul(MOST_CHANGE)
@@ -140,6 +149,9 @@ mod tests {
         assert_eq!(curve.reaching(0.9, 1).map(|point| point.beam), Some(2));
         // More hits than were measured.
         assert_eq!(curve.reaching(0.5, 11), None);
+        assert_eq!(curve.among(0.9, 5.0), Some((2, 0.9)));
+        assert_eq!(curve.among(0.9, 25.0), Some((5, 2.25)));
+        assert_eq!(curve.among(0.9, f64::INFINITY).map(|(beam, _)| beam), Some(usize::MAX));
     }
 
     #[test]

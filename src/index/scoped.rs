@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Index;
-use super::search::{Question, SearchRequest, SearchResult};
+use super::search::{Question, Scope, SearchRequest, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::filter::{Facet, Filter};
@@ -11,13 +11,32 @@ use crate::filter::{Facet, Filter};
 /// An index as if it had only the documents that pass a filter: those of one tenant, or those that a user may
 /// read. Made by [`Index::scoped`].
 ///
-/// No call returns, counts or deletes another document, and no note tells of one. Scores by words depend on
-/// how frequent words are in the whole index. Documents are inserted into the index itself: one with the id
-/// of another tenant's document replaces it.
+/// No call returns, counts or deletes another document, and no note or number tells of one: a search has
+/// times and no counts, and hits do not name judgments, which may be those of others, though these count.
+/// Scores by words depend on how frequent words are in the whole index. Documents are inserted into the index
+/// itself: one with the id of another tenant's document replaces it.
 #[derive(Clone, Debug)]
 pub struct Scoped<'a> {
     index: &'a Index,
     scope: Filter,
+}
+
+/// A result without what tells of other documents, or of questions that others have judged.
+fn discreet(mut result: SearchResult, request: &SearchRequest) -> SearchResult {
+    result.hits.iter_mut().for_each(|hit| hit.judged = None);
+    let SearchStats { reranked, encoder, encode, beam, scan, lexical, fetch, rerank, .. } = result.stats;
+    let stats = SearchStats {
+        reranked,
+        encoder,
+        encode,
+        beam,
+        scan,
+        lexical,
+        fetch,
+        rerank,
+        ..SearchStats::default()
+    };
+    SearchResult { request: request.clone(), stats, ..result }
 }
 
 impl Index {
@@ -45,11 +64,23 @@ impl Scoped<'_> {
         question: impl Into<Question<'q>>,
         request: &SearchRequest,
     ) -> Result<SearchResult> {
-        let filter = Some(Arc::new(self.within(request.filter.as_deref())));
-        let within = SearchRequest { filter, ..request.clone() };
-        let mut answers = self.index.search_within(Some(&self.scope), [question], &within)?;
-        let answer = answers.pop().ok_or(InputError::EmptyQuery)?;
-        Ok(SearchResult { request: request.clone(), ..answer })
+        self.search_many([question], request)?.pop().ok_or_else(|| InputError::EmptyQuery.into())
+    }
+
+    /// As [`Index::search_many`]; the filter of the request applies too.
+    ///
+    /// # Errors
+    /// Those of [`Index::search_many`].
+    pub fn search_many<'q>(
+        &self,
+        questions: impl IntoIterator<Item: Into<Question<'q>>>,
+        request: &SearchRequest,
+    ) -> Result<Vec<SearchResult>> {
+        let asked = request.filter.as_deref();
+        let within = SearchRequest { filter: Some(Arc::new(self.within(asked))), ..request.clone() };
+        let scope = Scope { filter: &self.scope, asked };
+        let results = self.index.search_within(Some(scope), questions, &within)?;
+        Ok(results.into_iter().map(|result| discreet(result, request)).collect())
     }
 
     /// As [`Index::get`].

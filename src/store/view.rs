@@ -496,6 +496,9 @@ impl<'a> Run<'a> {
     pub(crate) fn live_among(&self, rows: &[u64]) -> usize {
         match self.live() == self.len() {
             true => bits::count(rows),
+            false if self.rows.start == 0 => {
+                bits::count(rows) - bits::shared(rows, self.part.tombstones.words())
+            }
             false => bits::rows(rows).filter(|&at| self.is_live(at as usize)).count(),
         }
     }

@@ -206,6 +206,10 @@ fn a_scope_shows_and_deletes_nothing_of_others() {
             let found = scoped.search_with("tree leaf", &request).unwrap();
             assert!(found.iter().all(|hit| expected.contains(&&hit.id)), "{filter}");
             assert_eq!(found.request, request);
+            // Counts would tell how many documents of others have a word.
+            let stats = found.stats;
+            let counts = (stats.documents_visited, stats.postings_scored, stats.documents_checked);
+            assert_eq!((counts, stats.visited_fraction), ((0, 0, 0), 0.0));
         }
         let [tenants] = &scoped.facets(["tenant"], Some(&filter), 10).unwrap()[..] else { unreachable!() };
         assert!(tenants.values.iter().all(|value| value.value == *tenant), "{tenants:?}");
@@ -227,6 +231,12 @@ fn a_scope_shows_and_deletes_nothing_of_others() {
         }
     }
     assert_eq!(index.ids().unwrap(), stored.keys().cloned().collect::<Vec<_>>());
+    // A judgment counts, and its question is not shown.
+    let tea = index.scoped(Filter::eq("tenant", "t1"));
+    let own = tea.ids(None).unwrap().remove(0);
+    index.record("a question of somebody", &own, 1).unwrap();
+    let found = tea.search_with("A question of somebody", &SearchRequest::dense().k(3)).unwrap();
+    assert_eq!((&found.hits[0].id, &found.hits[0].judged), (&own, &None));
     // Another tenant's documents have the field, and it holds strings there.
     index.insert(document(&mut rng, 900, &json!({ "tenant": "other", "secret": "x" }))).unwrap();
     let scoped = index.scoped(Filter::eq("tenant", "t0"));

@@ -24,9 +24,10 @@ impl Index {
 
 /// An index as if it had only the documents that pass a filter, made by `Index.scoped`.
 ///
-/// No call returns, counts or deletes another document. Scores by words depend on how frequent words are in
-/// the whole index. Documents are added to the index itself: one with the id of another tenant's document
-/// replaces it.
+/// No call returns, counts or deletes another document, and no note or number tells of one: a search has
+/// times and no counts, and hits do not name judgments, though these count. Scores by words depend on how
+/// frequent words are in the whole index. Documents are added to the index itself: one with the id of another
+/// tenant's document replaces it.
 ///
 /// >>> recent = index.scoped({"year": {"$gte": 2022}})
 /// >>> recent.search("green tea").ids, recent.get("tea"), recent.count(), recent.ids({"year": 2021})
@@ -64,7 +65,7 @@ impl ScopedIndex {
         let index = self.index.get().inner()?;
         let scoped = index.scoped(self.scope.clone());
         searches::search(py, query, k, options, |part, request| {
-            part.iter().map(|question| scoped.search_with(*question, request)).collect()
+            scoped.search_many(part.iter().copied(), request)
         })
     }
 

@@ -120,7 +120,7 @@ fn arrays_and_beginnings() {
             json!({"v": {"$all": []}}),
             json!({"v": {"$all": [["a"]]}}),
             json!({"v": {"$size": 2}}),
-            json!({"v": {"$size": 0}}),
+            json!({"v": {"$size": 0.0}}),
             json!({"v": {"$not": {"$size": 2}}}),
             json!({"v": {"$regex": "^a"}}),
             json!({"v": {"$regex": "^a\\.b"}}),

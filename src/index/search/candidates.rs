@@ -105,8 +105,12 @@ impl<'a> Selector<'a> {
                 out.push(RowCandidates::all(run));
                 continue;
             };
-            let mask = Some(filter.mask(&run)?.into_boxed_slice());
-            let candidates = RowCandidates { run, mask };
+            let candidates = match run.len() {
+                // Without a bit set for one row.
+                1 if !filter.passes(run.first_row())? => continue,
+                1 => RowCandidates::all(run),
+                _ => RowCandidates { mask: Some(filter.mask(&run)?.into_boxed_slice()), run },
+            };
             let own = candidates.len();
             if own > 0 {
                 found += own;

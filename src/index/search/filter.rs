@@ -150,13 +150,17 @@ impl<'a> RowFilter<'a> {
             let (seen, passed) = self.sample(0..self.view.rows() as u32)?;
             return Ok(passed as f64 / seen.max(1) as f64);
         };
-        let in_memory: Vec<Range<u32>> =
-            self.parts.iter().filter(|part| part.segment().is_none()).map(rows_of).collect();
-        for rows in in_memory {
-            let (seen, own) = self.sample(rows.clone())?;
-            passed += own * rows.len() / seen.max(1);
+        let in_memory: Vec<(Range<u32>, usize)> = self
+            .parts
+            .iter()
+            .filter(|part| part.segment().is_none())
+            .map(|part| (rows_of(part), part.live()))
+            .collect();
+        for (rows, live) in in_memory {
+            let (seen, own) = self.sample(rows)?;
+            passed += own * live / seen.max(1);
         }
-        Ok(passed as f64 / self.view.live_rows().max(1) as f64)
+        Ok((passed as f64 / self.view.live_rows().max(1) as f64).min(1.0))
     }
 
     /// The number of live rows evaluated in this range, and how many of them pass.

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use serde_json::Value;
 
 use super::asked::Asked;
+use super::fusion::HitScores;
 use super::passing::metadata;
 use super::plan::Plan;
 use super::rank::Ranked;
@@ -19,6 +20,8 @@ use crate::store::View;
 /// few groups.
 const WIDER: usize = 2;
 const WIDENING: usize = 4;
+/// Most documents ranked to find groups.
+const MOST_RANKED: usize = 10_000;
 
 impl ActiveModel {
     /// The rows of the best groups, those of a group one after the other, best groups first.
@@ -35,10 +38,10 @@ impl ActiveModel {
             let ranked = self.rank_asked(view, asked, &Plan { k, ..*plan })?;
             let found = ranked.rows.len();
             let groups = grouped(view, &ranked, plan.k.get(), group_by)?;
-            if groups.len() == plan.k.get() || found < depth {
+            if groups.len() == plan.k.get() || found < depth || depth >= MOST_RANKED {
                 return Ok(in_groups(ranked, groups));
             }
-            depth = depth.saturating_mul(WIDENING);
+            depth = depth.saturating_mul(WIDENING).min(MOST_RANKED);
         }
     }
 }
@@ -73,7 +76,13 @@ fn grouped(view: &View, ranked: &Ranked, k: usize, group_by: &GroupBy) -> Result
 fn in_groups(ranked: Ranked, groups: Vec<Group>) -> Ranked {
     let places = groups.iter().flat_map(|(_, places)| places);
     let rows = places.clone().map(|&place| ranked.rows[place]).collect();
-    let scores = places.filter_map(|&place| ranked.scores.get(place).copied()).collect();
+    let dense = |place: usize| HitScores {
+        dense: Some(ranked.rows[place].0),
+        dense_rank: Some(place + 1),
+        ..HitScores::default()
+    };
+    let scores = places.map(|&place| ranked.scores.get(place).copied().unwrap_or_else(|| dense(place)));
+    let scores = scores.collect();
     let groups = groups.into_iter().flat_map(|(value, places)| vec![value; places.len()]).collect();
     Ranked { rows, scores, groups, ..ranked }
 }

@@ -48,7 +48,7 @@ pub(super) use judged_texts::JudgedTexts;
 #[cfg(feature = "eval")]
 pub(crate) use memory::RecalledDocument;
 pub(super) use passing::Passing;
-pub(crate) use plan::Plan;
+pub(crate) use plan::{Plan, Scope};
 pub(super) use rank::Ranked;
 #[cfg(feature = "eval")]
 pub(crate) use rank::best_of;

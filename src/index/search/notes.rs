@@ -2,8 +2,8 @@
 
 use super::asked::Asked;
 use super::encode::QueryEncoder;
-use super::passing::metadata;
-use super::plan::Plan;
+use super::passing::{Passing, metadata};
+use super::plan::{Plan, Scope};
 use crate::error::Result;
 use crate::filter::{Filter, Observed};
 use crate::ids::Row;
@@ -23,12 +23,9 @@ impl ActiveModel {
         plan: &Plan<'_>,
         is_empty: bool,
     ) -> Result<Vec<String>> {
-        let mut notes = match plan.filter() {
-            Some(filter) if is_empty => match plan.scope {
-                // What is cached is of all documents.
-                Some(_) => why_filtered(view, filter, plan.scope)?,
-                None => self.why_nothing_passes(view, filter)?,
-            },
+        let mut notes = match (plan.filter(), plan.scope) {
+            (Some(_), Some(scope)) if is_empty => self.why_nothing_in(view, scope)?,
+            (Some(filter), None) if is_empty => self.why_nothing_passes(view, filter)?,
             _ => Vec::new(),
         };
         notes.extend(asked.note.clone());
@@ -39,7 +36,19 @@ impl ActiveModel {
     }
 
     fn why_nothing_passes(&self, view: &View, filter: &Filter) -> Result<Vec<String>> {
-        self.filters.notes(filter, view.generation(), || why_filtered(view, filter, None))
+        self.filters.notes(filter, view.generation(), || {
+            let step = view.rows().div_ceil(MOST_LOOKED_AT).max(1);
+            let rows = (0..view.rows() as u32).step_by(step).map(Row).filter(|row| view.is_live(*row));
+            why_filtered(view, filter, rows, step == 1)
+        })
+    }
+
+    /// The same of the documents in a scope.
+    fn why_nothing_in(&self, view: &View, scope: Scope<'_>) -> Result<Vec<String>> {
+        let Some(asked) = scope.asked else { return Ok(Vec::new()) };
+        let passing = Passing::of(view, scope.filter, &self.filters)?;
+        let is_all = passing.len() <= MOST_LOOKED_AT;
+        why_filtered(view, asked, passing.rows().take(MOST_LOOKED_AT), is_all)
     }
 }
 
@@ -56,24 +65,26 @@ impl Index {
     }
 }
 
-/// Why no document passes a filter, as far as the fields of those in `scope` tell; empty if one passes.
-fn why_filtered(view: &View, filter: &Filter, scope: Option<&Filter>) -> Result<Vec<String>> {
+/// Why no document passes a filter, as far as the fields of these documents tell; empty if one passes.
+/// `is_all`: no other document is meant.
+fn why_filtered(
+    view: &View,
+    filter: &Filter,
+    rows: impl Iterator<Item = Row>,
+    is_all: bool,
+) -> Result<Vec<String>> {
     let mut observed = Observed::new(filter);
-    let step = view.rows().div_ceil(MOST_LOOKED_AT).max(1);
-    for row in (0..view.rows() as u32).step_by(step).map(Row).filter(|row| view.is_live(*row)) {
+    for row in rows {
         // Once per document.
         if view.head(row)? != row {
             continue;
         }
         let (id, stored) = view.tags(row)?;
         let metadata = metadata(stored)?;
-        if scope.is_some_and(|scope| !scope.matches(id, metadata.as_ref())) {
-            continue;
-        }
         if filter.matches(id, metadata.as_ref()) {
             return Ok(Vec::new());
         }
         observed.look(metadata.as_ref());
     }
-    Ok(observed.notes(step == 1))
+    Ok(observed.notes(is_all))
 }

@@ -15,7 +15,7 @@ use crate::index::active_model::ActiveModel;
 use crate::passages::Span;
 use crate::store::View;
 
-/// Most passages of a hit whose words are counted.
+/// Passages of a hit, the nearest by embeddings, whose words are counted.
 const PASSAGES_READ: usize = 16;
 
 impl ActiveModel {
@@ -33,7 +33,9 @@ impl ActiveModel {
             return Ok(vec![Vec::new(); ranked.rows.len()]);
         }
         let words = match &asked.words {
-            Some(words) if ranked.ranked_by != RankedBy::Dense => {
+            Some(words)
+                if !matches!(ranked.ranked_by, RankedBy::Dense | RankedBy::Hybrid { alpha: Some(1.0) }) =>
+            {
                 Some(WordSearch::new(view, words, self.analysis(), plan)?)
             }
             _ => None,
@@ -75,7 +77,10 @@ impl ActiveModel {
         row: Row,
     ) -> Result<Vec<(f32, Row)>> {
         let mut dense = self.scores_of(view, &asked.vector, &view.rows_of(row)?)?;
-        dense.truncate(PASSAGES_READ);
+        if dense.len() == 1 {
+            return Ok(dense);
+        }
+        let others = dense.split_off(PASSAGES_READ.min(dense.len()));
         let rows: Vec<Row> = dense.iter().map(|&(_, row)| row).collect();
         let by_words: HashMap<Row, f32> =
             words.best_passages(row, &rows)?.into_iter().map(|(score, row)| (row, score)).collect();
@@ -90,7 +95,8 @@ impl ActiveModel {
             })
             .collect();
         let both = fuse(&candidates, Fusion::Convex(0.5), 0.5, &|a, b| a.cmp(&b));
-        Ok(both.into_iter().map(|(score, row, scores)| (scores.dense.unwrap_or(score), row)).collect())
+        let both = both.into_iter().map(|(score, row, scores)| (scores.dense.unwrap_or(score), row));
+        Ok(both.chain(others).collect())
     }
 
     /// The rows of a document that were candidates: those in a visited leaf.

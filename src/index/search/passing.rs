@@ -6,6 +6,7 @@ use super::damage::damaged;
 use super::filter::{FilterCache, RowFilter};
 use crate::error::Result;
 use crate::filter::{Filter, Tally, bits};
+use crate::ids::Row;
 use crate::store::{Run, View};
 
 /// Live documents of a view.
@@ -53,6 +54,14 @@ impl<'a> Passing<'a> {
     /// Number of documents.
     pub fn len(&self) -> usize {
         self.parts.iter().map(|(_, rows)| bits::count(rows)).sum()
+    }
+
+    /// Their representative rows, ascending.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        self.parts.iter().flat_map(|(part, rows)| {
+            let first = part.first_row().0;
+            bits::rows(rows).map(move |row| Row(first + row))
+        })
     }
 
     /// Their ids, in byte order.

@@ -20,9 +20,16 @@ pub(crate) struct Plan<'a> {
     pub k: NonZeroUsize,
     /// Whether to run on the current rayon pool instead of the calling thread.
     pub parallel: bool,
-    /// Part of the filter: nothing is said of documents that do not pass it.
-    pub scope: Option<&'a Filter>,
+    /// What the filter is made of, if part of it is a scope.
+    pub scope: Option<Scope<'a>>,
     pub request: &'a SearchRequest,
+}
+
+/// A filter whose other documents nothing is said of, and the one that the caller gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope<'a> {
+    pub filter: &'a Filter,
+    pub asked: Option<&'a Filter>,
 }
 
 impl<'a> Plan<'a> {

@@ -46,6 +46,8 @@ pub(crate) struct Ranked {
 
 /// Share of the documents above which scoring all of them in order is as cheap as visiting leaves.
 const MOST_VISITED: f64 = 0.5;
+/// A product with a leaf's weights takes the time of scoring this many rows by their codes.
+const ROWS_PER_LEAF: f64 = 4.0;
 /// Share of the documents below which those that pass a filter are scored without the tree.
 const RARE: f64 = 0.01;
 
@@ -68,8 +70,11 @@ impl ActiveModel {
                 // The best `k` of those that pass are about the best `k / share` of all, where it does not
                 // depend on the question which ones pass.
                 let among = (plan.k.get() as f64 / share).ceil();
-                let point = curve.reaching(*recall, among as usize)?;
-                NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED.min(share))
+                let (beam, visited) = curve.among(*recall, among)?;
+                // Finding leaves costs more than scoring few rows by their codes.
+                let leaves = self.model().indexer.shape().leaves() as f64;
+                let is_worth_it = share == 1.0 || share * view.live_rows() as f64 > ROWS_PER_LEAF * leaves;
+                NonZeroUsize::new(beam).filter(|_| is_worth_it && visited <= MOST_VISITED)
             }
         }
     }

@@ -94,9 +94,10 @@ pub enum Reach {
 
 /// Groups of documents with the same value of a field: chunks of one text, or variants of one product.
 ///
-/// The best hit of a group determines its rank. Its others, up to `per_group`, are those among the best
-/// `2 k per_group` documents, or more if it took more to find `k` groups. The value is a number, a string, a
-/// boolean or null; a document without the field, or with an array or an object there, is a group of its own.
+/// The best hit of a group determines its rank. A group has up to `per_group` hits, taken from the best
+/// `2 k per_group` documents, or from more, up to 10,000, if these have fewer than `k` groups. The value is a
+/// number, a string or a boolean; a document without the field, or with null, an array or an object there, is
+/// a group of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupBy {
     /// A key of the metadata, or a path of keys separated by dots, as in a [`Filter`].
@@ -168,16 +169,16 @@ pub struct SearchRequest {
     ///
     /// Returns `k` hits whenever that many documents pass: until then the search visits more leaves than the
     /// reach asks for. With [`Reach::Recall`] it visits the leaves that it would for `k` divided by the share
-    /// of documents that pass, or scores all that pass without the tree if that is less work. With
-    /// [`Reach::Beam`] it does the latter if fewer than one in a hundred pass.
+    /// of documents that pass, or scores all that pass without the tree if they are few or in most leaves.
+    /// With [`Reach::Beam`] it does the latter if fewer than one in a hundred pass.
     /// [`SearchStats`](crate::SearchStats) says how far the search went.
     ///
     /// Lists of the values of metadata say which documents pass, where there are such lists
     /// ([`Index::count_where`](crate::Index::count_where)); results of the last few filters are cached.
     pub filter: Option<Arc<Filter>>,
-    /// Whether the hits are those of groups of documents with the same value of a field: [`Self::k`] groups
-    /// then. [`InputError::InapplicableOption`] with a reranker, in [`Index::explain`](crate::Index::explain)
-    /// and in [`Index::candidates`](crate::Index::candidates).
+    /// Groups hits by the value of a field; [`Self::k`] then counts groups. [`InputError::Conflict`] with a
+    /// reranker, and [`InputError::InapplicableOption`] in [`Index::explain`](crate::Index::explain) and
+    /// [`Index::candidates`](crate::Index::candidates).
     pub group_by: Option<GroupBy>,
     /// Maximum passages per hit: its best ones among the candidates, best first; only the best if absent,
     /// and none with 0. If words are used, all of a candidate's passages are scored, otherwise those in

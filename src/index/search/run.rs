@@ -6,11 +6,10 @@ use rayon::prelude::*;
 
 use super::asked::Asked;
 use super::input::Question;
-use super::plan::Plan;
+use super::plan::{Plan, Scope};
 use super::request::SearchRequest;
 use super::result::SearchResult;
 use crate::error::{InputError, Result};
-use crate::filter::Filter;
 use crate::index::Index;
 
 impl Index {
@@ -61,11 +60,10 @@ impl Index {
         self.search_within(None, questions, request)
     }
 
-    /// As [`Self::search_many`], with notes only about documents that pass `scope`, which is part of the
-    /// filter.
+    /// As [`Self::search_many`], with a scope that is part of the filter: notes are about documents in it.
     pub(in crate::index) fn search_within<'q>(
         &self,
-        scope: Option<&Filter>,
+        scope: Option<Scope<'_>>,
         questions: impl IntoIterator<Item: Into<Question<'q>>>,
         request: &SearchRequest,
     ) -> Result<Vec<SearchResult>> {

@@ -115,6 +115,36 @@ impl<'a> From<&'a Words> for EncoderText<'a> {
     }
 }
 
+/// The first two letters of the words of a question: a word of a text that begins in another way has none of
+/// its terms, except for a few irregular forms, so that it need not be split into terms or stemmed.
+struct Beginnings(Vec<[u8; 2]>);
+
+impl Beginnings {
+    fn of(question: &str) -> Self {
+        Self(ascii_words(question).map(beginning).collect())
+    }
+
+    /// The words of a text that begin as one of the question does, and those that are not ASCII.
+    fn words_of(&self, text: &str) -> String {
+        let mut words = String::new();
+        for word in ascii_words(text).filter(|word| !word.is_ascii() || self.0.contains(&beginning(word))) {
+            words.push_str(word);
+            words.push(' ');
+        }
+        words
+    }
+}
+
+/// Sequences of letters, digits and whatever is not ASCII.
+fn ascii_words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn beginning(word: &str) -> [u8; 2] {
+    let mut bytes = word.bytes().map(|byte| byte.to_ascii_lowercase());
+    [bytes.next().unwrap_or(0), bytes.next().unwrap_or(0)]
+}
+
 /// A question's terms in the parts of one view.
 pub(super) struct WordSearch<'a> {
     view: &'a View,
@@ -260,13 +290,14 @@ impl<'a> WordSearch<'a> {
     /// weight times `c (k1 + 1) / (c + k1)`, where the passage contains it c times.
     pub fn best_passages(&self, row: Row, passages: &[Row]) -> Result<Vec<(f32, Row)>> {
         let terms = self.part_of(row).map_or(&[][..], |(_, terms)| terms);
+        let beginnings = Beginnings::of(&self.words.text);
         let document = self.view.document(row)?;
         let mut scored = Vec::with_capacity(passages.len());
         for &passage in passages {
             let span = self.view.span(passage)?.unwrap_or_default();
             let mut found = Vec::new();
-            let text = span.part(&document.text).unwrap_or_default();
-            self.analysis.list_terms(text, &mut found)?;
+            let text = beginnings.words_of(span.part(&document.text).unwrap_or_default());
+            self.analysis.list_terms(&text, &mut found)?;
             let weight = |(term, own): (&u32, &QueryTerm<'_>)| {
                 let count = found.iter().filter(|other| *other == term).count() as f32;
                 own.weight * count * (self.k1 + 1.0) / (count + self.k1)
