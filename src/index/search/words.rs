@@ -4,7 +4,7 @@
 //! Required or excluded words, and phrases, are searched in the texts of the few rows that would be among the
 //! best: posting lists say which rows contain the terms, but not where.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -115,13 +115,21 @@ impl<'a> From<&'a Words> for EncoderText<'a> {
     }
 }
 
-/// The first two letters of the words of a question: a word of a text that begins in another way has none of
-/// its terms, except for a few irregular forms, so that it need not be split into terms or stemmed.
+/// A word of a question with less than this share of the greatest weight does not tell passages apart.
+const LEAST_WEIGHT: f32 = 0.2;
+
+/// The first two letters of the words of a question that count: a word of a text that begins in another way
+/// has none of their terms, except for a few irregular forms, so that it need not be split into terms or
+/// stemmed.
 struct Beginnings(Vec<[u8; 2]>);
 
 impl Beginnings {
-    fn of(question: &str) -> Self {
-        Self(ascii_words(question).map(beginning).collect())
+    fn of(question: &str, weight: impl Fn(&str) -> Result<f32>) -> Result<Self> {
+        let words: Vec<(&str, f32)> =
+            ascii_words(question).map(|word| Ok((word, weight(word)?))).collect::<Result<_>>()?;
+        let most = words.iter().map(|&(_, weight)| weight).fold(0.0, f32::max);
+        let count = words.iter().filter(|&&(_, weight)| weight >= LEAST_WEIGHT * most);
+        Ok(Self(count.map(|(word, _)| beginning(word)).collect()))
     }
 
     /// The words of a text that begin as one of the question does, and those that are not ASCII.
@@ -157,6 +165,7 @@ pub(super) struct WordSearch<'a> {
     k1: f32,
     /// Rows whose texts were examined, and whether they contain all that is required and nothing excluded.
     looked_at: RefCell<HashMap<Row, bool>>,
+    beginnings: OnceCell<Beginnings>,
     pub stats: LexicalStats,
     /// Time taken so far.
     pub elapsed: Duration,
@@ -216,6 +225,7 @@ impl<'a> WordSearch<'a> {
             norms: Norms::new(bm25, average),
             k1: bm25.k1,
             looked_at: RefCell::default(),
+            beginnings: OnceCell::new(),
             stats: LexicalStats::default(),
             elapsed: started.elapsed(),
         })
@@ -290,7 +300,13 @@ impl<'a> WordSearch<'a> {
     /// weight times `c (k1 + 1) / (c + k1)`, where the passage contains it c times.
     pub fn best_passages(&self, row: Row, passages: &[Row]) -> Result<Vec<(f32, Row)>> {
         let terms = self.part_of(row).map_or(&[][..], |(_, terms)| terms);
-        let beginnings = Beginnings::of(&self.words.text);
+        let beginnings = match self.beginnings.get() {
+            Some(beginnings) => beginnings,
+            None => {
+                let beginnings = Beginnings::of(&self.words.text, |word| self.weight(word))?;
+                self.beginnings.get_or_init(|| beginnings)
+            }
+        };
         let document = self.view.document(row)?;
         let mut scored = Vec::with_capacity(passages.len());
         for &passage in passages {
@@ -309,6 +325,15 @@ impl<'a> WordSearch<'a> {
         // The sort is stable: equal passages stay in text order.
         scored.sort_by(|a: &(f32, Row), b| b.0.total_cmp(&a.0));
         Ok(scored)
+    }
+
+    /// The greatest weight of a word's terms.
+    fn weight(&self, word: &str) -> Result<f32> {
+        let mut terms = Vec::new();
+        self.analysis.list_terms(word, &mut terms)?;
+        let Some((_, own)) = self.parts.first() else { return Ok(0.0) };
+        let weights = self.terms.iter().zip(own).filter(|(term, _)| terms.contains(term));
+        Ok(weights.map(|(_, own)| own.weight).fold(0.0, f32::max))
     }
 
     /// Whether the texts of a row contain every required sequence and no excluded one.
