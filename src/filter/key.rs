@@ -17,14 +17,14 @@ const SIZE: u8 = 4;
 /// A byte for the type, then for
 /// - a boolean: 0 or 1
 /// - a number: the greatest f64 up to it, as 8 bytes, highest first, the sign inverted, and of a negative one
-///   all other bits too; then 2 bytes, highest first: what is left of an integer that no f64 holds
+///   all other bits too; then what is left of an integer that no f64 holds, in 2 bytes, highest first
 /// - a string: its bytes in UTF-8; for a time, date and time in UTC to the second, the fraction without zeros
 ///   at its end, and `\0Z` if the zone is known
 pub(crate) fn key(value: &Value) -> Option<Vec<u8>> {
     Some(match value {
         Value::Null => vec![NULL],
         Value::Bool(value) => vec![BOOLEAN, u8::from(*value)],
-        Value::Number(number) => number_key(number)?.to_vec(),
+        Value::Number(number) => number_key(number)?,
         Value::String(text) => match time::key(text) {
             Some(time) => [&[STRING], &*time].concat(),
             None => text_key(text),
@@ -55,7 +55,7 @@ pub(crate) fn value(key: &[u8]) -> Option<Value> {
     match kind {
         NULL if rest.is_empty() => Some(Value::Null),
         BOOLEAN => Some(Value::Bool(rest == [1])),
-        NUMBER => number(rest.try_into().ok()?),
+        NUMBER => number(rest),
         STRING => {
             let text = std::str::from_utf8(rest).ok()?;
             let time = text.strip_suffix("\0Z").map(|time| format!("{time}Z"));
@@ -72,11 +72,11 @@ pub(crate) fn is_number(key: &[u8]) -> bool {
 }
 
 /// A number by the bytes of its key after the first.
-fn number(key: &[u8; 10]) -> Option<Value> {
+fn number(key: &[u8]) -> Option<Value> {
     let (float, rest) = key.split_first_chunk()?;
     let ordered = u64::from_be_bytes(*float);
     let bits = if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered };
-    let (float, rest) = (f64::from_bits(bits), u16::from_be_bytes(rest.try_into().ok()?));
+    let (float, rest) = (f64::from_bits(bits), rest.try_into().map_or(0, u16::from_be_bytes));
     // A float of this size is an integer of the same value, if it has no fraction.
     let whole = (float.fract() == 0.0 && float.abs() < 2e19).then(|| float as i128 + i128::from(rest));
     let whole = whole.and_then(|whole| match i64::try_from(whole) {
@@ -89,7 +89,7 @@ fn number(key: &[u8; 10]) -> Option<Value> {
 /// The key of null.
 pub(super) const NULL_KEY: &[u8] = &[NULL];
 
-fn number_key(number: &Number) -> Option<[u8; 11]> {
+fn number_key(number: &Number) -> Option<Vec<u8>> {
     let (float, rest) = match integer(number) {
         Some(integer) => {
             let nearest = integer as f64;
@@ -101,10 +101,8 @@ fn number_key(number: &Number) -> Option<[u8; 11]> {
     };
     let bits = float.to_bits();
     let ordered = if float.is_sign_negative() { !bits } else { bits | 1 << 63 };
-    let mut key = [NUMBER; 11];
-    key[1..9].copy_from_slice(&ordered.to_be_bytes());
-    key[9..].copy_from_slice(&rest.to_be_bytes());
-    Some(key)
+    let rest = if rest == 0 { &[][..] } else { &rest.to_be_bytes() };
+    Some([&[NUMBER], &ordered.to_be_bytes()[..], rest].concat())
 }
 
 #[cfg(test)]

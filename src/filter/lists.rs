@@ -15,8 +15,11 @@ const MOST_FIELDS: usize = 1_000;
 const MOST_NAME_BYTES: usize = 512;
 /// A list of more than one row in this many is a bit per row.
 const DENSE: usize = 32;
-/// Lists may take one in this many of the bytes that documents and embeddings take.
-const LARGEST_SHARE: u64 = 10;
+/// Lists may take one in this many of the bytes that documents and embeddings take, which is about a tenth of
+/// their files: these also have codes.
+const LARGEST_SHARE: u64 = 8;
+/// Bytes that lists may take, however many documents there are: their places are `u32`.
+const MOST_BYTES: usize = u32::MAX as usize;
 /// Bytes that lists may take, however few documents there are.
 const FEWEST_BYTES: usize = 64 << 10;
 
@@ -34,14 +37,14 @@ pub(super) const EVERYTHING: u64 = 2;
 pub(crate) struct BuiltLists {
     /// Fields in the order of their bytes, joined, and the end of each.
     names: Vec<u8>,
-    name_ends: Vec<u64>,
+    name_ends: Vec<u32>,
     /// Of each field: flags, and the end of its lists among all lists.
     fields: Vec<[u32; 2]>,
     /// Keys of the lists, those of a field ascending, joined, and the end of each.
     keys: Vec<u8>,
-    key_ends: Vec<u64>,
+    key_ends: Vec<u32>,
     /// Of each list: how many rows it has, and where it begins: a dense one in `bits`, others in `rows`.
-    lists: Vec<[u64; 2]>,
+    lists: Vec<[u32; 2]>,
     /// Rows, ascending within a list.
     rows: Vec<u32>,
     /// A bit for each row of the segment.
@@ -76,10 +79,10 @@ pub(crate) struct ListBuilder {
 
 impl ListBuilder {
     /// For `rows` rows of `documents` documents, which take `bytes` bytes with their embeddings. Lists take
-    /// at most a tenth of that: those of the fields with the largest are left out.
+    /// at most an eighth of that: those of the fields with the largest are left out.
     pub(crate) fn new(rows: usize, documents: usize, bytes: u64) -> Self {
         let rows_per_document = rows.div_ceil(documents.max(1));
-        let most = ((bytes / LARGEST_SHARE) as usize).max(FEWEST_BYTES);
+        let most = ((bytes / LARGEST_SHARE) as usize).clamp(FEWEST_BYTES, MOST_BYTES);
         Self { fields: BTreeMap::new(), more: 0, rows, rows_per_document, most, size: 0 }
     }
 
@@ -140,7 +143,7 @@ impl ListBuilder {
         let mut of_list = Vec::new();
         for (name, field) in &mut self.fields {
             built.names.extend_from_slice(name.as_bytes());
-            built.name_ends.push(built.names.len() as u64);
+            built.name_ends.push(built.names.len() as u32);
             if field.state & LEFT_OUT != 0 {
                 built.fields.push([field.state, built.lists.len() as u32]);
                 continue;
@@ -175,7 +178,7 @@ impl Field {
             return name.len() + 16;
         }
         let present = (4 * self.present.len() * rows_per_document).min(rows / 8);
-        let values = self.key_bytes + 24 * self.keys.len() + 4 * self.found.len() * rows_per_document;
+        let values = self.key_bytes + 12 * self.keys.len() + 4 * self.found.len() * rows_per_document;
         name.len() + 40 + present + values
     }
 
@@ -216,7 +219,7 @@ impl Field {
 impl BuiltLists {
     fn push(&mut self, key: &[u8], list: &[u32], rows: usize) {
         self.keys.extend_from_slice(key);
-        self.key_ends.push(self.keys.len() as u64);
+        self.key_ends.push(self.keys.len() as u32);
         let is_dense = is_dense(list.len(), rows);
         let start = if is_dense { self.bits.len() } else { self.rows.len() };
         match is_dense {
@@ -226,7 +229,7 @@ impl BuiltLists {
             }
             false => self.rows.extend_from_slice(list),
         }
-        self.lists.push([list.len() as u64, start as u64]);
+        self.lists.push([list.len() as u32, start as u32]);
     }
 
     /// The lists of `rows` rows, as read.

@@ -19,11 +19,11 @@ pub(crate) struct FieldLists<'a> {
     pub rows: usize,
     pub more: u64,
     pub names: &'a [u8],
-    pub name_ends: &'a [u64],
+    pub name_ends: &'a [u32],
     pub fields: &'a [[u32; 2]],
     pub keys: &'a [u8],
-    pub key_ends: &'a [u64],
-    pub lists: &'a [[u64; 2]],
+    pub key_ends: &'a [u32],
+    pub lists: &'a [[u32; 2]],
     pub listed: &'a [u32],
     pub bits: &'a [u64],
 }
@@ -315,7 +315,7 @@ enum List<'a> {
 }
 
 /// An entry of joined ones.
-fn entry<'a>(joined: &'a [u8], ends: &[u64], place: usize) -> Result<&'a [u8]> {
+fn entry<'a>(joined: &'a [u8], ends: &[u32], place: usize) -> Result<&'a [u8]> {
     let start = if place == 0 { 0 } else { *ends.get(place - 1).ok_or(BadLists)? };
     let end = *ends.get(place).ok_or(BadLists)?;
     joined.get(start as usize..end as usize).ok_or(BadLists)
