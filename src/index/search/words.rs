@@ -133,13 +133,8 @@ impl Beginnings {
     }
 
     /// The words of a text that begin as one of the question does, and those that are not ASCII.
-    fn words_of(&self, text: &str) -> String {
-        let mut words = String::new();
-        for word in ascii_words(text).filter(|word| !word.is_ascii() || self.0.contains(&beginning(word))) {
-            words.push_str(word);
-            words.push(' ');
-        }
-        words
+    fn words_of<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        ascii_words(text).filter(|word| !word.is_ascii() || self.0.contains(&beginning(word)))
     }
 }
 
@@ -166,6 +161,8 @@ pub(super) struct WordSearch<'a> {
     /// Rows whose texts were examined, and whether they contain all that is required and nothing excluded.
     looked_at: RefCell<HashMap<Row, bool>>,
     beginnings: OnceCell<Beginnings>,
+    /// The terms of words of texts, because some tokenizers are slow.
+    terms_of: RefCell<HashMap<String, Vec<u32>>>,
     pub stats: LexicalStats,
     /// Time taken so far.
     pub elapsed: Duration,
@@ -226,6 +223,7 @@ impl<'a> WordSearch<'a> {
             k1: bm25.k1,
             looked_at: RefCell::default(),
             beginnings: OnceCell::new(),
+            terms_of: RefCell::default(),
             stats: LexicalStats::default(),
             elapsed: started.elapsed(),
         })
@@ -312,8 +310,9 @@ impl<'a> WordSearch<'a> {
         for &passage in passages {
             let span = self.view.span(passage)?.unwrap_or_default();
             let mut found = Vec::new();
-            let text = beginnings.words_of(span.part(&document.text).unwrap_or_default());
-            self.analysis.list_terms(&text, &mut found)?;
+            for word in beginnings.words_of(span.part(&document.text).unwrap_or_default()) {
+                self.add_terms(word, &mut found)?;
+            }
             let weight = |(term, own): (&u32, &QueryTerm<'_>)| {
                 let count = found.iter().filter(|other| *other == term).count() as f32;
                 own.weight * count * (self.k1 + 1.0) / (count + self.k1)
@@ -327,10 +326,24 @@ impl<'a> WordSearch<'a> {
         Ok(scored)
     }
 
+    /// Adds the terms of a word of a text.
+    fn add_terms(&self, word: &str, found: &mut Vec<u32>) -> Result<()> {
+        if let Some(terms) = self.terms_of.borrow().get(word) {
+            found.extend(terms);
+            return Ok(());
+        }
+        let mut terms = Vec::new();
+        // As it stands in a text, which some tokenizers tell from its beginning.
+        self.analysis.list_terms(&format!(" {word}"), &mut terms)?;
+        found.extend(&terms);
+        self.terms_of.borrow_mut().insert(word.to_owned(), terms);
+        Ok(())
+    }
+
     /// The greatest weight of a word's terms.
     fn weight(&self, word: &str) -> Result<f32> {
         let mut terms = Vec::new();
-        self.analysis.list_terms(word, &mut terms)?;
+        self.add_terms(word, &mut terms)?;
         let Some((_, own)) = self.parts.first() else { return Ok(0.0) };
         let weights = self.terms.iter().zip(own).filter(|(term, _)| terms.contains(term));
         Ok(weights.map(|(_, own)| own.weight).fold(0.0, f32::max))
