@@ -67,6 +67,8 @@ impl ActiveModel {
                 }
                 let measured = self.measured();
                 let curve = measured.recall.as_ref().filter(|curve| curve.holds_for(view.live()))?;
+                // For more hits than were measured, every document is scored.
+                curve.reaching(*recall, plan.k.get())?;
                 // The best `k` of those that pass are about the best `k / share` of all, where it does not
                 // depend on the question which ones pass.
                 let among = (plan.k.get() as f64 / share).ceil();
