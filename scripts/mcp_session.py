@@ -19,7 +19,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 # Absolute, since some servers are started in another folder.
 PROGRAM, MODEL = map(os.path.abspath, sys.argv[1:])
-READS = ["search", "get", "explain", "stats"]
+READS = ["search", "get", "explain", "facets", "stats"]
 WRITES = ["insert", "delete", "judge"]
 QUESTION = "Does vitamin D protect against infection?"
 TOPICS = ["vitamin D and infection", "steeping of tea", "cells of the immune system", "roots of old trees"]

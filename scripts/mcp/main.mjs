@@ -15,7 +15,7 @@ import { Client as Client1 } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport as Stdio1 } from "@modelcontextprotocol/sdk/client/stdio.js";
 
 const [PROGRAM, MODEL] = process.argv.slice(2);
-const READS = ["search", "get", "explain", "stats"];
+const READS = ["search", "get", "explain", "facets", "stats"];
 const WRITES = ["insert", "delete", "judge"];
 const QUESTION = "Does vitamin D protect against infection?";
 const TOPICS = ["vitamin D and infection", "steeping of tea", "cells of the immune system", "roots of old trees"];
