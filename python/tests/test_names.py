@@ -119,7 +119,7 @@ def test_every_call_of_an_index_has_a_name_here():
 
 def test_every_call_of_a_scope_has_a_name_here():
     names = rust_names("Scoped", "index")
-    elsewhere = {"search_with": "search", "delete_where": "delete"}
+    elsewhere = {"search_many": "search", "search_with": "search", "delete_where": "delete"}
     compare(names, lambda name: hasattr(ehi.ScopedIndex, name), elsewhere)
 
 

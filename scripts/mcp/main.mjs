@@ -39,6 +39,7 @@ const CALLS = [
     ["get", { id: "study/1", part: "metadata" }],
     ["explain", { question: QUESTION, k: 2, mode: "hybrid", exact: true }],
     ["explain", { question: QUESTION, beam: 2 }],
+    ["facets", { fields: ["number", "absent"], filter: { number: { $gte: 1 } }, most: 3 }],
     ["stats", {}],
     ["insert", { documents: [document(102), { id: "plain", text: "Moss grows on stones." }, { id: "", text: "x" }] }],
     ["judge", { question: QUESTION, id: "study/0", grade: 2, weight: 0.5 }],
