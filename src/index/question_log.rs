@@ -130,7 +130,7 @@ impl Index {
         let Err(error) = append(self.path(), question) else { return };
         match error.kind() {
             NotFound => {}
-            // The log is its owner's: others who may read the index do not write to it.
+            // Users who may read an index without writing to it do not log their questions.
             PermissionDenied | ReadOnlyFilesystem => {
                 tracing::debug!(index = %self.path().display(), %error, "a question was not logged");
             }

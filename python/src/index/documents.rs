@@ -243,7 +243,7 @@ pub struct Documents {
     page: std::vec::IntoIter<Document>,
 }
 
-/// What is not read yet.
+/// The documents that are still to be read.
 enum Rest {
     /// All after the id of the last document that was read.
     All { after: Option<String> },

@@ -220,19 +220,26 @@ impl<'a> RowFilter<'a> {
     /// cached.
     pub fn all(&mut self) -> Result<Vec<(Run<'a>, Bits)>> {
         let mut all = Vec::with_capacity(self.parts.len());
+        let mut is_new = false;
         for part in self.parts.clone() {
             let known = part.segment().and_then(|segment| self.known.segments.get(&segment)).cloned();
             let bits = match known {
-                Some(Of::All(bits)) => bits,
+                Some(Of::All(bits)) => {
+                    all.push((part, bits));
+                    continue;
+                }
                 Some(Of::Some(answer)) => self.decide(&part, &answer)?,
                 None => self.decide(&part, &undecided(&part))?,
             };
             if let Some(segment) = part.segment() {
                 self.known.segments.insert(segment, Of::All(Arc::clone(&bits)));
+                is_new = true;
             }
             all.push((part, bits));
         }
-        self.cache.put(self.filter, self.known.clone());
+        if is_new {
+            self.cache.put(self.filter, self.known.clone());
+        }
         Ok(all)
     }
 
