@@ -1,9 +1,9 @@
 //! The tool `facets`.
 
-use ehi::{Facet, FacetValue, Filter};
+use ehi::{Facet, FacetValue, SearchRequest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::limits::{ANSWER, FACETS, FIELDS, REST, TITLE, fit, json_bytes, start_json, within};
 use super::tool::{Call, within_limit};
@@ -70,10 +70,9 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
     let Arguments { fields, filter, most } = arguments;
     within("the number of fields", fields.len(), 1..=FIELDS)?;
     let most = within("most", most, 1..=FACETS)?;
-    let read = |json: Value| json.as_str().map_or_else(|| Filter::from_json(&json), str::parse);
-    let filter = within_limit(filter)?.map(read).transpose().map_err(ehi::Error::from)?;
+    let filter = SearchRequest::from_json(json!({ "filter": within_limit(filter)? }))?.filter;
     let index = call.index()?;
-    let facets = index.facets(fields.iter().map(String::as_str), filter.as_ref(), most)?;
+    let facets = index.facets(fields.iter().map(String::as_str), filter.as_deref(), most)?;
     let room = (ANSWER - REST) / fields.len() - REST / FIELDS;
     let bounded = |facet: Facet| FieldValues {
         field: start_json(&facet.field, TITLE).0.to_owned(),
