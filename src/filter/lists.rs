@@ -27,6 +27,14 @@ const FEWEST_BYTES: usize = 64 << 10;
 pub(super) const HAS_ARRAYS: u32 = 1;
 /// In the state of a field: its lists were left out.
 pub(super) const LEFT_OUT: u32 = 2;
+/// In the state of a field: the bits of its first list are followed by those of [`BLOCKS`] blocks of its
+/// other lists.
+pub(super) const HAS_BLOCKS: u32 = 4;
+/// The blocks of a field: each has the rows of a part of the lists, so that a range need not read them all.
+/// The parts have about equally many rows.
+pub(super) const BLOCKS: usize = 16;
+/// Fewest lists of a field with blocks.
+const FEWEST_LISTS: usize = 64;
 /// There are fields that are not named.
 const OTHERS: u64 = 1;
 /// The lists decide nothing: the metadata of a document is an array or cannot be read.
@@ -165,6 +173,9 @@ impl ListBuilder {
                 let own = field.found[first..].iter().take_while(|(other, _)| *other == number);
                 list(key, &mut own.map(|(_, head)| *head));
             }
+            if built.push_blocks(built.fields.last().map_or(0, |[_, end]| *end as usize), rows) {
+                field.state |= HAS_BLOCKS;
+            }
             built.fields.push([field.state, built.lists.len() as u32]);
         }
         built
@@ -179,7 +190,9 @@ impl Field {
         }
         let present = (4 * self.present.len() * rows_per_document).min(rows / 8);
         let values = self.key_bytes + 12 * self.keys.len() + 4 * self.found.len() * rows_per_document;
-        name.len() + 40 + present + values
+        // Of rows that are passages, more may have a key.
+        let has_blocks = self.keys.len() + 1 >= FEWEST_LISTS && present == rows / 8;
+        name.len() + 40 + present + values + if has_blocks { BLOCKS * rows / 8 } else { 0 }
     }
 
     fn add(&mut self, head: u32, metadata: &Value, name: &str) {
@@ -232,6 +245,25 @@ impl BuiltLists {
         self.lists.push([list.len() as u32, start as u32]);
     }
 
+    /// Adds the blocks of the field whose lists are those from `first` on: if it is in many rows, and its
+    /// lists of values are many and none of them is dense, so that their rows are joined.
+    fn push_blocks(&mut self, first: usize, rows: usize) -> bool {
+        let [present, values @ ..] = &self.lists[first..] else { return false };
+        let is_dense = |list: &[u32; 2]| is_dense(list[0] as usize, rows);
+        if values.len() + 1 < FEWEST_LISTS || !is_dense(present) || values.iter().any(is_dense) {
+            return false;
+        }
+        let before = values[0][1] as usize;
+        let all = self.rows.len() - before;
+        let mut blocks = vec![bits::none(rows); BLOCKS];
+        for &[count, start] in values {
+            let (start, block) = (start as usize, block_of(start as usize - before, all));
+            bits::set(&mut blocks[block], &self.rows[start..start + count as usize]);
+        }
+        self.bits.extend(blocks.concat());
+        true
+    }
+
     /// The lists of `rows` rows, as read.
     #[cfg(test)]
     pub(super) fn read(&self, rows: usize) -> super::FieldLists<'_> {
@@ -253,6 +285,11 @@ impl BuiltLists {
             bytemuck::cast_slice(&self.bits),
         ]
     }
+}
+
+/// The block of a list that begins at this place among `all` rows of a field's lists.
+pub(super) fn block_of(start: usize, all: usize) -> usize {
+    start * BLOCKS / all.max(1)
 }
 
 /// Whether a list of `count` of `rows` rows is a bit per row.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::bits;
 use super::key::{NULL_KEY, is_scalar, key, size_key, text_key};
-use super::lists::{EVERYTHING, HAS_ARRAYS, LEFT_OUT};
+use super::lists::{BLOCKS, EVERYTHING, HAS_ARRAYS, HAS_BLOCKS, LEFT_OUT, block_of};
 use super::matches::{Relation, Test};
 use super::tally::Tally;
 use super::{Filter, Join, Node, time};
@@ -95,8 +95,8 @@ impl Filter {
 
 /// What is known of a field.
 enum Known {
-    /// The numbers of its lists; the first has the rows where it is present.
-    Listed(Range<usize>),
+    /// The numbers of its lists; the first has the rows where it is present. And whether it has blocks.
+    Listed(Range<usize>, bool),
     /// No document has it.
     Absent,
     /// The metadata decides.
@@ -117,7 +117,7 @@ impl<'a> FieldLists<'a> {
         let lists = match self.field(field)? {
             Known::Undecided => return Ok(None),
             Known::Absent => return Ok(Some(Tally::default())),
-            Known::Listed(lists) => lists,
+            Known::Listed(lists, _) => lists,
         };
         let is_all = bits::count(among) == self.rows;
         let count = |list: usize| {
@@ -159,19 +159,18 @@ impl<'a> FieldLists<'a> {
             }
             return Ok(Some(found));
         };
-        let lists = match self.field(field)? {
+        let (lists, has_blocks) = match self.field(field)? {
             Known::Undecided => return Ok(None),
-            Known::Listed(lists) => lists,
-            Known::Absent => 0..0,
+            Known::Listed(lists, has_blocks) => (lists, has_blocks),
+            Known::Absent => (0..0, false),
         };
         let values = (lists.start + 1).min(lists.end)..lists.end;
         match test {
             Test::Ids(_) => {}
             Test::Exists { .. } => lists.take(1).try_for_each(|list| self.add(list, &mut found))?,
             Test::Compare { relation, value, .. } => {
-                for list in self.related(values, *relation, value)? {
-                    self.add(list, &mut found)?;
-                }
+                let range = self.related(values, *relation, value)?;
+                self.add_range(&lists, has_blocks, range, &mut found)?;
             }
             Test::Prefix { prefix, .. } => {
                 // A key has a time in another form than the string.
@@ -183,12 +182,12 @@ impl<'a> FieldLists<'a> {
                     Ok(entry(self.keys, self.key_ends, list)?.cmp(&prefix).then(Ordering::Greater))
                 });
                 let (Err(start) | Ok(start)) = start?;
-                for list in start..values.end {
-                    if !entry(self.keys, self.key_ends, list)?.starts_with(&prefix) {
-                        break;
-                    }
-                    self.add(list, &mut found)?;
-                }
+                let end = search(start..values.end, |list| {
+                    let begins = entry(self.keys, self.key_ends, list)?.starts_with(&prefix);
+                    Ok(if begins { Ordering::Less } else { Ordering::Greater })
+                });
+                let (Err(end) | Ok(end)) = end?;
+                self.add_range(&lists, has_blocks, start..end, &mut found)?;
             }
             Test::Size { size, .. } => {
                 if let Ok(list) = self.find(values, &size_key(*size))? {
@@ -244,7 +243,7 @@ impl<'a> FieldLists<'a> {
         let first = if place == 0 { 0 } else { end(place - 1)?[1] };
         let lists = first as usize..last as usize;
         if lists.start < lists.end && lists.end <= self.lists.len() {
-            Ok(Known::Listed(lists))
+            Ok(Known::Listed(lists, state & HAS_BLOCKS != 0))
         } else {
             Err(BadLists)
         }
@@ -288,6 +287,52 @@ impl<'a> FieldLists<'a> {
         match self.list(list)? {
             List::Bits(bits) => bits::zip(found, bits, |a, b| a | b),
             List::Rows(rows) => bits::set(found, rows),
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of a range of the lists of a field.
+    fn add_range(
+        &self,
+        lists: &Range<usize>,
+        has_blocks: bool,
+        range: Range<usize>,
+        found: &mut [u64],
+    ) -> Result<()> {
+        if !has_blocks || range.is_empty() {
+            return range.into_iter().try_for_each(|list| self.add(list, found));
+        }
+        let place =
+            |list: usize| self.lists.get(list).map(|&[count, start]| [count as usize, start as usize]);
+        let [_, before] = place(lists.start + 1).ok_or(BadLists)?;
+        let [count, last] = place(lists.end - 1).ok_or(BadLists)?;
+        let all = (last + count).checked_sub(before).ok_or(BadLists)?;
+        // None of the lists is dense, so their rows are joined.
+        let start = |list: usize| if list == lists.end { Some(last + count) } else { Some(place(list)?[1]) };
+        let block = |list: usize| {
+            Ok(block_of(place(list).ok_or(BadLists)?[1].checked_sub(before).ok_or(BadLists)?, all))
+        };
+        let mut add = |range: Range<usize>| {
+            let rows = start(range.start).ok_or(BadLists)?..start(range.end).ok_or(BadLists)?;
+            bits::set(found, self.listed.get(rows).ok_or(BadLists)?);
+            Ok(())
+        };
+        // Whole blocks, and the lists before and after them.
+        let first_of = |wanted: usize| {
+            let order = |list| Ok(block(list)?.cmp(&wanted).then(Ordering::Greater));
+            search(range.clone(), order).map(|(Ok(list) | Err(list))| list)
+        };
+        let (first, end) = (block(range.start)? + 1, block(range.end - 1)?);
+        if first >= end {
+            return add(range);
+        }
+        add(range.start..first_of(first)?)?;
+        add(first_of(end)?..range.end)?;
+        let [_, present] = place(lists.start).ok_or(BadLists)?;
+        let words = bits::words(self.rows);
+        for block in first..end.min(BLOCKS) {
+            let start = present + (1 + block) * words;
+            bits::zip(found, self.bits.get(start..start + words).ok_or(BadLists)?, |a, b| a | b);
         }
         Ok(())
     }

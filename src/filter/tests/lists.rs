@@ -107,3 +107,40 @@ fn lists_of_unreadable_metadata_decide_nothing() {
         assert_eq!(answer(&built, 2, &json!({ "a": 1 })).undecided(), 2);
     }
 }
+
+/// Fields with blocks, with and without arrays, and one whose dense list prevents them.
+#[test]
+fn ranges_over_many_values_find_what_their_values_say() {
+    let number = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let documents: Vec<Value> = (0..3_000)
+        .map(|n| {
+            let several: Vec<u64> = (0..n % 4).map(|m| number(7 * n + m) % 500).collect();
+            let mixed = if n % 3 == 0 { json!(5) } else { json!(number(n) % 1_000) };
+            json!({ "one": number(n) % 2_000, "name": format!("n{}", number(n) % 700), "several": several, "mixed": mixed })
+        })
+        .collect();
+    let built = built(&documents, 100 << 20);
+    for round in 0..200 {
+        let (from, to) = (number(round) % 2_200, number(round + 500) % 2_200);
+        let digits = from.to_string();
+        let filters = [
+            json!({ "one": { "$gte": from, "$lt": to } }),
+            json!({ "one": { "$gt": from } }),
+            json!({ "one": { "$lte": from } }),
+            json!({ "several": { "$gte": from / 4 } }),
+            json!({ "several": { "$lt": to / 4 } }),
+            json!({ "mixed": { "$gte": from / 2 } }),
+            json!({ "name": { "$regex": format!("^n{}", &digits[..1]) } }),
+            json!({ "name": { "$regex": format!("^n{}", &digits[..digits.len().min(2)]) } }),
+            json!({ "name": { "$gt": format!("n{from}") } }),
+        ];
+        for filter in filters {
+            let answer = answer(&built, documents.len(), &filter);
+            assert_eq!(answer.undecided(), 0);
+            let read = Filter::from_json(&filter).unwrap();
+            for (row, document) in documents.iter().enumerate() {
+                assert_eq!(answer.of(row), Some(read.matches("", Some(document))), "{filter} {document}");
+            }
+        }
+    }
+}
