@@ -193,6 +193,29 @@ pub enum InputError {
         /// The requested ones.
         given: Passages,
     },
+    /// A document whose time of expiry cannot be read
+    /// ([`IndexBuilder::expires`](crate::IndexBuilder::expires)).
+    #[error(
+        "document {id:?} does not say when it expires: its {field} is {found}; write a time with its zone, such \
+         as \"2027-01-31T18:00:00Z\", a number of seconds since 1970, or null"
+    )]
+    BadExpiry {
+        /// The document's id.
+        id: String,
+        /// The field of its metadata.
+        field: String,
+        /// The value as JSON.
+        found: String,
+    },
+    /// Documents of an index expire by another field than requested, or do not expire; it is fixed when it is
+    /// created.
+    #[error("documents of the index expire by {}, not by {given}", index.as_deref().unwrap_or("no field"))]
+    ExpiresMismatch {
+        /// The field of the index.
+        index: Option<String>,
+        /// The requested one.
+        given: String,
+    },
     /// Documents of an index without passages, for one with an embedding per passage.
     #[error(
         "the index has passages of {passages} tokens, and the other index has none; insert the documents' texts"

@@ -63,6 +63,10 @@ pub struct CreateArgs {
     /// Store one embedding for each document, made from as much of its start as the encoder reads
     #[arg(long, conflicts_with = "passages")]
     whole: bool,
+    /// Documents expire by this field of their metadata: a time with its zone, such as 2027-01-31T18:00:00Z,
+    /// or a number of seconds since 1970. From then on no search finds them
+    #[arg(long, value_name = "FIELD")]
+    expires: Option<String>,
 }
 
 /// Arguments of a command that writes and reports.
@@ -129,6 +133,10 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         None if args.whole => builder,
         None => builder.sized_passages(),
     };
+    let builder = match &args.expires {
+        Some(field) => builder.expires(field),
+        None => builder,
+    };
     let index = builder.create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => counted(bundle.model().indexer().shape().leaves(), "leaf"),
@@ -138,7 +146,10 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let dim = encoder.dim();
     let passages =
         index.passages().map_or_else(String::new, |passages| format!("; passages of {passages} tokens"));
-    writeln!(out, "created {}: {tree}; {dim} dimensions{passages}", printing::path(&args.index))
+    let expires = args.expires.as_ref();
+    let expires =
+        expires.map_or_else(String::new, |field| format!("; documents expire by {}", escaped(field)));
+    writeln!(out, "created {}: {tree}; {dim} dimensions{passages}{expires}", printing::path(&args.index))
         .map_err(Failure::Output)?;
     describe::write_prompts(out, encoder).map_err(Failure::Output)
 }
@@ -308,6 +319,13 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         let fields: Vec<String> = stats.unlisted_fields.iter().map(|field| escaped(field)).collect();
         let fields = fields.join(", ");
         writeln!(out, "filters        slow by {fields}: lists of their values would take too many bytes")?;
+    }
+    if let Some(field) = &stats.expires {
+        let expired = match stats.expired {
+            0 => String::new(),
+            expired => format!("; past their time and on disk until `ehi compact`: {expired}"),
+        };
+        writeln!(out, "expiry         by {}{expired}", escaped(field))?;
     }
     let unreadable = || "cannot be read; see `ehi verify`".to_owned();
     let said = judgments.as_ref().map_or_else(unreadable, JudgmentStats::line);

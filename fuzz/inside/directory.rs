@@ -39,6 +39,7 @@ fn sample() -> &'static Path {
             model_hash: ModelHash([0; 32]),
             terms: 1,
             passages: None,
+            expires: None,
         };
         let store = Store::create(dir.path(), &config, StoreOptions::default()).expect("a new directory");
         let commit = |from, to, deletes: &[&str]| {

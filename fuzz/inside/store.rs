@@ -95,6 +95,7 @@ pub fn log(bytes: &[u8]) {
         model_hash: ModelHash([0; 32]),
         terms: 1,
         passages: None,
+        expires: None,
     };
     let Ok(checked) = batch.check(&config) else { return };
     if written.append(&log::encode(&checked, false), Room::Ordinary).is_err() {
@@ -223,6 +224,7 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, similarity: u8) {
         model_hash: ModelHash([7; 32]),
         terms: 1,
         passages: None,
+        expires: None,
     };
     let manifest = Manifest::empty(&config);
     let accepted = config.check().is_ok();
@@ -282,6 +284,7 @@ pub fn operations(bytes: &[u8]) {
         model_hash: ModelHash([0; 32]),
         terms: 1,
         passages: None,
+        expires: None,
     };
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let Ok(parent) = tempfile::tempdir() else { return };

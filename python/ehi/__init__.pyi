@@ -240,6 +240,7 @@ class Index:
         words: str | None = None,
         precision: _Precision | None = None,
         passages: tuple[int, int] | Literal[False] | None = None,
+        expires: str | None = None,
         wait: float | None = None,
         lazy_encoder: bool = False,
         exist_ok: bool = False,

@@ -158,6 +158,7 @@ pub fn builder(
                     builder.passages(tokens, overlap)
                 }
             }
+            "expires" => builder.expires(value.extract::<String>()?),
             "lazy_encoder" => builder.lazy_encoder(value.extract()?),
             "model" => builder.expect_model(&model(py, &value)?),
             _ => builder,

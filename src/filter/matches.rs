@@ -131,7 +131,7 @@ pub(super) fn each_at(
 /// A path through arrays can lead to several values. Elements that are not objects, and positions beyond the
 /// array, lead nowhere: neither to a value nor to nothing. Without recursion, because an application's
 /// metadata may be nested to any depth.
-pub(super) fn each_whole_at(
+pub(crate) fn each_whole_at(
     metadata: Option<&Value>,
     field: &str,
     mut holds: impl FnMut(Option<&Value>) -> bool,

@@ -26,10 +26,12 @@ pub(crate) use json::kind;
 pub(crate) use kinds::Observed;
 pub(crate) use lists::{BuiltLists, ListBuilder, SECTIONS};
 pub(crate) use lookup::{Answer, FieldLists};
+pub(crate) use matches::each_whole_at;
 use matches::{Relation, Test, each_at};
 pub(crate) use tally::Tally;
 #[cfg(feature = "folders")]
 pub(crate) use time::rfc3339;
+pub(crate) use time::unix_milliseconds;
 use values::ValueSet;
 pub(crate) use values::depth;
 

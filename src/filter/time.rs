@@ -86,6 +86,18 @@ fn in_utc(time: &[u8], ahead: i64) -> Option<Vec<u8>> {
     (0..10_000).contains(&year).then(|| [start.as_bytes(), &time[16..]].concat())
 }
 
+/// Milliseconds since 1970 of a time with its zone, rounded down; `None` for other strings and invalid dates.
+pub(crate) fn unix_milliseconds(text: &str) -> Option<i64> {
+    let key = key(text)?;
+    let (time, fraction) = key.strip_suffix(ZONED)?.split_at_checked(SECONDS)?;
+    in_utc(time, 0)?;
+    let part = |from: usize, to: usize| number(&time[from..to]);
+    let days = days_before(part(0, 4)?, part(5, 7)?, part(8, 10)?) - days_before(1970, 1, 1);
+    let seconds = ((days * 24 + part(11, 13)?) * 60 + part(14, 16)?) * 60 + part(17, 19)?;
+    let digits = fraction.iter().skip(1).chain(b"000").take(3);
+    Some(digits.fold(seconds, |value, digit| 10 * value + i64::from(digit - b'0')))
+}
+
 /// A time since 1970 in UTC, to the second or the nanosecond.
 #[cfg(any(feature = "folders", test))]
 pub(crate) fn rfc3339(seconds: i64, nanoseconds: i64) -> String {

@@ -31,13 +31,15 @@ pub(super) struct HandleOptions {
 }
 
 /// How documents are ranked, fixed for the lifetime of the index.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ranking {
     pub similarity: Similarity,
     /// What the terms of its posting lists are, if it has any.
     pub analyzer: Option<Analyzer>,
     /// How documents are cut into passages, if they are.
     pub passages: Option<Passages>,
+    /// The field of metadata by which documents expire, if they do.
+    pub expires: Option<String>,
 }
 
 /// A store and its model. An index has one in service, and a second one during a change of model.
@@ -73,7 +75,7 @@ impl ActiveModel {
         ranking: Ranking,
         options: HandleOptions,
     ) -> Result<Self> {
-        let Ranking { similarity, analyzer, passages } = ranking;
+        let Ranking { similarity, analyzer, passages, expires } = ranking;
         check_passages(bundle, passages)?;
         copy_model(&*backend, bundle, dir)?;
         let own = options.load.bundle(dir.join(names::BUNDLE))?;
@@ -88,6 +90,7 @@ impl ActiveModel {
             model_hash: own.hash(),
             terms: analyzer.map_or(0, Analyzer::code),
             passages,
+            expires,
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
         Ok(Self::new(number, store, Arc::new(own), similarity))

@@ -228,7 +228,8 @@ impl Index {
         let serving = self.serving();
         let (analyzer, passages) = (serving.analyzer(), serving.passages());
         check_passages(bundle, passages)?;
-        let ranking = Ranking { similarity: serving.similarity, analyzer, passages };
+        let expires = serving.store.config().expires.clone();
+        let ranking = Ranking { similarity: serving.similarity, analyzer, passages, expires };
         ActiveModel::create(backend, &dir, number, bundle, ranking, self.filling())
     }
 

@@ -302,6 +302,7 @@ fn config() -> StoreConfig {
         model_hash: ModelHash([0; 32]),
         terms: 0,
         passages: None,
+        expires: None,
     }
 }
 
@@ -338,7 +339,7 @@ pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
 /// Whether a judgment could be stored when it was made: the clock of a reader may be behind.
 pub(crate) fn check_stored_judgment(judgment: &Judgment) -> Result<()> {
     judgment.check()?;
-    Ok(check_document(&Document::new(&judgment.id, &judgment.question, ""))?)
+    Ok(check_document(&Document::new(&judgment.id, &judgment.question, ""), &config())?)
 }
 
 #[cfg(test)]

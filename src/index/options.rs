@@ -27,6 +27,7 @@ pub struct IndexBuilder {
     /// `Some(None)`: without words.
     analyzer: Option<Option<Analyzer>>,
     passages: PassagesOption,
+    expires: Option<String>,
     lock_wait: Option<Duration>,
     load: LoadOptions,
     expected: Option<ModelHash>,
@@ -113,6 +114,24 @@ impl IndexBuilder {
         self
     }
 
+    /// Documents expire by this field of their metadata, a path as in a [`Filter`](crate::Filter): at a time
+    /// with its zone, such as `"2027-01-31T18:00:00Z"` (RFC 3339), or a number of seconds since 1970. A
+    /// document without the field, or with null, never expires; one with another value is refused,
+    /// [`InputError::BadExpiry`].
+    ///
+    /// From that moment on, no call that begins finds the document: it is as if deleted, for every handle and
+    /// every kind of search, by the clock of the machine that reads. Its bytes are freed by the next
+    /// compaction; if the clock is set back before that, the document may be found again by handles that open
+    /// then. [`StoreStats::expired`](crate::store::StoreStats::expired) counts such documents. Opening an
+    /// index reads 12 bytes for each document that expires.
+    ///
+    /// Fixed when an index is created; of up to 512 bytes. On opening, [`InputError::ExpiresMismatch`] if the
+    /// index has another field or none.
+    pub fn expires(mut self, field: impl Into<String>) -> Self {
+        self.expires = Some(field.into());
+        self
+    }
+
     /// How long to wait if another handle or process has the index open for writing; not at all by default.
     /// [`InputError::InapplicableOption`] for a read-only handle, which never waits.
     pub fn lock_wait(mut self, most: Duration) -> Self {
@@ -164,7 +183,7 @@ impl IndexBuilder {
             PassagesOption::Sized => Passages::sized_to(tokens_read(bundle)?),
             _ => self.given_passages()?,
         };
-        Ok(Ranking { similarity, analyzer, passages })
+        Ok(Ranking { similarity, analyzer, passages, expires: self.expires.clone() })
     }
 
     /// # Errors
@@ -186,6 +205,10 @@ impl IndexBuilder {
         if matches!(self.passages, PassagesOption::Whole) && serving.passages().is_some() {
             let call = "an index that has passages";
             return Err(InputError::InapplicableOption { option: "whole_documents", call }.into());
+        }
+        let index_expires = &serving.store.config().expires;
+        if let Some(given) = self.expires.clone().filter(|given| index_expires.as_ref() != Some(given)) {
+            return Err(InputError::ExpiresMismatch { index: index_expires.clone(), given }.into());
         }
         match self.similarity.filter(|given| *given != index) {
             Some(given) => Err(InputError::SimilarityMismatch { index, given }.into()),

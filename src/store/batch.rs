@@ -10,6 +10,7 @@ use half::f16;
 use super::{
     config::StoreConfig,
     error::{Result, StoreError},
+    expiry::{self, Time},
     layout::limits,
     payload::{self, Encoded},
     terms::{Lexer, Terms},
@@ -94,6 +95,8 @@ pub(super) struct CheckedPut {
     pub(super) rows: Vec<PutRow>,
     /// Not in the log.
     pub(super) terms: OnceLock<Terms>,
+    /// When it expires; not in the log.
+    expires: OnceLock<Option<Time>>,
 }
 
 impl CheckedPut {
@@ -103,6 +106,24 @@ impl CheckedPut {
         let rows: usize = self.rows.iter().map(row).sum();
         let terms = self.terms.get().map_or_else(|| Terms::bytes_of_text(&self.payload), Terms::bytes);
         self.id.len() + self.payload.len() + self.metadata.len() + rows + terms + 128
+    }
+
+    /// A document as stored, and its terms if they are known.
+    pub(super) fn new(
+        id: impl Into<Arc<str>>,
+        payload: Vec<u8>,
+        metadata: Vec<u8>,
+        rows: Vec<PutRow>,
+        terms: Option<Terms>,
+    ) -> Self {
+        let id = id.into();
+        let (terms, expires) = (terms.map_or_else(OnceLock::new, OnceLock::from), OnceLock::new());
+        Self { id, payload, metadata, rows, terms, expires }
+    }
+
+    /// When it expires, by a field of its metadata.
+    pub(super) fn expires(&self, field: &str) -> Option<Time> {
+        *self.expires.get_or_init(|| expiry::of_stored(&self.metadata, field))
     }
 
     /// The terms of its texts.
@@ -134,8 +155,10 @@ impl WriteBatch {
         let puts = self.puts.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(put, _)| {
             let Encoded { payload, metadata } = payload::encode(&put.document)?;
             let Put { document, rows, terms } = put;
-            let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
-            Ok(Arc::new(CheckedPut { id, payload, metadata, rows, terms }))
+            if let Some(field) = &config.expires {
+                expiry::of(&document.id, document.metadata.as_ref(), field).map_err(StoreError::Input)?;
+            }
+            Ok(Arc::new(CheckedPut::new(document.id, payload, metadata, rows, terms)))
         });
         let puts = puts.collect::<Result<_>>()?;
         Ok(CheckedBatch { puts, deletes })
@@ -158,8 +181,14 @@ fn check_id(id: &str) -> std::result::Result<(), InputError> {
 }
 
 /// Whether a batch may hold the document, or why a commit would refuse it.
-pub(crate) fn check_document(document: &Document) -> std::result::Result<(), InputError> {
+pub(crate) fn check_document(
+    document: &Document,
+    config: &StoreConfig,
+) -> std::result::Result<(), InputError> {
     check_id(&document.id)?;
+    if let Some(field) = &config.expires {
+        expiry::of(&document.id, document.metadata.as_ref(), field)?;
+    }
     payload::check(document)
 }
 

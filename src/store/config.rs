@@ -31,6 +31,8 @@ pub struct StoreConfig {
     pub terms: u8,
     /// If set, documents have a row for each passage.
     pub passages: Option<Passages>,
+    /// The field of metadata by which documents expire, if they do.
+    pub expires: Option<String>,
 }
 
 impl StoreConfig {
@@ -63,7 +65,9 @@ impl StoreConfig {
         // A tree of one leaf has one level.
         let most = if self.branching_factor == 1 { 1 } else { 32 };
         within("height", self.height.into(), 1, most)?;
-        within("number of leaves", self.leaves(), 1, limits::LEAVES)
+        within("number of leaves", self.leaves(), 1, limits::LEAVES)?;
+        let expires = self.expires.as_ref().map_or(1, String::len);
+        within("bytes of the field of expiry", expires as u64, 1, limits::EXPIRES_BYTES as u64)
     }
 }
 

@@ -47,7 +47,9 @@ pub(super) mod manifest {
         pub generation: u64,
         pub next_segment: u64,
         pub segments: u32,
-        pub zeros: [u8; 4],
+        /// Bytes of the name of the field by which documents expire, after the entries; 0 if they do not.
+        pub expires_len: u32,
+        /// Of all that follows the head.
         pub entries_crc: u32,
         /// Tokens of a passage, and the overlap of two; both 0 if a document is one row.
         pub passage_tokens: u32,
@@ -169,6 +171,10 @@ pub(super) mod segment {
     pub const METADATA_ENDS: u32 = 22;
     /// The generation in which each row's document was inserted, u64.
     pub const CREATED_AT: u32 = 23;
+    /// If documents expire: the times at which they do, ascending, in milliseconds since 1970, i64; and the
+    /// representative row of each, u32.
+    pub const EXPIRY_TIMES: u32 = 24;
+    pub const EXPIRY_ROWS: u32 = 25;
     /// The leaves that occur, ascending, u32; ends of the rows of each leaf, u32.
     pub const LEAVES: u32 = 32;
     pub const LEAF_ENDS: u32 = 33;
@@ -257,6 +263,8 @@ pub(super) mod limits {
     pub const PAYLOAD_BYTES: usize = 64 << 20;
     /// Deepest metadata: half of what the JSON parser accepts.
     pub const METADATA_DEPTH: usize = 64;
+    /// Longest name of the field by which documents expire, in bytes.
+    pub const EXPIRES_BYTES: usize = 512;
     /// Largest dimension of an embedding.
     pub const DIM: u32 = 65_536;
     /// Most leaves of a tree: a leaf is a u32.

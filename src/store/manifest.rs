@@ -8,7 +8,7 @@ use super::{
     error::{Damage, Operation, Result, StoreError},
     files,
     header::{self, StoreId, unique_id},
-    layout::{DTYPE_F16, manifest::*, names},
+    layout::{DTYPE_F16, limits::EXPIRES_BYTES, manifest::*, names},
     log::LogPlace,
     sealed::{Seal, SealedFolder, SealedName},
     segment::{Segment, SegmentFiles},
@@ -95,7 +95,8 @@ impl Manifest {
     pub(super) fn encode(&self) -> Vec<u8> {
         let config = &self.config;
         let entries: Vec<ManifestEntry> = self.segments.iter().map(SegmentEntry::encode).collect();
-        let entries: &[u8] = bytemuck::cast_slice(&entries);
+        let expires = config.expires.as_deref().unwrap_or_default().as_bytes();
+        let rest = [bytemuck::cast_slice(&entries), expires].concat();
         let blank: ManifestHead = bytemuck::Zeroable::zeroed();
         let head = ManifestHead {
             dim: config.dim,
@@ -109,18 +110,19 @@ impl Manifest {
             generation: self.generation.0,
             next_segment: self.next_segment,
             segments: self.segments.len() as u32,
-            entries_crc: crc32fast::hash(entries),
+            entries_crc: crc32fast::hash(&rest),
+            expires_len: expires.len() as u32,
             passage_tokens: config.passages.map_or(0, |passages| passages.tokens),
             overlap: config.passages.map_or(0, |passages| passages.overlap),
             ..blank
         };
-        [bytemuck::bytes_of(&header::sign(head, MAGIC)), entries].concat()
+        [bytemuck::bytes_of(&header::sign(head, MAGIC)), &rest].concat()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let corrupt = |detail| StoreError::corrupt(names::MANIFEST, detail);
         let found = bytes.len() as u64;
-        let Some((head, entries)) = bytes.split_at_checked(HEAD_BYTES) else {
+        let Some((head, rest)) = bytes.split_at_checked(HEAD_BYTES) else {
             return Err(corrupt(Damage::TooShort { needed: HEAD_BYTES as u64, found }));
         };
         let head: ManifestHead = header::read(names::MANIFEST, head, MAGIC)?;
@@ -128,7 +130,7 @@ impl Manifest {
         if head.dtype != DTYPE_F16 {
             return Err(field("dtype", head.dtype.into()));
         }
-        let mut zeros = [head.pad].into_iter().chain(head.unused).chain(head.zeros).chain(head.reserved);
+        let mut zeros = [head.pad].into_iter().chain(head.unused).chain(head.reserved);
         if let Some(byte) = zeros.find(|byte| *byte != 0) {
             return Err(field("reserved byte", byte.into()));
         }
@@ -139,6 +141,18 @@ impl Manifest {
                 Some(sound.map_err(|_| field("tokens of a passage", tokens.into()))?)
             }
         };
+        let entry_bytes = u64::from(head.segments) * ENTRY_BYTES as u64;
+        let expected = HEAD_BYTES as u64 + entry_bytes + u64::from(head.expires_len);
+        if found != expected {
+            return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
+        }
+        if crc32fast::hash(rest) != head.entries_crc {
+            return Err(corrupt(Damage::Checksum { what: "the segments", number: 0 }));
+        }
+        let (entries, expires) = rest.split_at(entry_bytes as usize);
+        let expires = String::from_utf8(expires.to_vec());
+        let expires = expires.map_err(|_| field("the field of expiry", head.expires_len.into()))?;
+        let expires = Some(expires).filter(|field| !field.is_empty());
         let config = StoreConfig {
             dim: head.dim,
             branching_factor: head.branching_factor,
@@ -147,18 +161,12 @@ impl Manifest {
             model_hash: ModelHash(head.model_hash),
             terms: head.terms,
             passages,
+            expires,
         };
         config.check().map_err(|error| match error {
             StoreError::InvalidConfig { field: name, found, .. } => field(name, found),
             other => other,
         })?;
-        let expected = HEAD_BYTES as u64 + u64::from(head.segments) * ENTRY_BYTES as u64;
-        if found != expected {
-            return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
-        }
-        if crc32fast::hash(entries) != head.entries_crc {
-            return Err(corrupt(Damage::Checksum { what: "the segments", number: 0 }));
-        }
         let mut segments: Vec<SegmentEntry> = Vec::with_capacity(entries.len() / ENTRY_BYTES);
         let mut rows = 0u64;
         for entry in entries.chunks_exact(ENTRY_BYTES) {
@@ -228,7 +236,7 @@ impl Manifest {
         let file = backend.open(&path, OpenMode::Read).map_err(io(Operation::Open))?;
         let found = file.len().map_err(io(Operation::Read))?;
         // A damaged length must not cause a large allocation.
-        let most = HEAD_BYTES as u64 + MOST_SEGMENTS * ENTRY_BYTES as u64;
+        let most = HEAD_BYTES as u64 + MOST_SEGMENTS * ENTRY_BYTES as u64 + EXPIRES_BYTES as u64;
         if found > most {
             let detail = Damage::Disagreement { what: "its length", expected: most, found };
             return Err(StoreError::corrupt(names::MANIFEST, detail));

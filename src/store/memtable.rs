@@ -15,7 +15,9 @@ use half::f16;
 
 use super::{
     batch::{CheckedPut, PutRow},
+    config::StoreConfig,
     error::{Damage, Result, StoreError},
+    expiry::{Expiries, Time},
     layout::names,
     leaves::{LeafLists, arrange},
     rows::{Passage, RowSource, Rows, chain},
@@ -50,6 +52,7 @@ pub(super) struct Memtable {
     matrix: Vec<f16>,
     lists: LeafLists,
     by_id: HashMap<Arc<str>, u32>,
+    expiries: Expiries,
     /// Posting lists of terms, built on first use.
     terms: OnceLock<TermTable>,
     bytes: usize,
@@ -58,10 +61,10 @@ pub(super) struct Memtable {
 impl Memtable {
     /// A part with these documents; ids must be unique.
     pub(super) fn new(
-        dim: usize,
-        has_passages: bool,
+        config: &StoreConfig,
         documents: impl IntoIterator<Item = (Arc<CheckedPut>, Generation)>,
     ) -> Self {
+        let (dim, has_passages) = (config.dim as usize, config.passages.is_some());
         let (mut given, mut bytes) = (Vec::new(), 0);
         // Initially the number of its document.
         for (number, (put, created_at)) in (0..).zip(documents) {
@@ -87,6 +90,10 @@ impl Memtable {
             if document.head == row {
                 part.by_id.insert(Arc::clone(&document.put.id), row);
             }
+        }
+        if let Some(field) = &config.expires {
+            let heads = (0..).zip(&rows).filter(|(at, row)| row.head == *at);
+            part.expiries = heads.filter_map(|(at, row)| Some((row.put.expires(field)?, at))).collect();
         }
         part.rows = rows;
         part
@@ -191,6 +198,10 @@ impl Rows for Memtable {
 
     fn head(&self, row: u32) -> Result<u32> {
         Ok(self.row(row)?.head)
+    }
+
+    fn expiries(&self) -> Result<(&[Time], &[u32])> {
+        Ok((&self.expiries.times, &self.expiries.rows))
     }
 
     fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {

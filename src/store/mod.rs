@@ -34,6 +34,7 @@ mod commit;
 mod config;
 mod difference;
 mod error;
+mod expiry;
 pub(crate) mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -216,8 +217,23 @@ impl Store {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).manifest.clone()
     }
 
+    /// The newest version, without the documents past their time.
     fn state(&self) -> Arc<Version> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+        let state = Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner));
+        if state.next_expiry == expiry::NEVER {
+            return state;
+        }
+        let now = expiry::now();
+        if now < state.next_expiry {
+            return state;
+        }
+        let later = Arc::new(state.at(now));
+        let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        // Unless a commit came between, whose version expires in the same way.
+        if Arc::ptr_eq(&current, &state) {
+            *current = Arc::clone(&later);
+        }
+        later
     }
 
     fn publish(&self, state: Version) {

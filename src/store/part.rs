@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     error::{Damage, Result, StoreError},
+    expiry::{NEVER, Time},
     memtable::Memtable,
     rows::{Rows, head_bits},
     segment::Segment,
@@ -31,6 +32,8 @@ pub(super) struct VersionPart {
     pub(super) on_disk: Option<TombstoneFile>,
     /// Number of documents whose rows are dead.
     dead_documents: u32,
+    /// Number of documents past their time, as far as that was asked.
+    expired: usize,
     /// Number of its first row among the rows of the generation.
     pub(super) base: u32,
     /// Number of its rows, dead ones included.
@@ -51,7 +54,7 @@ impl Deref for VersionPart {
 impl VersionPart {
     /// # Errors
     ///
-    /// Damage of the mapping of rows to documents, if documents have passages.
+    /// Damage of the mapping of rows to documents, if documents have passages, and of the times of expiry.
     pub(super) fn sealed(
         segment: Arc<Segment>,
         tombstones: Arc<Tombstones>,
@@ -64,13 +67,16 @@ impl VersionPart {
                 dead_documents += u32::from(segment.head(row)? == row);
             }
         }
+        segment.expiries()?;
         let rows = segment.rows();
-        Ok(Self { place: PartRows::Sealed(segment), tombstones, on_disk, dead_documents, base: 0, rows })
+        let place = PartRows::Sealed(segment);
+        Ok(Self { place, tombstones, on_disk, dead_documents, expired: 0, base: 0, rows })
     }
 
     pub(super) fn memtable(memtable: Memtable) -> Self {
         let (rows, place) = (memtable.rows(), PartRows::Memtable(Arc::new(memtable)));
-        Self { place, tombstones: Arc::default(), on_disk: None, dead_documents: 0, base: 0, rows }
+        let tombstones = Arc::default();
+        Self { place, tombstones, on_disk: None, dead_documents: 0, expired: 0, base: 0, rows }
     }
 
     /// The representative rows of documents, also of dead ones, in the byte order of their ids, from the id
@@ -174,6 +180,32 @@ impl VersionPart {
     /// The live row with an id.
     pub(super) fn find(&self, id: &str) -> Result<Option<u32>> {
         Ok((**self).find(id)?.filter(|row| !self.tombstones.contains(*row)))
+    }
+
+    /// When the next document expires.
+    pub(super) fn next_expiry(&self) -> Time {
+        // Checked when the part was made.
+        let times = self.expiries().map(|(times, _)| times).unwrap_or_default();
+        times.get(self.expired).copied().unwrap_or(NEVER)
+    }
+
+    /// Number of documents past their time, also of those that were dead before.
+    pub(super) fn expired(&self) -> usize {
+        self.expired
+    }
+
+    /// Marks the documents that expire until `now` as dead.
+    pub(super) fn expire(&mut self, now: Time) {
+        let part = self.clone();
+        let Ok((times, rows)) = part.expiries() else { return };
+        let end = times.partition_point(|time| *time <= now).max(self.expired);
+        let all = self.rows;
+        for &row in rows[self.expired..end].iter().filter(|row| **row < all) {
+            if let Err(error) = self.mark_deleted(row) {
+                tracing::warn!(part = self.name(), row, %error, "an expired document cannot be marked");
+            }
+        }
+        self.expired = end;
     }
 
     /// Marks one more document as dead, given by its representative row.

@@ -8,7 +8,7 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use half::f16;
@@ -241,7 +241,7 @@ impl Repair {
         self.report.recovered = ids.len() as u64;
         self.report.documents += self.report.recovered;
         let config = &self.manifest.config;
-        let again = Memtable::new(config.dim as usize, config.passages.is_some(), again);
+        let again = Memtable::new(config, again);
         let rows = whole.iter().map(|(_, rows)| rows.clone()).chain([(0..again.rows()).collect()]);
         let members = (0..)
             .zip(rows)
@@ -256,7 +256,8 @@ impl Repair {
                 true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
                 false => None,
             };
-            let segment = NewSegment { number, codes, lexer, leaf: &|_| None };
+            let segment =
+                NewSegment { number, codes, lexer, expires: config.expires.as_deref(), leaf: &|_| None };
             let folder = self.manifest.folder(&*self.backend, &self.dir);
             let files = segment::build(folder, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
@@ -280,6 +281,7 @@ impl Repair {
         segment.check_bytes().collect::<Result<()>>()?;
         segment.check_terms(true)?;
         segment.check_lists()?;
+        segment.check_expiries(self.manifest.config.expires.as_deref())?;
         if self.manifest.config.is_lexical() && !segment.is_lexical() {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
@@ -347,8 +349,7 @@ impl Repair {
                 known.into_iter().zip((anew.compute)(documents, embeddings)?)
             {
                 let (payload, metadata) = (segment.payload(head)?.to_vec(), segment.metadata(head)?.to_vec());
-                let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
-                let put = CheckedPut { id, payload, metadata, rows, terms };
+                let put = CheckedPut::new(document.id, payload, metadata, rows, terms);
                 salvaged.again.push((Arc::new(put), segment.created_at(head)?));
             }
         }

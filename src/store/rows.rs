@@ -6,6 +6,7 @@ use half::f16;
 
 use super::{
     error::{Damage, Result, StoreError},
+    expiry::Time,
     payload,
     terms::{Lexer, TermLists},
 };
@@ -58,6 +59,8 @@ pub(super) trait Rows: RowSource {
     fn name(&self) -> &str;
     /// The representative row of a row's document: that of its first passage, or the row itself.
     fn head(&self, row: u32) -> Result<u32>;
+    /// When documents expire, ascending, and the representative row of each.
+    fn expiries(&self) -> Result<(&[Time], &[u32])>;
     /// Embeddings of consecutive rows, `[rows, dim]` f16.
     fn matrix(&self, rows: Range<u32>) -> Result<&[f16]>;
     /// The row with an id.

@@ -256,7 +256,8 @@ impl Store {
         };
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
-        let segment = NewSegment { number, codes, lexer, leaf: &found_anew };
+        let segment =
+            NewSegment { number, codes, lexer, expires: self.config.expires.as_deref(), leaf: &found_anew };
         let built = segment::build(self.folder(), segment, &sources, members, tick);
         let built = self.health.note(built)?;
         Segment::open(self.folder(), self.config.dim, built, false).map(Some)

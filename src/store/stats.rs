@@ -107,8 +107,13 @@ pub struct StoreStats {
     pub documents: u64,
     /// Rows, including dead ones: one for each document, or one for each of its passages.
     pub rows: u64,
-    /// Rows of deleted and replaced documents.
+    /// Rows of documents that were deleted, were replaced or have expired.
     pub dead_rows: u64,
+    /// The field by which documents expire, if they do
+    /// ([`IndexBuilder::expires`](crate::IndexBuilder::expires)).
+    pub expires: Option<String>,
+    /// Documents past their time that still take space: the next compaction removes them.
+    pub expired: u64,
     /// Forgotten and replaced judgments that are still in the files.
     pub dead_judgments: u64,
     /// Segments on disk.
@@ -192,6 +197,8 @@ impl Store {
             documents: state.live.into(),
             rows: state.rows.into(),
             dead_rows: (state.rows - state.live_rows).into(),
+            expires: config.expires.clone(),
+            expired: state.parts.iter().map(|part| part.expired() as u64).sum(),
             dead_judgments: 0,
             segments,
             memtable_documents,

@@ -176,6 +176,7 @@ impl Store {
                 report.term_postings += report.note(segment.check_terms(true))?.unwrap_or_default();
                 self.check_texts(segment, &mut report)?;
                 report.note(segment.check_lists())?;
+                report.note(segment.check_expiries(self.config.expires.as_deref()))?;
                 let lexical = self.is_lexical();
                 if lexical && !segment.is_lexical() {
                     let what = "the posting lists of terms";

@@ -6,6 +6,7 @@ use super::{
     batch::{CheckedBatch, Committed},
     config::StoreConfig,
     error::{Result, StoreError},
+    expiry::{NEVER, Time},
     memtable::Memtable,
     part::{PartRows, VersionPart},
 };
@@ -23,20 +24,30 @@ pub(super) struct Version {
     pub(super) live: u32,
     /// Rows of live documents.
     pub(super) live_rows: u32,
+    /// When the next document expires.
+    pub(super) next_expiry: Time,
 }
 
 impl Version {
     /// A generation of these parts.
     pub(super) fn new(generation: Generation, mut parts: Vec<VersionPart>) -> Result<Self> {
-        let (mut rows, mut live, mut live_rows) = (0u32, 0, 0);
+        let (mut rows, mut live, mut live_rows, mut next_expiry) = (0u32, 0, 0, NEVER);
         for part in &mut parts {
             part.base = rows;
             live += part.live_documents();
             live_rows += part.live();
+            next_expiry = next_expiry.min(part.next_expiry());
             let too_many = StoreError::TooManyRows { used: rows, wanted: part.rows() as usize };
             rows = rows.checked_add(part.rows()).ok_or(too_many)?;
         }
-        Ok(Self { generation, parts, rows, live, live_rows })
+        Ok(Self { generation, parts, rows, live, live_rows, next_expiry })
+    }
+
+    /// This generation as it is at a time: documents that expire by then are dead.
+    pub(super) fn at(&self, now: Time) -> Self {
+        let mut parts = self.parts.clone();
+        parts.iter_mut().for_each(|part| part.expire(now));
+        Self::new(self.generation, parts).unwrap_or_else(|_| self.clone())
     }
 
     /// The part that contains a row, and the row in it.
@@ -77,7 +88,6 @@ impl Version {
 
     /// The next generation, or this one if the batch changes nothing, and the result of the batch.
     pub(super) fn apply(&self, config: &StoreConfig, batch: &CheckedBatch) -> Result<(Self, Committed)> {
-        let (dim, passages) = (config.dim as usize, config.passages.is_some());
         let mut parts = self.parts.clone();
         let mut done = Committed { generation: self.generation, replaced: Vec::new(), deleted: 0 };
         for id in &batch.deletes {
@@ -101,22 +111,22 @@ impl Version {
         done.generation = self.generation.next();
         if !batch.puts.is_empty() {
             let puts = batch.puts.iter().map(|put| (Arc::clone(put), done.generation));
-            parts.push(VersionPart::memtable(Memtable::new(dim, passages, puts)));
-            join_memtables(dim, passages, &mut parts);
+            parts.push(VersionPart::memtable(Memtable::new(config, puts)));
+            join_memtables(config, &mut parts);
         }
         Ok((Self::new(done.generation, parts)?, done))
     }
 }
 
 /// Merges the newest memtable with the one before it while the older one is not much larger.
-fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<VersionPart>) {
+fn join_memtables(config: &StoreConfig, parts: &mut Vec<VersionPart>) {
     while let [.., older, newer] = parts.as_slice()
         && let (PartRows::Memtable(first), PartRows::Memtable(second)) = (&older.place, &newer.place)
         && older.live() < 2 * newer.rows()
     {
         let documents = first.documents_of(older.live_rows());
         let documents = documents.chain(second.documents_of(newer.live_rows()));
-        let joined = Memtable::new(dim, passages, documents);
+        let joined = Memtable::new(config, documents);
         parts.truncate(parts.len() - 2);
         parts.push(VersionPart::memtable(joined));
     }

@@ -21,6 +21,7 @@ mod durability;
 mod encoded;
 mod encoder_folders;
 mod evaluation;
+mod expiry;
 #[cfg(feature = "explore")]
 mod explore;
 mod filter;

@@ -79,14 +79,16 @@ impl Index {
     /// document has an embedding for each passage of its text; `passages` is a tuple of the longest passage
     /// and the most that two share, in tokens, by default (200, 40) or less if the encoder reads less. With
     /// `passages=False`, a document has one embedding, made from as much of its start as the encoder reads.
+    /// Documents expire by the field of their metadata that `expires` names: a time with its zone (RFC 3339)
+    /// or a number of seconds since 1970; from then on no call finds them.
     ///
     /// >>> with ehi.Index.create("papers", model="models/scifact-minilm", words="english") as papers:
     /// ...     papers.add(["a"], ["Vitamin D and the immune system."])["inserted"]
     /// 1
     #[staticmethod]
     #[pyo3(signature = (path, model, *, exist_ok = false, **options), text_signature = "(path, model, *, \
-        similarity=None, durability=None, codes=None, words=None, precision=None, passages=None, wait=None, \
-        lazy_encoder=False, exist_ok=False)")]
+        similarity=None, durability=None, codes=None, words=None, precision=None, passages=None, \
+        expires=None, wait=None, lazy_encoder=False, exist_ok=False)")]
     fn create(
         py: Python<'_>,
         path: PathBuf,
@@ -238,4 +240,4 @@ impl Index {
 /// Keywords of `Index.open`; the first three are those of `open_read_only`.
 const OF_OPEN: [&str; 6] = ["model", "precision", "lazy_encoder", "durability", "codes", "wait"];
 /// Further keywords of `Index.create`, which has `model` as an argument.
-const OF_CREATE: [&str; 3] = ["similarity", "words", "passages"];
+const OF_CREATE: [&str; 4] = ["similarity", "words", "passages", "expires"];

@@ -27,7 +27,7 @@ use crate::error::{Error, InputError, Result};
 use crate::model::Encoder;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Committed, EncodedBy, WriteBatch, check_document};
+use crate::store::{Committed, EncodedBy, StoreConfig, WriteBatch, check_document};
 use group::{BYTES_OF_PASSAGES, fates, next_group};
 
 /// The result of storing a group.
@@ -96,7 +96,9 @@ impl Index {
         let mut summary = InsertSummary::new(self.serving().view().generation());
         let mut sound = vec![true; documents.len()];
         let serving = self.serving();
-        let checked = documents.par_iter().map(|document| check(document, serving.model().encoder()));
+        let checked = documents
+            .par_iter()
+            .map(|document| check(document, serving.model().encoder(), serving.store.config()));
         let checked = checked.collect::<Result<Vec<_>>>()?;
         for (position, error) in checked.into_iter().enumerate() {
             let Some(error) = error else { continue };
@@ -304,10 +306,10 @@ fn partial(source: Error, stored: usize, refused: usize) -> Error {
 }
 
 /// Why a document cannot be stored, or `None`.
-fn check(document: &Document, encoder: &Encoder) -> Result<Option<InputError>> {
+fn check(document: &Document, encoder: &Encoder, config: &StoreConfig) -> Result<Option<InputError>> {
     let id = || document.id.clone();
     let known = encoder.knows(&document.title)? || encoder.knows(&document.text)?;
-    Ok(match check_document(document) {
+    Ok(match check_document(document, config) {
         Err(error) => Some(error),
         Ok(()) if document.is_empty() => Some(InputError::EmptyDocument { id: id() }),
         Ok(()) if !known => Some(InputError::UnknownText { id: id() }),
@@ -320,7 +322,9 @@ fn check(document: &Document, encoder: &Encoder) -> Result<Option<InputError>> {
 /// # Errors
 /// An embedding of the wrong width, which is an error of the whole call.
 fn check_entry(serving: &ActiveModel, document: &Document, vector: &[f32]) -> Result<Option<InputError>> {
-    match check_vector(vector, serving.model().indexer.dim()).and_then(|()| check_document(document)) {
+    match check_vector(vector, serving.model().indexer.dim())
+        .and_then(|()| check_document(document, serving.store.config()))
+    {
         Ok(()) => {}
         Err(error @ InputError::Dimension { .. }) => return Err(error.into()),
         Err(error) => return Ok(Some(error)),

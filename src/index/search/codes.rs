@@ -333,6 +333,7 @@ mod tests {
             model_hash: ModelHash([3; 32]),
             terms: 0,
             passages: None,
+            expires: None,
         };
         let store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
         let put = |n: u32| {

@@ -40,14 +40,15 @@ fn a_store_of_another_shape_than_its_model_is_refused() {
         model_hash: bundles.a.hash(),
         terms: 1,
         passages: None,
+        expires: None,
     };
     let (dir, path, index) = filled(&bundles.a);
     assert_eq!(
         *index.serving().store.config(),
-        StoreConfig { similarity: index.similarity().code(), ..sound }
+        StoreConfig { similarity: index.similarity().code(), ..sound.clone() }
     );
     drop(index);
-    let sound = StoreConfig { similarity: 1, ..sound };
+    let sound = StoreConfig { similarity: 1, ..sound.clone() };
     for (config, expected) in [
         (StoreConfig { dim: 16, ..sound.clone() }, 16),
         (StoreConfig { branching_factor: 4, ..sound.clone() }, 4),

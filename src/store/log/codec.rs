@@ -1,6 +1,6 @@
 //! Encoding of a commit.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use half::f16;
 
@@ -66,12 +66,12 @@ pub(in crate::store) fn decode(bytes: &[u8], passages: bool) -> Option<CheckedBa
 }
 
 fn take_put(rest: &mut &[u8], passages: bool) -> Option<CheckedPut> {
-    let id = take_text(rest)?.into();
+    let id = take_text(rest)?;
     let payload = take_bytes(rest)?.to_vec();
     let metadata = take_bytes(rest)?.to_vec();
     let rows = if passages { take_number(rest)? } else { 1 };
     let rows = (0..rows).map(|_| take_row(rest, passages)).collect::<Option<_>>()?;
-    Some(CheckedPut { id, payload, metadata, rows, terms: OnceLock::new() })
+    Some(CheckedPut::new(id, payload, metadata, rows, None))
 }
 
 fn take_row(rest: &mut &[u8], passages: bool) -> Option<PutRow> {

@@ -1,4 +1,3 @@
-use std::sync::OnceLock;
 use std::{fs, sync::Arc};
 
 use half::f16;
@@ -32,12 +31,10 @@ fn row(place: u32) -> PutRow {
 }
 
 fn batch(number: u32) -> CheckedBatch {
-    let put = |place: u32| CheckedPut {
-        id: format!("id-{number}-{place}").into(),
-        payload: vec![b'x'; (number * 1000 + place) as usize],
-        metadata: vec![b'y'; place as usize],
-        rows: (0..=place % ROWS).map(row).collect(),
-        terms: OnceLock::new(),
+    let put = |place: u32| {
+        let (id, payload) = (format!("id-{number}-{place}"), vec![b'x'; (number * 1000 + place) as usize]);
+        let rows = (0..=place % ROWS).map(row).collect();
+        CheckedPut::new(id, payload, vec![b'y'; place as usize], rows, None)
     };
     CheckedBatch {
         puts: (0..number).map(|place| Arc::new(put(place))).collect(),

@@ -15,6 +15,7 @@ fn with_head(change: impl FnOnce(&mut ManifestHead)) -> Result<Manifest> {
 
 fn manifest() -> Manifest {
     let config = StoreConfig {
+        expires: Some("until".into()),
         dim: 384,
         branching_factor: 40,
         height: 2,
@@ -47,7 +48,8 @@ fn round_trip_at_the_documented_offsets() {
     let bytes = manifest.encode();
     assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
     // The constants of docs/format.md, written out once.
-    assert_eq!(bytes.len(), 128 + 2 * 64);
+    assert_eq!(bytes.len(), 128 + 2 * 64 + 5);
+    assert_eq!(bytes[256..], *b"until");
     assert_eq!(bytes[..8], *b"\x89ehi\r\n\x1a\n");
     assert_eq!(bytes[8..12], 1u32.to_le_bytes());
     assert_eq!(bytes[12..16], 384u32.to_le_bytes());
@@ -59,7 +61,7 @@ fn round_trip_at_the_documented_offsets() {
     assert_eq!(bytes[64..80], manifest.store_id);
     assert_eq!(bytes[80..88], 6u64.to_le_bytes());
     assert_eq!(bytes[88..96], 12u64.to_le_bytes());
-    assert_eq!(bytes[96..104], [2, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[96..104], [2, 0, 0, 0, 5, 0, 0, 0]);
     assert_eq!(bytes[104..108], crc32fast::hash(&bytes[128..]).to_le_bytes());
     assert_eq!(bytes[108..112], 200u32.to_le_bytes());
     assert_eq!(bytes[112..116], 40u32.to_le_bytes());
@@ -147,4 +149,6 @@ fn settings_out_of_range_are_refused_by_name() {
     assert_eq!(change(|c| (c.branching_factor, c.height) = (1, 2)), "height");
     assert_eq!(change(|c| c.height = 0), "height");
     assert_eq!(change(|c| c.height = 32), "number of leaves");
+    assert_eq!(change(|c| c.expires = Some(String::new())), "bytes of the field of expiry");
+    assert_eq!(change(|c| c.expires = Some("x".repeat(513))), "bytes of the field of expiry");
 }

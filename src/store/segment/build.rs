@@ -1,6 +1,6 @@
 //! Builds a segment from documents in memory or in other segments.
 
-use super::{Codes, SegmentFiles, joined::Joined};
+use super::{Codes, SegmentFiles, expiries::list_expiries, joined::Joined};
 use crate::{
     filter::{BuiltLists, ListBuilder},
     ids::LeafId,
@@ -22,6 +22,8 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) codes: Option<Codes>,
     /// If set, its rows get posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
+    /// The field of metadata by which documents expire, if they do.
+    pub(in crate::store) expires: Option<&'a str>,
     /// The leaf of a row, if it differs from that in its source.
     pub(in crate::store) leaf: &'a dyn Fn(&Member) -> Option<LeafId>,
 }
@@ -39,7 +41,7 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { number, codes, lexer, leaf } = segment;
+    let NewSegment { number, codes, lexer, expires, leaf } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let leaf_of = |member: &Member| {
@@ -87,6 +89,11 @@ pub(in crate::store) fn build(
     file.begin(CREATED_AT)?;
     for member in &members {
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
+    }
+    if let Some(field) = expires {
+        let expiries = list_expiries(sources, &members, &is_head, field)?;
+        file.section(EXPIRY_TIMES, &expiries.times)?;
+        file.section(EXPIRY_ROWS, &expiries.rows)?;
     }
     let heads = passages.as_ref().map(|own| &*own.heads);
     let lists = list_fields(sources, &members, heads, embedding_bytes)?;

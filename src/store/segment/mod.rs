@@ -10,6 +10,7 @@
 
 mod build;
 mod codes;
+mod expiries;
 mod joined;
 mod lists;
 mod read;

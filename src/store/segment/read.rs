@@ -13,6 +13,7 @@ use crate::{
     prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
+        expiry::Time,
         layout::segment::*,
         rows::{Passage, RowSource, Rows, head_bits},
         sealed::{Seal, SealedFile, SealedFolder, SealedKind, SealedName},
@@ -99,6 +100,7 @@ impl Segment {
             ("the number of metadata", METADATA_ENDS, 8, rows),
             ("the number of rows' generations", CREATED_AT, 8, rows),
             ("the number of leaves' ends", LEAF_ENDS, 4, leaves),
+            ("the number of documents that expire", EXPIRY_ROWS, 4, documents.count(EXPIRY_TIMES, 8)),
         ])?;
         let sections_of_terms = [LENGTHS, TOTAL_LENGTH, TERMS];
         if !damaged && sections_of_terms.into_iter().any(|name| documents.has(name)) {
@@ -323,6 +325,10 @@ impl Rows for Segment {
         }
         let head = *self.documents.element(HEADS, row)?;
         if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
+    }
+
+    fn expiries(&self) -> Result<(&[Time], &[u32])> {
+        Ok((self.documents.all(EXPIRY_TIMES)?, self.documents.all(EXPIRY_ROWS)?))
     }
 
     fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {

@@ -88,7 +88,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
     let sources: Vec<&dyn RowSource> = sources.iter().map(|source| source as &dyn RowSource).collect();
     build(
         folder(dir),
-        NewSegment { number: 9, codes: None, lexer: None, leaf: &|_| None },
+        NewSegment { number: 9, codes: None, lexer: None, expires: None, leaf: &|_| None },
         &sources,
         members,
         &mut || Ok(()),
@@ -179,7 +179,7 @@ fn an_answer_to_cancel_ends_the_build() {
     };
     let built = build(
         folder(&dir),
-        NewSegment { number: 9, codes: None, lexer: None, leaf: &|_| None },
+        NewSegment { number: 9, codes: None, lexer: None, expires: None, leaf: &|_| None },
         &[&source],
         members,
         &mut tick,

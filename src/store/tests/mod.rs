@@ -44,6 +44,7 @@ fn config() -> StoreConfig {
         model_hash: ModelHash([3; 32]),
         terms: 1,
         passages: None,
+        expires: None,
     }
 }
 
@@ -242,11 +243,20 @@ fn copy_directory(from: &Path, to: &Path) {
 }
 
 /// A closed directory with 300 documents, one deleted and one replaced: two segments, one with dead rows.
+/// Some documents expire in the year 9000.
 fn sample() -> (tempfile::TempDir, Model) {
     let dir = tempfile::tempdir().unwrap();
-    let store = create(dir.path());
+    let config = StoreConfig { expires: Some("until".to_owned()), ..config() };
+    let store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
     let mut model = Model::new();
-    let all = (0..300).map(|n| put(&format!("id{n:03}"), n, n % LEAVES)).collect();
+    let all = (0..300).map(|n| {
+        let mut put = put(&format!("id{n:03}"), n, n % LEAVES);
+        if n.is_multiple_of(3) {
+            put.document.metadata = Some(serde_json::json!({ "until": "9000-01-01T00:00:00Z" }));
+        }
+        put
+    });
+    let all = all.collect();
     for batch in [puts(all), deletes(&["id007"]), puts(vec![put("id008", 900, 3)])] {
         commit(&store, &mut model, batch);
         store.flush().unwrap();

@@ -196,6 +196,5 @@ fn rows_of_undamaged_pages_are_kept() {
 /// A put without any check.
 fn unchecked(put: Put) -> Vec<Arc<batch::CheckedPut>> {
     let payload::Encoded { payload, metadata } = payload::encode(&put.document).unwrap();
-    let (id, rows, terms) = (put.document.id.into(), put.rows, OnceLock::new());
-    vec![Arc::new(batch::CheckedPut { id, payload, metadata, rows, terms })]
+    vec![Arc::new(batch::CheckedPut::new(put.document.id, payload, metadata, put.rows, None))]
 }

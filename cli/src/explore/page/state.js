@@ -70,7 +70,7 @@ function sizes({ about }, now) {
         terms([
             ["Directory", foreign("span", {}, now.path)],
             ["Documents", count(now.documents)],
-            ["Stored embeddings", now.dead_rows === 0 ? count(now.rows) : `${count(now.rows)}, of which ${count(now.dead_rows)} belong to deleted documents`],
+            ["Stored embeddings", now.dead_rows === 0 ? count(now.rows) : `${count(now.rows)}, of which ${count(now.dead_rows)} belong to deleted or expired documents`],
             ["On disk", `${bytes(own.total)} in ${plural(now.segments, "segment")}`],
             ["Generation", `${count(now.generation)} (it grows with each change)`],
             ["Not yet in a segment", plural(now.memtable_documents, "document")],
