@@ -1,15 +1,17 @@
 //! Searches by vector with a filter that is new each time, against one that is repeated and against none.
 //!
-//!     cargo bench --bench filters -- BUNDLE DOCUMENTS [tree]
+//!     cargo bench --bench filters -- BUNDLE VECTORS [tree]
 //!
-//! Documents have a year, a language (9:1), a price, three of 1,000 tags by Zipf, one of 10,000 tenants, and
-//! a name of a third as many as there are documents. Vectors are drawn around 1,000 centres; with `tree`, the
-//! index makes a tree for them and measures its recall. Prints the time of insertion, the bytes of documents
+//! `VECTORS` is a folder as the example `embed` writes it, or a number: so many are drawn around 1,000
+//! centres. Documents have a year, a language (9:1), a price, three of 1,000 tags by Zipf, one of 10,000
+//! tenants, and a name of a third as many as there are documents. With `tree`, the index makes a tree of
+//! 1,000 leaves for the vectors and measures its recall. Prints the time of insertion, the bytes of documents
 //! with and without metadata, and per filter the share of documents that it lets through, the median and the
 //! 99th percentile in microseconds, and the share of filtered exact search's hits found; then the times of
 //! counts and facets.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::time::Instant;
 
 use ehi::learn::TuneOptions;
@@ -68,26 +70,68 @@ fn tag(rng: &mut ChaCha8Rng) -> String {
     format!("tag {}", (TAGS as f64).powf(rng.random_range(0.0..1.0)) as usize)
 }
 
-fn vector(rng: &mut ChaCha8Rng, centre: &[f32]) -> Vec<f32> {
+enum Vectors {
+    /// Their number, and the centres around which they are drawn.
+    Drawn(usize, Vec<Vec<f32>>),
+    /// Those of documents and of questions, joined.
+    Given([Vec<f32>; 2]),
+}
+
+impl Vectors {
+    fn count(&self, dim: usize) -> usize {
+        match self {
+            Self::Drawn(count, _) => *count,
+            Self::Given([documents, _]) => documents.len() / dim,
+        }
+    }
+
+    fn document(&self, rng: &mut ChaCha8Rng, number: usize, dim: usize) -> Vec<f32> {
+        match self {
+            Self::Drawn(_, centres) => near(rng, &centres[number % CENTRES]),
+            Self::Given([documents, _]) => documents[number * dim..][..dim].to_vec(),
+        }
+    }
+
+    fn question(&self, rng: &mut ChaCha8Rng, number: usize, dim: usize) -> Vec<f32> {
+        match self {
+            Self::Drawn(_, centres) => near(rng, &centres[number * 7 % CENTRES]),
+            Self::Given([_, questions]) => questions[number * dim..][..dim].to_vec(),
+        }
+    }
+}
+
+fn near(rng: &mut ChaCha8Rng, centre: &[f32]) -> Vec<f32> {
     centre.iter().map(|x| x + rng.random_range(-0.7..0.7)).collect()
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let (bundle, count, with_tree) = match arguments.as_slice() {
-        [bundle, count] => (bundle, count, false),
-        [bundle, count, tree] if tree == "tree" => (bundle, count, true),
+    let (bundle, vectors, with_tree) = match arguments.as_slice() {
+        [bundle, vectors] => (bundle, vectors, false),
+        [bundle, vectors, tree] if tree == "tree" => (bundle, vectors, true),
         _ => {
             println!("not run: see the head of benches/filters.rs");
             return;
         }
     };
-    let count: usize = count.parse().expect("DOCUMENTS is a number");
     let bundle = Bundle::from_encoder(bundle).expect("the model loads");
     let dim = bundle.model().encoder().dim();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let centres: Vec<Vec<f32>> =
-        (0..CENTRES).map(|_| (0..dim).map(|_| rng.random_range(-1.0..1.0)).collect()).collect();
+    let vectors = match vectors.parse() {
+        Ok(count) => {
+            let centre = |_| (0..dim).map(|_| rng.random_range(-1.0..1.0)).collect();
+            Vectors::Drawn(count, (0..CENTRES).map(centre).collect())
+        }
+        Err(_) => {
+            let read = |name: &str| {
+                let bytes =
+                    std::fs::read(Path::new(vectors).join(name)).expect("a folder of the example embed");
+                bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+            };
+            Vectors::Given([read("documents.f32"), read("queries.f32")])
+        }
+    };
+    let count = vectors.count(dim);
     let dir = tempfile::tempdir().expect("a folder");
     let fill = |name: &str, with: bool| {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
@@ -96,7 +140,7 @@ fn main() {
         let mut documents = (0..count).map(|number| {
             let document = Document::new(format!("{number:08}"), "", "");
             let metadata = metadata(&mut rng, count);
-            let own = vector(&mut rng, &centres[number % CENTRES]);
+            let own = vectors.document(&mut rng, number, dim);
             (if with { document.with_metadata(metadata) } else { document }, own)
         });
         loop {
@@ -136,7 +180,7 @@ fn main() {
         );
     }
     let questions: Vec<Vec<f32>> =
-        (0..ROUNDS).map(|number| vector(&mut rng, &centres[number * 7 % CENTRES])).collect();
+        (0..ROUNDS).map(|number| vectors.question(&mut rng, number, dim)).collect();
     let time = |request: &SearchRequest, question: &Vec<f32>| {
         let started = Instant::now();
         let result = index.search_with(question, request).expect("a search");
@@ -158,11 +202,16 @@ fn main() {
             let passing = index.iter().flatten().filter(|own| one.matches(&own.id, own.metadata.as_ref()));
             passing.count() as f64 / count as f64
         };
+        let mut results = Vec::new();
         for question in &questions {
             let request = SearchRequest::dense().filter(&make(&mut rng, count));
             let (took, result) = time(&request, question);
             new.push(took);
             again.push(time(&request, question).0);
+            results.push((question, request, result));
+        }
+        // Afterwards, as an exact search leaves nothing else in the processor's caches.
+        for (question, request, result) in results {
             let exact: HashSet<String> =
                 time(&request.exact(), question).1.into_iter().map(|hit| hit.id).collect();
             all += exact.len();

@@ -47,6 +47,11 @@ impl Observed {
         Self { fields, documents: 0 }
     }
 
+    /// Number of documents examined.
+    pub fn documents(&self) -> usize {
+        self.documents
+    }
+
     /// Examines a document's metadata.
     pub fn look(&mut self, metadata: Option<&Value>) {
         self.documents += 1;

@@ -68,17 +68,9 @@ impl<'a> RowCandidates<'a> {
     /// Damage of the pages that the rows are on.
     pub fn push_to(&self, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
         let Some(mask) = &self.mask else { return Ok(self.run.push_to(out)?) };
-        let (start, first) = (out.len(), self.run.first_row().0);
-        self.run.push_to(out)?;
-        let mut at = start;
-        for place in start..out.len() {
-            let local = (out[place].0.0 - first) as usize;
-            if bits::has(mask, local) {
-                out[at] = out[place];
-                at += 1;
-            }
+        for at in bits::rows(mask).map(|at| at as usize) {
+            self.run.slice(at..at + 1).push_to(out)?;
         }
-        out.truncate(at);
         Ok(())
     }
 }
