@@ -196,8 +196,13 @@ pub enum InputError {
     /// A document whose time of expiry cannot be read
     /// ([`IndexBuilder::expires`](crate::IndexBuilder::expires)).
     #[error(
-        "document {id:?} does not say when it expires: its {field} is {found}; write a time with its zone, such \
-         as \"2027-01-31T18:00:00Z\", a number of seconds since 1970, or null"
+        "document {id:?}: its field `{field}` is {found}, which is not {}",
+        if *is_late {
+            "before the year 10000; expected a number of seconds since 1970, not of milliseconds"
+        } else {
+            "a time at which it expires; write a time with its zone, such as \"2027-01-31T18:00:00Z\", or a number \
+             of seconds since 1970, or leave the field out to keep the document"
+        }
     )]
     BadExpiry {
         /// The document's id.
@@ -206,6 +211,8 @@ pub enum InputError {
         field: String,
         /// The value as JSON.
         found: String,
+        /// Whether it is a number of seconds after the year 9999.
+        is_late: bool,
     },
     /// Documents of an index expire by another field than requested, or do not expire; it is fixed when it is
     /// created.

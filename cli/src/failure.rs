@@ -21,8 +21,8 @@ pub enum Failure {
     #[error(transparent)]
     Ehi(#[from] ehi::Error),
     /// Documents were refused; each has a line on standard error.
-    #[error("{count} of {read} documents refused, {} stored", read - count)]
-    Refused { count: u64, read: u64 },
+    #[error("{count} of {read} documents refused, {kept} stored")]
+    Refused { count: u64, read: u64, kept: u64 },
     /// What is wrong and what to do, in a sentence.
     #[error("{0}")]
     Usage(String),

@@ -63,8 +63,8 @@ pub struct CreateArgs {
     /// Store one embedding for each document, made from as much of its start as the encoder reads
     #[arg(long, conflicts_with = "passages")]
     whole: bool,
-    /// Documents expire by this field of their metadata: a time with its zone, such as 2027-01-31T18:00:00Z,
-    /// or a number of seconds since 1970. From then on no search finds them
+    /// The field of the metadata with the time at which a document expires: an RFC 3339 time such as
+    /// 2027-01-31T18:00:00Z, or a number of seconds since 1970. After that time the document is not found
     #[arg(long, value_name = "FIELD")]
     expires: Option<String>,
 }
@@ -147,8 +147,8 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let passages =
         index.passages().map_or_else(String::new, |passages| format!("; passages of {passages} tokens"));
     let expires = args.expires.as_ref();
-    let expires =
-        expires.map_or_else(String::new, |field| format!("; documents expire by {}", escaped(field)));
+    let expires = expires
+        .map_or_else(String::new, |field| format!("; documents expire at the time in `{}`", escaped(field)));
     writeln!(out, "created {}: {tree}; {dim} dimensions{passages}{expires}", printing::path(&args.index))
         .map_err(Failure::Output)?;
     describe::write_prompts(out, encoder).map_err(Failure::Output)
@@ -323,9 +323,12 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     if let Some(field) = &stats.expires {
         let expired = match stats.expired {
             0 => String::new(),
-            expired => format!("; past their time and on disk until `ehi compact`: {expired}"),
+            expired => {
+                let expired = counted(expired, "expired document");
+                format!("; {expired} on disk (`ehi compact` frees the space)")
+            }
         };
-        writeln!(out, "expiry         by {}{expired}", escaped(field))?;
+        writeln!(out, "expiry         at the time in `{}`{expired}", escaped(field))?;
     }
     let unreadable = || "cannot be read; see `ehi verify`".to_owned();
     let said = judgments.as_ref().map_or_else(unreadable, JudgmentStats::line);

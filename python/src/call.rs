@@ -52,7 +52,10 @@ pub fn in_parts<I: Sync, T: Send>(
     each: usize,
     work: impl Fn(usize, &[I]) -> ehi::Result<Vec<T>> + Sync,
 ) -> PyResult<Vec<T>> {
-    let size = each * std::thread::available_parallelism().map_or(1, usize::from);
+    // Asking for the number of threads reads files, which takes as long as a search.
+    let threads =
+        if given.len() <= each { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let size = each * threads;
     let mut results = Vec::new();
     let mut begin = 0;
     loop {

@@ -328,6 +328,11 @@ impl Index {
         self.serving().passages()
     }
 
+    /// The field by which documents expire; `None` if they do not ([`IndexBuilder::expires`]).
+    pub fn expires(&self) -> Option<String> {
+        self.serving().store.config().expires.clone()
+    }
+
     /// Embeddings of live documents: one each, or one per passage.
     pub fn embeddings(&self) -> usize {
         self.serving().view().live_rows()

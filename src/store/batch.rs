@@ -70,6 +70,8 @@ pub struct Committed {
     pub generation: Generation,
     /// One entry per kept put (the last for each id), in order: whether it replaced a document.
     pub replaced: Vec<bool>,
+    /// Kept puts that expire.
+    pub expiring: usize,
     /// Documents deleted and not stored again by the same batch.
     pub deleted: usize,
 }
@@ -190,6 +192,11 @@ pub(crate) fn check_document(
         expiry::of(&document.id, document.metadata.as_ref(), field)?;
     }
     payload::check(document)
+}
+
+/// Whether a document is past its time, so that a commit need not store it.
+pub(crate) fn has_expired(document: &Document, config: &StoreConfig) -> bool {
+    config.expires.as_ref().is_some_and(|field| expiry::has_passed(document.metadata.as_ref(), field))
 }
 
 fn check_parts(id: &str, rows: &[PutRow], config: &StoreConfig) -> Result<()> {

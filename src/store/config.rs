@@ -67,7 +67,12 @@ impl StoreConfig {
         within("height", self.height.into(), 1, most)?;
         within("number of leaves", self.leaves(), 1, limits::LEAVES)?;
         let expires = self.expires.as_ref().map_or(1, String::len);
-        within("bytes of the field of expiry", expires as u64, 1, limits::EXPIRES_BYTES as u64)
+        within(
+            "the length of the field by which documents expire",
+            expires as u64,
+            1,
+            limits::EXPIRES_BYTES as u64,
+        )
     }
 }
 

@@ -57,13 +57,21 @@ pub(super) fn of(
         };
         let is_first = found.is_none();
         found = time.filter(|_| is_first);
-        is_bad = found.is_none().then(|| value.to_string());
+        let is_late = value.as_f64().is_some_and(|seconds| seconds >= LAST_SECOND);
+        is_bad = found.is_none().then(|| (value.to_string(), is_late));
         is_bad.is_some()
     });
     match is_bad {
-        Some(found) => Err(InputError::BadExpiry { id: id.to_owned(), field: field.to_owned(), found }),
+        Some((found, is_late)) => {
+            Err(InputError::BadExpiry { id: id.to_owned(), field: field.to_owned(), found, is_late })
+        }
         None => Ok(found),
     }
+}
+
+/// Whether a document is past its time.
+pub(super) fn has_passed(metadata: Option<&Value>, field: &str) -> bool {
+    of("", metadata, field).is_ok_and(|time| time.is_some_and(|time| time <= now()))
 }
 
 /// As [`of`], of stored metadata, which was checked when it was stored.

@@ -82,8 +82,8 @@ use std::{
     },
 };
 
-pub(crate) use batch::check_document;
 pub(crate) use batch::{Committed, Put, PutRow, WriteBatch};
+pub(crate) use batch::{check_document, has_expired};
 pub(crate) use clear::clear_store;
 pub use config::Durability;
 pub(crate) use config::{StoreConfig, StoreOptions};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    batch::{CheckedBatch, Committed},
+    batch::{CheckedBatch, CheckedPut, Committed},
     config::StoreConfig,
     error::{Result, StoreError},
     expiry::{NEVER, Time},
@@ -89,7 +89,10 @@ impl Version {
     /// The next generation, or this one if the batch changes nothing, and the result of the batch.
     pub(super) fn apply(&self, config: &StoreConfig, batch: &CheckedBatch) -> Result<(Self, Committed)> {
         let mut parts = self.parts.clone();
-        let mut done = Committed { generation: self.generation, replaced: Vec::new(), deleted: 0 };
+        let expires =
+            |put: &&Arc<CheckedPut>| config.expires.as_ref().is_some_and(|own| put.expires(own).is_some());
+        let expiring = batch.puts.iter().filter(expires).count();
+        let mut done = Committed { generation: self.generation, replaced: Vec::new(), expiring, deleted: 0 };
         for id in &batch.deletes {
             if let Some((place, row)) = self.find(id)? {
                 parts[place].mark_deleted(row)?;

@@ -58,7 +58,8 @@ fn past_its_time_no_call_finds_a_document() {
         let builder = if passages { builder.passages(8, 2) } else { builder };
         let index = builder.create(&path, &bundle(Shape::of_height(1))).unwrap();
         let soon = seconds(3.0);
-        index
+        index.insert(document("b", Value::Null)).unwrap();
+        let summary = index
             .insert_batch([
                 document("a", json!(soon)),
                 document("b", json!("2020-01-01T00:00:00Z")),
@@ -66,6 +67,10 @@ fn past_its_time_no_call_finds_a_document() {
                 document("d", json!("9000-01-01T00:00:00+02:00")),
             ])
             .unwrap();
+        // It is not stored, and the one before it is gone.
+        assert_eq!((summary.inserted, summary.replaced, summary.expired, summary.expiring), (3, 0, 1, 2));
+        let past = index.insert_batch([document("c", json!(1)), document("c", Value::Null)]).unwrap();
+        assert_eq!((past.replaced, past.superseded, past.expired), (1, 1, 0));
         index.flush().unwrap();
         let reader = Index::open_read_only(&path).unwrap();
         let [all, later] = [&["a", "c", "d"][..], &["c", "d"]];
@@ -74,7 +79,6 @@ fn past_its_time_no_call_finds_a_document() {
         std::thread::sleep(Duration::from_secs_f64((soon - seconds(0.0)).max(0.0)));
         [&index, &reader].into_iter().for_each(|index| check(index, later));
         let stats = index.stats().unwrap();
-        // The flush has dropped "b".
         assert_eq!((stats.expires.as_deref(), stats.expired, stats.documents), (Some("offer.until"), 1, 2));
         assert!(!index.delete("a").unwrap());
         assert_eq!(index.insert_batch([document("b", Value::Null)]).unwrap().replaced, 0);
@@ -87,8 +91,10 @@ fn past_its_time_no_call_finds_a_document() {
         check(&index, &["b", "c", "d"]);
         index.reencode(&bundle(Shape::of_height(2))).unwrap();
         assert_eq!(index.stats().unwrap().expires.as_deref(), Some("offer.until"));
-        index.insert(document("a", json!(1))).unwrap();
-        check(&index, &["b", "c", "d"]);
+        assert_eq!(index.insert_batch([document("b", json!(1))]).unwrap().expired, 1);
+        let vector = vec![1.0; bundle(Shape::of_height(2)).model().encoder().dim()];
+        assert_eq!(index.insert_vectors([(document("d", json!(1)), vector)]).unwrap().expired, 1);
+        check(&index, &["c"]);
         assert!(index.verify().unwrap().is_sound());
     }
 }
@@ -101,7 +107,7 @@ fn a_document_without_a_readable_time_is_refused() {
     let summary = index.insert_batch([document("a", json!("soon")), document("c", json!(9e9))]).unwrap();
     assert_eq!(summary.inserted, 1);
     let error = summary.refused[0].error.to_string();
-    assert!(error.contains(r#"its offer.until is "soon""#), "{error}");
+    assert!(error.contains(r#"its field `offer.until` is "soon", which is not a time"#), "{error}");
     check(&index, &["c"]);
     drop(index);
     let refused = Index::builder().expires("until").open(&path).unwrap_err();
@@ -109,5 +115,8 @@ fn a_document_without_a_readable_time_is_refused() {
     assert_eq!((index.as_deref(), &*given), (Some("offer.until"), "until"));
     assert!(Index::builder().expires("offer.until").open(&path).is_ok());
     let refused = Index::builder().expires("").create(dir.path().join("empty"), &bundle).unwrap_err();
-    assert_eq!(refused.to_string(), "bytes of the field of expiry is 0, it must be from 1 to 512");
+    assert_eq!(
+        refused.to_string(),
+        "the length of the field by which documents expire is 0, it must be from 1 to 512"
+    );
 }

@@ -21,6 +21,8 @@ fn metadata(rng: &mut ChaCha8Rng) -> Value {
     let at = ["2024-01-05T10:00:00Z", "2024-01-05T12:00:00+02:00", "2024-01-05T10:00:00.5Z", "2024"];
     let mut metadata = json!({ "tenant": format!("t{}", rng.random_range(0..5)), "tags": tags });
     let fields = metadata.as_object_mut().unwrap();
+    // Of many values, so that its lists have blocks.
+    fields.insert("price".into(), json!(rng.random_range(0.0..100.0)));
     if rng.random_bool(0.8) {
         fields.insert("year".into(), json!(rng.random_range(1990..2010)));
     }
@@ -38,7 +40,7 @@ fn metadata(rng: &mut ChaCha8Rng) -> Value {
 
 fn test(rng: &mut ChaCha8Rng) -> Filter {
     let year = rng.random_range(1988..2012);
-    match rng.random_range(0..12) {
+    match rng.random_range(0..14) {
         0 => Filter::eq("tenant", format!("t{}", rng.random_range(0..6))),
         1 => Filter::gte("year", year).and(Filter::lt("year", year + rng.random_range(0..8))),
         2 => Filter::ne("year", year),
@@ -50,6 +52,11 @@ fn test(rng: &mut ChaCha8Rng) -> Filter {
         8 => Filter::eq("mixed", json!(1)),
         9 => Filter::lte("at", "2024-01-05T10:00:00Z"),
         10 => Filter::starts_with("at", "2024-01-05T1"),
+        11 => Filter::gte("price", rng.random_range(-10.0..110.0)),
+        12 => {
+            let from = rng.random_range(0.0..100.0);
+            Filter::gt("price", from).and(Filter::lte("price", from + rng.random_range(0.0..100.0)))
+        }
         _ => Filter::ids((0..20).map(|_| id(rng.random_range(0..400)))),
     }
 }

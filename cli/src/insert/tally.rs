@@ -18,6 +18,10 @@ pub struct Tally {
     inserted: u64,
     replaced: u64,
     superseded: u64,
+    /// Documents past their time.
+    expired: u64,
+    /// Stored documents that will expire.
+    expiring: u64,
     /// Documents, and files, that are not stored.
     pub refused: u64,
     /// Files of a folder that the index holds as they are.
@@ -116,6 +120,8 @@ impl Tally {
         self.inserted += summary.inserted as u64;
         self.replaced += summary.replaced as u64;
         self.superseded += summary.superseded as u64;
+        self.expired += summary.expired as u64;
+        self.expiring += summary.expiring as u64;
         self.refused += summary.refused.len() as u64;
         self.cut.join(summary.cut);
         self.passages += summary.passages as u64;
@@ -163,7 +169,8 @@ impl Tally {
 
     /// Documents that were read, but not stored because of a bad line or an interrupt.
     fn not_stored(&self) -> u64 {
-        self.read.saturating_sub(self.stored() + self.superseded + self.refused) + self.bad_lines
+        self.read.saturating_sub(self.stored() + self.superseded + self.expired + self.refused)
+            + self.bad_lines
     }
 
     /// Flushes, also after a failure: the documents stored before it remain, so they must be durable.
@@ -175,7 +182,11 @@ impl Tally {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let result = match (result, self.refused) {
-            (Ok(()), 1..) => Err(Failure::Refused { count: self.refused, read: self.read }),
+            (Ok(()), 1..) => Err(Failure::Refused {
+                count: self.refused,
+                read: self.read,
+                kept: self.read.saturating_sub(self.refused + self.expired),
+            }),
             (result, _) => result,
         };
         let flushed = index.flush();
@@ -205,6 +216,7 @@ impl Tally {
         let Self { inserted, replaced, superseded, passages, .. } = *self;
         let more = listed(&[
             (superseded, "superseded by later documents of the same id"),
+            (self.expired, "already expired"),
             (if passages > inserted + replaced { passages } else { 0 }, "passages"),
             (self.unchanged, "unchanged"),
             (self.removed, "removed"),
@@ -238,6 +250,13 @@ impl Tally {
             }
         }
         writeln!(out, "; the index has {}", counted(index.len(), "document"))?;
+        if let (Some(field), 1.., 0) = (index.expires(), self.stored(), self.expiring + self.expired) {
+            let field = escaped(&field);
+            writeln!(
+                out,
+                "note: no stored document has a time in the field `{field}`, so these do not expire"
+            )?;
+        }
         self.write_cut(out, index.bundle().model().encoder().max_tokens())
     }
 

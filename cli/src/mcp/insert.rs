@@ -56,6 +56,8 @@ pub struct Answer {
     replaced: usize,
     /// Not stored: a later document of the call has the same id.
     superseded: usize,
+    /// Not stored: past its time; one with the same id is deleted.
+    expired: usize,
     /// Not stored: invalid.
     refused: usize,
     /// The first refused documents, with the reasons.
@@ -95,6 +97,7 @@ pub fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
             answer.inserted += summary.inserted;
             answer.replaced += summary.replaced;
             answer.superseded += summary.superseded;
+            answer.expired += summary.expired;
             cut.join(summary.cut);
             for refused in summary.refused {
                 answer.refuse(places[refused.position], refused.id, refused.error.to_string());

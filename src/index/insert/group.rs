@@ -53,26 +53,28 @@ impl Pace {
 /// Why a document of a batch is not stored; `None` if it is.
 pub(super) type Fate = Option<InsertStatus>;
 
-/// The fates of documents, given as ids and whether they can be stored. A refused document replaces nothing.
-pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, bool)>) -> Vec<Fate> {
+/// The fates of documents, given as ids and why they are not stored by themselves. A refused document
+/// replaces nothing.
+pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, Fate)>) -> Vec<Fate> {
     let mut seen = HashSet::new();
-    let fate = |(id, sound)| match sound {
-        false => Some(InsertStatus::Refused),
-        true if seen.insert(id) => None,
-        true => Some(InsertStatus::Superseded),
+    let fate = |(id, own)| match own {
+        Some(InsertStatus::Refused) => own,
+        _ if seen.insert(id) => own,
+        _ => Some(InsertStatus::Superseded),
     };
     let mut fates: Vec<Fate> = documents.rev().map(fate).collect();
     fates.reverse();
     fates
 }
 
-/// The documents to commit together, and the fates of all documents up to the last of them.
+/// The documents to commit together, the ids of those that are past their time, and the fates of all
+/// documents up to the last of them.
 pub(super) fn next_group(
     rest: &mut Peekable<impl Iterator<Item = (Document, Fate)>>,
     most_documents: usize,
     most: usize,
-) -> (Vec<Document>, Vec<Fate>) {
-    let (mut group, mut fates, mut bytes) = (Vec::new(), Vec::new(), 0usize);
+) -> (Vec<Document>, Vec<String>, Vec<Fate>) {
+    let (mut group, mut expired, mut fates, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0usize);
     let fits = |(document, fate): &(Document, Fate), held: usize, bytes: &mut usize| {
         if fate.is_some() {
             return true;
@@ -82,11 +84,13 @@ pub(super) fn next_group(
     };
     while let Some((document, fate)) = rest.next_if(|next| fits(next, group.len(), &mut bytes)) {
         fates.push(fate);
-        if fate.is_none() {
-            group.push(document);
+        match fate {
+            None => group.push(document),
+            Some(InsertStatus::Expired) => expired.push(document.id),
+            Some(_) => {}
         }
     }
-    (group, fates)
+    (group, expired, fates)
 }
 
 #[cfg(test)]
@@ -115,7 +119,7 @@ mod tests {
         let document = |n: usize, fate| (Document::new(n.to_string(), "", "x".repeat(1 << 20)), fate);
         let fate = |n| [Some(InsertStatus::Superseded), None, Some(InsertStatus::Refused), None][n % 4];
         let mut rest = (0..100).map(|n| document(n, fate(n))).peekable();
-        let (group, fates) = next_group(&mut rest, DOCUMENTS_PER_COMMIT, BYTES_PER_COMMIT);
+        let (group, _, fates) = next_group(&mut rest, DOCUMENTS_PER_COMMIT, BYTES_PER_COMMIT);
         assert_eq!((group.len(), fates.len()), (31, 63));
         assert_eq!(group[30].id, "61");
         assert_eq!(rest.count(), 37);
@@ -135,8 +139,11 @@ mod tests {
 
     #[test]
     fn the_last_sound_document_of_an_id_is_stored() {
-        let [refused, superseded] = [InsertStatus::Refused, InsertStatus::Superseded].map(Some);
-        let documents = [("a", true), ("b", false), ("a", true), ("a", false), ("c", true)];
+        let [refused, superseded, expired] =
+            [InsertStatus::Refused, InsertStatus::Superseded, InsertStatus::Expired].map(Some);
+        let documents = [("a", None), ("b", refused), ("a", None), ("a", refused), ("c", None)];
         assert_eq!(fates(documents.into_iter()), [superseded, refused, None, refused, None]);
+        let documents = [("a", None), ("a", expired), ("b", expired), ("b", None)];
+        assert_eq!(fates(documents.into_iter()), [superseded, expired, superseded, None]);
     }
 }

@@ -27,8 +27,8 @@ use crate::error::{Error, InputError, Result};
 use crate::model::Encoder;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Committed, EncodedBy, StoreConfig, WriteBatch, check_document};
-use group::{BYTES_OF_PASSAGES, fates, next_group};
+use crate::store::{Committed, EncodedBy, StoreConfig, WriteBatch, check_document, has_expired};
+use group::{BYTES_OF_PASSAGES, Fate, fates, next_group};
 
 /// The result of storing a group.
 struct Stored {
@@ -94,7 +94,9 @@ impl Index {
         self.check_process()?;
         let span = tracing::debug_span!("insert", documents = documents.len(), generation = Empty).entered();
         let mut summary = InsertSummary::new(self.serving().view().generation());
-        let mut sound = vec![true; documents.len()];
+        let config = self.serving().store.config().clone();
+        let expired = |document| has_expired(document, &config).then_some(InsertStatus::Expired);
+        let mut own: Vec<Fate> = documents.iter().map(expired).collect();
         let serving = self.serving();
         let checked = documents
             .par_iter()
@@ -105,20 +107,22 @@ impl Index {
             if all_or_none {
                 return Err(error.into());
             }
-            sound[position] = false;
+            own[position] = Some(InsertStatus::Refused);
             summary.refuse(position, &documents[position], error);
         }
         let ids = documents.iter().map(|document| document.id.as_str());
-        let fates = fates(ids.zip(sound));
+        let fates = fates(ids.zip(own));
         let total = fates.iter().filter(|fate| fate.is_none()).count();
         let mut done = 0;
         let most = serving.passages().map_or(BYTES_PER_COMMIT, |_| BYTES_OF_PASSAGES);
         let mut rest = documents.into_iter().zip(fates).peekable();
         while rest.peek().is_some() {
             let (pace, begun) = (&serving.pace, Instant::now());
-            let (group, own) = next_group(&mut rest, pace.share(DOCUMENTS_PER_COMMIT), pace.share(most));
+            let (group, expired, own) =
+                next_group(&mut rest, pace.share(DOCUMENTS_PER_COMMIT), pace.share(most));
             let size = group.len();
-            let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done));
+            let committed =
+                self.encode_and_commit(group, expired).map_err(|e| partial(e, done, total - done));
             let Stored { committed, cut, passages } = committed?;
             done += size;
             summary.cut.join(cut);
@@ -137,7 +141,7 @@ impl Index {
         Ok(summary)
     }
 
-    fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Stored> {
+    fn encode_and_commit(&self, mut group: Vec<Document>, mut deletes: Vec<String>) -> Result<Stored> {
         loop {
             // Without a lock: encoding is slow, and runs on threads that may be waiting for the lock.
             let serving = self.serving();
@@ -146,11 +150,14 @@ impl Index {
                 Some(_) => puts.iter().map(|put| put.rows.len()).sum(),
                 None => 0,
             };
-            let batch = WriteBatch { puts, deletes: Vec::new() };
+            let batch = WriteBatch { puts, deletes };
             match self.commit_as_made(&serving, batch, &serving.encodes())? {
                 Ok(committed) => return Ok(Stored { committed, cut, passages }),
                 // The model has changed in the meantime.
-                Err(batch) => group = batch.puts.into_iter().map(|put| put.document).collect(),
+                Err(batch) => {
+                    group = batch.puts.into_iter().map(|put| put.document).collect();
+                    deletes = batch.deletes;
+                }
             }
         }
     }
@@ -216,21 +223,29 @@ impl Index {
                 span.record("generation", summary.generation.0);
                 return Ok(summary);
             }
-            let fates = fates(entries.iter().map(|(document, _, bad)| (document.id.as_str(), bad.is_none())));
-            let (mut group, mut rows) = (Vec::new(), Vec::new());
+            let config = serving.store.config();
+            let own = |(document, _, bad): &(Document, _, Option<InputError>)| match bad {
+                Some(_) => Some(InsertStatus::Refused),
+                None => has_expired(document, config).then_some(InsertStatus::Expired),
+            };
+            let own: Vec<Fate> = entries.iter().map(own).collect();
+            let fates = fates(entries.iter().map(|(document, ..)| document.id.as_str()).zip(own));
+            let (mut group, mut deletes, mut rows) = (Vec::new(), Vec::new(), Vec::new());
             for (number, (document, vector, bad)) in entries.into_iter().enumerate() {
                 if let Some(error) = bad {
                     summary.refuse(summary.statuses.len() + number, &document, error);
                 } else if fates[number].is_none() {
                     group.push(document);
                     rows.extend_from_slice(&vector);
+                } else if fates[number] == Some(InsertStatus::Expired) {
+                    deletes.push(document.id);
                 }
             }
             let puts =
                 serving.ingest().place(group, &rows).map_err(|e| partial(e, stored, rows.len() / dim))?;
             drop(rows);
             let refused = puts.len();
-            let committed = self.commit_vectors(&mut serving, WriteBatch { puts, deletes: Vec::new() });
+            let committed = self.commit_vectors(&mut serving, WriteBatch { puts, deletes });
             let committed = committed.map_err(|e| partial(e, stored, refused))?;
             summary.passages += serving.passages().map_or(0, |_| refused);
             summary.add(&fates, &committed);
@@ -255,9 +270,10 @@ impl Index {
             if !now.bundle.has_encoder_of(&serving.bundle) {
                 check_model(now.bundle.hash(), serving.bundle.hash())?;
             }
+            let deletes = batch.deletes;
             let (documents, rows) = batch.puts.into_iter().map(|put| (put.document, put.rows)).unzip();
             let puts = now.ingest().keep_stored(documents, rows, false)?;
-            batch = WriteBatch { puts, deletes: Vec::new() };
+            batch = WriteBatch { puts, deletes };
             *serving = now;
         }
     }

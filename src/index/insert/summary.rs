@@ -22,6 +22,9 @@ pub enum InsertStatus {
     Superseded,
     /// Not stored: [`InsertSummary::refused`] says why.
     Refused,
+    /// Not stored: it is past its time ([`IndexBuilder::expires`](crate::IndexBuilder::expires)). A document
+    /// with the same id is deleted.
+    Expired,
 }
 
 /// A document of a batch that cannot be stored.
@@ -47,6 +50,10 @@ pub struct InsertSummary {
     pub replaced: usize,
     /// Documents superseded by a later one of the batch with the same id.
     pub superseded: usize,
+    /// Documents that are past their time.
+    pub expired: usize,
+    /// Stored documents that will expire.
+    pub expiring: usize,
     /// Documents that cannot be stored, in the order given.
     pub refused: Vec<RefusedDocument>,
     /// The status of each document, in the order given.
@@ -64,8 +71,19 @@ impl InsertSummary {
     pub(super) fn new(generation: Generation) -> Self {
         let (refused, statuses) = (Vec::new(), Vec::new());
         let cut = CutTexts::default();
-        let [inserted, replaced, superseded, passages] = [0; 4];
-        Self { inserted, replaced, superseded, refused, statuses, passages, cut, generation }
+        let [inserted, replaced, superseded, expired, expiring, passages] = [0; 6];
+        Self {
+            inserted,
+            replaced,
+            superseded,
+            expired,
+            expiring,
+            refused,
+            statuses,
+            passages,
+            cut,
+            generation,
+        }
     }
 
     /// Records why a document is not stored; its status is added with its group.
@@ -85,10 +103,12 @@ impl InsertSummary {
                 InsertStatus::Inserted => self.inserted += 1,
                 InsertStatus::Replaced => self.replaced += 1,
                 InsertStatus::Superseded => self.superseded += 1,
+                InsertStatus::Expired => self.expired += 1,
                 InsertStatus::Refused => {}
             }
             self.statuses.push(status);
         }
+        self.expiring += committed.expiring;
         self.generation = committed.generation;
     }
 }

@@ -149,6 +149,12 @@ fn settings_out_of_range_are_refused_by_name() {
     assert_eq!(change(|c| (c.branching_factor, c.height) = (1, 2)), "height");
     assert_eq!(change(|c| c.height = 0), "height");
     assert_eq!(change(|c| c.height = 32), "number of leaves");
-    assert_eq!(change(|c| c.expires = Some(String::new())), "bytes of the field of expiry");
-    assert_eq!(change(|c| c.expires = Some("x".repeat(513))), "bytes of the field of expiry");
+    assert_eq!(
+        change(|c| c.expires = Some(String::new())),
+        "the length of the field by which documents expire"
+    );
+    assert_eq!(
+        change(|c| c.expires = Some("x".repeat(513))),
+        "the length of the field by which documents expire"
+    );
 }
