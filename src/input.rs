@@ -209,7 +209,7 @@ pub enum InputError {
         id: String,
         /// The field of its metadata.
         field: String,
-        /// The value as JSON.
+        /// The value as JSON, or that there are several.
         found: String,
         /// Whether it is a number of seconds after the year 9999.
         is_late: bool,

@@ -17,6 +17,9 @@ use super::tally::{Counted, Tally};
 pub struct Facet {
     /// The field, or a path of keys separated by dots, as in a [`Filter`](crate::Filter).
     pub field: String,
+    /// Number of documents that pass the filter.
+    #[serde(skip)]
+    pub documents: usize,
     /// The values that most documents have, those first; equal counts in the order of values.
     pub values: Vec<FacetValue>,
     /// Number of different values, including those that are not in `values`.
@@ -55,6 +58,7 @@ impl Facet {
         let shown = |(key, documents): Counted<'_>| Some(FacetValue { value: value(&key)?, documents });
         Self {
             field: field.to_owned(),
+            documents,
             values: values.into_iter().filter_map(shown).collect(),
             distinct,
             missing: documents.saturating_sub(present),

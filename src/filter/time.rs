@@ -93,7 +93,9 @@ pub(crate) fn unix_milliseconds(text: &str) -> Option<i64> {
     in_utc(time, 0)?;
     let part = |from: usize, to: usize| number(&time[from..to]);
     let days = days_before(part(0, 4)?, part(5, 7)?, part(8, 10)?) - days_before(1970, 1, 1);
-    let seconds = ((days * 24 + part(11, 13)?) * 60 + part(14, 16)?) * 60 + part(17, 19)?;
+    // 60 in a leap second.
+    let second = part(17, 19).filter(|second| *second <= 60)?;
+    let seconds = ((days * 24 + part(11, 13)?) * 60 + part(14, 16)?) * 60 + second;
     let digits = fraction.iter().skip(1).chain(b"000").take(3);
     Some(digits.fold(seconds, |value, digit| 10 * value + i64::from(digit - b'0')))
 }

@@ -58,7 +58,8 @@ pub(super) fn of(
         let is_first = found.is_none();
         found = time.filter(|_| is_first);
         let is_late = value.as_f64().is_some_and(|seconds| seconds >= LAST_SECOND);
-        is_bad = found.is_none().then(|| (value.to_string(), is_late));
+        let said = || if is_first { value.to_string() } else { "several values".to_owned() };
+        is_bad = found.is_none().then(|| (said(), is_late));
         is_bad.is_some()
     });
     match is_bad {
@@ -125,6 +126,7 @@ mod tests {
             json!("2026-11-28T12:00:00"),
             json!("2026-02-30T12:00:00Z"),
             json!("2026-01-01T24:00:00Z"),
+            json!("2026-01-01T10:00:61Z"),
             json!("soon"),
             json!(1_795_867_200_000_u64),
             json!(true),
@@ -135,6 +137,7 @@ mod tests {
             assert_eq!(found, value.to_string());
         }
         let several = json!({ "at": [{ "end": 1 }, { "end": 2 }] });
-        assert!(matches!(super::of("a", Some(&several), "at.end"), Err(InputError::BadExpiry { .. })));
+        let refused = super::of("a", Some(&several), "at.end");
+        assert!(matches!(refused, Err(InputError::BadExpiry { found, .. }) if found == "several values"));
     }
 }

@@ -112,7 +112,8 @@ pub struct StoreStats {
     /// The field by which documents expire, if they do
     /// ([`IndexBuilder::expires`](crate::IndexBuilder::expires)).
     pub expires: Option<String>,
-    /// Documents past their time that still take space: the next compaction removes them.
+    /// Documents past their time that still take space, until the next compaction; also those deleted or
+    /// replaced before.
     pub expired: u64,
     /// Forgotten and replaced judgments that are still in the files.
     pub dead_judgments: u64,

@@ -39,7 +39,10 @@ const MOST_EXAMPLE: usize = 120;
 const LOOKED_AT: usize = 20;
 
 /// Judged questions, or else titles of documents.
-fn examples(index: &Index) -> Result<Vec<String>, Refusal> {
+fn examples(site: &Site, index: &Index) -> Result<Vec<String>, Refusal> {
+    if let Some(found) = site.examples.get() {
+        return Ok(found.clone());
+    }
     let fits = |text: &str| text.len() <= MOST_EXAMPLE && text.chars().any(char::is_alphanumeric);
     // Unreadable judgments must not prevent the page; the view that lists them reports the error.
     let judged = index.judgments().unwrap_or_default().into_iter();
@@ -48,6 +51,12 @@ fn examples(index: &Index) -> Result<Vec<String>, Refusal> {
     if found.is_empty() {
         let titles = index.page(None, LOOKED_AT)?.into_iter().map(|document| document.title);
         found = titles.filter(|title| fits(title)).collect();
+    } else {
+        found.dedup();
+        found.truncate(EXAMPLES);
+        // Kept, because the page asks for them every few seconds. Titles are not: their documents may be gone
+        // by then.
+        let _ = site.examples.set(found.clone());
     }
     found.dedup();
     found.truncate(EXAMPLES);
@@ -57,14 +66,6 @@ fn examples(index: &Index) -> Result<Vec<String>, Refusal> {
 pub fn about(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let bundle = index.bundle();
-    let examples = match site.examples.get() {
-        Some(found) => found.clone(),
-        None => examples(&index)?,
-    };
-    // Kept once found, because the page asks for them every few seconds.
-    if !examples.is_empty() {
-        let _ = site.examples.set(examples.clone());
-    }
     Ok(Reply::json(&About {
         name: index.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
         path: index.path().display().to_string(),
@@ -77,6 +78,6 @@ pub fn about(site: &Site, _: &[u8]) -> Result<Reply, Refusal> {
         words: index.is_lexical(),
         judge: site.held.writes(),
         few: index.embeddings() <= MOST_EXACT_DOCUMENTS,
-        examples,
+        examples: examples(site, &index)?,
     }))
 }

@@ -255,6 +255,19 @@ fn what_another_process_writes_is_shown_and_an_index_that_is_gone_is_missed() {
 }
 
 #[test]
+fn examples_forget_the_titles_of_documents_that_are_gone() {
+    let flow = filled(0);
+    let document = |id: &str, title: &str| json!({ "id": id, "title": title, "text": "tree" });
+    store(&flow, &[document("a", "A secret offer"), document("b", "Another offer")]);
+    let explorer = Explorer::new(&flow.index(), &[]);
+    let session = explorer.begin();
+    assert_eq!(session.get("/api/about").ok()["examples"], json!(["A secret offer", "Another offer"]));
+    flow.run("delete", &["a"]).ok();
+    let after = session.wait("/api/about", |about| about["documents"] == 1);
+    assert_eq!(after["examples"], json!(["Another offer"]));
+}
+
+#[test]
 fn another_index_in_its_place_is_read_but_not_written() {
     for options in [&[][..], &["--judge"]] {
         let (flow, other) = (filled(12), filled(6));
