@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # In Rust, and in Python under another name or as an option of a call.
 ELSEWHERE = {
     "analyzer": "stats",
+    "expires": "stats",
     "bundle": "model",
     "builder": "create, open",
     "candidates": "shards.candidates",
