@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::program::{Flow, text};
 use crate::support::{Shape, bundle};
 use ehi::{Document, Error, Filter, Fusion, Index, InputError, SearchRequest};
 use serde_json::{Value, json};
@@ -119,4 +120,29 @@ fn a_document_without_a_readable_time_is_refused() {
         refused.to_string(),
         "the length of the field by which documents expire is 0, it must be from 1 to 512"
     );
+}
+
+#[test]
+fn the_program_says_what_has_expired_and_that_nothing_will() {
+    let flow = Flow::with(&["--expires", "until"]);
+    let insert = |documents: &[Value]| {
+        let file = flow.path("offers.jsonl");
+        std::fs::write(&file, documents.iter().map(|own| format!("{own}\n")).collect::<String>()).unwrap();
+        flow.run("insert", &[text(&file)])
+    };
+    let plain = json!({ "id": "a", "text": TEXT });
+    assert_eq!(
+        insert(std::slice::from_ref(&plain)).ok(),
+        "1 inserted, 0 replaced; the index has 1 document\n\
+         note: no stored document has a time in the field `until`, so these do not expire\n"
+    );
+    let past = json!({ "id": "b", "text": TEXT, "until": 1 });
+    let bad = json!({ "id": "c", "text": TEXT, "until": "2027-01-31" });
+    let ran = insert(&[plain, past, bad]);
+    assert_eq!(ran.out, "0 inserted, 1 replaced, 1 already expired, 1 refused; the index has 1 document\n");
+    assert!(ran.err.ends_with("ehi: 1 of 3 documents refused, 1 stored\n"), "{}", ran.err);
+    let later = json!({ "id": "d", "text": TEXT, "until": "9000-01-01T00:00:00Z" });
+    assert_eq!(insert(&[later]).ok(), "1 inserted, 0 replaced; the index has 2 documents\n");
+    let stats = flow.run("stats", &[]).ok();
+    assert!(stats.contains("expiry         at the time in `until`\n"), "{stats}");
 }

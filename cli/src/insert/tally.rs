@@ -250,7 +250,8 @@ impl Tally {
             }
         }
         writeln!(out, "; the index has {}", counted(index.len(), "document"))?;
-        if let (Some(field), 1.., 0) = (index.expires(), self.stored(), self.expiring + self.expired) {
+        let is_first = self.inserted > 0 && self.inserted == index.len() as u64;
+        if let (Some(field), true, 0) = (index.expires(), is_first, self.expiring + self.expired) {
             let field = escaped(&field);
             writeln!(
                 out,
