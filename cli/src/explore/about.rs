@@ -48,18 +48,18 @@ fn examples(site: &Site, index: &Index) -> Result<Vec<String>, Refusal> {
     let judged = index.judgments().unwrap_or_default().into_iter();
     let judged = judged.filter(|own| own.grade > 0).map(|own| own.question);
     let mut found: Vec<String> = judged.filter(|question| fits(question)).collect();
-    if found.is_empty() {
+    let are_judged = !found.is_empty();
+    if !are_judged {
         let titles = index.page(None, LOOKED_AT)?.into_iter().map(|document| document.title);
         found = titles.filter(|title| fits(title)).collect();
-    } else {
-        found.dedup();
-        found.truncate(EXAMPLES);
-        // Kept, because the page asks for them every few seconds. Titles are not: their documents may be gone
-        // by then.
-        let _ = site.examples.set(found.clone());
     }
     found.dedup();
     found.truncate(EXAMPLES);
+    // Kept, because the page asks for them every few seconds. Titles are not: their documents may be gone by
+    // then.
+    if are_judged {
+        let _ = site.examples.set(found.clone());
+    }
     Ok(found)
 }
 
