@@ -9,8 +9,9 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::long::AS_BEFORE;
 use crate::models::{self, EncoderArgs};
+use crate::opening::OwnModelArgs;
 use crate::printing;
-use crate::store::WriteArgs;
+use crate::store::{ReportArgs, WriteArgs};
 use crate::text::counted;
 
 #[derive(clap::Args)]
@@ -23,15 +24,21 @@ pub struct ReencodeArgs {
     model: PathBuf,
     #[command(flatten)]
     encoder: EncoderArgs,
+    #[command(flatten)]
+    own: OwnModelArgs,
 }
 
 pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let bundle = models::open(&args.model, &args.encoder)?;
-    change(&args.write, out, |index, on_progress| index.with_progress(on_progress).reencode(&bundle))
+    let WriteArgs { report, wait } = &args.write;
+    let index = wait.builder().own_model(args.own.own_model).open(&report.index)?;
+    change(index, report, out, |index, on_progress| index.with_progress(on_progress).reencode(&bundle))
 }
 
 pub fn rollback(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    change(args, out, |index, on_progress| index.with_progress(on_progress).rollback())
+    let WriteArgs { report, wait } = args;
+    let index = wait.open(&report.index)?;
+    change(index, report, out, |index, on_progress| index.with_progress(on_progress).rollback())
 }
 
 pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -58,11 +65,12 @@ fn tree(index: &Index) -> String {
 }
 
 fn change(
-    args: &WriteArgs,
+    index: Index,
+    args: &ReportArgs,
     out: &mut dyn Write,
     run: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<ModelChange, Error>,
 ) -> Result<(), Failure> {
-    args.run(out, AS_BEFORE, run, |out, index, change| {
+    args.run(index, out, AS_BEFORE, run, |out, index, change| {
         let ModelChange { from, to, documents, encoded, routed, .. } = change;
         let done = match (encoded, routed) {
             (0, 0) => "none of them changed since this model was last in use".to_owned(),

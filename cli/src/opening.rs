@@ -76,6 +76,14 @@ impl PrecisionArgs {
     }
 }
 
+/// Whether an index shares the files of its model.
+#[derive(clap::Args)]
+pub struct OwnModelArgs {
+    /// Copy the model into the index, instead of sharing its large files with other indexes
+    #[arg(long)]
+    pub own_model: bool,
+}
+
 /// The index of a command that encodes documents.
 #[derive(clap::Args)]
 pub struct FillingArgs {

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::judge::{aging, in_days};
 use crate::long::{self, AS_BEFORE};
 use crate::models::{self, EncoderArgs};
-use crate::opening::{WaitArgs, open_read_only, refuse_file};
+use crate::opening::{OwnModelArgs, WaitArgs, open_read_only, refuse_file};
 use crate::printing;
 use crate::text::{counted, escaped};
 
@@ -67,6 +67,8 @@ pub struct CreateArgs {
     /// 2027-01-31T18:00:00Z, or a number of seconds since 1970. After that time the document is not found
     #[arg(long, value_name = "FIELD")]
     expires: Option<String>,
+    #[command(flatten)]
+    own: OwnModelArgs,
 }
 
 /// Arguments of a command that writes and reports.
@@ -87,11 +89,7 @@ impl WriteArgs {
         call: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<T, Error>,
         text: impl FnOnce(&mut dyn Write, &Index, &T) -> std::io::Result<()>,
     ) -> Result<(), Failure> {
-        let index = self.wait.open(&self.report.index)?;
-        let done = long::run(left, |on_progress| call(&index, on_progress))?;
-        // After a change of model.
-        index.finish_fit();
-        printing::report(out, self.report.json, &done, |out| text(out, &index, &done))
+        self.report.run(self.wait.open(&self.report.index)?, out, left, call, text)
     }
 }
 
@@ -113,6 +111,23 @@ pub struct ReportArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+impl ReportArgs {
+    /// As [`WriteArgs::run`], on an index that is open.
+    pub fn run<T: Serialize>(
+        &self,
+        index: Index,
+        out: &mut dyn Write,
+        left: &str,
+        call: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<T, Error>,
+        text: impl FnOnce(&mut dyn Write, &Index, &T) -> std::io::Result<()>,
+    ) -> Result<(), Failure> {
+        let done = long::run(left, |on_progress| call(&index, on_progress))?;
+        // After a change of model.
+        index.finish_fit();
+        printing::report(out, self.json, &done, |out| text(out, &index, &done))
+    }
 }
 
 #[derive(clap::Args)]
@@ -137,7 +152,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Some(field) => builder.expires(field),
         None => builder,
     };
-    let index = builder.create(&args.index, &bundle)?;
+    let index = builder.own_model(args.own.own_model).create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => counted(bundle.model().indexer().shape().leaves(), "leaf"),
         false => "no tree, so searches score every document".to_owned(),
@@ -353,8 +368,8 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     let bytes = stats.bytes;
     writeln!(
         out,
-        "bytes          {}: embeddings {}, documents {} and words {} in {}, log {}, model {}, \
-         other models {}, judgments {}, unfinished {}",
+        "bytes          {}: embeddings {}, documents {} and words {} in {}, log {}, model {} \
+         ({} of it shared), other models {}, judgments {}, unfinished {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
@@ -362,6 +377,7 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         counted(stats.segments, "segment"),
         bytes.log,
         bytes.model,
+        bytes.shared_model,
         bytes.other_models,
         bytes.judgments,
         bytes.begun

@@ -243,6 +243,7 @@ class Index:
         expires: str | None = None,
         wait: float | None = None,
         lazy_encoder: bool = False,
+        own_model: bool = False,
         exist_ok: bool = False,
     ) -> Index: ...
     @staticmethod
@@ -255,6 +256,7 @@ class Index:
         precision: _Precision | None = None,
         wait: float | None = None,
         lazy_encoder: bool = False,
+        own_model: bool = False,
     ) -> Index: ...
     @staticmethod
     def open_read_only(

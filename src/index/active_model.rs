@@ -16,7 +16,7 @@ use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
+use crate::model::{Bundle, LoadOptions, Model, ModelStore, Sharing, remove_bundle};
 use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
 use crate::store::{Damage, Notice, Store, StoreConfig, StoreError, StoreOptions, View, files::rename};
@@ -24,10 +24,12 @@ use crate::store::{Damage, Notice, Store, StoreConfig, StoreError, StoreOptions,
 type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What is fixed for the lifetime of a handle, whichever store it has open.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct HandleOptions {
     pub store: StoreOptions,
     pub load: LoadOptions,
+    /// Has the large files of models; `None` if the index gets its own copies.
+    pub models: Option<ModelStore>,
 }
 
 /// How documents are ranked, fixed for the lifetime of the index.
@@ -65,19 +67,27 @@ pub(crate) struct ActiveModel {
     pub(super) pace: Pace,
 }
 
+impl HandleOptions {
+    /// How a model from another folder gets into the index.
+    pub(super) fn sharing(&self) -> Sharing<'_> {
+        self.models.as_ref().map_or(Sharing::Nothing, Sharing::Store)
+    }
+}
+
 impl ActiveModel {
-    /// Makes an empty store in `dir` with its own copy of the bundle.
+    /// Makes an empty store in `dir` with a copy of the bundle, which may share large files.
     pub(super) fn create(
         backend: Arc<dyn Backend>,
         dir: &Path,
         number: u32,
         bundle: &Bundle,
+        sharing: Sharing<'_>,
         ranking: Ranking,
-        options: HandleOptions,
+        options: &HandleOptions,
     ) -> Result<Self> {
         let Ranking { similarity, analyzer, passages, expires } = ranking;
         check_passages(bundle, passages)?;
-        copy_model(&*backend, bundle, dir)?;
+        copy_model(&*backend, bundle, sharing, dir)?;
         let own = options.load.bundle(dir.join(names::BUNDLE))?;
         // The files may have changed since the bundle was opened.
         check_model(bundle.hash(), own.hash())?;
@@ -123,7 +133,7 @@ impl ActiveModel {
         backend: Arc<dyn Backend>,
         dir: &Path,
         number: u32,
-        options: HandleOptions,
+        options: &HandleOptions,
     ) -> Result<Self> {
         check_directories(&*backend, dir)?;
         let store = Store::open_on(Arc::clone(&backend), dir, options.store);
@@ -277,7 +287,12 @@ fn check_directories(backend: &dyn Backend, dir: &Path) -> Result<(), StoreError
 }
 
 /// Copies a bundle into a model's directory, atomically and durably.
-pub(super) fn copy_model(backend: &dyn Backend, bundle: &Bundle, dir: &Path) -> Result<()> {
+pub(super) fn copy_model(
+    backend: &dyn Backend,
+    bundle: &Bundle,
+    sharing: Sharing<'_>,
+    dir: &Path,
+) -> Result<()> {
     let (partial, model) = (dir.join(names::BUNDLE_NEW), dir.join(names::BUNDLE));
     remove_bundle(backend, &partial)?;
     for path in [&partial, &model] {
@@ -285,6 +300,6 @@ pub(super) fn copy_model(backend: &dyn Backend, bundle: &Bundle, dir: &Path) -> 
             return Err(StoreError::AlreadyExists { path: path.clone() }.into());
         }
     }
-    bundle.copy_to(backend, &partial)?;
+    bundle.copy_to(backend, &partial, sharing)?;
     Ok(rename(backend, &partial, &model)?)
 }

@@ -29,7 +29,7 @@ use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::{ModelHash, Row};
-use crate::model::Bundle;
+use crate::model::{Bundle, Sharing};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{
     DocumentDifference, Durability, EncodedBy, Put, Store, StoreError, StoreOptions, View, WriteBatch,
@@ -203,7 +203,7 @@ impl Index {
 
     /// A model that is not in service, open for writing.
     fn open_for_filling(&self, number: u32) -> Result<ActiveModel> {
-        ActiveModel::open(self.root.backend(), &self.root.model_dir(number), number, self.filling())
+        ActiveModel::open(self.root.backend(), &self.root.model_dir(number), number, &self.filling())
     }
 
     /// The model of a bundle that an earlier call has begun to fill, or a new one.
@@ -230,7 +230,11 @@ impl Index {
         check_passages(bundle, passages)?;
         let expires = serving.store.config().expires.clone();
         let ranking = Ranking { similarity: serving.similarity, analyzer, passages, expires };
-        ActiveModel::create(backend, &dir, number, bundle, ranking, self.filling())
+        let options = self.filling();
+        // A bundle that was trained here is ours, and soon removed.
+        let is_own = bundle.path().starts_with(self.path());
+        let sharing = if is_own { Sharing::Index } else { options.sharing() };
+        ActiveModel::create(backend, &dir, number, bundle, sharing, ranking, &options)
     }
 
     /// Removes the unfinished model, which carries no promise.
@@ -316,7 +320,8 @@ impl Index {
         let dir = self.root.model_dir(number);
         // Check the target completely before it goes into service.
         let load = self.options.load.lazy_encoder(false);
-        let next = ActiveModel::open(self.root.backend(), &dir, number, HandleOptions { store, load })?;
+        let options = HandleOptions { store, load, models: None };
+        let next = ActiveModel::open(self.root.backend(), &dir, number, &options)?;
         let change = ModelChange {
             from: before.bundle.hash(),
             to: next.bundle.hash(),
@@ -364,7 +369,8 @@ impl Index {
     fn filling(&self) -> HandleOptions {
         let own = self.options.store;
         let store = StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..own };
-        HandleOptions { store, load: self.options.load.lazy_encoder(false) }
+        let load = self.options.load.lazy_encoder(false);
+        HandleOptions { store, load, models: self.options.models.clone() }
     }
 }
 

@@ -17,8 +17,9 @@ use super::{Index, begun, root};
 use crate::disk::names;
 use crate::error::{InputError, Result};
 use crate::lexical::Analyzer;
+use crate::model::Sharing;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{Operation, StoreError, StoreStats, bytes_below};
+use crate::store::{Operation, StoreError, StoreStats, bytes_below, shared_bytes_below};
 
 impl Index {
     /// Rewrites all documents in the order in which searches read them, and frees the space of deleted and
@@ -115,10 +116,10 @@ impl Index {
     /// index, with the model and the judgments, as of the moment of the call.
     ///
     /// Committed documents are flushed first. A read-only handle copies the generation that it sees; if the
-    /// writer has removed its files, it moves to the newest generation first. Files of documents and
-    /// embeddings never change, so the copy shares them on the same file system and takes extra room for the
-    /// model only; on another file system they are copied. Searches continue in the meantime; writes wait. If
-    /// the medium damages a shared file, both indexes are damaged: put a backup on another medium.
+    /// writer has removed its files, it moves to the newest generation first. Files of the model, documents
+    /// and embeddings never change, so the copy shares them on the same file system and takes little room; on
+    /// another file system they are copied. Searches continue in the meantime; writes wait. If the medium
+    /// damages a shared file, both indexes are damaged: put a backup on another medium.
     ///
     /// # Durability
     /// The copy is durable once this has returned. An interrupted call leaves a directory that does not open;
@@ -145,7 +146,7 @@ impl Index {
             if let Some(judgments) = &judgments {
                 within(judgments.snapshot(&index.join(names::JUDGMENTS)))?;
             }
-            copy_model(&*backend, &serving.bundle, dir)?;
+            copy_model(&*backend, &serving.bundle, Sharing::Index, dir)?;
             // The copied store has the same identity as this one.
             serving.write_measured(&*backend, dir, &measured)?;
             self.attempted(
@@ -177,7 +178,9 @@ impl Index {
         let mut stats = serving.store.stats()?;
         stats.encoded_by = serving.encoded_by().into_iter().collect();
         let all = |_: &str| true;
-        stats.bytes.model = bytes_below(&serving.store.path().join(names::BUNDLE), &all);
+        let bundle = serving.store.path().join(names::BUNDLE);
+        stats.bytes.model = bytes_below(&bundle, &all);
+        stats.bytes.shared_model = shared_bytes_below(&bundle);
         let current = self.root.read()?;
         // If this handle has another model open than the one in service, it counts too.
         let others = current.all().filter(|&number| number != serving.number);

@@ -180,7 +180,8 @@ impl Index {
         let handle = options.handle();
         let ranking = options.ranking_of_new(bundle)?;
         let build = |_: &Path, dir: &Path| {
-            ActiveModel::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, ranking, handle)
+            let (backend, number) = (Arc::clone(&backend), root::FIRST_MODEL);
+            ActiveModel::create(backend, dir, number, bundle, handle.sharing(), ranking, &handle)
         };
         let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
         Ok(Self::new(root, serving, handle))
@@ -239,7 +240,7 @@ impl Index {
         let handle = options.handle();
         let root = Root::open(backend, path, handle.store.lock_wait)?;
         let number = root.current().serving;
-        let serving = ActiveModel::open(root.backend(), &root.model_dir(number), number, handle)?;
+        let serving = ActiveModel::open(root.backend(), &root.model_dir(number), number, &handle)?;
         options.check(&serving)?;
         let index = Self::new(root, serving, handle);
         index.discard_begun();

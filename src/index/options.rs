@@ -10,7 +10,7 @@ use crate::disk::names;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, EncoderPrecision, LoadOptions};
+use crate::model::{Bundle, EncoderPrecision, LoadOptions, ModelStore};
 use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreError, StoreOptions};
@@ -30,6 +30,10 @@ pub struct IndexBuilder {
     expires: Option<String>,
     lock_wait: Option<Duration>,
     load: LoadOptions,
+    own_model: bool,
+    /// In place of the user's.
+    #[cfg(test)]
+    models: Option<ModelStore>,
     expected: Option<ModelHash>,
 }
 
@@ -154,6 +158,24 @@ impl IndexBuilder {
         self
     }
 
+    /// Whether an index gets its own copy of each model that this handle puts into it; no by default.
+    ///
+    /// By default, files of a model of 1 MiB or more are kept once for all indexes of a user, in the folder
+    /// `ehi/models` among the user's data (`~/.local/share/ehi/models` on Linux) or that of the variable
+    /// `EHI_MODELS`; an empty `EHI_MODELS` means none. The index gets hard links to them, or copies if it is
+    /// on another file system. The folder can be removed at any time; it drops files that no index has used
+    /// for a day. If the medium damages such a file, all these indexes are damaged; [`Index::repair`] with
+    /// the model restores each. [`InputError::InapplicableOption`] for a read-only handle.
+    pub fn own_model(mut self, own: bool) -> Self {
+        self.own_model = own;
+        self
+    }
+
+    #[cfg(test)]
+    pub(super) fn models(self, models: ModelStore) -> Self {
+        Self { models: Some(models), ..self }
+    }
+
     /// Makes it an error, [`InputError::ModelMismatch`], if the index has another model in service than this
     /// one.
     pub fn expect_model(mut self, bundle: &Bundle) -> Self {
@@ -168,7 +190,15 @@ impl IndexBuilder {
             lock_wait: self.lock_wait.unwrap_or_default(),
             without_codes: self.codes == Some(false),
         };
-        HandleOptions { store, load: self.load }
+        let models = || {
+            #[cfg(test)]
+            if self.models.is_some() {
+                return self.models.clone();
+            }
+            ModelStore::of_user()
+        };
+        let models = if self.own_model { None } else { models() };
+        HandleOptions { store, load: self.load.shared(true), models }
     }
 
     /// How a new index with this model ranks.
@@ -238,6 +268,7 @@ impl IndexBuilder {
             ("durability", self.durability.is_some()),
             ("codes", self.codes.is_some()),
             ("lock_wait", self.lock_wait.is_some()),
+            ("own_model", self.own_model),
         ];
         match of_writing.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => {

@@ -1,7 +1,10 @@
 //! The full check of an index: every model, `CURRENT`, and unexpected files.
 
+use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use super::active_model::ActiveModel;
@@ -74,7 +77,8 @@ impl Index {
         }
         for number in current.kept.into_iter().filter(|number| *number != serving.number) {
             let dir = self.root.model_dir(number);
-            let load = self.options.load.lazy_encoder(false);
+            // Reads the files again.
+            let load = self.options.load.lazy_encoder(false).shared(false);
             let opened = ActiveModel::open_read_only(&*self.root.backend(), &dir, number, load);
             match opened {
                 Ok(other) => {
@@ -197,7 +201,14 @@ fn note_unusable(
     {
         return Err(error);
     }
-    report.problem(file, Damage::Unusable { what, report: error.to_string() });
+    let is_shared = |path: &Path| fs::metadata(path).is_ok_and(|of| of.nlink() > 1);
+    let text = match &error {
+        Error::Model(ModelError::Checksum { path }) if is_shared(path) => {
+            format!("{error}; indexes that share this file have the same damage")
+        }
+        _ => error.to_string(),
+    };
+    report.problem(file, Damage::Unusable { what, report: text });
     Ok(())
 }
 

@@ -397,6 +397,7 @@ impl LoadOptions {
             config,
             text: folder.text,
             precision: self.precision,
+            shared: self.shared,
             unchecked,
         };
         let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
@@ -411,6 +412,13 @@ impl LoadOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Encoder {
+        pub(crate) fn has_weights_of(&self, other: &Self) -> bool {
+            let [own, others] = [self, other].map(|encoder| encoder.parts.packed().unwrap());
+            std::sync::Arc::ptr_eq(own, others)
+        }
+    }
 
     #[test]
     fn micro_batches_hold_every_text_once_within_budget() {

@@ -162,7 +162,16 @@ fn read_start(file: &File, length: u64, path: &Path) -> Result<Vec<u8>, ModelErr
 
 /// The SHA-256 of a model's file in hexadecimal digits, computed without holding it in memory.
 pub(super) fn digest(path: &Path) -> Result<String, ModelError> {
-    let (file, length) = open(path, most_bytes(path))?;
+    digest_up_to(path, most_bytes(path))
+}
+
+/// As [`digest`], for a file whose name does not tell its kind.
+pub(super) fn digest_of_any_size(path: &Path) -> Result<String, ModelError> {
+    digest_up_to(path, WEIGHTS_BYTES)
+}
+
+fn digest_up_to(path: &Path, most: u64) -> Result<String, ModelError> {
+    let (file, length) = open(path, most)?;
     let mut digest = Sha256::new();
     io::copy(&mut file.take(length), &mut digest).map_err(|source| ModelError::io("read", path, source))?;
     Ok(hex(&digest.finalize()))

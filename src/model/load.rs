@@ -17,6 +17,7 @@ use super::config::EncoderPrecision;
 pub struct LoadOptions {
     pub(super) precision: EncoderPrecision,
     pub(super) lazy: bool,
+    pub(super) shared: bool,
 }
 
 impl LoadOptions {
@@ -38,6 +39,13 @@ impl LoadOptions {
     /// than now; off by default. Errors in them are then returned by that call.
     pub fn lazy_encoder(mut self, lazy: bool) -> Self {
         self.lazy = lazy;
+        self
+    }
+
+    /// Whether to use the weights that another encoder of this process has read from the same file, without
+    /// reading the file again; not by default. The file must be one that is never written again.
+    pub(crate) fn shared(mut self, shared: bool) -> Self {
+        self.shared = shared;
         self
     }
 }

@@ -21,6 +21,7 @@ mod indexer;
 mod json;
 mod kernels;
 mod load;
+mod model_store;
 mod packed;
 mod parts;
 mod pooling;
@@ -29,6 +30,7 @@ mod query_encoder;
 mod reranker;
 mod rotation;
 mod settings;
+mod shared_weights;
 mod tokenize;
 mod transformer;
 mod weights;
@@ -66,6 +68,7 @@ pub(crate) use files::{CARD_FILE, REPORT_FILE};
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::AdamWStep;
 pub(crate) use indexer::RoutingSample;
+pub(crate) use model_store::{ModelStore, Sharing};
 pub(crate) use query_encoder::FastEncoder;
 pub(crate) use tokenize::Token;
 #[cfg(feature = "train")]

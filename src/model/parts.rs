@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "train")]
 use candle_core::Tensor;
@@ -11,6 +11,7 @@ use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::files;
 use super::packed::PackedTransformer;
+use super::shared_weights::{self, Source};
 use super::tokenize::{TextRules, TextTokenizer};
 use super::transformer::Transformer;
 use super::weights::{Weight, Weights};
@@ -23,6 +24,8 @@ pub(super) struct EncoderFiles {
     pub(super) config: TransformerConfig,
     pub(super) text: TextRules,
     pub(super) precision: EncoderPrecision,
+    /// Whether the weights may be those that another encoder has read from the same file.
+    pub(super) shared: bool,
     /// Files that are still to be verified, and their SHA-256.
     pub(super) unchecked: BTreeMap<PathBuf, String>,
 }
@@ -30,7 +33,7 @@ pub(super) struct EncoderFiles {
 /// Parts that are loaded on first use.
 pub(super) struct LazyParts {
     pub(super) source: EncoderFiles,
-    packed: OnceLock<PackedTransformer>,
+    packed: OnceLock<Arc<PackedTransformer>>,
     tokenizer: OnceLock<TextTokenizer>,
     /// The weights for training. Searches do not load them, because they double the memory.
     #[cfg(feature = "train")]
@@ -49,7 +52,7 @@ impl LazyParts {
     }
 
     /// The weights for encoding texts; loading is retried after a failure.
-    pub(super) fn packed(&self) -> Result<&PackedTransformer, ModelError> {
+    pub(super) fn packed(&self) -> Result<&Arc<PackedTransformer>, ModelError> {
         self.load_into(&self.packed, EncoderFiles::packed)
     }
 
@@ -80,9 +83,16 @@ impl LazyParts {
 }
 
 impl EncoderFiles {
-    fn packed(&self) -> Result<PackedTransformer, ModelError> {
-        let transformer = self.transformer::<Vec<f32>>()?;
-        PackedTransformer::new(&transformer, transformer.config.layers, self.precision)
+    fn packed(&self) -> Result<Arc<PackedTransformer>, ModelError> {
+        let load = || {
+            let transformer = self.transformer::<Vec<f32>>()?;
+            PackedTransformer::new(&transformer, transformer.config.layers, self.precision).map(Arc::new)
+        };
+        let source = self.unchecked.get(&self.weights).filter(|_| self.shared);
+        match source.and_then(|sha256| Source::of(&self.weights, sha256, &self.config, self.precision)) {
+            Some(source) => shared_weights::get_or_load(source, load),
+            None => load(),
+        }
     }
 
     fn tokenizer(&self) -> Result<TextTokenizer, ModelError> {

@@ -171,6 +171,7 @@ impl LoadOptions {
             config,
             text: TextRules { max_tokens, ..TextRules::default() },
             precision: self.precision,
+            shared: false,
             unchecked: BTreeMap::new(),
         };
         let reranker = Reranker {

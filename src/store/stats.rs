@@ -1,6 +1,6 @@
 //! Sizes and counts.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -26,6 +26,8 @@ pub struct StoreBytes {
     pub log: u64,
     /// The model in service.
     pub model: u64,
+    /// Those of its files that other indexes, or the folder of the user's models, share. Part of `model`.
+    pub shared_model: u64,
     /// Embeddings, documents and model of the previous model, and of a change of model in progress or
     /// interrupted.
     pub other_models: u64,
@@ -38,24 +40,25 @@ pub struct StoreBytes {
 impl StoreBytes {
     /// The sum of these: manifests and files set aside are not included.
     pub fn total(&self) -> u64 {
-        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun } = *self;
+        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun, .. } =
+            *self;
         vectors + documents + terms + dead_rows + log + model + other_models + judgments + begun
     }
 }
 
 impl Serialize for StoreBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun } = self;
-        let mut fields = serializer.serialize_struct("StoreBytes", 10)?;
-        fields.serialize_field("vectors", vectors)?;
-        fields.serialize_field("documents", documents)?;
-        fields.serialize_field("terms", terms)?;
-        fields.serialize_field("dead_rows", dead_rows)?;
-        fields.serialize_field("log", log)?;
-        fields.serialize_field("model", model)?;
-        fields.serialize_field("other_models", other_models)?;
-        fields.serialize_field("judgments", judgments)?;
-        fields.serialize_field("begun", begun)?;
+        let mut fields = serializer.serialize_struct("StoreBytes", 11)?;
+        fields.serialize_field("vectors", &self.vectors)?;
+        fields.serialize_field("documents", &self.documents)?;
+        fields.serialize_field("terms", &self.terms)?;
+        fields.serialize_field("dead_rows", &self.dead_rows)?;
+        fields.serialize_field("log", &self.log)?;
+        fields.serialize_field("model", &self.model)?;
+        fields.serialize_field("shared_model", &self.shared_model)?;
+        fields.serialize_field("other_models", &self.other_models)?;
+        fields.serialize_field("judgments", &self.judgments)?;
+        fields.serialize_field("begun", &self.begun)?;
         fields.serialize_field("total", &self.total())?;
         fields.end()
     }
@@ -225,10 +228,19 @@ impl Store {
 /// Total size of the files with these names in a folder, and of those inside it, as far as they can be read:
 /// files appear and disappear concurrently.
 pub(crate) fn bytes_below(folder: &Path, named: &dyn Fn(&str) -> bool) -> u64 {
+    bytes_of(folder, &|name, _| named(name))
+}
+
+/// As [`bytes_below`], of the files with more than one name.
+pub(crate) fn shared_bytes_below(folder: &Path) -> u64 {
+    bytes_of(folder, &|_, of| of.nlink() > 1)
+}
+
+fn bytes_of(folder: &Path, counts: &dyn Fn(&str, &fs::Metadata) -> bool) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {
-        Ok(of) if of.is_dir() => bytes_below(&entry.path(), named),
-        Ok(of) if entry.file_name().to_str().is_some_and(named) => of.len(),
+        Ok(of) if of.is_dir() => bytes_of(&entry.path(), counts),
+        Ok(of) if entry.file_name().to_str().is_some_and(|name| counts(name, &of)) => of.len(),
         _ => 0,
     });
     bytes.sum()

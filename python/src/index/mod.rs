@@ -88,7 +88,7 @@ impl Index {
     #[staticmethod]
     #[pyo3(signature = (path, model, *, exist_ok = false, **options), text_signature = "(path, model, *, \
         similarity=None, durability=None, codes=None, words=None, precision=None, passages=None, \
-        expires=None, wait=None, lazy_encoder=False, exist_ok=False)")]
+        expires=None, wait=None, lazy_encoder=False, own_model=False, exist_ok=False)")]
     fn create(
         py: Python<'_>,
         path: PathBuf,
@@ -117,7 +117,7 @@ impl Index {
     /// 3
     #[staticmethod]
     #[pyo3(signature = (path, **options), text_signature = "(path, *, model=None, durability=None, codes=None, \
-        precision=None, wait=None, lazy_encoder=False)")]
+        precision=None, wait=None, lazy_encoder=False, own_model=False)")]
     fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let builder = options::builder(py, options, &OF_OPEN)?;
         Ok(Self::of(run(py, move || builder.open(path))?))
@@ -238,6 +238,6 @@ impl Index {
 }
 
 /// Keywords of `Index.open`; the first three are those of `open_read_only`.
-const OF_OPEN: [&str; 6] = ["model", "precision", "lazy_encoder", "durability", "codes", "wait"];
+const OF_OPEN: [&str; 7] = ["model", "precision", "lazy_encoder", "durability", "codes", "wait", "own_model"];
 /// Further keywords of `Index.create`, which has `model` as an argument.
 const OF_CREATE: [&str; 4] = ["similarity", "words", "passages", "expires"];

@@ -5,11 +5,13 @@ mod faults;
 mod forged;
 mod power;
 mod query_encoder;
+mod sharing;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -20,9 +22,11 @@ use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
 use crate::judgment::Judgment;
-use crate::model::Bundle;
+use crate::model::{Bundle, ModelStore};
 use crate::store::Durability;
 use bundle::Bundles;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What an index must contain, and the model that must be in service.
 #[derive(Clone, Debug, PartialEq)]

@@ -119,7 +119,9 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
         Which::B => &bundles.b,
         Which::C => &bundles.c,
     };
-    let mut index = create(backend(), &dir, &bundles.a).unwrap();
+    let models = ModelStore::of_small_files(parent.path().join("models"), 512, DAY);
+    let options = IndexBuilder::default().models(models);
+    let mut index = Index::create_on(backend(), &dir, &bundles.a, &options).unwrap();
     recorder.note(Step::Acknowledged(0));
     let mut history = vec![State::new(&bundles.a)];
     for (act, number) in acts.iter().zip(1..) {

@@ -10,27 +10,36 @@ use super::{
     REPORT_FILE,
 };
 use crate::disk::{Backend, Kind, OpenMode};
-use crate::model::files;
+use crate::model::{Sharing, files};
 
 impl Bundle {
     /// Copies the bundle's own files into `target`, synced to disk, and the report of its tree, if any, which
-    /// [`Self::routing_profiles`] reads; but not the card.
+    /// [`Self::routing_profiles`] reads; but not the card. Large files may be shared.
     ///
     /// # Errors
     /// [`ModelError::Io`].
-    pub(crate) fn copy_to(&self, backend: &dyn Backend, target: &Path) -> Result<(), ModelError> {
+    pub(crate) fn copy_to(
+        &self,
+        backend: &dyn Backend,
+        target: &Path,
+        sharing: Sharing<'_>,
+    ) -> Result<(), ModelError> {
         let make = |dir: &Path| backend.create_directory(dir).map_err(|e| ModelError::io("create", dir, e));
         make(target)?;
         let mut folders = BTreeSet::new();
         let has_report = self.has_tree() && self.dir.join(REPORT_FILE).is_file();
-        let own = self.manifest.files.keys().map(String::as_str);
-        for name in own.chain(has_report.then_some(REPORT_FILE)) {
-            let path = target.join(name);
+        let own = self.manifest.files.iter().map(|(name, sha256)| (name.as_str(), Some(sha256)));
+        for (name, sha256) in own.chain(has_report.then_some((REPORT_FILE, None))) {
+            let (source, path) = (self.dir.join(name), target.join(name));
             if let Some(folder) = path.parent().filter(|folder| *folder != target) {
                 make(folder)?;
                 folders.insert(folder.to_owned());
             }
-            write(backend, &path, &files::read(&self.dir.join(name), files::most_bytes(name))?)?;
+            let is_linked =
+                sha256.map_or(Ok(false), |sha256| sharing.link(backend, &source, sha256, &path))?;
+            if !is_linked {
+                write(backend, &path, &files::read(&source, files::most_bytes(name))?)?;
+            }
         }
         let fast = self.fast();
         let fast = fast.as_ref().and_then(|fast| match fast.bytes() {
@@ -42,7 +51,10 @@ impl Bundle {
             }
         });
         if let Some((entry, content)) = &fast {
-            write(backend, &target.join(&entry.file), content)?;
+            let (source, path) = (self.dir.join(&entry.file), target.join(&entry.file));
+            if !sharing.link(backend, &source, &entry.sha256, &path)? {
+                write(backend, &path, content)?;
+            }
         }
         // Written last, and from memory: an encoder's own folder has none.
         let path = target.join(MANIFEST_FILE);

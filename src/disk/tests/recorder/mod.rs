@@ -178,7 +178,15 @@ impl Backend for Recorder {
     }
     fn link(&self, from: &Path, to: &Path) -> IoResult<()> {
         std::fs::hard_link(from, to)?;
-        self.note(Step::Link(self.relative(from), self.relative(to)));
+        let target = self.relative(to);
+        if from.starts_with(&self.root) {
+            self.note(Step::Link(self.relative(from), target));
+        } else {
+            // Not recorded, and durable.
+            self.note(Step::Replace(target.clone()));
+            self.note(Step::Write(target.clone(), 0, std::fs::read(to)?));
+            self.note(Step::Sync(target));
+        }
         Ok(())
     }
     fn remove(&self, path: &Path) -> IoResult<()> {
