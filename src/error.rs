@@ -18,7 +18,7 @@ pub enum Error {
     Store(StoreError),
     /// Encoder, indexer or bundle.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(ModelError),
     /// A dataset or an input file.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -59,6 +59,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl From<Cancelled> for Error {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
+    }
+}
+
+impl From<ModelError> for Error {
+    fn from(error: ModelError) -> Self {
+        match error {
+            ModelError::Cancelled => Self::Cancelled,
+            error => Self::Model(error),
+        }
     }
 }
 

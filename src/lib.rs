@@ -109,7 +109,7 @@ pub use model::Bundle;
 pub use model::{fuzz_query_encoder, fuzz_tokenizer};
 pub use outline::{BadOutline, Outline, Part};
 pub use passages::{BadPassages, Passages};
-pub use progress::{OnProgress, Progress, Stage, no_progress};
+pub use progress::{OnProgress, Progress, Stage, Tick, no_progress};
 pub use scan::Similarity;
 pub use store::Durability;
 #[cfg(feature = "fuzzing")]

@@ -74,6 +74,9 @@ pub(crate) struct Cancelled;
 /// callback's own call has done its work.
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
+/// A callback that only returns whether to continue.
+pub type Tick<'a> = dyn FnMut() -> ControlFlow<()> + 'a;
+
 /// A callback that does nothing and never cancels.
 pub fn no_progress(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ehi::Progress;
+use ehi::{Progress, Tick};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -69,6 +69,28 @@ pub fn in_parts<I: Sync, T: Send>(
     }
 }
 
+/// Runs a call that asks several times a second whether to continue, and checks for Ctrl-C then.
+pub fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut Tick<'_>) -> ehi::Result<T> + Send,
+) -> PyResult<T> {
+    begin(py)?;
+    let mut raised = None;
+    let result = py.detach(|| {
+        work(&mut || match Python::attach(|py| py.check_signals()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        })
+    });
+    match raised {
+        Some(raised) => Err(raised),
+        None => result.map_err(|error| exception(py, error)),
+    }
+}
+
 /// The callback of a long call of the library.
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
@@ -119,13 +141,13 @@ pub fn watched<T: Send>(
     let listener = Listener::new(py, progress)?;
     let mut raised = None;
     let result = py.detach(|| {
-        let mut told = Instant::now();
+        let mut told: Option<Instant> = None;
         let mut on_progress = |now: Progress| {
             let is_last = now.total == Some(now.done);
-            if !is_last && told.elapsed() < INTERVAL {
+            if !is_last && told.is_some_and(|told| told.elapsed() < INTERVAL) {
                 return ControlFlow::Continue(());
             }
-            told = Instant::now();
+            told = Some(Instant::now());
             let heard = Python::attach(|py| {
                 py.check_signals()?;
                 listener.tell(py, now)

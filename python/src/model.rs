@@ -10,7 +10,7 @@ use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::call::{in_parts, run, watched};
+use crate::call::{in_parts, interruptible, run, watched};
 use crate::columns::one_or_more;
 use crate::errors::ModelError;
 use crate::options::{SIMILARITIES, distillation, one_of, parse};
@@ -325,16 +325,6 @@ impl Encoder {
     }
 }
 
-/// Maps an error about a text in a part to its position in the whole.
-fn of_all(error: ehi::model::ModelError, before: usize) -> ehi::model::ModelError {
-    use ehi::model::ModelError::{BadEmbedding, NoTokens};
-    match error {
-        NoTokens { index } => NoTokens { index: before + index },
-        BadEmbedding { index } => BadEmbedding { index: before + index },
-        error => error,
-    }
-}
-
 /// Texts per thread between checks for Ctrl-C.
 const TEXTS: usize = 16;
 
@@ -347,10 +337,8 @@ impl Encoder {
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let (texts, is_one) = one_or_more("texts", texts)?;
         let dim = self.encoder.dim();
-        let rows = in_parts(py, &texts, TEXTS, |begin, part| {
-            let texts: Vec<&str> = part.iter().map(String::as_str).collect();
-            Ok(self.encoder.embed(&texts, role).map_err(|error| of_all(error, begin))?)
-        })?;
+        let given: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let rows = interruptible(py, |tick| Ok(self.encoder.embed_with(&given, role, tick)?))?;
         let shape = if is_one { vec![dim] } else { vec![texts.len(), dim] };
         PyArray1::from_vec(py, rows).reshape(IxDyn(&shape))
     }

@@ -30,7 +30,7 @@ use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::{ModelHash, Row};
 use crate::model::{Bundle, Sharing};
-use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::progress::{OnProgress, Progress, Stage, Tick, no_progress};
 use crate::store::{
     DocumentDifference, Durability, EncodedBy, Put, Store, StoreError, StoreOptions, View, WriteBatch,
     files::create_directory,
@@ -280,7 +280,7 @@ impl Index {
             let view = before.view();
             let difference = filling.difference(&view)?;
             let few = difference.len() <= FEW;
-            let puts: Puts<'_> = &|rows, documents| filling.puts(&view, rows, documents);
+            let puts: Puts<'_> = &|rows, documents, tick| filling.puts(&view, rows, documents, tick);
             filling.store(&view, difference, puts, &mut tick)?;
             if few {
                 break;
@@ -306,7 +306,9 @@ impl Index {
         let view = before.view();
         let difference = filling.difference(&view)?;
         filled += difference.missing.len();
-        let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
+        let puts: Puts<'_> = &|rows, documents, _| {
+            apart.run(|| filling.puts(&view, rows, documents, &mut || ControlFlow::Continue(())))
+        };
         filling.store(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
         // Posting lists may have been added to the index since the target was begun or kept.
@@ -418,7 +420,7 @@ struct Filling<'a> {
 }
 
 /// What to store for some rows of a view, given their documents.
-type Puts<'a> = &'a dyn Fn(&[Row], Vec<Document>) -> Result<Vec<Put>>;
+type Puts<'a> = &'a dyn Fn(&[Row], Vec<Document>, &mut Tick<'_>) -> Result<Vec<Put>>;
 
 impl<'a> Filling<'a> {
     fn new(before: &ActiveModel, target: &'a ActiveModel, backend: Arc<dyn Backend>) -> Self {
@@ -444,10 +446,16 @@ impl<'a> Filling<'a> {
         Ok(difference)
     }
 
-    fn puts(&self, view: &View, rows: &[Row], documents: Vec<Document>) -> Result<Vec<Put>> {
+    fn puts(
+        &self,
+        view: &View,
+        rows: &[Row],
+        documents: Vec<Document>,
+        tick: &mut Tick<'_>,
+    ) -> Result<Vec<Put>> {
         let ingest = self.target.ingest();
         if !self.keeps_embeddings {
-            return Ok(ingest.prepare(documents)?.puts);
+            return Ok(ingest.prepare(documents, tick)?.puts);
         }
         let rows = rows.iter().map(|&row| stored_rows(view, row)).collect::<Result<_>>()?;
         ingest.keep_stored(documents, rows, false)
@@ -480,7 +488,12 @@ impl<'a> Filling<'a> {
             }
             let (group, left) = rest.split_at(documents.len());
             rest = left;
-            self.target.store.commit(WriteBatch { puts: puts(group, documents)?, deletes: Vec::new() })?;
+            let still = &mut || match tick(0, group.len() + rest.len()) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            };
+            let puts = puts(group, documents, still)?;
+            self.target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
             if !rest.is_empty() {
                 pace.took(begun.elapsed());
             }

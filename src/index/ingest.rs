@@ -18,6 +18,7 @@ use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
 use crate::outline::BETWEEN_HEADINGS;
 use crate::passages::{self, Passages, Span};
+use crate::progress::Tick;
 use crate::scan::{Similarity, unit_to_store};
 use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
 
@@ -86,8 +87,8 @@ pub(super) struct Prepared {
 }
 
 impl Ingest<'_> {
-    /// Encodes and routes documents.
-    pub fn prepare(self, documents: Vec<Document>) -> Result<Prepared> {
+    /// Encodes and routes documents; `tick` is called several times a second meanwhile.
+    pub fn prepare(self, documents: Vec<Document>, tick: &mut Tick<'_>) -> Result<Prepared> {
         let encoder = self.model().encoder();
         let room = self.room()?;
         let read = documents.par_iter().map(|document| self.read(document, room));
@@ -101,7 +102,7 @@ impl Ingest<'_> {
             }
         };
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        let rows = encoder.embed(&texts, Role::Document).map_err(|error| match error {
+        let rows = encoder.embed_with(&texts, Role::Document, tick).map_err(|error| match error {
             ModelError::NoTokens { index } => unknown(&documents, &read, index),
             error => error.into(),
         })?;
@@ -129,7 +130,12 @@ impl Ingest<'_> {
     }
 
     /// Routes documents whose embeddings are given, and encodes and routes the others; in the order given.
-    pub fn again(self, documents: Vec<Document>, embeddings: Vec<Option<Vec<f16>>>) -> Result<Vec<Put>> {
+    pub fn again(
+        self,
+        documents: Vec<Document>,
+        embeddings: Vec<Option<Vec<f16>>>,
+        tick: &mut Tick<'_>,
+    ) -> Result<Vec<Put>> {
         let is_known: Vec<bool> = embeddings.iter().map(Option::is_some).collect();
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
         for (document, is_known) in documents.into_iter().zip(&is_known) {
@@ -141,7 +147,7 @@ impl Ingest<'_> {
         let mut known = self.keep_stored(known, rows, false)?.into_iter();
         let mut unknown = match unknown.is_empty() {
             true => Vec::new().into_iter(),
-            false => self.prepare(unknown)?.puts.into_iter(),
+            false => self.prepare(unknown, tick)?.puts.into_iter(),
         };
         let put = |is_known: bool| if is_known { known.next() } else { unknown.next() };
         Ok(is_known.into_iter().filter_map(put).collect())

@@ -1,5 +1,6 @@
 //! Repair of an index that does not open, or that has internal damage.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -234,7 +235,9 @@ fn finish(
         Progress { stage: Stage::Repair, done, total: None }.tell(on_progress, StoreError::Cancelled)
     };
     let anew = Anew {
-        compute: &mut |documents, embeddings| ingest.again(documents, embeddings),
+        compute: &mut |documents, embeddings| {
+            ingest.again(documents, embeddings, &mut || ControlFlow::Continue(()))
+        },
         lexer: analysis.as_ref().map(|own| own as _),
     };
     repair.run(options.undecided, anew, &mut tick)

@@ -361,9 +361,11 @@ impl Sample {
         let all: Vec<&str> = held_out.iter().chain(&learned).map(|(text, _)| *text).collect();
         let mut embedded = Vec::with_capacity(all.len() * dim);
         for block in all.chunks(BLOCK) {
-            embedded.extend(serving.model().encoder().embed(block, Role::Query)?);
-            Progress::new(Stage::Questions, embedded.len() / dim, all.len())
-                .tell(on_progress, Error::Cancelled)?;
+            let done = |rows: &[f32]| Progress::new(Stage::Questions, rows.len() / dim, all.len());
+            let tick = &mut || on_progress(done(&embedded));
+            let rows = serving.model().encoder().embed_with(block, Role::Query, tick)?;
+            embedded.extend(rows);
+            done(&embedded).tell(on_progress, Error::Cancelled)?;
         }
         make_unit(&mut embedded, dim);
         let queries = embedded.split_off(held_out.len() * dim);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "train")]
 use candle_core::Tensor;
@@ -21,6 +22,7 @@ use super::settings::EncoderSettings;
 use super::tokenize::{TextTokenizer, Tokens};
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
+use crate::progress::Tick;
 use crate::scan::{Similarity, has_direction};
 
 /// The role of a text; some models have a different prompt for each.
@@ -57,6 +59,11 @@ impl std::fmt::Debug for Encoder {
 
 /// Texts tokenised at a time, to bound memory.
 const TEXTS_PER_ROUND: usize = 256;
+/// How long a round should take after which the caller is asked whether to continue. At its end some threads wait
+/// for the others.
+const ROUND: Duration = Duration::from_millis(200);
+/// Of the first such round.
+const BATCHES_PER_THREAD: usize = 4;
 
 /// Bytes of a text that are searched first for a known token.
 const FIRST_BYTES: usize = 64;
@@ -273,6 +280,29 @@ impl Encoder {
     /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite or zero, and
     /// [`ModelError::NoTokens`] the first without any token known to a static encoder, such as an empty text.
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
+        self.embed_in_rounds(texts, role, None)
+    }
+
+    /// As [`Self::embed`], and calls `tick` on the calling thread several times a second, which returns whether
+    /// to continue.
+    ///
+    /// # Errors
+    /// Those of [`Self::embed`], and [`ModelError::Cancelled`].
+    pub fn embed_with(
+        &self,
+        texts: &[&str],
+        role: Role,
+        tick: &mut Tick<'_>,
+    ) -> Result<Vec<f32>, ModelError> {
+        self.embed_in_rounds(texts, role, Some(tick))
+    }
+
+    fn embed_in_rounds(
+        &self,
+        texts: &[&str],
+        role: Role,
+        mut tick: Option<&mut Tick<'_>>,
+    ) -> Result<Vec<f32>, ModelError> {
         // Loaded before starting threads, each of which would load it.
         let packed = self.parts.packed()?;
         self.tokenizer()?;
@@ -284,7 +314,7 @@ impl Encoder {
             if let Some(index) = tokens.iter().position(Vec::is_empty) {
                 return Err(ModelError::NoTokens { index: round * TEXTS_PER_ROUND + index });
             }
-            let embedded = in_micro_batches(&tokens, self.dim(), |_, batch| {
+            let embedded = in_micro_batches(&tokens, self.dim(), tick.as_deref_mut(), |_, batch| {
                 Ok(self.pooler.packed(&packed.forward(batch)?, skip))
             })?;
             if let Some(index) = embedded.chunks(self.dim()).position(|row| !has_direction(row)) {
@@ -297,10 +327,12 @@ impl Encoder {
 }
 
 /// Runs texts through a model on the current rayon pool, in micro-batches. `run` takes the numbers of some
-/// texts and their tokens and returns `[texts, width]`; the rows are arranged in the order of `texts`.
+/// texts and their tokens and returns `[texts, width]`; the rows are arranged in the order of `texts`. `tick` is
+/// called several times a second, between rounds, and returns whether to continue.
 pub(super) fn in_micro_batches(
     texts: &[Vec<u32>],
     width: usize,
+    tick: Option<&mut Tick<'_>>,
     run: impl Fn(&[usize], &[&[u32]]) -> Result<Vec<f32>, ModelError> + Sync,
 ) -> Result<Vec<f32>, ModelError> {
     let out = Mutex::new(vec![0f32; texts.len() * width]);
@@ -313,7 +345,23 @@ pub(super) fn in_micro_batches(
         }
         Ok(())
     };
-    micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(run_one)?;
+    let mut batches = micro_batches(texts, TOKENS_PER_BATCH);
+    match tick {
+        None => batches.into_par_iter().try_for_each(run_one)?,
+        Some(tick) => {
+            let mut size = BATCHES_PER_THREAD * rayon::current_num_threads();
+            while !batches.is_empty() {
+                let begun = Instant::now();
+                let rest = batches.split_off(size.min(batches.len()));
+                std::mem::replace(&mut batches, rest).into_par_iter().try_for_each(&run_one)?;
+                if tick().is_break() {
+                    return Err(ModelError::Cancelled);
+                }
+                let change = ROUND.div_duration_f64(begun.elapsed().max(Duration::from_micros(1)));
+                size = (size as f64 * change.min(8.0)).ceil() as usize;
+            }
+        }
+    }
     Ok(out.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 

@@ -88,6 +88,9 @@ pub enum ModelError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The caller's callback asked to stop.
+    #[error("cancelled")]
+    Cancelled,
     /// The checksum of a bundle's file differs from that in `ehi.json`.
     #[error("{} does not match the checksum in ehi.json; the bundle is damaged or was edited", path.display())]
     Checksum {

@@ -102,7 +102,7 @@ impl Reranker {
         for round in documents.chunks(PAIRS_PER_ROUND) {
             let pairs: Vec<(&str, &str)> = round.iter().map(|&document| (question, document)).collect();
             let PairTokens { ids, types } = self.tokenize(&pairs)?;
-            let own = in_micro_batches(&ids, 1, |batch, tokens| {
+            let own = in_micro_batches(&ids, 1, None, |batch, tokens| {
                 let added = |text: usize, place: usize| {
                     let second = self.second.as_deref()?;
                     (types[batch[text]][place] == 1).then_some(second)

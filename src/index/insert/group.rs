@@ -27,8 +27,14 @@ const STEP: Duration = Duration::from_millis(800);
 const MOST_PARTS: usize = 64;
 
 /// How many parts of a full group are committed one by one, by the time that the last group took.
-#[derive(Default)]
 pub(in crate::index) struct Pace(AtomicUsize);
+
+impl Default for Pace {
+    /// The first group is small: until it ends, nothing is known of the encoder's speed.
+    fn default() -> Self {
+        Self(AtomicUsize::new(MOST_PARTS))
+    }
+}
 
 impl Pace {
     fn parts(&self) -> usize {
@@ -128,11 +134,12 @@ mod tests {
     #[test]
     fn groups_take_less_than_a_second_where_encoding_is_slow() {
         let pace = Pace::default();
+        assert_eq!(pace.share(256), 4);
         let share = |milliseconds| {
             pace.took(Duration::from_millis(milliseconds));
             pace.share(256)
         };
-        assert_eq!([20, 1_000].map(share), [256, 256]);
+        assert_eq!([20, 10, 1_000].map(share), [128, 256, 256]);
         assert_eq!([5_000, 800, 400, 100].map(share), [36, 36, 64, 256]);
         assert_eq!([3_600_000, 1].map(share), [4, 256]);
     }

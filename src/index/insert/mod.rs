@@ -25,7 +25,7 @@ use super::with_progress::WithProgress;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::model::Encoder;
-use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::progress::{OnProgress, Progress, Stage, Tick, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Committed, EncodedBy, StoreConfig, WriteBatch, check_document, has_expired};
 use group::{BYTES_OF_PASSAGES, Fate, fates, next_group};
@@ -114,6 +114,7 @@ impl Index {
         let fates = fates(ids.zip(own));
         let total = fates.iter().filter(|fate| fate.is_none()).count();
         let mut done = 0;
+        Progress::new(Stage::Insert, done, total).tell(on_progress, Error::Cancelled)?;
         let most = serving.passages().map_or(BYTES_PER_COMMIT, |_| BYTES_OF_PASSAGES);
         let mut rest = documents.into_iter().zip(fates).peekable();
         while rest.peek().is_some() {
@@ -121,8 +122,9 @@ impl Index {
             let (group, expired, own) =
                 next_group(&mut rest, pace.share(DOCUMENTS_PER_COMMIT), pace.share(most));
             let size = group.len();
-            let committed =
-                self.encode_and_commit(group, expired).map_err(|e| partial(e, done, total - done));
+            let tick = &mut || on_progress(Progress::new(Stage::Insert, done, total));
+            let committed = self.encode_and_commit(group, expired, tick);
+            let committed = committed.map_err(|e| partial(e, done, total - done));
             let Stored { committed, cut, passages } = committed?;
             done += size;
             summary.cut.join(cut);
@@ -141,11 +143,16 @@ impl Index {
         Ok(summary)
     }
 
-    fn encode_and_commit(&self, mut group: Vec<Document>, mut deletes: Vec<String>) -> Result<Stored> {
+    fn encode_and_commit(
+        &self,
+        mut group: Vec<Document>,
+        mut deletes: Vec<String>,
+        tick: &mut Tick<'_>,
+    ) -> Result<Stored> {
         loop {
             // Without a lock: encoding is slow, and runs on threads that may be waiting for the lock.
             let serving = self.serving();
-            let Prepared { puts, cut } = serving.ingest().prepare(group)?;
+            let Prepared { puts, cut } = serving.ingest().prepare(group, tick)?;
             let passages = match serving.passages() {
                 Some(_) => puts.iter().map(|put| put.rows.len()).sum(),
                 None => 0,
@@ -315,9 +322,10 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
 
 /// A failure after some documents of the same call were stored.
 fn partial(source: Error, stored: usize, refused: usize) -> Error {
-    match stored {
-        0 => source,
-        _ => Error::Partial { stored, refused, source: Box::new(source) },
+    match source {
+        source if stored == 0 => source,
+        Error::Cancelled => Error::Cancelled,
+        source => Error::Partial { stored, refused, source: Box::new(source) },
     }
 }
 

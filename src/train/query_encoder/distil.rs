@@ -221,7 +221,8 @@ pub fn distil(
     let mut rows = Vec::with_capacity(texts.len() * teacher.dim());
     for block in texts.chunks(BLOCK) {
         let block: Vec<&str> = block.iter().map(AsRef::as_ref).collect();
-        rows.extend(teacher.embed(&block, Role::Document)?);
+        let before = Progress::new(Stage::Insert, rows.len() / teacher.dim(), texts.len());
+        rows.extend(teacher.embed_with(&block, Role::Document, &mut || on_progress(before))?);
         Progress::new(Stage::Insert, rows.len() / teacher.dim(), texts.len())
             .tell(on_progress, Error::Cancelled)?;
     }

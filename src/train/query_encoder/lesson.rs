@@ -45,7 +45,8 @@ impl Lesson {
         let mut lesson = Self::default();
         for block in questions.chunks(BLOCK) {
             let texts: Vec<&str> = block.iter().map(|question| question.text.as_str()).collect();
-            lesson.targets.extend(encoder.embed(&texts, Role::Query)?);
+            let before = Progress::new(Stage::Questions, lesson.tokens.len(), questions.len());
+            lesson.targets.extend(encoder.embed_with(&texts, Role::Query, &mut || on_progress(before))?);
             let tokens = texts.par_iter().map(|text| Ok(encoder.tokenize(text, Role::Query)?));
             lesson.tokens.extend(tokens.collect::<Result<Vec<_>>>()?);
             let done = lesson.tokens.len();
