@@ -59,8 +59,8 @@ impl std::fmt::Debug for Encoder {
 
 /// Texts tokenised at a time, to bound memory.
 const TEXTS_PER_ROUND: usize = 256;
-/// How long a round should take after which the caller is asked whether to continue. At its end some threads wait
-/// for the others.
+/// How long a round should take after which the caller is asked whether to continue. At its end some threads
+/// wait for the others.
 const ROUND: Duration = Duration::from_millis(200);
 /// Of the first such round.
 const BATCHES_PER_THREAD: usize = 4;
@@ -283,8 +283,8 @@ impl Encoder {
         self.embed_in_rounds(texts, role, None)
     }
 
-    /// As [`Self::embed`], and calls `tick` on the calling thread several times a second, which returns whether
-    /// to continue.
+    /// As [`Self::embed`], and calls `tick` on the calling thread several times a second, which returns
+    /// whether to continue.
     ///
     /// # Errors
     /// Those of [`Self::embed`], and [`ModelError::Cancelled`].
@@ -327,8 +327,8 @@ impl Encoder {
 }
 
 /// Runs texts through a model on the current rayon pool, in micro-batches. `run` takes the numbers of some
-/// texts and their tokens and returns `[texts, width]`; the rows are arranged in the order of `texts`. `tick` is
-/// called several times a second, between rounds, and returns whether to continue.
+/// texts and their tokens and returns `[texts, width]`; the rows are arranged in the order of `texts`. `tick`
+/// is called several times a second, between rounds, and returns whether to continue.
 pub(super) fn in_micro_batches(
     texts: &[Vec<u32>],
     width: usize,
