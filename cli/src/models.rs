@@ -43,7 +43,7 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
     }
     let missing = format!("the model directory {} does not exist", printing::path(given));
     #[cfg(feature = "hub")]
-    if let Some(name) = hub_name(given) {
+    if let Some(name) = ehi::model::hub_name(given) {
         return ehi::model::fetch(name).map_err(|source| {
             let why = Failure::from(source).line();
             Failure::Usage(format!("{missing}, and no model of that name can be fetched: {why}"))
@@ -67,32 +67,5 @@ pub fn open(given: &Path, settings: &EncoderArgs) -> Result<Bundle, Failure> {
             printing::path(given)
         ))),
         (false, _) => Ok(Bundle::from_encoder_with(dir, &settings)?),
-    }
-}
-
-/// The name of a model on a hub, `owner/name` or `name`; `None` for a path.
-#[cfg(feature = "hub")]
-fn hub_name(given: &Path) -> Option<&str> {
-    let name = given.to_str()?;
-    let is_part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('.')
-            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    };
-    (name.split('/').count() <= 2 && name.split('/').all(is_part)).then_some(name)
-}
-
-#[cfg(all(test, feature = "hub"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_no_names() {
-        for name in ["bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2"] {
-            assert_eq!(hub_name(Path::new(name)), Some(name));
-        }
-        for path in ["", ".", "./model", "/model", "a/b/c", "a/", "../model", "~/model", "a b"] {
-            assert_eq!(hub_name(Path::new(path)), None, "{path}");
-        }
     }
 }

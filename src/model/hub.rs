@@ -21,7 +21,19 @@ const OF_TABLE: [&str; 2] = ["tokenizer.json", "model.safetensors"];
 const OPTIONAL: [&str; 5] =
     ["config.json", files::LENGTH_FILE, files::PROMPTS_FILE, "tokenizer_config.json", "README.md"];
 
-/// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
+/// The name of a model on a hub, `owner/name` or `name`; `None` for a path.
+pub fn hub_name(given: &Path) -> Option<&str> {
+    let name = given.to_str()?;
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    (name.split('/').count() <= 2 && name.split('/').all(is_part)).then_some(name)
+}
+
+/// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache. A name without an
+/// owner, such as `all-MiniLM-L6-v2`, is first looked for among the models of `sentence-transformers`.
 ///
 /// Files that the cache already holds are not fetched again. The cache is `HF_HUB_CACHE`, or `$HF_HOME/hub`,
 /// or the usual place in the home directory; `HF_ENDPOINT` names another hub. If `HF_HUB_OFFLINE` is set to
@@ -30,6 +42,13 @@ const OPTIONAL: [&str; 5] =
 /// # Errors
 /// [`ModelError::Hub`] with the model's name and the client's message.
 pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
+    match name.contains('/') {
+        true => fetch_exactly(name),
+        false => fetch_exactly(&format!("sentence-transformers/{name}")).or_else(|_| fetch_exactly(name)),
+    }
+}
+
+fn fetch_exactly(name: &str) -> Result<PathBuf, ModelError> {
     let error = |message: String| ModelError::Hub { model: name.to_owned(), message };
     let cache = match std::env::var_os("HF_HUB_CACHE") {
         Some(path) => Cache::new(path.into()),
@@ -93,4 +112,19 @@ fn module_files(path: &Path) -> Result<Vec<String>, ModelError> {
 fn is_offline() -> bool {
     std::env::var("HF_HUB_OFFLINE")
         .is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false" | "no" | "off"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_no_names() {
+        for name in ["bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2"] {
+            assert_eq!(hub_name(Path::new(name)), Some(name));
+        }
+        for path in ["", ".", "./model", "/model", "a/b/c", "a/", "../model", "~/model", "a b"] {
+            assert_eq!(hub_name(Path::new(path)), None, "{path}");
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub use error::ModelError;
 pub use files::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 pub use folder::{Module, Prompt, PromptSource};
 #[cfg(feature = "hub")]
-pub use hub::{DEFAULT_MODEL, fetch};
+pub use hub::{DEFAULT_MODEL, fetch, hub_name};
 pub use indexer::Indexer;
 pub use load::LoadOptions;
 pub use pooling::PoolingMode;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::support::{base_model, dataset};
 use ehi::Bundle;
 
-const NAME: &str = "someone/small-model";
+const NAME: &str = "sentence-transformers/small-model";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// Serves the fixture's files under the name above, and counts the answers with a body.
@@ -100,7 +100,9 @@ fn a_model_is_fetched_by_name_once_and_then_found_offline() {
     assert!(files >= 5, "{files} files were served");
 
     let (again, offline) = (dir.path().join("again"), dir.path().join("offline"));
-    train(NAME, &again, &home, &endpoint, false).unwrap();
+    // Without its owner.
+    let (_, name) = NAME.split_once('/').unwrap();
+    train(name, &again, &home, &endpoint, false).unwrap();
     assert_eq!(served.load(Ordering::SeqCst), files, "what the cache holds is not fetched again");
     train(NAME, &offline, &home, "http://127.0.0.1:1", true).unwrap();
 
