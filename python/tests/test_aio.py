@@ -11,7 +11,10 @@ import ehi.aio
 from places import MODEL, SMALL
 
 QUESTIONS = ["is there caffeine in tea?", "mending a tyre", "roasting"]
-IDS, TEXTS = ["tea", "tyre", "coffee"], ["Green tea has caffeine.", "How to mend a flat tyre.", "Coffee is roasted."]
+IDS, TEXTS = (
+    ["tea", "tyre", "coffee"],
+    ["Green tea has caffeine.", "How to mend a flat tyre.", "Coffee is roasted."],
+)
 # Properties and a handle of its own thread, which are called by `sync`.
 OF_SYNC = {"path", "is_read_only", "model", "half_life", "auto_tune"}
 OF_MODULE = {"create", "open", "open_read_only", "repair"}
@@ -19,7 +22,10 @@ OF_MODULE = {"create", "open", "open_read_only", "repair"}
 
 @pytest.mark.parametrize(
     ("own", "other", "left_out"),
-    [(ehi.Index, ehi.aio.AsyncIndex, OF_SYNC | OF_MODULE), (ehi.ScopedIndex, ehi.aio.AsyncScopedIndex, set())],
+    [
+        (ehi.Index, ehi.aio.AsyncIndex, OF_SYNC | OF_MODULE),
+        (ehi.ScopedIndex, ehi.aio.AsyncScopedIndex, set()),
+    ],
 )
 def test_every_call_has_a_coroutine(own, other, left_out):
     assert {name for name in vars(own) if not name.startswith("_")} - set(dir(other)) == left_out
