@@ -1,4 +1,4 @@
-"""LangChain: an index as a vector store, its encoder as embeddings. `pip install './python[langchain]'`.
+"""LangChain: an index as a vector store, its encoder as embeddings. `pip install "ehi[langchain]"`.
 
 from langchain_core.documents import Document
 from ehi.langchain import EhiVectorStore
@@ -26,7 +26,7 @@ try:
     from langchain_core.vectorstores import VectorStore
     from langchain_core.vectorstores.utils import maximal_marginal_relevance
 except ImportError as error:
-    raise ImportError("ehi.langchain needs LangChain: pip install './python[langchain]'") from error
+    raise ImportError('ehi.langchain needs LangChain: pip install "ehi[langchain]"') from error
 
 
 class EhiEmbeddings(Embeddings):

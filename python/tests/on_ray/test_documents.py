@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="Ray is not installed: pip install './python[ray]'")
+pa = pytest.importorskip("pyarrow", reason='Ray is not installed: pip install "ehi[ray]"')
 import pyarrow.parquet as parquet
 
 import ehi
