@@ -160,7 +160,7 @@ pub fn builder(
             }
             "expires" => builder.expires(value.extract::<String>()?),
             "lazy_encoder" => builder.lazy_encoder(value.extract()?),
-            "model" => builder.expect_model(&model(py, &value)?),
+            "model" => builder.expect_model(&model(py, &value)?.bundle),
             _ => builder,
         };
     }
