@@ -35,10 +35,14 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-async def _run(call: Callable[..., R], arguments: tuple[Any, ...], options: dict[str, Any]) -> R:
-    stop, heard, is_watched = threading.Event(), options.get("progress"), False
+def _is_watched(call: Callable[..., object]) -> bool:
     with contextlib.suppress(ValueError):  # of a built-in that does not tell its signature
-        is_watched = "progress" in inspect.signature(call).parameters
+        return "progress" in inspect.signature(call).parameters
+    return False
+
+
+async def _run(call: Callable[..., R], is_watched: bool, arguments: Any, options: dict[str, Any]) -> R:
+    stop, heard = threading.Event(), options.get("progress")
 
     def work() -> R:
         if stop.is_set():
@@ -62,7 +66,7 @@ async def _run(call: Callable[..., R], arguments: tuple[Any, ...], options: dict
 
 async def run(call: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
     """Any call, of those that have no coroutine here: `await run(ehi.train, base, output, data=…)`."""
-    return await _run(call, arguments, options)
+    return await _run(call, _is_watched(call), arguments, options)
 
 
 class _Of(Generic[T]):
@@ -75,9 +79,11 @@ class _Of(Generic[T]):
 def _method(
     call: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[_Of[T], P], Coroutine[Any, Any, R]]:
+    is_watched = _is_watched(call)
+
     @functools.wraps(call)
     async def method(self: _Of[T], /, *arguments: P.args, **options: P.kwargs) -> R:
-        return await _run(call, (self.sync, *arguments), options)
+        return await _run(call, is_watched, (self.sync, *arguments), options)
 
     return method
 
@@ -165,7 +171,7 @@ class AsyncIndex(_Of[Index]):
 def _opening(call: Callable[P, Index]) -> Callable[P, Coroutine[Any, Any, AsyncIndex]]:
     @functools.wraps(call)
     async def opening(*arguments: P.args, **options: P.kwargs) -> AsyncIndex:
-        return AsyncIndex(await _run(call, arguments, options))
+        return AsyncIndex(await run(call, *arguments, **options))
 
     return opening
 
