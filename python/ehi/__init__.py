@@ -7,8 +7,8 @@
 ['tea']
 
 `Index` has documents and searches, `Model` and `Encoder` what texts are encoded by, `train` makes a model of
-your own. Other people's tools are in `ehi.mteb`, `ehi.beir`, `ehi.langchain`, `ehi.haystack` and
-`ehi.llama_index`, each with an extra of its name.
+your own. `ehi.aio` has the same calls as coroutines. Other people's tools are in `ehi.mteb`, `ehi.beir`,
+`ehi.langchain`, `ehi.haystack` and `ehi.llama_index`, each with an extra of its name.
 """
 
 from . import _ehi

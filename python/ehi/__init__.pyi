@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypedDict, final, overload
+from typing import Any, Literal, Protocol, TypedDict, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from .shards import TermStatistics
 
 _Path = str | PathLike[str]
+_Model = Model | _Path | _SentenceTransformer
 _Progress = Callable[[str, int, int | None], object] | bool | None
 _Vectors = NDArray[np.float32] | NDArray[np.float16]
 _Json = dict[str, Any]
@@ -68,11 +69,17 @@ class PartialError(Error):
     stored: int
     refused: int
 
+class _SentenceTransformer(Protocol):
+    """`sentence_transformers.SentenceTransformer`, which need not be installed."""
+
+    truncate_dim: int | None
+    def save_pretrained(self, path: str, /, *, create_model_card: bool = True) -> None: ...
+
 @final
 class Model:
     def __new__(
         cls,
-        path: _Path,
+        path: _Path | _SentenceTransformer,
         *,
         dim: int | None = None,
         query_prompt: str | None = None,
@@ -106,7 +113,7 @@ class Model:
 class Encoder:
     def __new__(
         cls,
-        model: Model | _Path,
+        model: _Model,
         *,
         precision: _Precision = "f32",
         dim: int | None = None,
@@ -232,7 +239,7 @@ class Index:
     @staticmethod
     def create(
         path: _Path,
-        model: Model | _Path,
+        model: _Model,
         *,
         similarity: _Similarity | None = None,
         durability: _Durability | None = None,
@@ -250,7 +257,7 @@ class Index:
     def open(
         path: _Path,
         *,
-        model: Model | _Path | None = None,
+        model: _Model | None = None,
         durability: _Durability | None = None,
         codes: bool | None = None,
         precision: _Precision | None = None,
@@ -262,7 +269,7 @@ class Index:
     def open_read_only(
         path: _Path,
         *,
-        model: Model | _Path | None = None,
+        model: _Model | None = None,
         precision: _Precision | None = None,
         lazy_encoder: bool = False,
     ) -> Index: ...
@@ -270,7 +277,7 @@ class Index:
     def repair(
         path: _Path,
         *,
-        model: Model | _Path | None = None,
+        model: _Model | None = None,
         undecided: Literal["refuse", "keep", "drop"] = "refuse",
         forget: bool = False,
         progress: _Progress = None,
@@ -425,7 +432,7 @@ class Index:
         seed: int = 0,
         progress: _Progress = None,
     ) -> _Json | None: ...
-    def reencode(self, model: Model | _Path, *, progress: _Progress = None) -> _Json: ...
+    def reencode(self, model: _Model, *, progress: _Progress = None) -> _Json: ...
     def rollback(self, *, progress: _Progress = None) -> _Json: ...
     def drop_previous_model(self) -> bool: ...
     def auto_tune(self, *, interval: float | None = None) -> AutoTune: ...

@@ -12,7 +12,7 @@ class Bars:
         try:
             from tqdm.auto import tqdm
         except ImportError as error:
-            raise ImportError("progress=True needs tqdm: pip install './python[progress]'") from error
+            raise ImportError('progress=True needs tqdm: pip install "ehi[progress]"') from error
         self._tqdm = tqdm
         self._stage: str | None = None
         self._bar: Any = None

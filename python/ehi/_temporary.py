@@ -1,10 +1,11 @@
-"""An index for one evaluation, in a folder that goes with it."""
+"""An index for one evaluation, and a model that was in memory, each in a folder that goes with it."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,16 +44,39 @@ class Evaluated:
         return store
 
 
-class TemporaryIndex:
-    """An index below `parent`, or in the system's place for temporary files, which need not outlive a power
-    failure.
+class _Folder:
+    """A folder below `parent`, or in the system's place for temporary files.
 
-    `close` removes it, and so does the end of the program.
+    `_remove` removes it, and so does the end of the object or the program.
     """
 
-    def __init__(self, parent: Path | None, model: Model | Path, **options: Any) -> None:
+    def __init__(self, parent: Path | None = None) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-", dir=parent))
         self._remove = weakref.finalize(self, _remove, os.getpid(), self.folder)
+
+
+class Saved(_Folder):
+    """The files of a `SentenceTransformer`, as it is now."""
+
+    def __init__(self, encoder: Any) -> None:
+        library = sys.modules.get("sentence_transformers")
+        if library is None or not isinstance(encoder, library.SentenceTransformer):
+            raise TypeError(
+                f"a model is an ehi.Model, the path of a folder, or a SentenceTransformer, not {type(encoder)}"
+            )
+        super().__init__()
+        # The file of its tokenizer tells whether it was used, and a model is known by its files.
+        encoder.encode("", show_progress_bar=False)
+        encoder.save_pretrained(str(self.folder), create_model_card=False)
+        # The one setting that its files do not have.
+        self.dim: int | None = encoder.truncate_dim
+
+
+class TemporaryIndex(_Folder):
+    """An index, which need not outlive a power failure. `close` removes it."""
+
+    def __init__(self, parent: Path | None, model: Model | Path, **options: Any) -> None:
+        super().__init__(parent)
         try:
             self.index = Index.create(self.folder / "index", model, **{"durability": "none", **options})
         except BaseException:

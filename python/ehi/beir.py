@@ -1,4 +1,4 @@
-"""BEIR: an index as a retriever. `pip install './python[beir]'`.
+"""BEIR: an index as a retriever. `pip install "ehi[beir]"`.
 
 from beir.retrieval.evaluation import EvaluateRetrieval
 from ehi.beir import EhiSearch
@@ -22,7 +22,7 @@ from ._temporary import Evaluated
 try:
     from beir.retrieval.search.dense import DenseRetrievalExactSearch
 except ImportError as error:
-    raise ImportError("ehi.beir needs BEIR: pip install './python[beir]'") from error
+    raise ImportError('ehi.beir needs BEIR: pip install "ehi[beir]"') from error
 
 _SIMILARITIES = {"cos_sim": "cosine", "dot": "dot"}
 

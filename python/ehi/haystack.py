@@ -1,4 +1,4 @@
-"""Haystack: an index as a document store, with its retriever. `pip install './python[haystack]'`.
+"""Haystack: an index as a document store, with its retriever. `pip install "ehi[haystack]"`.
 
 from haystack import Document
 from ehi.haystack import EhiDocumentStore, EhiRetriever
@@ -32,7 +32,7 @@ try:
     from haystack.document_stores.types import DuplicatePolicy
     from haystack.errors import FilterError
 except ImportError as error:
-    raise ImportError("ehi.haystack needs Haystack: pip install './python[haystack]'") from error
+    raise ImportError('ehi.haystack needs Haystack: pip install "ehi[haystack]"') from error
 
 _ORDER = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 # Whether the value is a list, and whether the condition is negated.

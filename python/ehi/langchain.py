@@ -1,4 +1,4 @@
-"""LangChain: an index as a vector store, its encoder as embeddings. `pip install './python[langchain]'`.
+"""LangChain: an index as a vector store, its encoder as embeddings. `pip install "ehi[langchain]"`.
 
 from langchain_core.documents import Document
 from ehi.langchain import EhiVectorStore
@@ -26,7 +26,7 @@ try:
     from langchain_core.vectorstores import VectorStore
     from langchain_core.vectorstores.utils import maximal_marginal_relevance
 except ImportError as error:
-    raise ImportError("ehi.langchain needs LangChain: pip install './python[langchain]'") from error
+    raise ImportError('ehi.langchain needs LangChain: pip install "ehi[langchain]"') from error
 
 
 class EhiEmbeddings(Embeddings):
@@ -97,18 +97,28 @@ class EhiVectorStore(VectorStore):
         return store
 
     def add_documents(
-        self, documents: list[Document], ids: Sequence[str | None] | None = None, **kwargs: Any
+        self,
+        documents: list[Document],
+        ids: Sequence[str | None] | None = None,
+        *,
+        batch_size: int | None = None,
+        **kwargs: Any,
     ) -> list[str]:
         """Stores documents under `ids`, else their own ids, else new ones; where one is refused, none of
-        them. Keywords are those of `Index.add`.
+        them, or with `batch_size`, as LangChain's `index` gives it, none of its batch and those after it.
+        Other keywords are those of `Index.add`.
         """
         if ids is not None and len(ids) != len(documents):
             raise ValueError(f"{len(documents)} documents with {len(ids)} ids")
+        size = max(len(documents), 1) if batch_size is None else batch_size
+        if size < 1:
+            raise ValueError(f"`batch_size` is {size}; it is a number of documents from 1")
         given = ids if ids is not None else [document.id for document in documents]
         own = [each or str(uuid.uuid4()) for each in given]
         pairs = zip(own, documents, strict=True)
         rows = [{"id": each, "text": one.page_content, "metadata": one.metadata} for each, one in pairs]
-        check(self.index.add(rows, **{"all_or_none": True, **kwargs}))
+        for begin in range(0, max(len(rows), 1), size):
+            check(self.index.add(rows[begin : begin + size], **{"all_or_none": True, **kwargs}))
         return own
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:

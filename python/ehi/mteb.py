@@ -1,4 +1,4 @@
-"""MTEB: an index as a search model. `pip install './python[mteb]'`.
+"""MTEB: an index as a search model. `pip install "ehi[mteb]"`.
 
 import mteb
 from ehi.mteb import EhiSearch
@@ -19,7 +19,7 @@ from ._temporary import Evaluated, TemporaryIndex
 try:
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 except ImportError as error:
-    raise ImportError("ehi.mteb needs MTEB: pip install './python[mteb]'") from error
+    raise ImportError('ehi.mteb needs MTEB: pip install "ehi[mteb]"') from error
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

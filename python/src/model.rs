@@ -17,7 +17,9 @@ use crate::options::{SIMILARITIES, distillation, one_of, parse};
 use crate::training::TrainingData;
 use crate::value::plain;
 
-/// A model on disk: a bundle that `train` made, or an unmodified folder of sentence-transformers.
+/// A model: the folder of a bundle that `train` made, or of an encoder of sentence-transformers, or a
+/// `SentenceTransformer`, which is saved to a temporary folder as it is now. Calls that take a `Model` take
+/// all of these.
 ///
 /// For an encoder that was not trained here, `dim` keeps the first dimensions of its embeddings, and the
 /// prompts override the folder's own.
@@ -28,10 +30,32 @@ use crate::value::plain;
 #[pyclass(frozen, module = "ehi")]
 pub struct Model {
     pub bundle: Bundle,
+    /// Removes the bundle's folder, if it is a temporary one, when no model has it any more.
+    saved: Option<Py<PyAny>>,
+}
+
+/// The folder of a model, and an object that removes it again if it was saved for this.
+struct Source {
+    path: PathBuf,
+    dim: Option<usize>,
+    saved: Option<Py<PyAny>>,
+}
+
+impl Source {
+    fn new(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(path) = value.extract() {
+            return Ok(Self { path, dim: None, saved: None });
+        }
+        let saved = value.py().import("ehi._temporary")?.getattr("Saved")?.call1((value,))?;
+        let (path, dim) = (saved.getattr("folder")?.extract()?, saved.getattr("dim")?.extract()?);
+        Ok(Self { path, dim, saved: Some(saved.unbind()) })
+    }
 }
 
 /// Opens a bundle, or an encoder in the layout of sentence-transformers, whose index searches every document.
-fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bundle> {
+fn open(py: Python<'_>, source: Source, mut settings: EncoderSettings) -> PyResult<Model> {
+    let Source { path, dim, saved } = source;
+    settings.dim = settings.dim.or(dim);
     exists(py, &path)?;
     // Distinguishes a bundle from an encoder's folder.
     let is_bundle = path.join("ehi.json").exists();
@@ -41,9 +65,10 @@ fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bu
             path.display()
         )));
     }
-    run(py, move || {
+    let bundle = run(py, move || {
         Ok(if is_bundle { Bundle::open(&path)? } else { Bundle::from_encoder_with(&path, &settings)? })
-    })
+    })?;
+    Ok(Model { bundle, saved })
 }
 
 /// Users of other packages may pass a hub name.
@@ -53,7 +78,7 @@ fn exists(py: Python<'_>, path: &Path) -> PyResult<()> {
     }
     let error = ModelError::new_err(format!(
         "there is no folder {}: a model is a folder of files, and nothing is fetched by its name; \
-         SentenceTransformer(name).save(folder) makes one",
+         give SentenceTransformer(name) in its place",
         path.display()
     ));
     error.value(py).setattr("kind", "NotAModel")?;
@@ -72,11 +97,20 @@ fn settings(
     settings
 }
 
-/// A model given as an object or as the path of one.
-pub fn model(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Bundle> {
+/// A model given as one, or as what makes one. Keep it while its bundle's files are read.
+pub fn model(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Model> {
     match value.cast::<Model>() {
-        Ok(model) => Ok(model.get().bundle.clone()),
-        Err(_) => open(py, value.extract()?, EncoderSettings::new()),
+        Ok(model) => {
+            let Model { bundle, saved } = model.get();
+            Ok(Model { bundle: bundle.clone(), saved: saved.as_ref().map(|saved| saved.clone_ref(py)) })
+        }
+        Err(_) => open(py, Source::new(value)?, EncoderSettings::new()),
+    }
+}
+
+impl Model {
+    pub const fn of(bundle: Bundle) -> Self {
+        Self { bundle, saved: None }
     }
 }
 
@@ -86,12 +120,12 @@ impl Model {
     #[pyo3(signature = (path, *, dim = None, query_prompt = None, document_prompt = None))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        path: &Bound<'_, PyAny>,
         dim: Option<usize>,
         query_prompt: Option<String>,
         document_prompt: Option<String>,
     ) -> PyResult<Self> {
-        Ok(Self { bundle: open(py, path, settings(dim, query_prompt, document_prompt))? })
+        open(py, Source::new(path)?, settings(dim, query_prompt, document_prompt))
     }
 
     /// Folder of the model.
@@ -241,22 +275,27 @@ impl Encoder {
         document_prompt: Option<String>,
     ) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
-        let given = settings(dim, query_prompt, document_prompt);
-        let (path, settings) = match model.cast::<Model>() {
+        let mut given = settings(dim, query_prompt, document_prompt);
+        let (source, settings) = match model.cast::<Model>() {
             Ok(_) if !given.is_empty() => {
                 let what = "a Model has its dimensions and prompts; give them to it, or give a path here";
                 return Err(PyTypeError::new_err(what));
             }
             Ok(model) => {
                 let bundle = &model.get().bundle;
-                (bundle.path().to_owned(), bundle.model().encoder().settings().clone())
+                let source = Source { path: bundle.path().to_owned(), dim: None, saved: None };
+                (source, bundle.model().encoder().settings().clone())
             }
-            Err(_) => (model.extract()?, given),
+            Err(_) => {
+                let source = Source::new(model)?;
+                given.dim = given.dim.or(source.dim);
+                (source, given)
+            }
         };
-        exists(py, &path)?;
-        let encoder = run(py, move || {
-            Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?)
-        })?;
+        exists(py, &source.path)?;
+        let path = &source.path;
+        let encoder =
+            run(py, || Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?))?;
         Ok(Self { encoder })
     }
 

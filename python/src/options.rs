@@ -161,7 +161,7 @@ pub fn builder(
             "expires" => builder.expires(value.extract::<String>()?),
             "lazy_encoder" => builder.lazy_encoder(value.extract()?),
             "own_model" => builder.own_model(value.extract()?),
-            "model" => builder.expect_model(&model(py, &value)?),
+            "model" => builder.expect_model(&model(py, &value)?.bundle),
             _ => builder,
         };
     }

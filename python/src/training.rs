@@ -86,7 +86,7 @@ pub fn train(
         let set = given.read(config.dev_fraction)?;
         Trainer::builder().base(base).output(output).config(config).on_progress(told).fit(&set)
     })?;
-    Ok((Model { bundle: fitted.bundle }, plain(py, &fitted.report)?))
+    Ok((Model::of(fitted.bundle), plain(py, &fitted.report)?))
 }
 
 /// Trains a reranker, from a dataset's folder, or from documents and pairs of question and document id.

@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import json
 import pathlib
 import re
 
@@ -77,3 +78,19 @@ def test_the_example_of_readme(place, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first.split()[1] == "tea" and second.split()[1] == "bikes"
     assert pathlib.Path("my-index").is_dir()
+
+
+def test_the_notebook(place, monkeypatch):
+    pytest.importorskip("pandas", reason="needs pandas")
+    (place / "examples").mkdir()
+    (place / "examples" / "data").symlink_to(ROOT / "examples" / "data")
+    monkeypatch.chdir(place / "examples")
+    cells = json.loads((ROOT / "examples" / "notes.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")]
+    names = {}
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
+    with ehi.Index.open("notes") as index:
+        assert len(index) == 150 and len(index.judgments()) > 20
+        assert index.search(names["question"], k=1)[0].score > 0.5

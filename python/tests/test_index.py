@@ -500,3 +500,10 @@ def test_a_reranker_is_trained(filled, documents, tmp_path):
     with pytest.raises(ValueError, match="data"):
         ehi.train_reranker(folder, tmp_path / "new", documents=documents)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("model", [7, None, ["models"]])
+def test_what_is_no_model_is_named(model, tmp_path):
+    for call in (ehi.Model, ehi.Encoder, lambda model: ehi.Index.create(tmp_path / "index", model)):
+        with pytest.raises(TypeError, match="a model is an ehi.Model, the path of a folder, or a Sentence"):
+            call(model)

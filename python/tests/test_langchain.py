@@ -99,6 +99,16 @@ def test_what_would_be_ignored_is_refused(store, tmp_path):
     assert store.get_by_ids(["1"]) == []
     with pytest.raises(TypeError, match="list of strings"):
         store.delete("ab")
+    with pytest.raises(TypeError, match="namespace"):
+        store.add_texts(["x"], namespace="x")
+    with pytest.raises(ValueError, match="batch_size"):
+        store.add_texts(["x"], batch_size=0)
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(store):
+    with pytest.raises(ehi.InputError):
+        store.add_texts(["1", "2", "3", " ", "5"], ids=["1", "2", "3", "4", "5"], batch_size=2)
+    assert [each.id for each in store.get_by_ids(["1", "2", "3", "4", "5"])] == ["1", "2"]
 
 
 def test_embeddings_have_the_settings_of_their_model(tmp_path):

@@ -41,9 +41,58 @@ def test_vectors_of_the_other_are_stored_and_searched(other, tmp_path):
         assert index.add_vectors(["tea", "tyre"], other.encode_document(texts), texts)["inserted"] == 2
         assert index.search(other.encode_query("caffeine"), k=1).ids == ["tea"]
         # Half the precision, and rows of a tensor without copying.
-        assert index.search(torch.tensor(other.encode_query(["caffeine"])).half().numpy(), k=1).ids == [
-            ["tea"]
-        ]
+        (found,) = index.search(torch.tensor(other.encode_query(["caffeine"])).half().numpy(), k=1)
+        assert found.ids == ["tea"]
+
+
+@pytest.fixture
+def changed(other):
+    """An encoder whose weights are in memory alone, in single precision."""
+    encoder = sentence_transformers.SentenceTransformer(
+        str(MODEL), device="cpu", model_kwargs={"dtype": torch.float32}
+    )
+    with torch.no_grad():
+        layer = encoder[0].auto_model.encoder.layer[0].output.dense.weight
+        layer += 0.02 * torch.randn(layer.shape, generator=torch.Generator().manual_seed(1))
+    return encoder
+
+
+def rows_of(encoder, texts, **options):
+    return encoder.encode_document(texts, normalize_embeddings=True, **options)
+
+
+def test_an_encoder_in_memory_is_a_model(other, changed, documents, tmp_path, monkeypatch):
+    texts = [each["text"] for each in documents[:8]]
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model = ehi.Model(changed)
+    assert not model.has_tree and model.dim == 384 and model.path.parent == tmp_path
+    for encoder in (ehi.Encoder(model), ehi.Encoder(changed)):
+        assert np.abs(encoder.encode_document(texts) - rows_of(changed, texts)).max() < 1e-5
+        assert np.abs(encoder.encode_query(texts) - changed.encode_query(texts)).max() < 1e-5
+    assert np.abs(rows_of(changed, texts) - rows_of(other, texts)).max() > 1e-2
+    with ehi.Index.create(tmp_path / "index", changed) as index:
+        index.add(documents[:8])
+        assert index.search(texts[3], k=1).ids == [documents[3]["id"]]
+        assert index.model.hash == model.hash and index.model.path.is_relative_to(tmp_path / "index")
+    ehi.Index.open(tmp_path / "index", model=changed).close()
+    # The folder goes with the last model that has it.
+    copied = ehi.Index.create(tmp_path / "copy", model)
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith("ehi-")] == [model.path.name]
+    del model
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith("ehi-")]
+    copied.add(documents[:8])
+    assert copied.search(texts[3], k=1).ids == [documents[3]["id"]]
+    copied.close()
+
+
+def test_fewer_dimensions_and_prompts_are_those_of_the_object(changed, documents):
+    texts = [each["text"] for each in documents[:4]]
+    changed.truncate_dim, changed.prompts["document"] = 64, "passage: "
+    model = ehi.Model(changed)
+    assert model.dim == 64
+    mine, theirs = ehi.Encoder(model).encode_document(texts), rows_of(changed, texts)
+    assert np.abs(mine / np.linalg.norm(mine, axis=1, keepdims=True) - theirs).max() < 1e-5
+    assert ehi.Encoder(changed).dim == 64 and ehi.Model(changed, dim=32).dim == 32
 
 
 def test_threads_of_both_do_not_wait_for_each_other(other, filled, documents):

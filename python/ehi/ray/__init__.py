@@ -8,7 +8,7 @@
             print(hit.score, hit.id)
 
 `build`, `append`, `compact`, `retrain`, `adopt`, `serve` and `search_batch` run on Ray
-(`pip install './python[ray]'`); `open`, `delete`, `judge`, `forget`, `versions`, `restore` and `clean` need none.
+(`pip install "ehi[ray]"`); `open`, `delete`, `judge`, `forget`, `versions`, `restore` and `clean` need none.
 `docs/distributed.md` has the guarantees.
 """
 
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
             if (error.name or "").split(".")[0] not in ("ray", "pyarrow"):
                 raise
             # Not an `ImportError`, because the caller may only check whether the attribute exists.
-            raise AttributeError(f"ehi.ray.{name} needs Ray: pip install './python[ray]'") from error
+            raise AttributeError(f'ehi.ray.{name} needs Ray: pip install "ehi[ray]"') from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -144,7 +144,7 @@ class ObjectStorage:
             from obstore.store import from_url
         except ImportError as error:
             raise StorageError(
-                "an object store needs the package `obstore`: pip install './python[ray]'"
+                'an object store needs the package `obstore`: pip install "ehi[ray]"'
             ) from error
         self.uri = self.place = uri
         self.options = options

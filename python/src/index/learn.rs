@@ -253,8 +253,9 @@ impl Index {
         model: &Bound<'_, PyAny>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let bundle = model::model(py, model)?;
-        self.long(py, progress, |index| index.reencode(&bundle))
+        let model = model::model(py, model)?;
+        let bundle = &model.bundle;
+        self.long(py, progress, |index| index.reencode(bundle))
     }
 
     /// Returns to the previous model.

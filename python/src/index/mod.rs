@@ -97,10 +97,11 @@ impl Index {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let builder = options::builder(py, options, &[&OF_OPEN[1..], &OF_CREATE].concat())?;
-        let bundle = model::model(py, model)?;
+        let model = model::model(py, model)?;
+        let bundle = &model.bundle;
         let index = run(py, move || match exist_ok {
-            true => builder.open_or_create(path, &bundle),
-            false => builder.create(path, &bundle),
+            true => builder.open_or_create(path, bundle),
+            false => builder.create(path, bundle),
         })?;
         Ok(Self::of(index))
     }
@@ -157,7 +158,8 @@ impl Index {
         use ehi::store::Undecided::{Drop, Keep, Refuse};
         let known = [("refuse", Refuse), ("keep", Keep), ("drop", Drop)];
         let undecided = options::one_of("undecided", undecided, &known)?;
-        let bundle = model.map(|model| model::model(py, model)).transpose()?;
+        let model = model.map(|model| model::model(py, model)).transpose()?;
+        let bundle = model.as_ref().map(|model| model.bundle.clone());
         let report = watched(py, progress, move |on_progress| {
             ehi::Index::repair(path, &RepairOptions { bundle, undecided, forget }, on_progress)
         })?;
@@ -179,7 +181,7 @@ impl Index {
     /// The model in service.
     #[getter]
     fn model(&self) -> PyResult<Model> {
-        Ok(Model { bundle: (*self.inner()?.bundle()).clone() })
+        Ok(Model::of((*self.inner()?.bundle()).clone()))
     }
 
     /// Flushes and closes the index, which cannot be used afterwards. Safe to call twice.

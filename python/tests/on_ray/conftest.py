@@ -76,7 +76,7 @@ def published(cluster, lines, tmp_path_factory):
 @pytest.fixture(scope="session")
 def s3():
     """An object store that speaks S3, in this process, with a bucket `sets`."""
-    pytest.importorskip("obstore", reason="obstore is not installed: pip install './python[ray]'")
+    pytest.importorskip("obstore", reason='obstore is not installed: pip install "ehi[ray]"')
     server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'")
     boto3 = pytest.importorskip("boto3")
     from werkzeug.serving import make_server

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 
 from local import made
 from places import SMALL
@@ -239,7 +239,7 @@ except AttributeError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "ehi.ray.build needs Ray: pip install './python[ray]'\n", done.stderr
+    assert done.stdout == 'ehi.ray.build needs Ray: pip install "ehi[ray]"\n', done.stderr
 
 
 def test_shards_that_are_late_are_left_out(published, questions, tmp_path):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 
 from local import document, made
 

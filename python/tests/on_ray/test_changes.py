@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 
 from sets import MODEL
 

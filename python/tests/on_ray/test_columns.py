@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 import pyarrow as pa
 import pyarrow.parquet as parquet
 from sets import MODEL

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="Ray is not installed: pip install './python[ray]'")
+pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
+import pyarrow as pa
 import pyarrow.parquet as parquet
 
 import ehi

@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 
 from processes import descendants
 from sets import MODEL, write_lines

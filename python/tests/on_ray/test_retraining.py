@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from sets import MODEL

@@ -16,7 +16,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 from processes import descendants
 from ray import serve as ray_serve  # noqa: E402
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 
 from local import document, local, made
 from places import SMALL

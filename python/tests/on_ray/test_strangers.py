@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+pytest.importorskip("ray", reason='Ray is not installed: pip install "ehi[ray]"')
 
 from local import document, made
 
