@@ -1,10 +1,10 @@
 //! Models: an encoder with, after training, a tree.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ehi::Bundle;
-use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
+use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role, fetch, hub_name};
 use ehi::train::{self, QueryEncoderChoice, TrainConfig};
 use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -17,7 +17,8 @@ use crate::options::{SIMILARITIES, distillation, one_of, parse};
 use crate::training::TrainingData;
 use crate::value::plain;
 
-/// A model: the folder of a bundle that `train` made, or of an encoder of sentence-transformers, or a
+/// A model: the folder of a bundle that `train` made, or of an encoder of sentence-transformers; the name of
+/// one on the hub, such as "all-MiniLM-L6-v2", which is fetched into the hub's usual cache; or a
 /// `SentenceTransformer`, which is saved to a temporary folder as it is now. Calls that take a `Model` take
 /// all of these.
 ///
@@ -56,7 +57,7 @@ impl Source {
 fn open(py: Python<'_>, source: Source, mut settings: EncoderSettings) -> PyResult<Model> {
     let Source { path, dim, saved } = source;
     settings.dim = settings.dim.or(dim);
-    exists(py, &path)?;
+    let path = directory(py, path)?;
     // Distinguishes a bundle from an encoder's folder.
     let is_bundle = path.join("ehi.json").exists();
     if is_bundle && !settings.is_empty() {
@@ -71,17 +72,27 @@ fn open(py: Python<'_>, source: Source, mut settings: EncoderSettings) -> PyResu
     Ok(Model { bundle, saved })
 }
 
-/// Users of other packages may pass a hub name.
-fn exists(py: Python<'_>, path: &Path) -> PyResult<()> {
+/// The folder of a model. A model that is given by its name is fetched.
+fn directory(py: Python<'_>, path: PathBuf) -> PyResult<PathBuf> {
     if path.exists() {
-        return Ok(());
+        return Ok(path);
     }
-    let error = ModelError::new_err(format!(
-        "there is no folder {}: a model is a folder of files, and nothing is fetched by its name; \
-         give SentenceTransformer(name) in its place",
-        path.display()
-    ));
-    error.value(py).setattr("kind", "NotAModel")?;
+    let missing = format!("there is no folder {}", path.display());
+    let (kind, message) = match hub_name(&path) {
+        None => ("NotAModel", missing),
+        Some(name) => match py.detach(|| fetch(name)) {
+            Ok(found) => return Ok(found),
+            Err(error) => (
+                "Hub",
+                format!(
+                    "{missing}, and no model of that name can be fetched: {error}; without a network, give the \
+                     path of a folder that has the model's files"
+                ),
+            ),
+        },
+    };
+    let error = ModelError::new_err(message);
+    error.value(py).setattr("kind", kind)?;
     Err(error)
 }
 
@@ -222,7 +233,7 @@ impl Reranker {
     #[pyo3(signature = (path, *, precision = "f32"))]
     fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
-        exists(py, &path)?;
+        let path = directory(py, path)?;
         let reranker =
             run(py, move || Ok(LoadOptions::new().encoder_precision(precision).reranker(path)?))?;
         Ok(Self { reranker: Arc::new(reranker) })
@@ -292,7 +303,7 @@ impl Encoder {
                 (source, given)
             }
         };
-        exists(py, &source.path)?;
+        let source = Source { path: directory(py, source.path)?, ..source };
         let path = &source.path;
         let encoder =
             run(py, || Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?))?;

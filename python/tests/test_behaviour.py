@@ -181,10 +181,9 @@ def test_errors_tell_what_they_are(empty, documents):
     assert caught.value.kind == "EmptyDocument" and len(empty) == 0
     summary = empty.add([{"id": "a", "text": "x"}, {"id": "b", "text": " "}])
     assert summary["inserted"] == 1 and summary["refused"][0]["id"] == "b"
-    with pytest.raises(ehi.ModelError, match="no folder all-MiniLM-L6-v2: .* nothing is fetched by its name"):
-        ehi.Model("all-MiniLM-L6-v2")
-    with pytest.raises(ehi.ModelError, match="nothing is fetched by its name"):
-        ehi.Encoder("all-MiniLM-L6-v2")
+    for path in ("./missing", "a/b/c"):
+        with pytest.raises(ehi.ModelError, match=f"there is no folder {path}$"):
+            ehi.Model(path)
     texts = ["tea"] * 100 + [""] + ["tea"] * 20
     with pytest.raises(ehi.ModelError, match="text number 100 "):
         ehi.Encoder(SMALL).encode_document(texts)
