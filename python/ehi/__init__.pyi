@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypedDict, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Unpack
+from typing_extensions import Never, Unpack
 
 from .shards import TermStatistics
 
@@ -247,6 +247,7 @@ class AutoTune:
 
 @final
 class Index:
+    def __new__(cls, *_args: Never, **_options: Never) -> Index: ...
     @staticmethod
     def create(
         path: _Path,
@@ -267,19 +268,12 @@ class Index:
     def open(
         path: _Path,
         *,
+        read_only: bool = False,
         model: Model | _Path | None = None,
         durability: _Durability | None = None,
         codes: bool | None = None,
         precision: _Precision | None = None,
         wait: float | None = None,
-        lazy_encoder: bool = False,
-    ) -> Index: ...
-    @staticmethod
-    def open_read_only(
-        path: _Path,
-        *,
-        model: Model | _Path | None = None,
-        precision: _Precision | None = None,
         lazy_encoder: bool = False,
     ) -> Index: ...
     @staticmethod
@@ -304,6 +298,8 @@ class Index:
     ) -> None: ...
     def __len__(self) -> int: ...
     def __contains__(self, id: str, /) -> bool: ...
+    def __getitem__(self, id: str, /) -> _Json: ...
+    def __delitem__(self, id: str, /) -> None: ...
     def __iter__(self) -> Documents: ...
     def add(
         self,
@@ -330,6 +326,24 @@ class Index:
     def get(self, ids: str) -> _Json | None: ...
     @overload
     def get(self, ids: list[str] | tuple[str, ...]) -> list[_Json | None]: ...
+    def update(
+        self,
+        id: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        text: str | None = None,
+    ) -> _Json: ...
+    @overload
+    def vectors(self, ids: str, *, passages: bool = False) -> NDArray[np.float32]: ...
+    @overload
+    def vectors(
+        self, ids: list[str] | tuple[str, ...], *, passages: Literal[False] = False
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def vectors(
+        self, ids: list[str] | tuple[str, ...], *, passages: Literal[True]
+    ) -> list[NDArray[np.float32]]: ...
     def delete(self, ids: str | Sequence[str] | None = None, *, filter: _Filter | None = None) -> int: ...
     def count(self, filter: _Filter | None = None) -> int: ...
     def ids(self, filter: _Filter | None = None) -> list[str]: ...

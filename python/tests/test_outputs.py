@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 import ehi
@@ -154,3 +155,107 @@ def test_a_notebook_shows_passages(teas):
     assert by_row.question is None and "How to mend a flat tyre." in by_row._repr_html_()
     assert "tyre" in teas.search(row, k=1, ids_only=True)._repr_html_()
     assert "no hits" in teas.search("xyzzy", mode="lexical")._repr_html_()
+
+
+def test_objects_say_what_they_are(teas, tmp_path):
+    path, hash = str(teas.path), teas.model.hash[:8]
+    model = f"dim=384, has_tree=True, hash='{hash}…'"
+    assert repr(teas) == f"Index({path!r}, 3 documents, {model})"
+    teas.flush()
+    with ehi.Index.open(path, read_only=True, lazy_encoder=True) as reader:
+        assert repr(reader) == f"Index({path!r}, 3 documents, {model}, read_only=True)"
+    assert repr(reader) == f"Index({path!r}, closed)"
+    assert repr(ehi.Model(MODEL)) == f"Model({str(MODEL)!r}, {model})"
+    encoder = ehi.Encoder(MODEL, precision="int8")
+    assert repr(encoder) == f"Encoder({str(MODEL)!r}, precision='int8', dim=384, max_tokens=256)"
+    assert repr(teas.scoped({"year": 2021})) == f'ScopedIndex({teas!r}, filter={{"year":2021}})'
+    with teas.auto_tune() as tuning:
+        assert repr(tuning) == f"AutoTune({path!r}, 0 tunings)"
+    assert repr(tuning) == f"AutoTune({path!r}, closed)"
+
+
+def test_an_index_says_how_it_is_opened(empty):
+    for arguments in ((), ("path",), ("path", MODEL)):
+        with pytest.raises(TypeError, match=r"Index.create\(path, model\) makes .* Index.open\(path\) opens"):
+            ehi.Index(*arguments)
+    with pytest.raises(TypeError, match="unknown keyword `read_only`"):
+        ehi.Index.create("path", MODEL, read_only=True)
+    for name, value in (("wait", 1), ("durability", "none"), ("codes", True)):
+        with pytest.raises(TypeError, match=f"`{name}` is for writing; leave it out with read_only=True"):
+            ehi.Index.open(empty.path, read_only=True, **{name: value})
+    empty.flush()
+    assert ehi.Index.open(empty.path, read_only=True, wait=None, lazy_encoder=True).is_read_only
+
+
+def test_an_index_is_a_mapping(teas):
+    assert teas["tea"] == teas.get("tea") and "tea" in teas and len(teas) == 3
+    del teas["tea"]
+    assert "tea" not in teas and len(teas) == 2 and teas.search(QUESTION, k=3).ids[0] == "<b>"
+    for call in (lambda: teas["tea"], lambda: teas.__delitem__("tea")):
+        with pytest.raises(KeyError, match="tea"):
+            call()
+    with pytest.raises(TypeError):
+        teas[0]
+
+
+def test_metadata_are_updated_without_encoding(teas):
+    before = teas.vectors("tea")
+    summary = teas.update("tea", metadata={"year": 2025, "tags": None, "seen": {"by": None}})
+    assert summary["replaced"] == 1 and summary["cut"]["documents"] == 0
+    assert teas["tea"]["metadata"] == {"year": 2025, "seen": {"by": None}} and teas["tea"]["text"] == TEA
+    assert (teas.vectors("tea") == before).all()
+    assert teas.search(QUESTION, filter={"year": 2025}).ids == ["tea"] and not teas.ids({"year": 2021})
+    teas.update("tyre", title="Tyres", text="A tyre is round.")
+    assert teas["tyre"] == {"id": "tyre", "title": "Tyres", "text": "A tyre is round.", "metadata": None}
+    assert (teas.vectors("tea") == before).all()
+
+
+def test_a_wrong_update_changes_nothing(teas):
+    with pytest.raises(ehi.InputError, match='no document "none"') as raised:
+        teas.update("none", metadata={})
+    assert raised.value.kind == "NoDocument"
+    for wrong in ({"metadata": [1]}, {"text": 1}, {"title": b"a"}, {"metadata": {"a": object()}}, {}):
+        with pytest.raises(TypeError, match="metadata|text|title|JSON"):
+            teas.update("tea", **wrong)
+    with pytest.raises(ehi.InputError, match="neither title nor text"):
+        teas.update("tyre", text="")
+    teas.flush()
+    with ehi.Index.open(teas.path, read_only=True, lazy_encoder=True) as reader:
+        with pytest.raises(ehi.StoreError) as raised:
+            reader.update("tea", metadata={"a": 1})
+        assert raised.value.kind == "ReadOnly"
+    assert teas["tea"]["metadata"] == {"year": 2021, "tags": ["a"]}
+
+
+def test_a_long_update_warns_of_what_is_not_read(tmp_path):
+    with ehi.Index.create(tmp_path / "index", MODEL, precision="int8", passages=False) as index:
+        index.add(["a"], ["A text."])
+        with pytest.warns(UserWarning, match="longer than the model reads"):
+            index.update("a", text="a long text " * 300)
+
+
+def test_stored_vectors_come_back(empty):
+    encoder = ehi.Encoder(MODEL, precision="int8")
+    empty.add(["a", "b", "long"], ["Tea.", "A tyre.", "A tea is hot. " * 200])
+    rows = empty.vectors(["b", "a"])
+    assert rows.shape == (2, encoder.dim) and rows.dtype == np.float32
+    assert np.allclose(rows, encoder.encode_document(["A tyre.", "Tea."]), atol=2e-3)
+    assert (empty.vectors("a") == rows[1]).all() and empty.vectors([]).shape == (0, encoder.dim)
+    passages = empty.vectors("long", passages=True)
+    assert len(passages) > 1 and [own.shape[0] for own in empty.vectors(["a", "long"], passages=True)] == [
+        1,
+        len(passages),
+    ]
+    mean = passages.mean(axis=0)
+    assert np.allclose(empty.vectors("long"), mean / np.linalg.norm(mean), atol=1e-5)
+    with pytest.raises(ehi.InputError, match='no document "x", "y"'):
+        empty.vectors(["x", "a", "y"])
+    with pytest.raises(TypeError, match="ids"):
+        empty.vectors([1])
+
+
+def test_stages_are_words(empty, documents):
+    heard = set()
+    empty.add(documents[:10], progress=lambda stage, *_: heard.add(stage))
+    empty.verify(progress=lambda stage, *_: heard.add(stage))
+    assert heard == {"insert", "verify"}

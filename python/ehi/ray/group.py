@@ -136,7 +136,7 @@ class Group:
     def _opened(self, entry: Json) -> ehi.Index:
         # The searcher of the set encodes once for all shards.
         options: Json = {"precision": self.manifest["precision"], "lazy_encoder": True}
-        open = functools.partial(ehi.Index.open_read_only, **options)
+        open = functools.partial(ehi.Index.open, read_only=True, **options)
         index = self.cache.opened(self.storage, entry, self.manifest["tombstones"], open)
         found, expected = index.model.hash, self.manifest["model"]["hash"]
         if found != expected:

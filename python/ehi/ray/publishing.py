@@ -263,7 +263,7 @@ def opened(
 ) -> tuple[ehi.Index, list[str]]:
     """The index of a shard, fetched to a folder, and the ids in it that were not deleted since."""
     shard.fetch(storage, entry, folder, model)
-    index = ehi.Index.open_read_only(folder, lazy_encoder=True)
+    index = ehi.Index.open(folder, lazy_encoder=True, read_only=True)
     deleted = deleted_from(storage, entry, tombstones)
     return index, [id for id in index.ids() if id not in deleted]
 

@@ -100,7 +100,7 @@ def finish(
     The files of its model stay with the set's; a shard names them.
     """
     entry: Json = {"key": key, "attempt": uuid.uuid4().hex, "content": content, "refused": list(refused)}
-    index = ehi.Index.open_read_only(path, lazy_encoder=True)
+    index = ehi.Index.open(path, lazy_encoder=True, read_only=True)
     entry["model"] = index.model.hash
     entry["rows"] = len(index)
     entry["terms"] = None
