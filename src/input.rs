@@ -166,7 +166,7 @@ pub enum InputError {
         /// The ids.
         ids: Vec<String>,
     },
-    /// An update of fields of metadata that is no JSON object.
+    /// An update of fields of metadata that has none: it is a list, a text or a number.
     #[error("the metadata of `{id}` is no object with fields to update; insert the document again")]
     MetadataWithoutFields {
         /// The document's id.

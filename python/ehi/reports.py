@@ -283,6 +283,7 @@ class Remedy(TypedDict):
     documents_to_encode: int
     documents_to_route: int
     minutes: float
+    sentence: str
 
 
 class Health(TypedDict):

@@ -50,8 +50,8 @@ const RERANK_DEPTH: usize = 100;
 
 /// One document found: its values can be read and compared, copied and pickled.
 ///
-/// `Hit(fields)` makes one from the dictionary of `as_dict`. The package of dataclasses takes a hit for one of
-/// its own: `dataclasses.asdict(hit)` and `pandas.DataFrame(result)` work.
+/// `Hit(fields)` makes one from the dictionary of `as_dict`. A hit has the fields of a dataclass, so that
+/// `dataclasses.asdict(hit)` and `pandas.DataFrame(result)` work.
 ///
 /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
 /// >>> hit.metadata["seen"] = True

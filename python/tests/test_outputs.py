@@ -259,3 +259,16 @@ def test_stages_are_words(empty, documents):
     empty.add(documents[:10], progress=lambda stage, *_: heard.add(stage))
     empty.verify(progress=lambda stage, *_: heard.add(stage))
     assert heard == {"insert", "verify"}
+
+
+def test_adapters_say_what_they_are(teas):
+    langchain = pytest.importorskip("ehi.langchain", reason="needs LangChain")
+    assert repr(langchain.EhiVectorStore(teas)) == f"EhiVectorStore({teas!r})"
+    assert repr(langchain.EhiEmbeddings(MODEL)).startswith("EhiEmbeddings(Encoder('")
+
+
+def test_stores_of_haystack_say_what_they_are(tmp_path):
+    haystack = pytest.importorskip("ehi.haystack", reason="needs Haystack")
+    store = haystack.EhiDocumentStore(tmp_path / "index", MODEL)
+    assert repr(store) == f"EhiDocumentStore({store.index!r})" and "0 documents" in repr(store)
+    store.index.close()

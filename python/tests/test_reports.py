@@ -76,7 +76,10 @@ def test_real_reports_have_the_declared_fields(tmp_path, documents, passages):
 
 def test_advice_is_in_words(empty):
     empty.add([str(number) for number in range(60)], [f"Green tea {number}" for number in range(60)])
-    advice = empty.health()["advice"]
+    health = empty.health()
+    advice = health["advice"]
+    remedy = "`ehi tune` makes a tree anew and routes 60 documents, in less than a minute"
+    assert health["remedies"][0]["sentence"] == remedy
     assert [own["kind"] for own in advice] == ["uncertain_documents"]
     assert advice[0]["sentence"].startswith("the tree is unsure of new documents (median entropy")
     assert not differs(advice, list[reports.Advice])

@@ -151,14 +151,17 @@ impl fmt::Display for Advice {
     }
 }
 
-fn in_words<S: Serializer>(advice: &[Advice], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+fn in_words<T: Serialize + fmt::Display, S: Serializer>(
+    all: &[T],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct InWords<'a> {
+    struct InWords<'a, T> {
         #[serde(flatten)]
-        own: &'a Advice,
+        own: &'a T,
         sentence: String,
     }
-    serializer.collect_seq(advice.iter().map(|own| InWords { own, sentence: own.to_string() }))
+    serializer.collect_seq(all.iter().map(|own| InWords { own, sentence: own.to_string() }))
 }
 
 /// Load of the leaves, and routing of recent rows and queries.
@@ -190,7 +193,8 @@ pub struct Health {
     /// the advice is displayed.
     #[serde(serialize_with = "in_words")]
     pub advice: Vec<Advice>,
-    /// Remedies, with their cost.
+    /// Remedies, with their cost; also serialised with a `sentence`.
+    #[serde(serialize_with = "in_words")]
     pub remedies: Vec<Remedy>,
 }
 

@@ -150,7 +150,8 @@ def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
 
 
 def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = None) -> int:
-    """Deletes documents from a published set; the number of the new manifest.
+    """Deletes documents from a published set; the number of the new manifest, as of every change. How many of
+    the documents there were is not known, since no shard is read: `Searcher.count` tells it before and after.
 
     Unknown ids are no error, an id that is not Unicode text is a `ValueError`. Other publishers may be at
     work: the deletion is published after theirs, and holds for the shards that are there then.

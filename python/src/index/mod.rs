@@ -1,6 +1,6 @@
 //! The store: how it is opened and closed. `documents.rs` handles documents, `searches.rs` searches,
-//! `scoped.rs` the documents that pass a filter, `update.rs` an index as a mapping of ids, `maintain.rs` maintenance, and `learn.rs` learning from
-//! judged questions.
+//! `scoped.rs` the documents that pass a filter, `update.rs` an index as a mapping of ids, `maintain.rs`
+//! maintenance, and `learn.rs` learning from judged questions.
 
 mod documents;
 mod learn;

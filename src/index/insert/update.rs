@@ -59,8 +59,8 @@ impl Index {
     /// encoded as by [`Self::insert`], even if its embedding was given.
     ///
     /// A change of the document by another call in the meantime is not lost: both apply, in one order or the
-    /// other. [`InsertSummary::replaced`] is 1, or [`InsertSummary::expired`] if the document is past its time
-    /// now and is gone.
+    /// other. [`InsertSummary::replaced`] is 1, or [`InsertSummary::expired`] if the document is past its
+    /// time now and is gone.
     ///
     /// # Durability
     /// As [`Self::insert`].
