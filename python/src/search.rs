@@ -230,11 +230,10 @@ impl Hit {
         self.as_dict(py)?.bind(py).eq(other.as_dict(py)?)
     }
 
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Py<PyAny>,), Option<Py<PyDict>>)> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let (py, hit) = (slf.py(), slf.get());
-        Ok((slf.get_type().into_any(), (hit.found(py)?,), hit.own.get(py).map(|own| own.clone_ref(py))))
+        let made = (slf.get_type(), (hit.found(py)?,), hit.own.get(py).map(|own| own.clone_ref(py)));
+        made.into_pyobject(py)
     }
 
     fn __setstate__(&self, py: Python<'_>, own: Py<PyDict>) {
@@ -459,10 +458,10 @@ impl SearchResult {
         self.hits.bind(py).eq(&other.hits)
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let (py, result) = (slf.py(), slf.get());
-        let given = (&result.hits, &result.question, result.about(py)?).into_pyobject(py)?;
-        Ok((slf.get_type().into_any(), given))
+        let given = (&result.hits, &result.question, result.about(py)?);
+        (slf.get_type(), given).into_pyobject(py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
