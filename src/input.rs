@@ -160,6 +160,18 @@ pub enum InputError {
         /// Its judged queries.
         queries: usize,
     },
+    /// Ids without a document, where each must have one.
+    #[error("the index has no document {}", named(&ids[..ids.len().min(MOST_NAMED)], ids.len()))]
+    NoDocument {
+        /// The ids.
+        ids: Vec<String>,
+    },
+    /// An update of fields of metadata that has none: it is a list, a text or a number.
+    #[error("the metadata of `{id}` is no object with fields to update; insert the document again")]
+    MetadataWithoutFields {
+        /// The document's id.
+        id: String,
+    },
     /// A leaf that the tree does not have.
     #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]
     UnknownLeaf {
@@ -293,6 +305,9 @@ impl InputError {
         Self::OutOfRange { what, found: 0.0, expected: "at least 1" }
     }
 }
+
+/// Most ids in a message.
+const MOST_NAMED: usize = 10;
 
 fn conflict([one, other]: &[&str; 2]) -> String {
     match (*one, *other) {

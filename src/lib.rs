@@ -91,9 +91,9 @@ pub use index::search::{
     RecalledJudgment, SearchRequest, SearchResult, SearchStats,
 };
 pub use index::{
-    CutTexts, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges, LeafOrigin,
-    LearnedFusion, LearnedMemory, LoggedQuestion, MOST_LOG_BYTES, MemoryByNearness, ModelChange, Recorded,
-    RefusedDocument, RepairOptions, Scoped, Standing, WithProgress,
+    CutTexts, DocumentUpdate, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges,
+    LeafOrigin, LearnedFusion, LearnedMemory, LoggedQuestion, MOST_LOG_BYTES, MemoryByNearness, ModelChange,
+    Recorded, RefusedDocument, RepairOptions, Scoped, Standing, WithProgress,
 };
 #[cfg(feature = "eval")]
 pub use index::{FEWEST_FUSION_QUESTIONS, Fused};

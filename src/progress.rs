@@ -50,6 +50,29 @@ pub enum Stage {
     Verify,
 }
 
+impl Stage {
+    /// Its name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::FrozenLayers => "encode",
+            Self::Refresh => "encode again",
+            Self::Cluster => "cluster",
+            Self::Initialise => "start tree",
+            Self::Train => "train",
+            Self::TrainIndexer => "train tree",
+            Self::Distil => "distil",
+            Self::Evaluate => "evaluate",
+            Self::Questions => "questions",
+            Self::Calibrate => "calibrate",
+            Self::Compact => "compact",
+            Self::Reencode => "change over",
+            Self::Repair => "repair",
+            Self::Verify => "verify",
+        }
+    }
+}
+
 impl Progress {
     pub(crate) fn new(stage: Stage, done: usize, total: usize) -> Self {
         Self { stage, done: done as u64, total: Some(total as u64) }

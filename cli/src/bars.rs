@@ -38,7 +38,7 @@ impl Bars {
         if self.stage != Some(stage) {
             self.clear();
             self.stage = Some(stage);
-            self.bar = begin(name(stage), total);
+            self.bar = begin(stage.name(), total);
         }
         if let Some(total) = total {
             self.bar.set_length(total);
@@ -103,26 +103,5 @@ fn counts(bar: &ProgressBar) -> String {
         Some(total) if rate.is_empty() => format!("{done}/{}", HumanCount(total)),
         Some(total) => format!("{done}/{} {rate} {:#}", HumanCount(total), HumanDuration(bar.eta())),
         None => format!("{done} {rate}"),
-    }
-}
-
-pub fn name(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Insert => "insert",
-        Stage::FrozenLayers => "encode",
-        Stage::Refresh => "encode again",
-        Stage::Cluster => "cluster",
-        Stage::Initialise => "start tree",
-        Stage::Train => "train",
-        Stage::TrainIndexer => "train tree",
-        Stage::Distil => "distil",
-        Stage::Evaluate => "evaluate",
-        Stage::Questions => "questions",
-        Stage::Calibrate => "calibrate",
-        Stage::Compact => "compact",
-        Stage::Reencode => "change over",
-        Stage::Repair => "repair",
-        Stage::Verify => "verify",
-        _ => "working",
     }
 }

@@ -11,7 +11,11 @@ your own. `ehi.aio` has the same calls as coroutines. Other people's tools are i
 `ehi.langchain`, `ehi.haystack` and `ehi.llama_index`, each with an extra of its name.
 """
 
+from collections.abc import Sequence as _Sequence
+
 from . import _ehi
 from ._ehi import *  # noqa: F403
+
+_Sequence.register(_ehi.SearchResult)
 
 __all__ = [name for name in _ehi.__all__ if name != "_shards"]

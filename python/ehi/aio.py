@@ -107,7 +107,9 @@ class AsyncIndex(_Of[Index]):
     add = _method(Index.add)
     add_vectors = _method(Index.add_vectors)
     get = _method(Index.get)
+    update = _method(Index.update)
     delete = _method(Index.delete)
+    vectors = _method(Index.vectors)
     count = _method(Index.count)
     ids = _method(Index.ids)
     facets = _method(Index.facets)
@@ -178,4 +180,3 @@ def _opening(call: Callable[P, Index]) -> Callable[P, Coroutine[Any, Any, AsyncI
 
 create = _opening(Index.create)
 open = _opening(Index.open)
-open_read_only = _opening(Index.open_read_only)

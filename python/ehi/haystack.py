@@ -78,6 +78,9 @@ class EhiDocumentStore:
         with _OPENING:
             _OPEN[_key(self.to_dict())] = self
 
+    def __repr__(self) -> str:
+        return f"EhiDocumentStore({self.index!r})"
+
     def to_dict(self) -> dict[str, Any]:
         return default_to_dict(self, path=self.path, model=self.model, **self.options)
 

@@ -42,6 +42,9 @@ class EhiEmbeddings(Embeddings):
     def embed_query(self, text: str) -> list[float]:
         return self.encoder.encode_query(text).tolist()
 
+    def __repr__(self) -> str:
+        return f"EhiEmbeddings({self.encoder!r})"
+
 
 class EhiVectorStore(VectorStore):
     """An index as a vector store.
@@ -58,6 +61,9 @@ class EhiVectorStore(VectorStore):
     def close(self) -> None:
         """Closes the index. Safe to call twice."""
         self.index.close()
+
+    def __repr__(self) -> str:
+        return f"EhiVectorStore({self.index!r})"
 
     @property
     def embeddings(self) -> EhiEmbeddings:

@@ -125,6 +125,9 @@ class EhiVectorStore(BasePydanticVectorStore):
             self._embed_model = EhiEmbedding(model)
         return self._embed_model
 
+    def __repr__(self) -> str:
+        return f"EhiVectorStore({self._index!r})"
+
     def close(self) -> None:
         """Closes the index. Safe to call twice."""
         self._index.close()

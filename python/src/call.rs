@@ -117,7 +117,7 @@ impl Listener {
     /// Reports progress; returns whether to continue.
     fn tell(&self, py: Python<'_>, now: Progress) -> PyResult<bool> {
         let Some(function) = &self.function else { return Ok(true) };
-        let answer = function.call1(py, (format!("{:?}", now.stage), now.done, now.total))?;
+        let answer = function.call1(py, (now.stage.name(), now.done, now.total))?;
         Ok(!answer.bind(py).is(PyBool::new(py, false)))
     }
 

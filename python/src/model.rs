@@ -15,7 +15,7 @@ use crate::columns::one_or_more;
 use crate::errors::ModelError;
 use crate::options::{SIMILARITIES, distillation, one_of, parse};
 use crate::training::TrainingData;
-use crate::value::plain;
+use crate::value::{plain, quoted};
 
 /// A model: the folder of a bundle that `train` made, or of an encoder of sentence-transformers; the name of
 /// one on the hub, such as "all-MiniLM-L6-v2", which is fetched into the hub's usual cache; or a
@@ -216,15 +216,23 @@ impl Model {
         plain(py, &report)
     }
 
-    fn __repr__(&self) -> String {
-        format!("Model({:?}, dim={}, has_tree={})", self.bundle.path(), self.dim(), self.has_tree())
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("Model({}, {})", quoted(py, self.bundle.path())?, described(&self.bundle)))
     }
+}
+
+/// A model in a `repr`.
+pub fn described(bundle: &Bundle) -> String {
+    let (dim, hash) = (bundle.model().encoder().dim(), bundle.hash().to_string());
+    let has_tree = if bundle.has_tree() { "True" } else { "False" };
+    format!("dim={dim}, has_tree={has_tree}, hash='{}…'", hash.get(..8).unwrap_or(&hash))
 }
 
 /// The cross-encoder in a folder, which reads a question and a document together; `precision` is f32 or int8.
 #[pyclass(frozen, module = "ehi")]
 pub struct Reranker {
     pub reranker: Arc<ehi::model::Reranker>,
+    pub path: PathBuf,
 }
 
 #[pymethods]
@@ -234,9 +242,9 @@ impl Reranker {
     fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
         let path = directory(py, path)?;
-        let reranker =
-            run(py, move || Ok(LoadOptions::new().encoder_precision(precision).reranker(path)?))?;
-        Ok(Self { reranker: Arc::new(reranker) })
+        let load = LoadOptions::new().encoder_precision(precision);
+        let reranker = run(py, || Ok(load.reranker(&path)?))?;
+        Ok(Self { reranker: Arc::new(reranker), path })
     }
 
     /// Tokens of the longest pair read in full.
@@ -258,6 +266,10 @@ impl Reranker {
         })?;
         Ok(PyArray1::from_vec(py, scores))
     }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("Reranker({}, max_tokens={})", quoted(py, &self.path)?, self.max_tokens()))
+    }
 }
 
 /// The encoder of a `Model`, or of a model's folder; `precision` is f32 or int8.
@@ -271,6 +283,8 @@ impl Reranker {
 #[pyclass(frozen, module = "ehi")]
 pub struct Encoder {
     encoder: ehi::model::Encoder,
+    path: PathBuf,
+    precision: EncoderPrecision,
 }
 
 #[pymethods]
@@ -303,11 +317,10 @@ impl Encoder {
                 (source, given)
             }
         };
-        let source = Source { path: directory(py, source.path)?, ..source };
-        let path = &source.path;
-        let encoder =
-            run(py, || Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?))?;
-        Ok(Self { encoder })
+        let path = directory(py, source.path)?;
+        let load = LoadOptions::new().encoder_precision(precision);
+        let encoder = run(py, || Ok(load.encoder_with(&path, &settings)?))?;
+        Ok(Self { encoder, path, precision })
     }
 
     /// Width of its embeddings.
@@ -372,6 +385,12 @@ impl Encoder {
         texts: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         self.encode(py, texts, Role::Document)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (path, precision) = (quoted(py, &self.path)?, self.precision);
+        let (dim, tokens) = (self.dim(), self.max_tokens());
+        Ok(format!("Encoder({path}, precision='{precision}', dim={dim}, max_tokens={tokens})"))
     }
 }
 

@@ -130,6 +130,7 @@ pub fn train_reranker(
         (_, pairs) => TrainingData::new(data, documents, pairs)?,
     };
     let index = index.map(Index::inner).transpose()?;
+    let path = output.clone();
     let fitted = watched(py, progress, move |told| {
         let set = given.read(dev_fraction)?;
         let trainer = RerankerTrainer::builder().base(base).output(output).config(config).on_progress(told);
@@ -138,7 +139,7 @@ pub fn train_reranker(
             None => trainer.fit(&set),
         }
     })?;
-    Ok((Reranker { reranker: Arc::new(fitted.reranker) }, plain(py, &fitted.report)?))
+    Ok((Reranker { reranker: Arc::new(fitted.reranker), path }, plain(py, &fitted.report)?))
 }
 
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.

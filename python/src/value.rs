@@ -1,6 +1,7 @@
 //! Converts data between the languages: JSON values, documents, arrays.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use ehi::{Document, Facet};
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
@@ -92,6 +93,11 @@ pub fn text(value: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Str
         .map_err(|_| PyTypeError::new_err(format!("{} is no string but {}", what(), type_name(value))))?;
     let not_unicode = |error| PyValueError::new_err(format!("{} is no Unicode text: {error}", what()));
     text.to_cow().map(Cow::into_owned).map_err(not_unicode)
+}
+
+/// A path as Python shows a string.
+pub fn quoted(py: Python<'_>, path: &Path) -> PyResult<String> {
+    Ok(PyString::new(py, &path.to_string_lossy()).repr()?.to_string())
 }
 
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {

@@ -17,7 +17,7 @@ IDS, TEXTS = (
 )
 # Properties and a handle of its own thread, which are called by `sync`.
 OF_SYNC = {"path", "is_read_only", "model", "half_life", "auto_tune"}
-OF_MODULE = {"create", "open", "open_read_only", "repair"}
+OF_MODULE = {"create", "open", "repair"}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_other_calls_and_the_end_of_the_block(tmp_path):
         await index.add(IDS, TEXTS)
     with pytest.raises(ehi.InputError, match="closed"):
         await index.search("tea")
-    reader = await ehi.aio.open_read_only(tmp_path / "index")
+    reader = await ehi.aio.open(tmp_path / "index", read_only=True)
     assert sorted(await reader.ids()) == sorted(IDS)
     await reader.close()
     assert (await ehi.aio.run(ehi.Index.repair, tmp_path / "index"))["lost"] == 0

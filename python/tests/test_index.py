@@ -244,7 +244,7 @@ def test_one_writer_and_any_number_of_readers(tmp_path):
     with ehi.Index.create(tmp_path / "index", MODEL, precision="int8") as index:
         with pytest.raises(ehi.LockedError):
             ehi.Index.open(tmp_path / "index")
-        reader = ehi.Index.open_read_only(tmp_path / "index")
+        reader = ehi.Index.open(tmp_path / "index", read_only=True)
         index.add(["a"], ["a text"])
         index.flush()
         assert len(reader) == 0 and reader.refresh() and len(reader) == 1
@@ -256,7 +256,7 @@ def test_one_writer_and_any_number_of_readers(tmp_path):
     with ehi.Index.open(str(tmp_path / "index")) as again:
         assert again.search("a text").ids == ["a"] and again.verify()["sound"]
         again.snapshot(tmp_path / "copy")
-    assert ehi.Index.open_read_only(tmp_path / "copy").get("a")["text"] == "a text"
+    assert ehi.Index.open(tmp_path / "copy", read_only=True).get("a")["text"] == "a text"
     with pytest.raises(ehi.StoreError):
         ehi.Index.open(tmp_path / "nowhere")
     with pytest.raises(ehi.ModelError):
@@ -290,7 +290,7 @@ def test_a_forked_child_is_told(filled):
 def test_progress_may_cancel_or_raise(empty, documents):
     heard = []
     empty.add(documents[:20], progress=lambda stage, done, total: heard.append((stage, done, total)))
-    assert heard[-1] == ("Insert", 20, 20)
+    assert heard[-1] == ("insert", 20, 20)
     with pytest.raises(ehi.CancelledError):
         empty.verify(progress=lambda *_: False)
 
@@ -344,7 +344,7 @@ def test_ctrl_c_ends_a_long_call(tmp_path, documents):
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 7, out
     stored = int(out.split()[-1])
-    with ehi.Index.open_read_only(tmp_path / "index") as index:
+    with ehi.Index.open(tmp_path / "index", read_only=True) as index:
         assert len(index) == stored < 20000
 
 

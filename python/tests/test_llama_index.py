@@ -204,7 +204,7 @@ def test_documents_by_way_of_a_storage_context(store, tmp_path):
     index.delete_ref_doc("tyre")
     assert {each.ref_doc_id for each in store.get_nodes()} == {"tea", "oil"}
     context.persist(str(tmp_path / "context"))
-    reader = EhiVectorStore(ehi.Index.open_read_only(store.client.path))
+    reader = EhiVectorStore(ehi.Index.open(store.client.path, read_only=True))
     assert len(reader.get_nodes()) == 2
     reader.close()
 

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "make_tree": "shards.make_tree",
     "needs_calibration": "health",
     "open_or_create": "create",
+    "open_read_only": "open",
     "passages": "create",
     "previous_model": "stats",
     "query_encoder": "model.query_encoder",
@@ -74,7 +75,7 @@ OF_HANDLES = {
     "lock_wait": "wait",
     "open": "open",
     "open_or_create": "create",
-    "open_read_only": "open_read_only",
+    "open_read_only": "open",
     "sized_passages": "passages",
     "whole_documents": "passages",
 }
@@ -129,7 +130,7 @@ def test_every_option_has_a_name_here():
     names = rust_names("SearchRequest", "index")
     assert len(names) > 15
     compare(names, lambda name: name in search, OF_SEARCH)
-    calls = (ehi.Index.create, ehi.Index.open, ehi.Index.open_read_only)
+    calls = (ehi.Index.create, ehi.Index.open)
     handles = {name for call in calls for name in inspect.signature(call).parameters}
     compare(rust_names("IndexBuilder", "index"), lambda name: name in handles, OF_HANDLES)
 

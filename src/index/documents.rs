@@ -1,8 +1,10 @@
 //! All documents of an index, a page at a time.
 
+use half::slice::HalfFloatSliceExt;
+
 use super::Index;
 use crate::document::Document;
-use crate::error::Result;
+use crate::error::{InputError, Result};
 
 /// Documents read per page.
 const DOCUMENTS_PER_PAGE: usize = 256;
@@ -26,6 +28,30 @@ impl Index {
             }
             page.next().map(Ok)
         })
+    }
+
+    /// The embeddings of the documents with these ids, as stored, in their order, all of one generation: for
+    /// each document `[1, dim]`, or `[passages, dim]` in the order of its text, f32.
+    ///
+    /// # Errors
+    /// [`InputError::NoDocument`] with every id that has none, and failures of reading.
+    pub fn vectors(&self, ids: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Vec<f32>>> {
+        let view = self.serving().view();
+        let (mut vectors, mut missing) = (Vec::new(), Vec::new());
+        for id in ids {
+            let Some(row) = view.row_of(id.as_ref())? else {
+                missing.push(id.as_ref().to_owned());
+                continue;
+            };
+            if missing.is_empty() {
+                let rows = view.rows_of(row)?.into_iter().map(|row| Ok(view.embedding(row)?.to_f32_vec()));
+                vectors.push(rows.collect::<Result<Vec<_>>>()?.concat());
+            }
+        }
+        match missing.is_empty() {
+            true => Ok(vectors),
+            false => Err(InputError::NoDocument { ids: missing }.into()),
+        }
     }
 
     /// The ids of all documents in byte order, all of one generation; nothing else is read.

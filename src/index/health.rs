@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Index;
 pub use super::remedy::{Remedy, RemedyCommand};
@@ -151,6 +151,19 @@ impl fmt::Display for Advice {
     }
 }
 
+fn in_words<T: Serialize + fmt::Display, S: Serializer>(
+    all: &[T],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct InWords<'a, T> {
+        #[serde(flatten)]
+        own: &'a T,
+        sentence: String,
+    }
+    serializer.collect_seq(all.iter().map(|own| InWords { own, sentence: own.to_string() }))
+}
+
 /// Load of the leaves, and routing of recent rows and queries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -176,9 +189,12 @@ pub struct Health {
     pub documents_routing: RoutingHealth,
     /// The newest queries served by this handle, at most [`RECENT`]; exact searches are not routed.
     pub queries_routing: RoutingHealth,
-    /// Problems found; empty if there are none, or nothing to compare with.
+    /// Problems found; empty if there are none, or nothing to compare with. Serialised with a `sentence`, as
+    /// the advice is displayed.
+    #[serde(serialize_with = "in_words")]
     pub advice: Vec<Advice>,
-    /// Remedies, with their cost.
+    /// Remedies, with their cost; also serialised with a `sentence`.
+    #[serde(serialize_with = "in_words")]
     pub remedies: Vec<Remedy>,
 }
 

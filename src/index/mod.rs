@@ -57,7 +57,7 @@ pub use fit::{FEWEST_FUSION_QUESTIONS, Fused};
 pub(crate) use fit::{Near, Served, by_nearness, by_question};
 pub use fusion::{LearnedFusion, LearnedMemory, MemoryByNearness};
 pub use ingest::CutTexts;
-pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
+pub use insert::{DocumentUpdate, InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
 #[cfg(feature = "train")]
 pub(crate) use judgments::check_judgment;

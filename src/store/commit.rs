@@ -38,6 +38,26 @@ impl Store {
         self.commit_checked(&mut writer, &checked, commit)
     }
 
+    /// As [`Store::commit`], if `holds` of the newest generation; no other commit comes between. Otherwise
+    /// returns `None` with nothing changed.
+    ///
+    /// # Errors
+    ///
+    /// Those of `holds` and of [`Store::commit`].
+    pub fn commit_if<E: From<StoreError>>(
+        &self,
+        batch: WriteBatch,
+        holds: impl FnOnce(&View) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<Option<Committed>, E> {
+        let checked = batch.check(self.config())?;
+        let commit = self.encoded(&checked);
+        let mut writer = self.lock_writer()?;
+        match holds(&self.read())? {
+            true => Ok(Some(self.commit_checked(&mut writer, &checked, commit)?)),
+            false => Ok(None),
+        }
+    }
+
     /// Deletes the documents that `find` names in one commit. No other commit comes between.
     ///
     /// # Durability

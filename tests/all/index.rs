@@ -9,7 +9,7 @@ use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, document, documents,
 use ehi::model::Role;
 use ehi::store::StoreError;
 use ehi::{
-    Document, Error, Index, InputError, InsertStatus, Judgment, Progress, Question, SearchRequest,
+    Document, Error, Hit, Index, InputError, InsertStatus, Judgment, Progress, Question, SearchRequest,
     SearchResult, Similarity, Stage,
 };
 use serde_json::json;
@@ -115,6 +115,20 @@ fn a_hit_carries_the_whole_document() {
         assert_eq!(index.get(&hit.id).unwrap().as_ref(), Some(&hit.document));
         let place = hit.document.metadata.as_ref().unwrap()["place"].as_u64().unwrap();
         assert_eq!(hit.document, document(place as usize));
+    }
+}
+
+#[test]
+fn a_hit_is_read_back_from_its_json() {
+    let (_dir, index) = filled(FLAT, DOCUMENTS);
+    index.insert(document(3).with_metadata(json!({ "a": [1.5, null] }))).unwrap();
+    for request in [SearchRequest::dense(), SearchRequest::dense().ids_only(), SearchRequest::lexical()] {
+        let hits = index.search_with(QUESTIONS[1], &request.k(10)).unwrap().hits;
+        assert!(!hits.is_empty());
+        for hit in hits {
+            let text = serde_json::to_string(&hit).unwrap();
+            assert_eq!(serde_json::from_str::<Hit>(&text).unwrap(), hit);
+        }
     }
 }
 

@@ -165,8 +165,10 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
         Advice::ShiftedQueries { shift: 0.5 },
     ];
     let words = advice.each_ref().map(ToString::to_string);
-    let mut asked = json!({ "health": index.health().unwrap(), "words": words });
-    asked["health"]["advice"] = json!(advice);
+    let mut found = index.health().unwrap();
+    found.advice = advice.into();
+    let asked = json!({ "health": found, "words": words });
+    assert_eq!(asked["health"]["advice"][0]["sentence"], words[0]);
     check("health", &[health, asked]);
 }
 

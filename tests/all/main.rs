@@ -64,4 +64,5 @@ mod train_rerankers;
 mod tune;
 mod unfinished;
 mod untrained;
+mod update;
 mod watch;

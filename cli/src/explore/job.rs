@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::judge::writable;
 use super::reply::{Refusal, Reply};
-use crate::bars;
 use crate::failure::Failure;
 use crate::held::HeldIndex;
 
@@ -162,7 +161,7 @@ impl Job {
     fn tell(&self, what: JobKind, progress: Progress) -> ControlFlow<()> {
         let mut state = self.lock();
         let Progress { stage, done, total, .. } = progress;
-        state.phase = Phase::Running { what, stage: bars::name(stage), done, total };
+        state.phase = Phase::Running { what, stage: stage.name(), done, total };
         if state.ending { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 

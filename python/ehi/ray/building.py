@@ -284,7 +284,7 @@ def _with_tree(
         raise ValueError(f"`leaves` is {leaves}; {rows} documents make a tree of {most} at most")
     inputs = [file for own in files for file in own]
     about = (options["precision"], leaves, rows, inputs, job.scratch)
-    made: Json = job.run("Tree", _make_tree, job.storage, plain, *about)
+    made: Json = job.run("tree", _make_tree, job.storage, plain, *about)
     return made
 
 

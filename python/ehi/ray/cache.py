@@ -56,7 +56,7 @@ class Cache:
             shard.fetch(storage, entry, folder, models.folder_of(self.root, entry["model"]))
 
         def open_without(base: pathlib.Path) -> T:
-            index = ehi.Index.open_read_only(base, lazy_encoder=True)
+            index = ehi.Index.open(base, lazy_encoder=True, read_only=True)
             present = [id for id in ids if id in index]
             del index
             if not present:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import ehi
 from ehi import shards as parts
+from ehi.reports import Document
 
 from . import publishing
 from .basics import Json, ShardError, ShardsError
@@ -136,7 +137,7 @@ class Group:
     def _opened(self, entry: Json) -> ehi.Index:
         # The searcher of the set encodes once for all shards.
         options: Json = {"precision": self.manifest["precision"], "lazy_encoder": True}
-        open = functools.partial(ehi.Index.open_read_only, **options)
+        open = functools.partial(ehi.Index.open, read_only=True, **options)
         index = self.cache.opened(self.storage, entry, self.manifest["tombstones"], open)
         found, expected = index.model.hash, self.manifest["model"]["hash"]
         if found != expected:
@@ -216,7 +217,7 @@ class Group:
 
     def documents(
         self, wanted: Sequence[tuple[int, str]]
-    ) -> tuple[dict[tuple[int, str], Json | None], dict[str, str]]:
+    ) -> tuple[dict[tuple[int, str], Document | None], dict[str, str]]:
         """Documents by place of their shard and id; those of shards that cannot be read are left out."""
         found, missing = {}, {}
         by_place: dict[int, list[str]] = {}

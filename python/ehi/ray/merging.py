@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 import ehi
 from ehi import shards as parts
+from ehi.reports import Facet
 
 from .basics import Json, is_number, whole_number
 
@@ -143,9 +144,11 @@ def _order(value: Any) -> tuple[int, Any]:
     return 1 if isinstance(value, bool) else 2, value
 
 
-def merged_facets(fields: Sequence[str], found: Sequence[dict[str, Json]], most: int) -> dict[str, Json]:
+def merged_facets(
+    fields: Sequence[str], found: Sequence[dict[str, Facet]], most: int
+) -> dict[str, Facet]:
     """The facets of several indexes together, of which each gives all values."""
-    merged: dict[str, Json] = {}
+    merged: dict[str, Facet] = {}
     for field in fields:
         own = [part[field] for part in found]
         values: dict[tuple[int, Any], Any] = {}

@@ -104,7 +104,7 @@ class RayJob:
         most = self.actors or max(1, int(ray.cluster_resources().get("CPU", 1)))
         under_way: dict[Any, Json] = {}
         deaths: collections.Counter[str] = collections.Counter()
-        self.tell("Shards", len(finished), len(tasks))
+        self.tell("shards", len(finished), len(tasks))
         remote = self._task(make_shard)
         try:
             while waiting or under_way:
@@ -126,7 +126,7 @@ class RayJob:
                         ) from error
                     waiting.insert(0, task)
                     continue
-                self.tell("Shards", len(finished), len(tasks))
+                self.tell("shards", len(finished), len(tasks))
         finally:
             for reference in under_way:
                 ray.cancel(reference, force=True)

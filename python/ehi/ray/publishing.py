@@ -150,7 +150,8 @@ def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
 
 
 def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = None) -> int:
-    """Deletes documents from a published set; the number of the new manifest.
+    """Deletes documents from a published set; the number of the new manifest, as of every change. How many of
+    the documents there were is not known, since no shard is read: `Searcher.count` tells it before and after.
 
     Unknown ids are no error, an id that is not Unicode text is a `ValueError`. Other publishers may be at
     work: the deletion is published after theirs, and holds for the shards that are there then.
@@ -263,7 +264,7 @@ def opened(
 ) -> tuple[ehi.Index, list[str]]:
     """The index of a shard, fetched to a folder, and the ids in it that were not deleted since."""
     shard.fetch(storage, entry, folder, model)
-    index = ehi.Index.open_read_only(folder, lazy_encoder=True)
+    index = ehi.Index.open(folder, lazy_encoder=True, read_only=True)
     deleted = deleted_from(storage, entry, tombstones)
     return index, [id for id in index.ids() if id not in deleted]
 

@@ -71,7 +71,7 @@ def retrain(
         trained = _known(storage, name, "trained")
         if trained is None:
             work = {"scratch": job.scratch, "documents": documents, "config": dict(config or {})}
-            trained = job.run("Train", _train, storage, newest, given, learned, held_out, work)
+            trained = job.run("train", _train, storage, newest, given, learned, held_out, work)
             trained |= {"of": newest["model"]["hash"], "asked": asked}
             if trained["model"] is None:
                 return _told(name, trained, trained["verdict"], None)
@@ -86,11 +86,11 @@ def retrain(
             raise ShardsError(f"the candidate `{name}` was trained for another model of the set")
         if verdict is None:
             shadow = _shadow(job, newest, trained["model"])
-            job.tell("Evaluate", 0, 1)
+            job.tell("evaluate", 0, 1)
             with work_folder("judged", job.scratch) as folder:
                 own = Cache(folder if cache is None else cache)
                 verdict = _judged(storage, newest, shadow, trained["held_out"], own)
-            job.tell("Evaluate", 1, 1)
+            job.tell("evaluate", 1, 1)
             create_json(storage, _place(name, "verdict"), verdict)
         version = None
         if force or verdict["decision"] == BETTER:

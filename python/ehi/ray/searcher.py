@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ehi.reports import Facet
+
 from . import manifest as manifests
 from . import models, publishing
 from .basics import Json, Options, ShardsError, Uri, whole_number
@@ -145,7 +147,7 @@ class Searcher:
         """
         return sum(self._open_state()[1].each(lambda index: index.count(filter)))
 
-    def facets(self, fields: str | Sequence[str], filter: Any = None, most: int = 10) -> dict[str, Json]:
+    def facets(self, fields: str | Sequence[str], filter: Any = None, most: int = 10) -> dict[str, Facet]:
         """The values of fields among the documents that pass a filter, or among all, as `Index.facets` gives
         them. It needs every shard, as `count` does.
         """

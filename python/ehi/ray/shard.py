@@ -12,6 +12,7 @@ from typing import Any
 
 import ehi
 from ehi import shards as parts
+from ehi.reports import InsertSummary
 
 from . import documents as rows
 from .basics import Json, ShardError, Uri, digest_of
@@ -100,7 +101,7 @@ def finish(
     The files of its model stay with the set's; a shard names them.
     """
     entry: Json = {"key": key, "attempt": uuid.uuid4().hex, "content": content, "refused": list(refused)}
-    index = ehi.Index.open_read_only(path, lazy_encoder=True)
+    index = ehi.Index.open(path, lazy_encoder=True, read_only=True)
     entry["model"] = index.model.hash
     entry["rows"] = len(index)
     entry["terms"] = None
@@ -149,6 +150,6 @@ def not_stored(entry: Json) -> set[str]:
     return {own["id"] for own in entry["refused"] if not own.get("kept")}
 
 
-def refused_of(summary: Json) -> list[Json]:
+def refused_of(summary: InsertSummary) -> list[Json]:
     """Documents that could not be stored, each with the reason."""
     return [{"id": own["id"], "reason": own["error"]} for own in summary["refused"]]

@@ -56,7 +56,7 @@ def spool(
                     count += file["rows"]
             if group["unseen"] is not None:
                 unseen.intersection_update(group["unseen"])
-            job.tell("Read", count, None)
+            job.tell("read", count, None)
     if count and unseen:
         raise ehi.DataError(f"no record has the column `{min(unseen)}`")
     return found

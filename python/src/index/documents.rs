@@ -221,7 +221,7 @@ impl Index {
 }
 
 /// A `UserWarning` about texts that were not encoded to their end, shown at the call of `add`.
-fn warn_of_cut_texts(py: Python<'_>, cut: &CutTexts) -> PyResult<()> {
+pub fn warn_of_cut_texts(py: Python<'_>, cut: &CutTexts) -> PyResult<()> {
     if cut.documents == 0 {
         return Ok(());
     }

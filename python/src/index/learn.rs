@@ -1,5 +1,6 @@
 //! Judgments, and models that learn from them.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use ehi::learn::LearnOptions;
@@ -13,7 +14,7 @@ use crate::columns::strings;
 use crate::model;
 use crate::options::{distillation, judgments, seconds};
 use crate::training::config;
-use crate::value::plain;
+use crate::value::{plain, quoted};
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
@@ -290,7 +291,7 @@ impl Index {
         }
         let index = self.inner()?;
         let tune = run(py, move || index.auto_tune(options))?;
-        Ok(AutoTune { tune: RwLock::new(Some(tune)) })
+        Ok(AutoTune { path: self.path.clone(), tune: RwLock::new(Some(tune)) })
     }
 }
 
@@ -323,6 +324,7 @@ impl Drop for AutoTune {
 /// A tuning thread, created by `Index.auto_tune`.
 #[pyclass(frozen, module = "ehi")]
 pub struct AutoTune {
+    path: PathBuf,
     tune: RwLock<Option<ehi::learn::AutoTune>>,
 }
 
@@ -339,6 +341,13 @@ impl AutoTune {
     fn close(&self, py: Python<'_>) {
         let taken = self.tune.write().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(move || end(taken));
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let path = quoted(py, &self.path)?;
+        let is_closed = self.tune.read().unwrap_or_else(PoisonError::into_inner).is_none();
+        let state = if is_closed { "closed".to_owned() } else { format!("{} tunings", self.tunings()) };
+        Ok(format!("AutoTune({path}, {state})"))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

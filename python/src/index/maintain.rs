@@ -22,7 +22,7 @@ impl Index {
     /// For a read-only handle: makes flushed changes visible; returns whether there were any.
     ///
     /// >>> index.flush()
-    /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
+    /// >>> reader = ehi.Index.open("notes", precision="int8", read_only=True)
     /// >>> reader.refresh(), index.delete("tea"), index.flush(), reader.refresh(), len(reader)
     /// (False, 1, None, True, 2)
     fn refresh(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -85,7 +85,7 @@ impl Index {
     /// Copies the index to a folder that is missing or empty.
     ///
     /// >>> index.snapshot("copy")
-    /// >>> len(ehi.Index.open_read_only("copy", precision="int8"))
+    /// >>> len(ehi.Index.open("copy", precision="int8", read_only=True))
     /// 3
     fn snapshot(&self, py: Python<'_>, target: PathBuf) -> PyResult<Py<PyAny>> {
         self.report(py, |index| index.snapshot(target))

@@ -1,26 +1,28 @@
 //! The store: how it is opened and closed. `documents.rs` handles documents, `searches.rs` searches,
-//! `scoped.rs` the documents that pass a filter, `maintain.rs` maintenance, and `learn.rs` learning from
-//! judged questions.
+//! `scoped.rs` the documents that pass a filter, `update.rs` an index as a mapping of ids, `maintain.rs`
+//! maintenance, and `learn.rs` learning from judged questions.
 
 mod documents;
 mod learn;
 mod maintain;
 mod scoped;
 mod searches;
+mod update;
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ehi::{RepairOptions, WithProgress};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use serde::Serialize;
 
 use crate::call::{OnProgress, is_forked, run, watched};
 use crate::errors::InputError;
 use crate::model::{self, Model};
 use crate::options;
-use crate::value::plain;
+use crate::value::{plain, quoted};
 
 pub use documents::Documents;
 pub use learn::AutoTune;
@@ -28,7 +30,7 @@ pub use scoped::ScopedIndex;
 
 /// An index: documents, their embeddings and postings, and the model, in one folder.
 ///
-/// Made by `Index.create`, `Index.open` and `Index.open_read_only`. One process writes at a time, any number
+/// Made by `Index.create` and `Index.open`. One process writes at a time, any number
 /// reads. It may be shared by threads; a search does not hold the interpreter's lock. `close` (or the end of
 /// a `with` block) flushes it.
 ///
@@ -75,6 +77,13 @@ impl Index {
 
 #[pymethods]
 impl Index {
+    #[new]
+    #[pyo3(signature = (*_args, **_options))]
+    fn new(_args: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let what = "Index.create(path, model) makes an index, and Index.open(path) opens one";
+        Err(PyTypeError::new_err(what))
+    }
+
     /// Creates an index in a folder that is missing or empty. `model` is a `Model` or the path of one. A
     /// document has an embedding for each passage of its text; `passages` is a tuple of the longest passage
     /// and the most that two share, in tokens, by default (200, 40) or less if the encoder reads less. With
@@ -107,6 +116,8 @@ impl Index {
     }
 
     /// Opens an index for reading and writing; `wait` is the number of seconds to wait for another writer.
+    /// With `read_only` it is opened for reading while another process may write; `refresh` makes flushed
+    /// changes visible. `durability`, `codes` and `wait` are for writers.
     ///
     /// >>> ehi.Index.open("notes")
     /// Traceback (most recent call last):
@@ -114,28 +125,30 @@ impl Index {
     /// ehi.LockedError: ...
     /// >>> index.close()
     /// >>> with ehi.Index.open("notes", wait=5) as again:
-    /// ...     len(again)
-    /// 3
+    /// ...     reader = ehi.Index.open("notes", read_only=True, precision="int8")
+    /// ...     len(again), reader["tea"]["text"]
+    /// (3, 'Green tea has caffeine.')
     #[staticmethod]
-    #[pyo3(signature = (path, **options), text_signature = "(path, *, model=None, durability=None, codes=None, \
-        precision=None, wait=None, lazy_encoder=False, own_model=False)")]
-    fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, read_only = false, **options), text_signature = "(path, *, read_only=False, \
+        model=None, durability=None, codes=None, precision=None, wait=None, lazy_encoder=False, \
+        own_model=False)")]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        read_only: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        for name in OF_OPEN[3..].iter().filter(|_| read_only) {
+            if let Some(value) = options.map(|given| given.get_item(name)).transpose()?.flatten()
+                && !value.is_none()
+            {
+                let what = format!("`{name}` is for writing; leave it out with read_only=True");
+                return Err(PyTypeError::new_err(what));
+            }
+        }
         let builder = options::builder(py, options, &OF_OPEN)?;
-        Ok(Self::of(run(py, move || builder.open(path))?))
-    }
-
-    /// Opens an index for reading while another process may write; `refresh` makes flushed changes visible.
-    ///
-    /// >>> index.flush()
-    /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
-    /// >>> reader.get("tea")["text"]
-    /// 'Green tea has caffeine.'
-    #[staticmethod]
-    #[pyo3(signature = (path, **options),
-        text_signature = "(path, *, model=None, precision=None, lazy_encoder=False)")]
-    fn open_read_only(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let builder = options::builder(py, options, &OF_OPEN[..3])?;
-        Ok(Self::of(run(py, move || builder.open_read_only(path))?))
+        let open = move || if read_only { builder.open_read_only(path) } else { builder.open(path) };
+        Ok(Self::of(run(py, open)?))
     }
 
     /// Restores the readable part of a damaged index. `undecided` decides about documents that may have been
@@ -172,7 +185,7 @@ impl Index {
         self.path.clone()
     }
 
-    /// Whether it was opened by `open_read_only`.
+    /// Whether it was opened with `read_only`.
     #[getter]
     fn is_read_only(&self) -> PyResult<bool> {
         Ok(self.inner()?.is_read_only())
@@ -231,15 +244,16 @@ impl Index {
         run(py, move || index.contains(&id))
     }
 
-    fn __repr__(&self) -> String {
-        match self.inner() {
-            Ok(index) => format!("Index({:?}, {} documents)", self.path, index.len()),
-            Err(_) => format!("Index({:?}, closed)", self.path),
-        }
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let path = quoted(py, &self.path)?;
+        let Ok(index) = self.inner() else { return Ok(format!("Index({path}, closed)")) };
+        let (documents, model) = (index.len(), model::described(&index.bundle()));
+        let read_only = if index.is_read_only() { ", read_only=True" } else { "" };
+        Ok(format!("Index({path}, {documents} documents, {model}{read_only})"))
     }
 }
 
-/// Keywords of `Index.open`; the first three are those of `open_read_only`.
+/// Keywords of `Index.open`; the first three are those of a reader.
 const OF_OPEN: [&str; 7] = ["model", "precision", "lazy_encoder", "durability", "codes", "wait", "own_model"];
 /// Further keywords of `Index.create`, which has `model` as an argument.
 const OF_CREATE: [&str; 4] = ["similarity", "words", "passages", "expires"];

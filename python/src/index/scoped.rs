@@ -26,8 +26,8 @@ impl Index {
 ///
 /// No call returns, counts or deletes another document, and no note or number tells of one: a search has
 /// times and no counts, and hits do not name judgments, though these count. Scores by words depend on how
-/// frequent words are in the whole index. Documents are added to the index itself: one with the id of another
-/// tenant's document replaces it.
+/// frequent words are in the whole index. Documents are added and updated in the index itself: one with the
+/// id of another tenant's document replaces it.
 ///
 /// >>> recent = index.scoped({"year": {"$gte": 2022}})
 /// >>> recent.search("green tea").ids, recent.get("tea"), recent.count(), recent.ids({"year": 2021})
@@ -123,5 +123,9 @@ impl ScopedIndex {
             Chosen::Passing(filter) => filter,
         };
         self.within(py, |scoped| scoped.delete_where(&filter))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("ScopedIndex({}, filter={})", self.index.bind(py).repr()?, self.scope))
     }
 }

@@ -105,8 +105,8 @@ pub fn search(
     // A reranker reads a hundred documents for each question.
     let each = if request.rerank.is_some() { 1 } else { QUESTIONS };
     let results = in_parts(py, &questions, each, |_, part| search(part, &request))?;
-    let results = results.into_iter();
-    let results = results.map(|result| Ok(Py::new(py, SearchResult::new(py, result)?)?.into_any()));
+    let found = |(question, result)| Ok(Py::new(py, SearchResult::found(py, question, result)?)?.into_any());
+    let results = questions.iter().zip(results).map(found);
     one_or_list(py, results.collect::<PyResult<Vec<_>>>()?, is_one)
 }
 

@@ -75,7 +75,7 @@ def test_a_shard_that_is_about_to_be_opened_is_not_evicted(uri, tmp_path):
 
     def open(path):
         path_of(other, storage, second, [])
-        return ehi.Index.open_read_only(path, lazy_encoder=True)
+        return ehi.Index.open(path, lazy_encoder=True, read_only=True)
 
     index = Cache(tmp_path / "cache").opened(storage, first, [], open)
     assert len(index) == first["rows"]
@@ -102,9 +102,9 @@ def test_shards_load_no_encoder_of_their_own(uri, tmp_path, monkeypatch):
 
     class Recorder:
         @staticmethod
-        def open_read_only(path, **options):
+        def open(path, **options):
             seen.append(options)
-            return real.open_read_only(path, **options)
+            return real.open(path, **options)
 
     monkeypatch.setattr(ehi, "Index", Recorder)
     with ehi.ray.open(uri, cache=tmp_path / "cache") as shards:

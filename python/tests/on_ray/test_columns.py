@@ -41,7 +41,7 @@ def test_files_with_other_columns_and_what_comes_later(cluster, tmp_path):
         precision="int8",
         progress=lambda stage, done, total: told.append((stage, done, total)),
     )
-    assert told[-1] == ("Shards", 1, 1) and ("Read", 2, None) in told
+    assert told[-1] == ("shards", 1, 1) and ("read", 2, None) in told
     expected = {"1": ("", "a", {"when": "2020-01-01", "x": 1}), "b": ("B", "b", {"x": "1"})}
     assert found(uri, cache) == expected
     # It is there, and nothing is done again; anything else is refused.
@@ -103,12 +103,12 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
 
 def test_progress_is_a_function_or_true(tmp_path):
     heard = []
-    pool.RayJob(tmp_path, progress=lambda *own: heard.append(own)).tell("Read", 1, None)
-    assert heard == [("Read", 1, None)]
+    pool.RayJob(tmp_path, progress=lambda *own: heard.append(own)).tell("read", 1, None)
+    assert heard == [("read", 1, None)]
     with pytest.raises(ehi.CancelledError):
-        pool.RayJob(tmp_path, progress=lambda *_: False).tell("Read", 1, None)
+        pool.RayJob(tmp_path, progress=lambda *_: False).tell("read", 1, None)
     for other in (None, False, True):
-        pool.RayJob(tmp_path, progress=other).tell("Read", 1, None)
+        pool.RayJob(tmp_path, progress=other).tell("read", 1, None)
 
 
 def test_options_are_looked_at_before_the_dataset_is(tmp_path):

@@ -3,6 +3,7 @@
 mod group;
 mod stored;
 mod summary;
+mod update;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use tracing::field::Empty;
 pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, Pace};
 pub(super) use stored::stored_rows;
 pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
+pub use update::DocumentUpdate;
 
 use super::Index;
 use super::active_model::{ActiveModel, check_model};

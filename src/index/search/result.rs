@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::Value;
 
@@ -12,12 +13,14 @@ use super::request::SearchRequest;
 use super::signs::Signs;
 use crate::document::Document;
 use crate::ids::LeafId;
+use crate::outline::Outline;
 use crate::serialize::milliseconds;
 
 /// A document found by a search.
 ///
 /// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the five of [`HitScores`], `judged`, `group`,
-/// `title`, `text` and `metadata` of the document, and `passages`; all are always present.
+/// `title`, `text` and `metadata` of the document, and `passages`; all are always present. A hit can be read
+/// back from that, without the outline of its document unless that is given as `_outline`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
@@ -57,7 +60,7 @@ impl Hit {
 }
 
 /// A judgment that changed a hit's score.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct RecalledJudgment {
     /// The question that was judged.
@@ -99,7 +102,7 @@ pub struct MovedDocument {
 }
 
 /// A passage of a hit's text.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct HitPassage {
     /// The first byte and the end of the passage in the text; both on character boundaries.
@@ -152,6 +155,35 @@ impl Serialize for Hit {
         fields.serialize_field("metadata", &document.metadata)?;
         fields.serialize_field("passages", passages)?;
         fields.end()
+    }
+}
+
+/// The fields of a serialised [`Hit`].
+#[derive(serde::Deserialize)]
+struct Fields {
+    id: String,
+    score: f32,
+    rerank_score: Option<f32>,
+    leaf: LeafId,
+    #[serde(flatten)]
+    scores: HitScores,
+    judged: Option<RecalledJudgment>,
+    group: Option<Value>,
+    title: String,
+    text: String,
+    metadata: Option<Value>,
+    #[serde(default, rename = "_outline")]
+    outline: Outline,
+    passages: Vec<HitPassage>,
+}
+
+impl<'de> Deserialize<'de> for Hit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let own = Fields::deserialize(deserializer)?;
+        let Fields { id, score, rerank_score, leaf, scores, judged, group, passages, .. } = own;
+        let Fields { title, text, metadata, outline, .. } = own;
+        let document = Document { id: id.clone(), title, text, metadata, outline };
+        Ok(Self { id, score, scores, rerank_score, judged, group, document, leaf, passages })
     }
 }
 

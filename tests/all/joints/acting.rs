@@ -6,10 +6,10 @@ use ehi::calibrate::RecallCurve;
 use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::model::DistilReport;
 use ehi::train::{DistilOptions, QueryEncoderChoice, TrainConfig};
-use ehi::{Analyzer, Index, LearnedFusion, ModelChange, Progress};
+use ehi::{Analyzer, Error, Index, InputError, LearnedFusion, ModelChange, Progress};
 
 use super::operations::{Op, QUESTIONS, Told};
-use super::world::{World, distil, document, half_life, id, judgments, silent, time, vector};
+use super::world::{World, distil, document, half_life, id, judgments, silent, time, update, vector};
 
 /// The result of a call.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +47,12 @@ pub fn act(
             let dim = index.bundle().model().encoder().dim();
             let document = |place| if text { document(place, seed % 3) } else { silent(place) };
             told.insert_vectors(places.iter().map(|&place| (document(place), vector(place, seed, dim))))?;
+        }
+        Op::Update { place, version, text } => {
+            match index.update(&id(place), &update(place, version, text)) {
+                Err(Error::Input(InputError::NoDocument { .. })) if !index.contains(&id(place))? => {}
+                updated => drop(updated?),
+            }
         }
         Op::Delete(ref places) => drop(index.delete_batch(places.iter().map(|&place| id(place)))?),
         Op::Judge(told) => drop(index.record_all(judgments(told))?),

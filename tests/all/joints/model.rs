@@ -9,7 +9,7 @@ use ehi::calibrate::RecallCurve;
 use ehi::model::{DistilReport, Role};
 use ehi::search::DEFAULT_ALPHA;
 use ehi::{Bundle, Document, Fused, Judgment, LearnedFusion, QueryEncoder};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::acting::Outcome;
 use super::operations::{Op, Origin};
@@ -198,6 +198,15 @@ impl Model {
                 for &place in places {
                     let document = if text { document(place, seed % 3) } else { silent(place) };
                     self.serving.put(document, Some(vector(place, seed, dim)));
+                }
+            }
+            Op::Update { place, version, text } => {
+                let Some(row) = self.serving.rows.get_mut(&id(place)) else { return Ok(()) };
+                row.document.metadata = Some(json!({ "version": version, "updated": [version] }));
+                let Document { title, text: own, .. } = document(place, version);
+                if text && (&title, &own) != (&row.document.title, &row.document.text) {
+                    (row.document.title, row.document.text) = (title, own);
+                    *row = Row::new(row.document.clone(), None);
                 }
             }
             Op::Delete(ref places) => {

@@ -76,6 +76,12 @@ pub enum Op {
         seed: u8,
         text: bool,
     },
+    /// Of the metadata of a document that may be missing, or with its title and text.
+    Update {
+        place: u8,
+        version: u8,
+        text: bool,
+    },
     Delete(Vec<u8>),
     Judge(Told),
     Forget(Told),
@@ -199,7 +205,7 @@ fn step(random: &mut ChaCha8Rng) -> Step {
             op: change(random),
             at: random.random_range(0..20),
             write: match write(random) {
-                write @ (Op::Insert { .. } | Op::Delete(_)) => write,
+                write @ (Op::Insert { .. } | Op::Update { .. } | Op::Delete(_)) => write,
                 write if write.judges() => write,
                 _ => Op::Insert { places: vec![FILLED, FILLED + 1], version: 1 },
             },
@@ -239,7 +245,7 @@ fn write(random: &mut ChaCha8Rng) -> Op {
     };
     let (some, few) = (places(5), places(3));
     let told = told(random);
-    match random.random_range(0..28) {
+    match random.random_range(0..31) {
         0..6 => Op::Insert { places: some, version: random.random_range(0..3) },
         6..10 => {
             Op::Vectors { places: few, seed: random.random_range(0..200), text: random.random_bool(0.6) }
@@ -252,6 +258,9 @@ fn write(random: &mut ChaCha8Rng) -> Op {
         24..25 => Op::Compact,
         25..26 => Op::Rebuild,
         26..27 => Op::Lexical,
+        27..30 => {
+            Op::Update { place: few[0], version: random.random_range(0..3), text: random.random_bool(0.3) }
+        }
         _ => Op::Flush,
     }
 }

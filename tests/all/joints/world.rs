@@ -10,7 +10,7 @@ use std::time::Duration;
 use ehi::learn::TuneOptions;
 use ehi::model::Role;
 use ehi::train::DistilOptions;
-use ehi::{Analyzer, Bundle, Document, Index, IndexBuilder, Judgment, Language};
+use ehi::{Analyzer, Bundle, Document, DocumentUpdate, Index, IndexBuilder, Judgment, Language};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use safetensors::tensor::{Dtype, TensorView};
@@ -163,6 +163,14 @@ pub fn document(place: u8, version: u8) -> Document {
 /// The same without text.
 pub fn silent(place: u8) -> Document {
     Document::new(id(place), "", "").with_metadata(json!({ "silent": true }))
+}
+
+/// An update of the document at a place, of its text only if asked.
+pub fn update(place: u8, version: u8, text: bool) -> DocumentUpdate {
+    let Document { title, text: own, .. } = document(place, version);
+    let (title, own) = if text { (Some(title), Some(own)) } else { (None, None) };
+    let metadata = json!({ "version": version, "silent": null, "updated": [version] });
+    DocumentUpdate { title, text: own, metadata: metadata.as_object().unwrap().clone() }
 }
 
 /// `[dim]` f32, not from an encoder.

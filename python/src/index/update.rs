@@ -1,0 +1,123 @@
+//! An index as a mapping of ids to documents, changes of their fields, and their embeddings.
+
+use ehi::{DocumentUpdate, Similarity};
+use numpy::{IxDyn, PyArray1, PyArrayMethods};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use serde_json::Value;
+
+use super::Index;
+use super::documents::warn_of_cut_texts;
+use crate::call::run;
+use crate::columns::{one_or_list, one_or_more};
+use crate::value::{document_to_python, from_python, plain, text, type_name};
+
+#[pymethods]
+impl Index {
+    fn __getitem__(&self, py: Python<'_>, id: String) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        match run(py, || index.get(&id))? {
+            Some(document) => document_to_python(py, &document),
+            None => Err(PyKeyError::new_err(id)),
+        }
+    }
+
+    fn __delitem__(&self, py: Python<'_>, id: String) -> PyResult<()> {
+        let index = self.inner()?;
+        match run(py, || index.delete(&id))? {
+            true => Ok(()),
+            false => Err(PyKeyError::new_err(id)),
+        }
+    }
+
+    /// Changes fields of a stored document in one commit: its title, its text, and fields of its metadata,
+    /// which are merged as by `dict.update`, at the top level; a value of `None` removes its field. `add`
+    /// replaces the metadata, and stores a `None`.
+    ///
+    /// Only a title or a text that differs from the stored one is encoded. Returns the outcome as `add` does.
+    /// An id without a document is an `InputError` of the kind `NoDocument`.
+    ///
+    /// >>> index.update("tea", metadata={"seen": True, "year": None})["replaced"]
+    /// 1
+    /// >>> index["tea"]["metadata"], index.search("is there caffeine in tea?", filter={"seen": True}).ids
+    /// ({'seen': True}, ['tea'])
+    /// >>> index.update("tea", text="Black tea has caffeine, too.")["replaced"]
+    /// 1
+    #[pyo3(signature = (id, *, metadata = None, title = None, text = None))]
+    fn update(
+        &self,
+        py: Python<'_>,
+        id: String,
+        metadata: Option<&Bound<'_, PyAny>>,
+        title: Option<&Bound<'_, PyAny>>,
+        text: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        if metadata.is_none() && title.is_none() && text.is_none() {
+            return Err(PyTypeError::new_err("give `metadata`, `title` or `text`"));
+        }
+        let string = |name: &str, value: Option<&Bound<'_, PyAny>>| {
+            value.map(|value| self::text(value, || format!("`{name}`"))).transpose()
+        };
+        let mut update = DocumentUpdate::default();
+        (update.title, update.text) = (string("title", title)?, string("text", text)?);
+        if let Some(given) = metadata {
+            let Value::Object(fields) = from_python(given)? else {
+                let what = format!("`metadata` is no dictionary but {}", type_name(given));
+                return Err(PyTypeError::new_err(what));
+            };
+            update.metadata = fields;
+        }
+        let index = self.inner()?;
+        let summary = run(py, move || index.update(&id, &update))?;
+        warn_of_cut_texts(py, &summary.cut)?;
+        plain(py, &summary)
+    }
+
+    /// The stored embeddings of documents, float32: `[n, dim]` for a list of ids, `[dim]` for one id.
+    ///
+    /// A document of several passages has the mean of theirs, at unit norm in an index for cosine. With
+    /// `passages` the embeddings themselves are returned, `[passages, dim]` for each document. Ids without a
+    /// document are an `InputError` that names them.
+    ///
+    /// >>> index.vectors(["tea", "tyre"]).shape, index.vectors("tea").shape
+    /// ((2, 384), (384,))
+    /// >>> [rows.shape for rows in index.vectors(["tea", "tyre"], passages=True)]
+    /// [(1, 384), (1, 384)]
+    #[pyo3(signature = (ids, *, passages = false))]
+    fn vectors(&self, py: Python<'_>, ids: &Bound<'_, PyAny>, passages: bool) -> PyResult<Py<PyAny>> {
+        let (ids, is_one) = one_or_more("ids", ids)?;
+        let index = self.inner()?;
+        let dim = index.bundle().model().encoder().dim();
+        let mut vectors = run(py, || index.vectors(&ids))?;
+        if passages {
+            let shaped = |own: Vec<f32>| {
+                let shape = [own.len() / dim, dim];
+                array(py, own, &shape)
+            };
+            return one_or_list(py, vectors.into_iter().map(shaped).collect::<PyResult<_>>()?, is_one);
+        }
+        let is_cosine = index.similarity() == Similarity::Cosine;
+        vectors.iter_mut().filter(|own| own.len() > dim).for_each(|own| *own = mean(own, dim, is_cosine));
+        let shape = if is_one { vec![dim] } else { vec![vectors.len(), dim] };
+        array(py, vectors.concat(), &shape)
+    }
+}
+
+fn array(py: Python<'_>, values: Vec<f32>, shape: &[usize]) -> PyResult<Py<PyAny>> {
+    Ok(PyArray1::from_vec(py, values).reshape(IxDyn(shape))?.into_any().unbind())
+}
+
+/// The mean of rows `[rows, dim]`.
+fn mean(rows: &[f32], dim: usize, at_unit_norm: bool) -> Vec<f32> {
+    let mut sum = vec![0f64; dim];
+    for row in rows.chunks_exact(dim) {
+        sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    let by = match at_unit_norm {
+        true => sum.iter().map(|value| value * value).sum::<f64>().sqrt(),
+        false => (rows.len() / dim) as f64,
+    };
+    // Passages that cancel each other out have no direction.
+    let by = if by == 0.0 { 1.0 } else { by };
+    sum.into_iter().map(|value| (value / by) as f32).collect()
+}
