@@ -7,13 +7,13 @@ use ehi::Bundle;
 use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
 use ehi::train::{self, QueryEncoderChoice, TrainConfig};
 use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::call::{in_parts, run, watched};
 use crate::columns::one_or_more;
-use crate::errors::ModelError;
-use crate::options::{SIMILARITIES, distillation, one_of, parse};
+use crate::errors::{InputError, ModelError};
+use crate::options::{SIMILARITIES, Whole, distillation, one_of, parse, whole_or_none};
 use crate::training::TrainingData;
 use crate::value::plain;
 
@@ -36,7 +36,7 @@ fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bu
     // Distinguishes a bundle from an encoder's folder.
     let is_bundle = path.join("ehi.json").exists();
     if is_bundle && !settings.is_empty() {
-        return Err(PyValueError::new_err(format!(
+        return Err(InputError::new_err(format!(
             "{} is a bundle, which keeps the dimensions and prompts that it was trained with",
             path.display()
         )));
@@ -61,15 +61,15 @@ fn exists(py: Python<'_>, path: &Path) -> PyResult<()> {
 }
 
 fn settings(
-    dim: Option<usize>,
+    dim: Option<Whole>,
     query_prompt: Option<String>,
     document_prompt: Option<String>,
-) -> EncoderSettings {
+) -> PyResult<EncoderSettings> {
     let mut settings = EncoderSettings::new();
-    settings.dim = dim;
+    settings.dim = whole_or_none("dim", dim)?;
     settings.query_prompt = query_prompt;
     settings.document_prompt = document_prompt;
-    settings
+    Ok(settings)
 }
 
 /// A model given as an object or as the path of one.
@@ -87,11 +87,11 @@ impl Model {
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        dim: Option<usize>,
+        dim: Option<Whole>,
         query_prompt: Option<String>,
         document_prompt: Option<String>,
     ) -> PyResult<Self> {
-        Ok(Self { bundle: open(py, path, settings(dim, query_prompt, document_prompt))? })
+        Ok(Self { bundle: open(py, path, settings(dim, query_prompt, document_prompt)?)? })
     }
 
     /// Folder of the model.
@@ -149,16 +149,16 @@ impl Model {
         py: Python<'_>,
         data: Option<PathBuf>,
         documents: Option<&Bound<'_, PyAny>>,
-        pairs: Option<Vec<(String, String)>>,
+        pairs: Option<&Bound<'_, PyAny>>,
         kind: &str,
-        texts: Option<usize>,
-        passes: Option<usize>,
-        seed: u64,
+        texts: Option<Whole>,
+        passes: Option<Whole>,
+        seed: Whole,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let options = distillation(kind, texts, passes, seed)?;
         let is_none = options.query_encoder == QueryEncoderChoice::None;
-        let given = match (is_none, &data, documents, &pairs) {
+        let given = match (is_none, &data, documents, pairs) {
             (true, None, None, None) => None,
             _ => Some(TrainingData::new(data, documents, pairs)?),
         };
@@ -236,12 +236,12 @@ impl Encoder {
         py: Python<'_>,
         model: &Bound<'_, PyAny>,
         precision: &str,
-        dim: Option<usize>,
+        dim: Option<Whole>,
         query_prompt: Option<String>,
         document_prompt: Option<String>,
     ) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
-        let given = settings(dim, query_prompt, document_prompt);
+        let given = settings(dim, query_prompt, document_prompt)?;
         let (path, settings) = match model.cast::<Model>() {
             Ok(_) if !given.is_empty() => {
                 let what = "a Model has its dimensions and prompts; give them to it, or give a path here";

@@ -111,7 +111,7 @@ impl Columns {
                 |detail| failed(at.name, at.line, format!("the column `{}` is {detail}", column.name));
             let value = value.map_err(unread)?.map_err(|error| match error {
                 Unread::Column(detail) => unread(detail),
-                Unread::Row(detail) => unread(detail).of_one_record(),
+                Unread::Row(detail) => unread(detail).of_one_record().in_field(&column.name),
             })?;
             record.insert(column.name.clone(), value);
         }
