@@ -35,7 +35,7 @@ pub fn one_of<T: Copy>(name: &str, text: &str, known: &[(&str, T)]) -> PyResult<
     })
 }
 
-/// A time from 0 in a unit of so many seconds.
+/// A time from 0 in a unit, which has that number of seconds.
 pub fn time_of(name: &str, unit: &str, value: f64, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value * seconds).map_err(|_| {
         InputError::new_err(format!("`{name}` is {value}; it must be a number of {unit} from 0"))

@@ -34,7 +34,8 @@ impl Index {
     ///
     /// Returns the outcome as a dictionary. Documents that cannot be stored, such as one without text or with
     /// metadata that JSON does not have, are left out and listed under `refused`, with their `position` from
-    /// 0, `id`, `field` and the reason as `error`; with `all_or_none` they are an error and nothing is stored.
+    /// 0, `id`, `field` and the reason as `error`. With `all_or_none` they are an error, and nothing is
+    /// stored.
     /// An exception from `progress` ends the call with the previous groups stored, or all of them after the
     /// last. Documents that the model does not read to their end, in an index without passages, are a
     /// `UserWarning` after they were stored.

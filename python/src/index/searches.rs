@@ -15,8 +15,8 @@ use crate::value::{Matrix, array, plain_values};
 
 #[pymethods]
 impl Index {
-    /// Searches for a text, for a list, an array or a column of texts, or for embeddings, `[dim]` or `[n, dim]`:
-    /// an array of numbers of any library, or lists of them. Embeddings are read as float32.
+    /// Searches for a text, for a list, an array or a column of texts, or for embeddings, `[dim]` or
+    /// `[n, dim]`: an array of numbers of any library, or lists of them. Embeddings are read as float32.
     ///
     /// Returns a `SearchResult` for one question and a list of them for several. The reach in the tree is set
     /// by `beam` (leaves), `recall` (share of exact search's hits, 0.95 by default) or `exact`. `mode` is

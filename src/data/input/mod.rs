@@ -140,8 +140,8 @@ impl Input {
         !self.fields.are_default() || self.cells_as_text || self.delimiter.is_some()
     }
 
-    /// Reads records that are at hand as JSON, by the rules of a file of JSON lines; with `columns`, the names
-    /// of the fields that all of them have, by those of a table.
+    /// Reads records that are at hand as JSON, by the rules of a file of JSON lines; with `columns`, the
+    /// names of the fields that all of them have, by those of a table.
     ///
     /// # Errors
     /// A column named twice in one option, and a required one that is not among `columns`.
