@@ -124,7 +124,8 @@ struct Reader {
 
 impl Reader {
     fn new(columns: Option<&[String]>) -> PyResult<Self> {
-        let records = Input::new().records(columns).map_err(|error| InputError::new_err(said(&error)))?;
+        let records =
+            Input::new().records(columns).map_err(|error| InputError::new_err(said(&error, OF_ALL)))?;
         Ok(Self {
             given: Given::default(),
             records,
@@ -185,7 +186,9 @@ impl Reader {
         } else {
             match self.records.document(record) {
                 Ok(document) => self.given.documents.push(document),
-                Err(error) => self.refuse(id, error.field().map(str::to_owned), said(&error)),
+                Err(error) => {
+                    self.refuse(id, error.field().map(str::to_owned), said(&error, OF_A_ROW));
+                }
             }
         }
         self.row += 1;
@@ -248,12 +251,16 @@ fn missing(record: &Map<String, Value>) -> Option<(&'static str, &'static str)> 
     is_empty.then_some(("text", "there is no text; give a string as the text or the title"))
 }
 
-/// An error without the options of the command line.
-fn said(error: &DataError) -> String {
+/// What to do about a field that is missing in a row, or in all.
+const OF_A_ROW: &str = "give it a value, or rename another field";
+const OF_ALL: &str = "rename one";
+
+/// An error with what to do in place of the options of the command line.
+fn said(error: &DataError, remedy: &str) -> String {
     let text = error.to_string();
     let clauses: Vec<&str> = text.split("; ").filter(|clause| !clause.contains("`--")).collect();
     let said = clauses.join("; ");
-    if said.len() < text.len() { said + "; rename one" } else { said }
+    if said.len() < text.len() { format!("{said}; {remedy}") } else { said }
 }
 
 /// The documents of a frame, or of an iterable of dictionaries.
@@ -296,7 +303,7 @@ pub fn documents(given: &Bound<'_, PyAny>) -> PyResult<Given> {
 fn of_arrow(given: &Bound<'_, PyAny>) -> PyResult<Given> {
     let py = given.py();
     let bytes = arrow::stream(given)?;
-    let failed = |error: DataError| InputError::new_err(said(&error));
+    let failed = |error: DataError| InputError::new_err(said(&error, OF_ALL));
     let input = Input::new().format(Format::Arrow);
     let mut documents = py.detach(|| input.read(Cursor::new(bytes), "")).map_err(failed)?;
     let mut read = Given::default();
@@ -315,7 +322,8 @@ fn of_arrow(given: &Bound<'_, PyAny>) -> PyResult<Given> {
             }
             Some(Err(error)) if error.is_of_one_record() => {
                 let field = error.field().map(str::to_owned);
-                read.refused.push(Refused { row, id: None, field, error: said(&error) });
+                let id = error.id().map(str::to_owned);
+                read.refused.push(Refused { row, id, field, error: said(&error, OF_A_ROW) });
             }
             Some(Err(error)) => return Err(failed(error)),
         }

@@ -139,7 +139,11 @@ def test_tables_are_read_as_files_of_them(empty):
     with pytest.raises(ehi.InputError, match="the column `x` is of the type Binary"):
         empty.add(table.append_column("x", pa.array([b"a", b"b", b"c"])))
     summary = empty.add(pa.table({"id": ["a", None, "c"], "text": ["of tea", "of bikes", None]}))
-    assert [(own["position"], own["field"]) for own in summary["refused"]] == [(1, "id"), (2, "text")]
+    assert [(own["position"], own["id"], own["field"]) for own in summary["refused"]] == [
+        (1, None, "id"),
+        (2, "c", "text"),
+    ]
+    assert all("give it a value" in own["error"] for own in summary["refused"])
     assert summary["statuses"] == ["inserted", "refused", "refused"]
 
 

@@ -17,6 +17,7 @@ pub struct DataError {
     source: Option<Box<dyn Error + Send + Sync>>,
     is_of_one_record: bool,
     field: Option<String>,
+    id: Option<String>,
 }
 
 /// The kinds of [`DataError`].
@@ -108,6 +109,16 @@ impl DataError {
         Self { field: Some(field.to_owned()), ..self }
     }
 
+    /// Names the id of the record.
+    pub(super) fn of_id(self, id: Option<String>) -> Self {
+        Self { id, ..self }
+    }
+
+    /// The id of the record, if the error is about one of a table of columns that has an id.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
     /// The field or the column that cannot be used, if the error is about one.
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
@@ -160,8 +171,8 @@ impl DataError {
 impl Place<'_> {
     pub fn error(self, kind: DataErrorKind, message: impl Into<String>) -> DataError {
         let (name, message) = (self.name.to_owned(), message.into());
-        let (source, is_of_one_record, field) = (None, false, None);
-        DataError { name, line: self.line, kind, message, source, is_of_one_record, field }
+        let (source, is_of_one_record, field, id) = (None, false, None, None);
+        DataError { name, line: self.line, kind, message, source, is_of_one_record, field, id }
     }
 
     /// `source` may be on a later line of the record.

@@ -115,8 +115,12 @@ impl Columns {
             })?;
             record.insert(column.name.clone(), value);
         }
+        let id = self.fields.id.as_ref().and_then(|name| record.get(name)).cloned();
         // The names of the fields were checked.
-        self.fields.document(record, at, true).map_err(DataError::of_one_record)
+        self.fields.document(record, at, true).map_err(|error| {
+            let id = id.and_then(|id| at.id("id", id).ok());
+            error.of_one_record().of_id(id)
+        })
     }
 }
 
