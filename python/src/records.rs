@@ -103,7 +103,7 @@ fn field_of(error: &ehi::InputError) -> Option<&'static str> {
         InvalidId { .. } => Some("id"),
         MetadataTooDeep { .. } => Some("metadata"),
         OutlineMismatch { .. } => Some("_outline"),
-        BadVector { .. } | NotFinite { .. } => Some("vectors"),
+        BadVector | NotFinite { .. } => Some("vectors"),
         _ => None,
     }
 }

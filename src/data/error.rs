@@ -16,8 +16,8 @@ pub struct DataError {
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
     is_of_one_record: bool,
-    field: Option<String>,
-    id: Option<String>,
+    field: Option<Box<str>>,
+    id: Option<Box<str>>,
 }
 
 /// The kinds of [`DataError`].
@@ -106,12 +106,12 @@ impl DataError {
 
     /// Names the field or the column of the record.
     pub(super) fn in_field(self, field: &str) -> Self {
-        Self { field: Some(field.to_owned()), ..self }
+        Self { field: Some(field.into()), ..self }
     }
 
     /// Names the id of the record.
     pub(super) fn of_id(self, id: Option<String>) -> Self {
-        Self { id, ..self }
+        Self { id: id.map(String::into_boxed_str), ..self }
     }
 
     /// The id of the record, if the error is about one of a table of columns that has an id.
